@@ -6,11 +6,11 @@ import asyncio
 import json
 
 from broken_plugins import Corpus, Says
-from helpers.served import served
 from inn import HEAD, HERE, TELLS, WATCHDOG_LIMIT, Inn, run
 
 from tavern_host import TOOL_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.plugins import PluginState
+from tavern_host.testing.http import served
 
 CORPUS = Corpus()
 FAILED, STARTED = PluginState.FAILED, PluginState.STARTED

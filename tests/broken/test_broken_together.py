@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from broken_corpus import CORPUS
-from helpers.served import served
 from inn import Inn, everything_else_works
 from saying import names, prepare, says_all
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState
+from tavern_host.testing.http import served
 
 NEVER_IMPORTED = (PluginState.INVALID, PluginState.NEEDS_REVIEW)
 
@@ -63,5 +63,5 @@ async def they_are_listed_over_http(host: Host) -> None:
         assert listed == [plugin.to_json() for plugin in host.plugins()]
         assert await (await site.get("/api/x/healthy/ping")).json() == "pong"
         body = {"toolId": "healthy:greet", "arguments": {"name": "Ada"}}
-        answer = await (await site.ask("POST", "/api/tools/execute", json=body)).json()
+        answer = await (await site.post("/api/tools/execute", json=body)).json()
         assert [result["structured"] for result in answer["results"]] == ["Hello, Ada"]

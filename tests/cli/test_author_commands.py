@@ -36,9 +36,10 @@ def python(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complet
 
 
 @pytest.fixture(scope="module")
-def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a folder for what the type checker remembers of the libraries."""
-    return str(tmp_path_factory.mktemp("mypy"))
+def mypy_cache(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a folder for what the type checker remembers of the libraries, kept between runs of the tests."""
+    cache: pytest.Cache | None = getattr(pytestconfig, "cache", None)
+    return str(cache.mkdir("mypy") if cache else tmp_path_factory.mktemp("mypy"))
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from helpers.repetition import Failures
-from helpers.served import served
 
 from tavern_host import Host
+from tavern_host.testing.http import served
 
 
 def without_descriptions(value: Any) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from engine_bench import PLUGINS, Bench, slot, workflow
 from helpers.repetition import Failures, repetitions
-from helpers.served import served
 from runs_bench import begin
 
 from tavern_host import Host
@@ -19,6 +18,7 @@ from tavern_host.contracts.errors import NotFound, PermissionDenied
 from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.testing.http import served
 
 SIZE = 3_000_000
 HANDLE = {
@@ -111,7 +111,7 @@ async def test_an_upload_is_the_input_of_a_run(tmp_path: Path) -> None:
     )
     async with host(tmp_path) as opened, served(opened) as site:
         bench = Bench(opened)
-        upload = await site.ask("POST", "/api/blobs", data=b"a picture", headers={"Content-Type": "image/png"})
+        upload = await site.post("/api/blobs", data=b"a picture", headers={"Content-Type": "image/png"})
         handle = await upload.json()
         run = await bench.run(document, data=handle)
         again = await bench.run(document, data=handle)

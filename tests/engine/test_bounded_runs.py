@@ -10,9 +10,9 @@ from typing import Any
 
 from engine_bench import PLUGINS, Bench, slot, workflow
 from helpers.repetition import Failures, repetitions
-from helpers.served import Site, served
 
 from tavern_host import Host
+from tavern_host.testing.http import HttpClient, served
 
 MEGABYTE = 2**20
 
@@ -22,7 +22,7 @@ def acme(type: str, **values: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def opened(folder: Path, **settings: Any) -> AsyncIterator[tuple[Bench, Site]]:
+async def opened(folder: Path, **settings: Any) -> AsyncIterator[tuple[Bench, HttpClient]]:
     values = {f"extensions.tavern-engine.{key}": value for key, value in settings.items()}
     plugins = [PLUGINS / "acme_nodes", PLUGINS / "acme_blobs"]
     trust = ["acme-nodes", "acme-blobs"]
@@ -83,7 +83,7 @@ async def test_a_run_is_shown_without_its_large_values(tmp_path: Path) -> None:
                     assert (await site.get(f"/api/runs/{run.id}/outputs/{path}")).status == 404
 
 
-async def check_shown(site: Site, run_id: str, content: dict[str, tuple[str, bytes]]) -> None:
+async def check_shown(site: HttpClient, run_id: str, content: dict[str, tuple[str, bytes]]) -> None:
     """Hold what is shown of the run, and its downloads, against what its nodes gave."""
     with Failures() as failures:
         for path in (f"/api/runs/{run_id}", f"/api/prompt/{run_id}"):

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from engine_bench import Bench, OpenHost, give, group, output, slot, state, workflow
 from helpers.repetition import Failures
-from helpers.served import served
 from loops_bench import flow, inside, loop, notes
 
 from tavern_engine.cli.progress_view import ProgressView
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.workflows import Workflow
+from tavern_host.testing.http import served
 
 SHARED_PLUGINS = ["acme_flow", "acme_streams"]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -179,11 +179,11 @@ async def test_outputs_are_given_over_http(open_host: OpenHost) -> None:
     ]
     body = {"nodes": nodes, "edges": edges, "overrides": {"a": {"merged_text": "given"}}}
     async with open_host() as bench, served(bench.host) as site:
-        asked = await site.ask("POST", "/api/prompt", json=body)
+        asked = await site.post("/api/prompt", json=body)
         run_id = (await asked.json())["promptId"]
         await bench.engine.wait(run_id)
         answer = await (await site.get(f"/api/runs/{run_id}")).json()
-        wrong = await site.ask("POST", "/api/prompt", json={**body, "overrides": {"a": {"text": 1}}})
+        wrong = await site.post("/api/prompt", json={**body, "overrides": {"a": {"text": 1}}})
         refusal = await wrong.json()
 
     assert (answer["nodes"]["a"]["given"], answer["nodes"]["b"]["output"]) == (True, {"merged_text": "given"})

@@ -8,33 +8,34 @@ from typing import Any
 
 import pytest
 from engine_bench import Bench, OpenHost, give, workflow
-from helpers.served import Site, served
+
+from tavern_host.testing.http import HttpClient, served
 
 
 @pytest.fixture
-async def site(open_host: OpenHost) -> AsyncIterator[Site]:
+async def site(open_host: OpenHost) -> AsyncIterator[HttpClient]:
     settings = {"extensions.tavern-engine.maxConcurrentRuns": 2}
     async with open_host(settings=settings) as bench, served(bench.host) as site:
         yield site
 
 
 @pytest.fixture
-def bench(site: Site) -> Bench:
+def bench(site: HttpClient) -> Bench:
     return Bench(site.host)
 
 
-async def get(site: Site, path: str) -> Any:
+async def get(site: HttpClient, path: str) -> Any:
     answer = await site.get(path)
     assert answer.status == 200, await answer.text()
     return await answer.json()
 
 
-async def refusal(site: Site, method: str, path: str) -> tuple[int, str]:
-    answer = await site.ask(method, path)
+async def refusal(site: HttpClient, method: str, path: str) -> tuple[int, str]:
+    answer = await site.request(method, path)
     return answer.status, (await answer.json())["error"]
 
 
-async def test_runs_are_listed_newest_first_page_by_page(site: Site, bench: Bench) -> None:
+async def test_runs_are_listed_newest_first_page_by_page(site: HttpClient, bench: Bench) -> None:
     ids = [(await bench.run(workflow({"g": give(n)}, name=f"W{n}"))).id for n in range(3)]
 
     first = await get(site, "/api/runs?limit=2")
@@ -45,7 +46,7 @@ async def test_runs_are_listed_newest_first_page_by_page(site: Site, bench: Benc
     assert [(run["id"], run["status"], run["workflowName"]) for run in second["runs"]] == [(ids[0], "complete", "W0")]
 
 
-async def test_runs_are_listed_by_what_is_asked_for(site: Site, bench: Bench) -> None:
+async def test_runs_are_listed_by_what_is_asked_for(site: HttpClient, bench: Bench) -> None:
     good = (await bench.run(workflow({"g": give(1)}, id="one", name="Good"))).id
     bad = (await bench.run(workflow({"b": "Boom"}, id="two"))).id
 
@@ -60,7 +61,7 @@ async def test_runs_are_listed_by_what_is_asked_for(site: Site, bench: Bench) ->
     assert await ids("until=2020-01-01") == await ids("since=2999-01-01") == []
 
 
-async def test_a_run_is_shown_with_its_nodes(site: Site, bench: Bench) -> None:
+async def test_a_run_is_shown_with_its_nodes(site: HttpClient, bench: Bench) -> None:
     run = await bench.run(workflow({"g": give(1)}, name="Give"))
 
     shown = await get(site, f"/api/runs/{run.id}")
@@ -70,11 +71,11 @@ async def test_a_run_is_shown_with_its_nodes(site: Site, bench: Bench) -> None:
     assert {"submittedAt", "startedAt", "finishedAt", "principal"} <= shown.keys()
 
 
-async def test_a_run_is_run_once_more(site: Site, bench: Bench) -> None:
+async def test_a_run_is_run_once_more(site: HttpClient, bench: Bench) -> None:
     document = workflow({"in": "core:GroupInput"}, interfaceInputs={"n": {"dataFlowType": "INTEGER"}})
     first = await bench.run(document, n=5)
 
-    answer = await site.ask("POST", f"/api/runs/{first.id}/rerun")
+    answer = await site.post(f"/api/runs/{first.id}/rerun")
     again = await bench.engine.wait((await answer.json())["runId"])
 
     assert answer.status == 200
@@ -83,14 +84,14 @@ async def test_a_run_is_run_once_more(site: Site, bench: Bench) -> None:
     assert str(again.principal).startswith("user:")
 
 
-async def test_only_an_interrupted_run_is_resumed(site: Site, bench: Bench) -> None:
+async def test_only_an_interrupted_run_is_resumed(site: HttpClient, bench: Bench) -> None:
     document = workflow({"g": give(1), "h": "Hang"}, "g.value > h.value")
     run_id = await bench.start(document)
     await bench.until("NODE_EXECUTING", nodeId="h")
     await bench.engine.interrupt(run_id)
     await bench.engine.wait(run_id)
 
-    answer = await site.ask("POST", f"/api/runs/{run_id}/resume")
+    answer = await site.post(f"/api/runs/{run_id}/resume")
     running = await refusal(site, "POST", f"/api/runs/{run_id}/resume")
     while (await bench.engine.get(run_id)).nodes["h"].status != "running":
         await asyncio.sleep(0.01)
@@ -108,7 +109,7 @@ async def test_only_an_interrupted_run_is_resumed(site: Site, bench: Bench) -> N
         assert asked_for in error
 
 
-async def test_the_state_of_the_queue_is_told(site: Site, bench: Bench) -> None:
+async def test_the_state_of_the_queue_is_told(site: HttpClient, bench: Bench) -> None:
     assert await get(site, "/api/system_stats") == {
         "maxConcurrentWorkflows": 2,
         "runningExecutions": 0,

@@ -14,9 +14,9 @@ from helpers.command_line import Ran, tavern
 from helpers.model_server import ModelServer, model_server, says
 from helpers.repetition import Failures
 from helpers.screen import on_screen
-from helpers.served import served
 
 from tavern_host import Host
+from tavern_host.testing.http import served
 
 KEY = "sk-very-secret"
 
@@ -212,7 +212,7 @@ async def test_models_are_listed_over_http(project: Path) -> None:
     }
     settings = {"extensions.tavern-llm.models": setups, "extensions.tavern-llm.defaultModel": "fast"}
     async with Host(project=project, settings=settings) as host, served(host) as site:
-        response = await site.ask("GET", "/api/models")
+        response = await site.get("/api/models")
         assert response.status == 200
         text = await response.text()
     assert KEY not in text

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.served import served
 from test_in_a_workflow import workflow
 
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
+from tavern_host.testing.http import served
 
 MODELS = "extensions.tavern-llm.models"
 CARD = {"spec": "chara_card_v2", "data": {"name": "Ann", "description": "{{char}} keeps an inn.", "first_mes": "Hi!"}}

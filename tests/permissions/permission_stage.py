@@ -12,13 +12,13 @@ from types import ModuleType
 from typing import Any
 
 import yaml
-from helpers.served import served
 from helpers.tavern_project import Tavern, action
 
 from tavern_host import Host, PluginContext
 from tavern_host.contracts.errors import NotFound, PermissionDenied
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.contracts.runs import RunEntry
+from tavern_host.testing.http import served
 
 NAME = "acme"
 PACKAGE = "acme_of_the_table"

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from helpers.served import Site, served
 
 from tavern_host import Host
 from tavern_host.projects import Folders
+from tavern_host.testing.http import HttpClient, served
 
 ACME = Path(__file__).parent / "plugins" / "acme_web"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HttpClient]:
     """Serve a project with the sample and the plugin `acme-web` to all tests of a module."""
     place = tmp_path_factory.mktemp("server")
     folders = Folders(place / "config", place / "state", place / "data")
@@ -28,7 +28,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 
 
 @pytest.fixture
-async def own_site(tmp_path: Path) -> AsyncIterator[Site]:
+async def own_site(tmp_path: Path) -> AsyncIterator[HttpClient]:
     """Serve such a project to one test alone."""
     async with Host(tmp_path / "inn", plugins=[ACME], trust=["acme-web"], sample=True) as host, served(host) as opened:
         yield opened

@@ -13,10 +13,10 @@ import pytest_asyncio
 from aiohttp import ClientSession
 from helpers.command_line import tavern
 from helpers.serve_process import serving
-from helpers.served import TOKEN, Site
 
 from tavern_host.server import connections
 from tavern_host.server.app import make_app
+from tavern_host.testing.http import TOKEN, HttpClient
 
 UPGRADE = (
     "GET /ws HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -50,7 +50,7 @@ STRANGERS = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def impatient(site: Site) -> AsyncIterator[Site]:
+async def impatient(site: HttpClient) -> AsyncIterator[HttpClient]:
     """Serve the module's host on a listener of its own, with deadlines of half a second and room for 50."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "TOKEN_DEADLINE", 0.5)
@@ -58,7 +58,7 @@ async def impatient(site: Site) -> AsyncIterator[Site]:
         listener = connections.listening_socket(0)
         port = listener.getsockname()[1]
         async with connections.listening(make_app(site.host, token=TOKEN, port=port), listener):
-            yield Site(site.host, site.client, port)
+            yield HttpClient(site.host, site.client, port)
 
 
 async def opened(port: int, text: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -77,7 +77,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 
 
 @pytest.mark.parametrize("is_half_closed", [False, True], ids=["open", "half-closed"])
-async def test_every_stranger_is_cut_off(impatient: Site, is_half_closed: bool) -> None:
+async def test_every_stranger_is_cut_off(impatient: HttpClient, is_half_closed: bool) -> None:
     known = await opened(impatient.port, f"GET /api/plugins?token={TOKEN} HTTP/1.1\r\nHost: {{host}}\r\n\r\n")
     assert (await known[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 20")
     strangers = {name: await opened(impatient.port, text) for name, text in STRANGERS.items()}
@@ -104,7 +104,7 @@ async def test_every_stranger_is_cut_off(impatient: Site, is_half_closed: bool) 
     known[1].close()
 
 
-async def test_one_who_drips_or_does_not_read_is_cut_off(impatient: Site) -> None:
+async def test_one_who_drips_or_does_not_read_is_cut_off(impatient: HttpClient) -> None:
     reader, writer = await opened(impatient.port, "GET / HTTP/1.1\r\nHost: {host}\r\n")
     deaf = await opened(impatient.port, STRANGERS["wrong token"] * 20_000)
     async with asyncio.timeout(30):
@@ -123,7 +123,7 @@ async def test_one_who_drips_or_does_not_read_is_cut_off(impatient: Site) -> Non
     deaf[1].close()
 
 
-async def test_a_slow_body_with_the_token_is_taken(impatient: Site) -> None:
+async def test_a_slow_body_with_the_token_is_taken(impatient: HttpClient) -> None:
     head = f"PUT /api/x/acme-web/echo/a HTTP/1.1\r\nHost: {{host}}\r\nAuthorization: Bearer {TOKEN}\r\n"
     reader, writer = await opened(impatient.port, f"{head}Content-Length: 8\r\n\r\n")
     waiting = await opened(impatient.port, "")
@@ -139,7 +139,7 @@ async def test_a_slow_body_with_the_token_is_taken(impatient: Site) -> None:
     waiting[1].close()
 
 
-async def test_many_who_come_at_once_with_the_token_are_answered(impatient: Site) -> None:
+async def test_many_who_come_at_once_with_the_token_are_answered(impatient: HttpClient) -> None:
     async def answer() -> bytes:
         reader, writer = await opened(
             impatient.port, f"GET /api/plugins?token={TOKEN} HTTP/1.1\r\nHost: {{host}}\r\n\r\n"

@@ -13,10 +13,10 @@ import pytest_asyncio
 from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
 from helpers.repetition import Failures
 from helpers.serve_process import serving
-from helpers.served import Site, served
 
 from tavern_host import Host
 from tavern_host.projects import Folders, make_project
+from tavern_host.testing.http import HttpClient, served
 
 SAMPLE = Path(__file__).parents[2] / "plugins" / "tavern_demo" / "sample"
 GREET = {"toolId": "workflow:greeting", "arguments": {"name": "Ada"}}
@@ -33,21 +33,21 @@ def _project(root: Path) -> Path:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HttpClient]:
     """Serve the project `inn`, and `barn` beside it."""
     place = tmp_path_factory.mktemp("projects")
     folders = Folders(place / "config", place / "state", place / "data")
     async with Host(_project(place / "inn"), folders=folders) as host, served(host) as opened:
-        answer = await opened.ask("POST", "/api/projects", json={"path": str(_project(place / "barn"))})
+        answer = await opened.post("/api/projects", json={"path": str(_project(place / "barn"))})
         assert answer.status == 200, await answer.text()
         yield opened
 
 
-async def _projects(site: Site) -> dict[str, dict[str, Any]]:
+async def _projects(site: HttpClient) -> dict[str, dict[str, Any]]:
     return {project["name"]: project for project in await (await site.get("/api/projects")).json()}
 
 
-async def _barn(site: Site) -> str:
+async def _barn(site: HttpClient) -> str:
     found: str = (await _projects(site))["barn"]["id"]
     return found
 
@@ -58,20 +58,20 @@ async def _greeted(answer: aiohttp.ClientResponse) -> Any:
     return body["results"][0]["structured"]
 
 
-async def test_each_project_is_listed_with_its_folder(site: Site) -> None:
+async def test_each_project_is_listed_with_its_folder(site: HttpClient) -> None:
     projects = await _projects(site)
     root = site.host.project.root
 
     assert {name: project["isDefault"] for name, project in projects.items()} == {"inn": True, "barn": False}
     assert projects["barn"]["path"] == str(root.parent / "barn")
     assert await (await site.get("/api/projects/default")).json() == projects["inn"]
-    again = await site.ask("POST", "/api/projects", json={"path": str(root.parent / "barn")})
+    again = await site.post("/api/projects", json={"path": str(root.parent / "barn")})
     assert await again.json() == projects["barn"]
 
 
-async def test_a_request_names_its_project_in_every_way(site: Site) -> None:
+async def test_a_request_names_its_project_in_every_way(site: HttpClient) -> None:
     barn, inn = await _barn(site), site.host.project.id
-    grant = await site.ask("POST", f"/api/projects/{barn}/plugins/ahoy/grant")
+    grant = await site.post(f"/api/projects/{barn}/plugins/ahoy/grant")
     assert (await grant.json()).get("state") == "started", await grant.text()
     with Failures() as failures:
         for path, body, word in (
@@ -85,7 +85,7 @@ async def test_a_request_names_its_project_in_every_way(site: Site) -> None:
             ("/api/tools/execute", {"projectId": barn}, "Ahoy"),
         ):
             with failures.row(f"{path} {body}"):
-                assert await _greeted(await site.ask("POST", path, json={**GREET, **body})) == f"{word}, Ada"
+                assert await _greeted(await site.post(path, json={**GREET, **body})) == f"{word}, Ada"
 
     shown = await (await site.get(f"/api/projects/{barn}/plugins/ahoy")).json()
     address = shown["frontend"]["entryUrl"]
@@ -93,7 +93,7 @@ async def test_a_request_names_its_project_in_every_way(site: Site) -> None:
     assert (await (await site.get("/api/plugins/ahoy")).json())["state"] == "needs-review"
 
 
-async def test_a_request_for_no_or_two_projects_is_refused(site: Site) -> None:
+async def test_a_request_for_no_or_two_projects_is_refused(site: HttpClient) -> None:
     barn = await _barn(site)
     with Failures() as failures:
         for path, body, status, told in (
@@ -108,29 +108,29 @@ async def test_a_request_for_no_or_two_projects_is_refused(site: Site) -> None:
             ("/api/projects", [], 400, "absolute path"),
         ):
             with failures.row(f"{path} {body}"):
-                answer = await site.ask("POST", path, json=body)
+                answer = await site.post(path, json=body)
                 assert answer.status == status
                 assert told in (await answer.json())["message"]
 
 
-async def test_settings_and_runs_of_projects_are_apart(site: Site) -> None:
+async def test_settings_and_runs_of_projects_are_apart(site: HttpClient) -> None:
     barn = await _barn(site)
     of_barn = f"/api/projects/{barn}"
 
-    saved = await site.ask("POST", f"{of_barn}/plugins/ahoy/settings", json={"word": "ahoy"})
+    saved = await site.post(f"{of_barn}/plugins/ahoy/settings", json={"word": "ahoy"})
     assert (await saved.json())["settings"] == {"extensions.ahoy.word": "ahoy"}
     assert await (await site.get("/api/plugins/ahoy/settings")).json() == {"extensions.ahoy.word": "hi"}
     before = await (await site.get("/api/runs")).json()
-    await site.ask("POST", f"{of_barn}/tools/execute", json=GREET)
+    await site.post(f"{of_barn}/tools/execute", json=GREET)
     assert await (await site.get("/api/runs")).json() == before
     assert await (await site.get(f"{of_barn}/runs")).json() != before
 
 
-async def test_a_socket_hears_its_own_project_alone(site: Site) -> None:
+async def test_a_socket_hears_its_own_project_alone(site: HttpClient) -> None:
     barn = await _barn(site)
     async with await site.socket(f"/ws?projectId={barn}") as of_barn, await site.socket() as of_inn:
         for path in (f"/api/tools/execute?projectId={barn}", "/api/tools/execute"):
-            assert (await site.ask("POST", path, json=GREET)).status == 200
+            assert (await site.post(path, json=GREET)).status == 200
         runs = [await _first_run(of_barn), await _first_run(of_inn)]
         await of_inn.send_json({"type": "PROMPT_REQUEST", "payload": {"projectId": barn, "nodes": []}})
         async with asyncio.timeout(30):
@@ -151,20 +151,20 @@ async def _first_run(socket: aiohttp.ClientWebSocketResponse) -> str:
                 return str(payload["promptId"])
 
 
-async def test_a_closed_project_is_gone_and_can_return(site: Site, tmp_path: Path) -> None:
+async def test_a_closed_project_is_gone_and_can_return(site: HttpClient, tmp_path: Path) -> None:
     folder = _project(tmp_path / "shed")
-    shed = (await (await site.ask("POST", "/api/projects", json={"path": str(folder)})).json())["id"]
+    shed = (await (await site.post("/api/projects", json={"path": str(folder)})).json())["id"]
     async with await site.socket(f"/ws?projectId={shed}") as socket:
-        assert (await site.ask("DELETE", f"/api/projects/{shed}")).status == 200
+        assert (await site.request("DELETE", f"/api/projects/{shed}")).status == 200
         async with asyncio.timeout(30):
             while (await socket.receive()).type not in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED):
                 pass
 
     assert (await site.get(f"/api/projects/{shed}/tools")).status == 404
-    assert (await site.ask("DELETE", "/api/projects/default")).status == 409
-    assert (await site.ask("POST", "/api/projects", json={"path": str(folder)})).status == 200
-    assert await _greeted(await site.ask("POST", f"/api/projects/{shed}/tools/execute", json=GREET)) == "Hello, Ada"
-    await site.ask("DELETE", f"/api/projects/{shed}")
+    assert (await site.request("DELETE", "/api/projects/default")).status == 409
+    assert (await site.post("/api/projects", json={"path": str(folder)})).status == 200
+    assert await _greeted(await site.post(f"/api/projects/{shed}/tools/execute", json=GREET)) == "Hello, Ada"
+    await site.request("DELETE", f"/api/projects/{shed}")
 
 
 async def test_tavern_serve_serves_other_projects_beside(tmp_path: Path) -> None:

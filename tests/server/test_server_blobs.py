@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from helpers.repetition import Failures
-from helpers.served import Site
+
+from tavern_host.testing.http import HttpClient
 
 CONTENT = bytes(range(256)) * 4096 * 3 + b"end"  # 3 MiB and a little
 NAME = hashlib.sha256(CONTENT).hexdigest()
@@ -19,8 +20,8 @@ async def parts() -> AsyncIterator[bytes]:
         yield CONTENT[start : start + 100_000]
 
 
-async def test_an_upload_comes_back_in_ranges(site: Site) -> None:
-    upload = await site.ask("POST", "/api/blobs", data=parts(), headers={"Content-Type": "image/png"})
+async def test_an_upload_comes_back_in_ranges(site: HttpClient) -> None:
+    upload = await site.post("/api/blobs", data=parts(), headers={"Content-Type": "image/png"})
     handle = {"type": "blob", "hash": NAME, "mediaType": "image/png", "length": len(CONTENT)}
     assert (upload.status, await upload.json()) == (201, handle)
     assert upload.headers["Location"] == f"/api/blobs/{NAME}"
@@ -40,15 +41,13 @@ async def test_an_upload_comes_back_in_ranges(site: Site) -> None:
                 assert (answer.status, answer.headers.get("Content-Range")) == (status, place)
                 assert body is None or (await answer.read(), answer.headers["Content-Type"]) == (body, "image/png")
         with failures.row("HEAD"):
-            answer = await site.ask("HEAD", f"/api/blobs/{NAME}")
+            answer = await site.request("HEAD", f"/api/blobs/{NAME}")
             assert (answer.status, answer.headers["Content-Length"]) == (200, str(size))
 
 
-async def test_a_download_runs_nothing_on_this_origin(site: Site) -> None:
+async def test_a_download_runs_nothing_on_this_origin(site: HttpClient) -> None:
     page = b"<script>document.title = 'mine'</script>"
-    name = (await (await site.ask("POST", "/api/blobs", data=page, headers={"Content-Type": "text/html"})).json())[
-        "hash"
-    ]
+    name = (await (await site.post("/api/blobs", data=page, headers={"Content-Type": "text/html"})).json())["hash"]
     with Failures() as failures:
         for query, shown in (("", False), ("?mediaType=image/svg%2Bxml", False), ("?mediaType=image/png", True)):
             with failures.row(query):
@@ -59,7 +58,7 @@ async def test_a_download_runs_nothing_on_this_origin(site: Site) -> None:
                 assert (answer.headers.get("Content-Disposition") == "attachment") is not shown
 
 
-async def test_what_is_no_blob_is_not_sent(site: Site, tmp_path: Path) -> None:
+async def test_what_is_no_blob_is_not_sent(site: HttpClient, tmp_path: Path) -> None:
     folder = site.host.project.private / "blobs"
     blob = await site.host.blobs.put(b"moved outside", "text/plain")
     file = folder / blob.hash[:2] / blob.hash
@@ -79,7 +78,7 @@ async def test_what_is_no_blob_is_not_sent(site: Site, tmp_path: Path) -> None:
             with failures.row(path):
                 assert (await site.get(path, headers=headers)).status == status
         with failures.row("media type"):
-            answer = await site.ask("POST", "/api/blobs", data=b"x", headers={"Content-Type": "nothing"})
+            answer = await site.post("/api/blobs", data=b"x", headers={"Content-Type": "nothing"})
             assert (answer.status, (await answer.json())["error"]) == (
                 400,
                 "'nothing' is no media type, such as image/png",

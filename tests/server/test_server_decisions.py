@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from aiohttp import WSMsgType
 from helpers.folder_plugins import write_plugin
-from helpers.served import Site, served
 
 from tavern_host import Host
+from tavern_host.testing.http import HttpClient, served
 
 ANSWERS = """
 from tavern_host import RouteInfo, hookimpl
@@ -31,7 +31,7 @@ ROUTES = {"permissions": {"hooks": ["hook:server:routes:register"]}}
 
 
 @pytest.fixture
-async def ahoy(tmp_path: Path) -> AsyncIterator[Site]:
+async def ahoy(tmp_path: Path) -> AsyncIterator[HttpClient]:
     """Serve a project whose plugin `ahoy` answers with a word."""
     write_plugin(tmp_path / "inn" / "plugins" / "ahoy", _files("old"), **ROUTES)
     async with Host(tmp_path / "inn") as host, served(host) as site:
@@ -43,23 +43,23 @@ def _files(word: str) -> dict[str, str]:
     return {"__init__.py": ANSWERS, "web.py": WEB.replace("WORD", word)}
 
 
-async def test_a_plugin_is_switched_off_and_on(ahoy: Site) -> None:
+async def test_a_plugin_is_switched_off_and_on(ahoy: HttpClient) -> None:
     assert (await ahoy.get("/api/x/ahoy/word")).status == 200
 
-    answer = await ahoy.ask("PUT", "/api/plugins/ahoy/state", json={"enabled": False})
+    answer = await ahoy.request("PUT", "/api/plugins/ahoy/state", json={"enabled": False})
     body = await answer.json()
     assert (answer.status, body["success"], body["message"]) == (200, True, "ahoy is disabled")
     assert body["plugins"][0]["isEnabled"] is False
     assert (await ahoy.get("/api/x/ahoy/word")).status == 404
 
-    body = await (await ahoy.ask("PUT", "/api/plugins/ahoy/state", json={"enabled": True})).json()
+    body = await (await ahoy.request("PUT", "/api/plugins/ahoy/state", json={"enabled": True})).json()
     assert (body["success"], body["message"]) == (True, "ahoy is started")
     assert await (await ahoy.get("/api/x/ahoy/word")).json() == "old"
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", '{"enabled": 1}', '{"enabled": true, "more": 1}', "{", ""])
-async def test_a_switch_says_true_or_false(ahoy: Site, body: str) -> None:
-    answer = await ahoy.ask("PUT", "/api/plugins/ahoy/state", data=body)
+async def test_a_switch_says_true_or_false(ahoy: HttpClient, body: str) -> None:
+    answer = await ahoy.request("PUT", "/api/plugins/ahoy/state", data=body)
     assert (answer.status, (await answer.json())["code"]) == (400, "invalid_input")
     assert ahoy.host.plugin("ahoy").state.value == "started"
 
@@ -68,30 +68,30 @@ async def test_a_switch_says_true_or_false(ahoy: Site, body: str) -> None:
     ("method", "path"),
     [("PUT", "/api/plugins/nope/state"), ("POST", "/api/plugins/nope/reload"), ("GET", "/api/why/plugin:nope")],
 )
-async def test_a_plugin_that_is_not_there_is_not_found(ahoy: Site, method: str, path: str) -> None:
-    answer = await ahoy.ask(method, path, json={"enabled": True} if method == "PUT" else None)
+async def test_a_plugin_that_is_not_there_is_not_found(ahoy: HttpClient, method: str, path: str) -> None:
+    answer = await ahoy.request(method, path, json={"enabled": True} if method == "PUT" else None)
     assert answer.status == 404
     assert "there is no plugin 'nope'" in (await answer.json())["error"]
 
 
-async def test_all_plugins_are_looked_for_anew(ahoy: Site) -> None:
+async def test_all_plugins_are_looked_for_anew(ahoy: HttpClient) -> None:
     write_plugin(ahoy.host.project.plugins / "looks", description="A new one.")
-    answer = await ahoy.ask("POST", "/api/plugins/reload")
+    answer = await ahoy.post("/api/plugins/reload")
     body = await answer.json()
     assert (answer.status, body["success"], body["message"]) == (200, True, "looks is started")
     assert [plugin["name"] for plugin in body["plugins"]] == ["looks"]
 
-    body = await (await ahoy.ask("POST", "/api/plugins/reload")).json()
+    body = await (await ahoy.post("/api/plugins/reload")).json()
     assert (body["success"], body["message"]) == (True, "no plugin is new, changed or gone")
 
 
-async def test_a_changed_plugin_is_read_anew_once_it_was_reviewed(ahoy: Site) -> None:
+async def test_a_changed_plugin_is_read_anew_once_it_was_reviewed(ahoy: HttpClient) -> None:
     socket = await ahoy.socket()
     write_plugin(ahoy.host.project.plugins / "ahoy", _files("new"), **ROUTES)
-    body = await (await ahoy.ask("POST", "/api/plugins/ahoy/reload")).json()
+    body = await (await ahoy.post("/api/plugins/ahoy/reload")).json()
     assert body["message"] == "ahoy is needs-review"
     assert (await ahoy.get("/api/x/ahoy/word")).status == 404
-    await ahoy.ask("POST", "/api/plugins/ahoy/grant")
+    await ahoy.post("/api/plugins/ahoy/grant")
     assert await (await ahoy.get("/api/x/ahoy/word")).json() == "new"
     told = []
     while not told or told[-1]["payload"]["state"] != "started":
@@ -104,15 +104,15 @@ async def test_a_changed_plugin_is_read_anew_once_it_was_reviewed(ahoy: Site) ->
     ]
 
 
-async def test_a_first_party_plugin_is_not_read_anew(ahoy: Site) -> None:
-    answer = await ahoy.ask("POST", "/api/plugins/tavern-engine/reload")
+async def test_a_first_party_plugin_is_not_read_anew(ahoy: HttpClient) -> None:
+    answer = await ahoy.post("/api/plugins/tavern-engine/reload")
     assert (answer.status, (await answer.json())["error"]) == (
         409,
         "tavern-engine is first-party: restart the host to reload it",
     )
 
 
-async def test_every_permission_is_listed_with_who_asks_for_it(ahoy: Site) -> None:
+async def test_every_permission_is_listed_with_who_asks_for_it(ahoy: HttpClient) -> None:
     permissions = {p["name"]: p for p in await (await ahoy.get("/api/permissions")).json()}
     routes = permissions["hook:server:routes:register"]
     assert (routes["level"], routes["description"]) == ("add", "Answer HTTP requests and socket messages of its own.")
@@ -126,7 +126,7 @@ async def test_every_permission_is_listed_with_who_asks_for_it(ahoy: Site) -> No
     assert any(name.startswith("code:sha256:") for name in permissions)
 
 
-async def test_an_explanation_is_had_over_http(ahoy: Site) -> None:
+async def test_an_explanation_is_had_over_http(ahoy: HttpClient) -> None:
     body = await (await ahoy.get("/api/why/service:toolManager")).json()
     assert (body["subject"], body["answer"]) == (
         "service:toolManager",

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from helpers.served import TOKEN, Site, served
 
 from tavern_host import Host
 from tavern_host.projects import Folders
+from tavern_host.testing.http import TOKEN, HttpClient, served
 
 ACME = Path(__file__).parent / "plugins" / "acme_web"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HttpClient]:
     """Serve a copy of the plugin, in whose folder links appear once it is loaded."""
     tmp_path = tmp_path_factory.mktemp("files")
     plugin = tmp_path / "acme_web"
@@ -34,7 +34,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         yield opened
 
 
-async def raw(site: Site, path: str) -> bytes:
+async def raw(site: HttpClient, path: str) -> bytes:
     """Send a path as it is, which no client library would, and return the whole answer."""
     assert site.host.plugin("acme-web").state.value == "started"
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
@@ -54,7 +54,7 @@ async def raw(site: Site, path: str) -> bytes:
         ("inner.js", "javascript", "export const hello"),
     ],
 )
-async def test_a_file_of_a_loaded_plugin_is_served(site: Site, path: str, kind: str, begin: str) -> None:
+async def test_a_file_of_a_loaded_plugin_is_served(site: HttpClient, path: str, kind: str, begin: str) -> None:
     answer = await raw(site, f"/plugins/acme-web/{path}")
 
     head, _, body = answer.decode().partition("\r\n\r\n")
@@ -63,7 +63,7 @@ async def test_a_file_of_a_loaded_plugin_is_served(site: Site, path: str, kind: 
     assert body.startswith(begin)
 
 
-async def test_the_addresses_that_a_plugin_is_shown_with_lead_to_its_files(site: Site) -> None:
+async def test_the_addresses_that_a_plugin_is_shown_with_lead_to_its_files(site: HttpClient) -> None:
     shown = await (await site.get("/api/plugins/acme-web")).json()
 
     assert shown["frontend"] == {
@@ -109,7 +109,7 @@ async def test_the_addresses_that_a_plugin_is_shown_with_lead_to_its_files(site:
     ],
     ids=lambda path: path[:40],
 )
-async def test_nothing_else_is_served(site: Site, path: str) -> None:
+async def test_nothing_else_is_served(site: HttpClient, path: str) -> None:
     answer = (await raw(site, f"/plugins/acme-web/{path}")).decode()
 
     assert answer.startswith("HTTP/1.1 404"), answer[:200]
@@ -117,7 +117,7 @@ async def test_nothing_else_is_served(site: Site, path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nobody", "..", "%2e%2e", "tavern-engine", "acme_web", "ACME-WEB"])
-async def test_only_loaded_plugins_with_a_front_end_serve_files(site: Site, name: str) -> None:
+async def test_only_loaded_plugins_with_a_front_end_serve_files(site: HttpClient, name: str) -> None:
     assert (await raw(site, f"/plugins/{name}/index.js")).startswith(b"HTTP/1.1 404")
 
 
@@ -127,11 +127,11 @@ async def test_the_files_go_with_the_plugin(tmp_path: Path) -> None:
         assert (await site.get("/plugins/acme-web/index.js")).status == 404
         assert (await site.get("/api/x/acme-web/page")).status == 404
 
-        assert (await site.ask("POST", "/api/plugins/acme-web/grant")).status == 200
+        assert (await site.post("/api/plugins/acme-web/grant")).status == 200
         assert (await site.get("/plugins/acme-web/index.js")).status == 200
         assert (await site.get("/api/x/acme-web/page")).status == 200
 
-        assert (await site.ask("POST", "/api/plugins/acme-web/revoke")).status == 200
+        assert (await site.post("/api/plugins/acme-web/revoke")).status == 200
         assert (await site.get("/plugins/acme-web/index.js")).status == 404
         assert (await site.get("/api/x/acme-web/page")).status == 404
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from helpers.folder_plugins import INTERCEPTING, write_plugin
-from helpers.served import Site, served
 
 from tavern_host import Host
+from tavern_host.testing.http import HttpClient, served
 
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = '"><img src=x onerror=alert(2)>'
@@ -41,13 +41,13 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-async def page_of(site: Site) -> Page:
+async def page_of(site: HttpClient) -> Page:
     answer = await site.get("/")
     assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     return Page(await answer.text())
 
 
-async def test_every_plugin_node_and_tool_is_on_the_page(site: Site) -> None:
+async def test_every_plugin_node_and_tool_is_on_the_page(site: HttpClient) -> None:
     page = await page_of(site)
 
     for plugin in site.host.plugins():
@@ -104,7 +104,7 @@ async def test_nobodys_markup_becomes_part_of_the_page(tmp_path: Path, hostile: 
     assert not [attributes for _, attributes in page.elements if any(name.startswith("on") for name in attributes)]
 
 
-async def test_all_that_the_page_loads_is_there(site: Site) -> None:
+async def test_all_that_the_page_loads_is_there(site: HttpClient) -> None:
     page = await page_of(site)
 
     addresses = [e["src"] for e in page.all("script")] + [e["href"] for e in page.all("link")]
@@ -116,7 +116,7 @@ async def test_all_that_the_page_loads_is_there(site: Site) -> None:
     assert {link["href"] for link in page.all("a")} <= {f"#{id}" for id in ids}
 
 
-async def test_the_page_needs_no_script_or_style_of_its_own(site: Site) -> None:
+async def test_the_page_needs_no_script_or_style_of_its_own(site: HttpClient) -> None:
     page = await page_of(site)
 
     assert page.all("style") == []

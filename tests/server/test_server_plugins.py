@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
-from helpers.served import Site, served
 
 from tavern_host import Host
+from tavern_host.testing.http import HttpClient, served
 
 EXTENSION_INFO = {
     "name": str,
@@ -22,7 +22,7 @@ EXTENSION_INFO = {
 """The platform's `ExtensionInfo`, for a plugin that has all of it."""
 
 
-async def test_a_plugin_has_the_fields_of_the_platform(site: Site) -> None:
+async def test_a_plugin_has_the_fields_of_the_platform(site: HttpClient) -> None:
     plugins = await (await site.get("/api/plugins")).json()
 
     acme = next(plugin for plugin in plugins if plugin["name"] == "acme-web")
@@ -39,7 +39,7 @@ async def test_a_plugin_has_the_fields_of_the_platform(site: Site) -> None:
     ]
 
 
-async def test_every_plugin_has_what_each_must_have(site: Site) -> None:
+async def test_every_plugin_has_what_each_must_have(site: HttpClient) -> None:
     plugins = await (await site.get("/api/plugins")).json()
 
     assert len(plugins) == len({plugin["name"] for plugin in plugins}) == 12
@@ -51,7 +51,7 @@ async def test_every_plugin_has_what_each_must_have(site: Site) -> None:
         assert all(set(p) == {"name", "level", "description", "granted"} for p in plugin["permissions"])
 
 
-async def test_one_plugin_is_shown_with_what_it_contributes(site: Site) -> None:
+async def test_one_plugin_is_shown_with_what_it_contributes(site: HttpClient) -> None:
     shown = await (await site.get("/api/plugins/tavern-engine")).json()
 
     assert shown["state"] == "started"
@@ -66,7 +66,7 @@ async def test_what_is_granted_over_http_works_on_the_next_call_and_what_is_take
 
         async def greet() -> Any:
             body = {"toolId": "workflow:greeting", "arguments": {"name": "Ada"}}
-            answer = await site.ask("POST", "/api/tools/execute", json=body)
+            answer = await site.post("/api/tools/execute", json=body)
             return (await answer.json())["results"][0]["structured"]
 
         async def changed() -> Any:
@@ -75,11 +75,11 @@ async def test_what_is_granted_over_http_works_on_the_next_call_and_what_is_take
             return message["payload"]
 
         assert await greet() == "Hello, Ada"
-        granted = await (await site.ask("POST", "/api/plugins/ahoy/grant")).json()
+        granted = await (await site.post("/api/plugins/ahoy/grant")).json()
         assert (granted["state"], [p["granted"] for p in granted["permissions"]]) == ("started", [True, True])
         assert await changed() == {"name": "ahoy", "state": "started"}
         assert await greet() == "Ahoy, Ada"
-        revoked = await (await site.ask("POST", "/api/plugins/ahoy/revoke")).json()
+        revoked = await (await site.post("/api/plugins/ahoy/revoke")).json()
         assert (revoked["state"], [p["granted"] for p in revoked["permissions"]]) == ("needs-review", [False, False])
         assert await changed() == {"name": "ahoy", "state": "needs-review"}
         assert await greet() == "Hello, Ada"

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
-from helpers.served import TOKEN, Site, served
 
 from tavern_host import Host
 from tavern_host.server import app as server
+from tavern_host.testing.http import TOKEN, HttpClient, served
 
 ECHO = "/api/x/acme-web/echo"
 
 
-async def test_a_handler_sees_the_request_as_data(site: Site) -> None:
-    answer = await site.ask("PUT", f"{ECHO}/Ada?a=1&b=x%20y", data="Grüße".encode(), headers={"X-Mood": "good"})
+async def test_a_handler_sees_the_request_as_data(site: HttpClient) -> None:
+    answer = await site.request("PUT", f"{ECHO}/Ada?a=1&b=x%20y", data="Grüße".encode(), headers={"X-Mood": "good"})
 
     assert (answer.status, answer.headers["X-Acme"]) == (201, "yes")
     seen = await answer.json()
@@ -33,7 +33,7 @@ async def test_a_handler_sees_the_request_as_data(site: Site) -> None:
     ("written", "meant"),
     [("a%20b", "a b"), ("a%2Fb", "a/b"), ("a%252Fb", "a%2Fb"), ("a%25b", "a%b"), ("%E4%BD%A0", "你"), ("a:b", "a:b")],
 )
-async def test_a_part_of_the_path_is_decoded_once(site: Site, written: str, meant: str) -> None:
+async def test_a_part_of_the_path_is_decoded_once(site: HttpClient, written: str, meant: str) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
     head = f"GET {ECHO}/{written} HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
     writer.write(f"{head}Connection: close\r\n\r\n".encode())
@@ -43,13 +43,13 @@ async def test_a_part_of_the_path_is_decoded_once(site: Site, written: str, mean
     assert json.loads(body)["parameters"] == {"name": meant}
 
 
-async def test_head_is_answered_like_get_without_the_body(site: Site) -> None:
+async def test_head_is_answered_like_get_without_the_body(site: HttpClient) -> None:
     for path in (f"{ECHO}/a", "/", "/api/plugins", "/plugins/acme-web/index.js"):
-        answer = await site.ask("HEAD", path)
+        answer = await site.request("HEAD", path)
         assert (answer.status, await answer.read()) == (200, b""), path
 
 
-async def test_a_handler_may_answer_with_a_page(site: Site) -> None:
+async def test_a_handler_may_answer_with_a_page(site: HttpClient) -> None:
     answer = await site.get("/api/x/acme-web/page")
 
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -70,7 +70,7 @@ async def test_a_handler_may_answer_with_a_page(site: Site) -> None:
         ("plugin", 500, "plugin_error", "not well"),
     ],
 )
-async def test_each_error_has_its_status(site: Site, how: str, status: int, code: str, message: str) -> None:
+async def test_each_error_has_its_status(site: HttpClient, how: str, status: int, code: str, message: str) -> None:
     answer = await site.get(f"/api/x/acme-web/fail/{how}")
 
     body = await answer.json()
@@ -79,7 +79,7 @@ async def test_each_error_has_its_status(site: Site, how: str, status: int, code
     assert body.get("details") == ({"field": "name"} if how == "input" else None)
 
 
-async def test_a_limit_says_when_to_come_back(site: Site) -> None:
+async def test_a_limit_says_when_to_come_back(site: HttpClient) -> None:
     rows = [("busy", 503, "3"), ("spent", 429, "1"), ("limited", 429, None), ("unavailable", 503, None)]
     for how, status, wait in rows:
         answer = await site.get(f"/api/x/acme-web/fail/{how}")
@@ -89,7 +89,7 @@ async def test_a_limit_says_when_to_come_back(site: Site) -> None:
 
 @pytest.mark.parametrize("how", ["foreign", "nothing"])
 async def test_an_unforeseen_failure_tells_the_client_nothing_but_where(
-    site: Site, how: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    site: HttpClient, how: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("tavern"), "propagate", True)
     answer = await site.get(f"/api/x/acme-web/fail/{how}")
@@ -101,19 +101,19 @@ async def test_an_unforeseen_failure_tells_the_client_nothing_but_where(
     assert "GET /api/x/acme-web/fail/{how}: " in site.host.plugin("acme-web").problems[-1].message
 
 
-async def test_what_is_not_json_is_not_sent_as_json(site: Site) -> None:
+async def test_what_is_not_json_is_not_sent_as_json(site: HttpClient) -> None:
     answer = await site.get("/api/x/acme-web/fail/nan")
 
     assert (answer.status, (await answer.json())["code"]) == (500, "plugin_error")
 
 
-async def test_half_a_character_arrives_as_replacement_character(site: Site) -> None:
-    answer = await site.ask("POST", "/api/x/acme-web/json", data=r'"a\ud800"')
+async def test_half_a_character_arrives_as_replacement_character(site: HttpClient) -> None:
+    answer = await site.post("/api/x/acme-web/json", data=r'"a\ud800"')
 
     assert await answer.json() == "a\ufffd"
 
 
-async def test_a_header_cannot_be_smuggled_into_an_answer(site: Site) -> None:
+async def test_a_header_cannot_be_smuggled_into_an_answer(site: HttpClient) -> None:
     answer = await site.get("/api/x/acme-web/fail/header")
 
     assert answer.status == 500
@@ -121,7 +121,7 @@ async def test_a_header_cannot_be_smuggled_into_an_answer(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/api", "/api/x/acme-web", f"{ECHO}/", f"{ECHO}/a/b", "/%ff"])
-async def test_where_nothing_is_the_answer_says_so(site: Site, path: str) -> None:
+async def test_where_nothing_is_the_answer_says_so(site: HttpClient, path: str) -> None:
     answer = await site.get(path)
 
     assert answer.status == 404
@@ -152,9 +152,9 @@ async def test_where_nothing_is_the_answer_says_so(site: Site, path: str) -> Non
     ],
 )
 async def test_a_wrong_method_is_told_the_right_ones(
-    site: Site, method: str, path: str, allowed: set[str] | None
+    site: HttpClient, method: str, path: str, allowed: set[str] | None
 ) -> None:
-    answer = await site.ask(method, path)
+    answer = await site.request(method, path)
 
     if allowed is None:
         assert answer.status == 404
@@ -170,8 +170,8 @@ async def test_a_wrong_method_is_told_the_right_ones(
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"a": }', b"\xff\xfe", b"[" * 100_000, b'{"text": "a\nb"}'])
 @pytest.mark.parametrize("path", ["/api/prompt", "/api/tools/execute", "/api/agents/assistant/run"])
-async def test_a_body_that_is_not_json_is_the_clients_mistake(site: Site, path: str, body: bytes) -> None:
-    answer = await site.ask("POST", path, data=body)
+async def test_a_body_that_is_not_json_is_the_clients_mistake(site: HttpClient, path: str, body: bytes) -> None:
+    answer = await site.post(path, data=body)
 
     assert answer.status == 400
     assert (await answer.json())["code"] == "invalid_input"
@@ -180,15 +180,15 @@ async def test_a_body_that_is_not_json_is_the_clients_mistake(site: Site, path: 
 
 @pytest.mark.parametrize("body", ["null", "[]", '"text"', "7", "{}", '{"nonsense": 1}'])
 @pytest.mark.parametrize("path", ["/api/prompt", "/api/tools/execute", "/api/agents/assistant/run"])
-async def test_json_that_asks_for_nothing_is_the_clients_mistake(site: Site, path: str, body: str) -> None:
-    answer = await site.ask("POST", path, data=body)
+async def test_json_that_asks_for_nothing_is_the_clients_mistake(site: HttpClient, path: str, body: str) -> None:
+    answer = await site.post(path, data=body)
 
     assert answer.status == 400
     assert (await answer.json())["code"] == "invalid_input"
 
 
-async def test_a_body_that_is_too_large_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = await site.ask("POST", "/api/x/acme-web/json", data=b" " * (server.MAX_BODY + 1))
+async def test_a_body_that_is_too_large_is_refused(site: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = await site.post("/api/x/acme-web/json", data=b" " * (server.MAX_BODY + 1))
 
     assert answer.status == 413
     assert (await answer.json())["code"] == "too_large"
@@ -206,15 +206,15 @@ async def test_a_body_that_is_too_large_is_refused(site: Site, monkeypatch: pyte
         ("POST", "/api/agents/nowhere/run"),
     ],
 )
-async def test_an_unknown_id_is_not_found(site: Site, method: str, path: str) -> None:
+async def test_an_unknown_id_is_not_found(site: HttpClient, method: str, path: str) -> None:
     body = json.dumps({"message": "hi"}) if "agents" in path else None
-    answer = await site.ask(method, path, data=body)
+    answer = await site.request(method, path, data=body)
 
     assert answer.status == 404
     assert "nowhere" in (await answer.json())["message"]
 
 
-async def test_what_there_is_can_be_read(site: Site) -> None:
+async def test_what_there_is_can_be_read(site: HttpClient) -> None:
     nodes = await (await site.get("/api/nodes")).json()
     tools = await (await site.get("/api/tools")).json()
     agents = await (await site.get("/api/agents")).json()
@@ -226,23 +226,23 @@ async def test_what_there_is_can_be_read(site: Site) -> None:
     assert queue == {"running": [], "pending": []}
 
 
-async def test_a_tool_with_a_colon_in_its_id_is_found_either_way(site: Site) -> None:
+async def test_a_tool_with_a_colon_in_its_id_is_found_either_way(site: HttpClient) -> None:
     for path in ("/api/tools/workflow:greeting", "/api/tools/workflow%3Agreeting"):
         assert (await (await site.get(path)).json())["id"] == "workflow:greeting"
 
 
-async def test_a_tool_is_called_by_id_and_by_text(site: Site) -> None:
+async def test_a_tool_is_called_by_id_and_by_text(site: HttpClient) -> None:
     text = "<|[REQUEST_TOOL]|>\ncommand:「始」text:shout「末」\ntext:「始」hi「末」\n<|[END_TOOL]|>"
-    by_id = await site.ask("POST", "/api/tools/execute", json={"toolId": "text:shout", "arguments": {"text": "hi"}})
-    by_text = await site.ask("POST", "/api/tools/execute", json={"text": text})
+    by_id = await site.post("/api/tools/execute", json={"toolId": "text:shout", "arguments": {"text": "hi"}})
+    by_text = await site.post("/api/tools/execute", json={"text": text})
 
     for answer in (by_id, by_text):
         (result,) = (await answer.json())["results"]
         assert (answer.status, result["status"], result["structured"]) == (200, "done", "HI")
 
 
-async def test_a_call_that_fails_is_an_answer_not_an_http_error(site: Site) -> None:
-    answer = await site.ask("POST", "/api/tools/execute", json={"toolId": "nobody:knows"})
+async def test_a_call_that_fails_is_an_answer_not_an_http_error(site: HttpClient) -> None:
+    answer = await site.post("/api/tools/execute", json={"toolId": "nobody:knows"})
 
     assert answer.status == 200
     assert (await answer.json())["results"][0]["error"]["type"] == "ToolNotFound"
@@ -276,7 +276,7 @@ async def test_a_hook_that_cancels_its_caller_is_named(tmp_path: Path) -> None:
         with Failures() as failures:
             for way in WAYS:
                 call = {"toolId": "text:shout", "arguments": {"text": way}}
-                answer = await own.ask("POST", "/api/tools/execute", json=call)
+                answer = await own.post("/api/tools/execute", json=call)
                 with failures.row(way):
                     (result,) = (await answer.json())["results"]
                     assert result["status"] == "error"
@@ -285,7 +285,7 @@ async def test_a_hook_that_cancels_its_caller_is_named(tmp_path: Path) -> None:
         assert (await own.get("/api/plugins")).status == 200
 
 
-async def test_events_are_sent_until_they_end(site: Site) -> None:
+async def test_events_are_sent_until_they_end(site: HttpClient) -> None:
     answer = await site.get("/api/x/acme-web/events/2")
     assert (answer.status, answer.headers["Content-Type"]) == (200, "text/event-stream")
     assert await answer.text() == "event: number\ndata: 0\n\nevent: number\ndata: 1\n\n"
@@ -295,7 +295,7 @@ async def test_events_are_sent_until_they_end(site: Site) -> None:
     assert problem.startswith("GET /api/x/acme-web/events/{count}")
 
 
-async def test_events_are_closed_when_the_client_is_gone(own_site: Site) -> None:
+async def test_events_are_closed_when_the_client_is_gone(own_site: HttpClient) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", own_site.port)
     head = f"Host: 127.0.0.1:{own_site.port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
     writer.write(f"GET /api/x/acme-web/events/0 HTTP/1.1\r\n{head}".encode())

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
-from helpers.served import TOKEN, Site
 
 from tavern_host.events.bus import KEPT
 from tavern_host.server import app as server
+from tavern_host.testing.http import TOKEN, HttpClient
 
 
 async def heard(socket: ClientWebSocketResponse, *, until: str | int | None = None) -> list[dict[str, Any]]:
@@ -28,13 +28,13 @@ def numbers(messages: list[dict[str, Any]]) -> list[int]:
     return [message["payload"]["number"] for message in messages if message["type"] == "ACME_EVENT"]
 
 
-async def publish(site: Site, count: int, text: str | None = None) -> None:
+async def publish(site: HttpClient, count: int, text: str | None = None) -> None:
     """Publish numbered events from within the host."""
     for number in range(count):
         site.host.events.publish("ACME_EVENT", {"number": number, "text": text})
 
 
-async def test_a_message_is_answered_to_its_sender_alone(site: Site) -> None:
+async def test_a_message_is_answered_to_its_sender_alone(site: HttpClient) -> None:
     first, second = await site.socket(), await site.socket()
     await first.send_json({"type": "ACME_ECHO", "payload": {"a": [1, "ä"]}})
 
@@ -47,7 +47,7 @@ async def test_a_message_is_answered_to_its_sender_alone(site: Site) -> None:
 
 
 @pytest.mark.parametrize("payload", [{}, {"payload": None}])
-async def test_a_message_may_come_without_a_payload(site: Site, payload: dict[str, Any]) -> None:
+async def test_a_message_may_come_without_a_payload(site: HttpClient, payload: dict[str, Any]) -> None:
     socket = await site.socket()
     await socket.send_json({"type": "ACME_ECHO", **payload})
 
@@ -82,7 +82,7 @@ async def test_a_message_may_come_without_a_payload(site: Site, payload: dict[st
     ids=lambda value: value[:30],
 )
 async def test_a_message_that_cannot_be_is_told_so_and_the_socket_stays_open(
-    site: Site, text: str, message: str
+    site: HttpClient, text: str, message: str
 ) -> None:
     socket = await site.socket()
     await socket.send_str(text)
@@ -95,7 +95,7 @@ async def test_a_message_that_cannot_be_is_told_so_and_the_socket_stays_open(
     assert (await socket.receive_json(timeout=10))["type"] == "ACME_FIRST"
 
 
-async def test_an_error_tells_a_program_its_code(site: Site) -> None:
+async def test_an_error_tells_a_program_its_code(site: HttpClient) -> None:
     socket = await site.socket()
     await socket.send_json({"type": "ACME_FAIL", "payload": {"how": "input"}})
 
@@ -103,7 +103,7 @@ async def test_an_error_tells_a_program_its_code(site: Site) -> None:
     assert details == {"code": "invalid_input", "field": "name"}
 
 
-async def test_a_binary_message_is_told_so(site: Site) -> None:
+async def test_a_binary_message_is_told_so(site: HttpClient) -> None:
     socket = await site.socket()
     await socket.send_bytes(b'{"type": "ACME_ECHO"}')
 
@@ -112,7 +112,7 @@ async def test_a_binary_message_is_told_so(site: Site) -> None:
 
 
 async def test_a_message_that_is_too_large_closes_that_socket_and_no_other(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "MAX_BODY", 1000)
     other, socket = await site.socket(), await site.socket()
@@ -127,7 +127,7 @@ async def test_a_message_that_is_too_large_closes_that_socket_and_no_other(
 # --- events ---------------------------------------------------------------------------------------
 
 
-async def test_all_clients_see_the_same_events_in_order(site: Site) -> None:
+async def test_all_clients_see_the_same_events_in_order(site: HttpClient) -> None:
     sockets = [await site.socket() for _ in range(5)]
     await sockets[0].send_json({"type": "ACME_PUBLISH", "payload": {"count": 200}})
 
@@ -138,7 +138,9 @@ async def test_all_clients_see_the_same_events_in_order(site: Site) -> None:
     assert all(messages == seen[0] for messages in seen)
 
 
-async def test_a_burst_of_events_reaches_an_ordinary_client_whole_while_others_have_their_turns(site: Site) -> None:
+async def test_a_burst_of_events_holds_nobody_up(
+    site: HttpClient,
+) -> None:
     sockets = [await site.socket() for _ in range(2)]
     before = site.host.events.last_seq
     site.host.events.publish_all([("ACME_EVENT", {"number": number}) for number in range(10_000)])
@@ -151,7 +153,7 @@ async def test_a_burst_of_events_reaches_an_ordinary_client_whole_while_others_h
         assert [message["seq"] for message in messages] == list(range(before + 1, before + 10_001))
 
 
-async def test_a_client_that_comes_back_gets_what_it_missed(site: Site) -> None:
+async def test_a_client_that_comes_back_gets_what_it_missed(site: HttpClient) -> None:
     socket = await site.socket()
     await publish(site, 10)
     last = (await heard(socket, until=4))[-1]["seq"]
@@ -164,7 +166,7 @@ async def test_a_client_that_comes_back_gets_what_it_missed(site: Site) -> None:
     assert again[0]["seq"] == last + 1
 
 
-async def test_a_client_that_says_nothing_of_the_past_begins_now(site: Site) -> None:
+async def test_a_client_that_says_nothing_of_the_past_begins_now(site: HttpClient) -> None:
     await publish(site, 10)
     socket = await site.socket()
     await publish(site, 1)
@@ -172,14 +174,14 @@ async def test_a_client_that_says_nothing_of_the_past_begins_now(site: Site) -> 
     assert (await heard(socket, until=1))[0]["seq"] == site.host.events.last_seq
 
 
-async def test_a_number_from_before_a_restart_begins_anew(own_site: Site) -> None:
+async def test_a_number_from_before_a_restart_begins_anew(own_site: HttpClient) -> None:
     await publish(own_site, 3)
     socket = await own_site.socket("/ws?since=999999")
 
     assert numbers(await heard(socket, until=own_site.host.events.last_seq))[-3:] == [0, 1, 2]
 
 
-async def test_what_is_kept_no_longer_is_told_as_a_gap(site: Site) -> None:
+async def test_what_is_kept_no_longer_is_told_as_a_gap(site: HttpClient) -> None:
     before = site.host.events.last_seq
     await publish(site, KEPT + 5)
     socket = await site.socket(f"/ws?since={before}")
@@ -190,21 +192,21 @@ async def test_what_is_kept_no_longer_is_told_as_a_gap(site: Site) -> None:
 
 
 @pytest.mark.parametrize("since", ["", "x", "-1", "1.5", "%C2%B2", "9" * 5000, "0x10"])
-async def test_a_since_that_is_no_number_is_refused(site: Site, since: str) -> None:
+async def test_a_since_that_is_no_number_is_refused(site: HttpClient, since: str) -> None:
     answer = await site.get(f"/ws?since={since}")
 
     assert answer.status == 400
     assert (await answer.json())["error"].startswith("since must be the `seq` of the last message received")
 
 
-async def test_an_event_that_is_not_json_is_left_out_and_the_rest_arrives(site: Site) -> None:
+async def test_an_event_that_is_not_json_is_left_out_and_the_rest_arrives(site: HttpClient) -> None:
     socket = await site.socket()
     await socket.send_json({"type": "ACME_PUBLISH", "payload": {"broken": True, "count": 2}})
 
     assert numbers(await heard(socket, until=2)) == [0, 1]
 
 
-async def test_half_a_character_does_not_stop_the_events(site: Site) -> None:
+async def test_half_a_character_does_not_stop_the_events(site: HttpClient) -> None:
     socket = await site.socket()
     await socket.send_json({"type": "ACME_PUBLISH", "payload": {"text": "a\ud800b", "count": 2}})
 
@@ -213,7 +215,7 @@ async def test_half_a_character_does_not_stop_the_events(site: Site) -> None:
 
 
 async def test_a_client_that_does_not_read_delays_nobody_and_is_cut_off(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "SEND_DEADLINE", 0.5)
     reader, writer = await asyncio.open_connection("127.0.0.1", site.port, limit=1024)
@@ -234,7 +236,7 @@ async def test_a_client_that_does_not_read_delays_nobody_and_is_cut_off(
     writer.close()
 
 
-async def test_the_sockets_are_closed_when_the_host_stops(own_site: Site) -> None:
+async def test_the_sockets_are_closed_when_the_host_stops(own_site: HttpClient) -> None:
     socket = await own_site.socket()
     await publish(own_site, 1)
     await own_site.host.events.close()
@@ -244,7 +246,7 @@ async def test_the_sockets_are_closed_when_the_host_stops(own_site: Site) -> Non
     assert (closed.type, socket.close_code, closed.extra) == (WSMsgType.CLOSE, 1001, "the host stops")
 
 
-async def test_clients_that_go_leave_nothing_behind(own_site: Site) -> None:
+async def test_clients_that_go_leave_nothing_behind(own_site: HttpClient) -> None:
     before = len(own_site.host.events._subscriptions)
     sockets = [await own_site.socket() for _ in range(10)]
     for socket in sockets:
@@ -255,7 +257,7 @@ async def test_clients_that_go_leave_nothing_behind(own_site: Site) -> None:
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "forward events"]
 
 
-async def test_a_prompt_runs_and_its_events_are_for_everybody(site: Site) -> None:
+async def test_a_prompt_runs_and_its_events_are_for_everybody(site: HttpClient) -> None:
     asking, watching = await site.socket(), await site.socket()
     prompt = {
         "nodes": [{"id": "up", "fullType": "core:UpperCase", "inputs": {"text": "hi"}}],

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from helpers.repetition import Failures, repetitions
-from helpers.served import Site, served
 from helpers.tavern_project import Tavern
 
 from tavern_host import Host
+from tavern_host.testing.http import HttpClient, served
 
 DIGITS = "9" * 5000
 REFUSED = {
@@ -41,10 +41,10 @@ WRONG = ("[]", "3", "null", '"text"', "[[]]", '{"nodes": 3}', '{"nodes": [3]}', 
 CLASSES = ("pydantic", "Prompt", "RunBody", "Values", "instance of", "Error", "Model", "class ")
 
 
-async def check_refused(site: Site, route: str, body: str, place: str) -> None:
+async def check_refused(site: HttpClient, route: str, body: str, place: str) -> None:
     """Assert that a body is refused in words that say where, and name no class."""
     method, path = route.split(" ")
-    answer = await site.ask(method, path, data=body.encode())
+    answer = await site.request(method, path, data=body.encode())
     told = (await answer.json())["error"]
     assert answer.status == 400 or (not place and answer.status == 404), told[:300]
     assert place in told, told[:300]

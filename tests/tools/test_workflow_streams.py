@@ -13,7 +13,6 @@ import aiohttp
 import pytest
 from context_keeper import NAME, context_of, write_keeper
 from helpers.given_contexts import given
-from helpers.served import TOKEN, served
 
 from tavern_host import EXECUTION_ENGINE, CallContext, Host, PluginContext
 from tavern_host.contracts.calls import Principal
@@ -21,6 +20,7 @@ from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.workflows import Workflow
+from tavern_host.testing.http import TOKEN, served
 from tavern_tools.calls.workflow_streams import workflow_stream
 from tavern_tools.catalog.failures import ToolFailure
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from helpers.repetition import Failures
-from helpers.served import served
 from helpers.workflow_documents import function
 
 from tavern_host import Host
+from tavern_host.testing.http import served
 
 TEXT = {"text": "STRING"}
 EDGES = ("in.text > up.text", "up.text > out.text")
@@ -38,13 +38,13 @@ async def test_ids_and_paths_lead_to_a_workflow(tmp_path: Path) -> None:
             for tool_id in rows:
                 with failures.row(tool_id):
                     body = {"toolId": tool_id, "arguments": {"text": "loud"}}
-                    answer = await (await site.ask("POST", "/api/tools/execute", json=body)).json()
+                    answer = await (await site.post("/api/tools/execute", json=body)).json()
                     assert [result.get("structured") for result in answer["results"]] == ["LOUD"], answer
         answer = await site.get("/api/tools/workflow:sub%2Fup%20%C3%BC")
         assert (answer.status, (await answer.json())["displayName"]) == (200, "Upper")
         for reference in ("sub/up ü", "workflows/sub/up ü.json"):
             asked = {"workflowId": reference, "inputs": {"text": "loud"}}
-            assert (await site.ask("POST", "/api/prompt", json=asked)).status == 200
+            assert (await site.post("/api/prompt", json=asked)).status == 200
         body = {"toolId": "gone", "arguments": {}}
-        answer = await (await site.ask("POST", "/api/tools/execute", json=body)).json()
+        answer = await (await site.post("/api/tools/execute", json=body)).json()
         assert "needs workflow up ü" in answer["results"][0]["error"]["message"]

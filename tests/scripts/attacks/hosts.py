@@ -218,7 +218,6 @@ def start(name: str) -> HostProcess:
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, sys.path)]),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": str(folder),
         "TMPDIR": str(folder / "temporary"),
         "TAVERN_SECRET": secret,
