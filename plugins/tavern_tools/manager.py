@@ -107,14 +107,14 @@ class Tools(ToolManager):
     async def parse_text(self, text: str, *, protocols: list[str] | None = None) -> ParsedText:
         """Return the calls in `text`. Raises `InvalidInput` for a protocol that is not registered."""
         catalog = await self._registry.recent()
-        return await self._protocols.parse(text, protocols, catalog.parameter_names)
+        return await self._protocols.parse(text, protocols, catalog.parser_options)
 
     async def parse_stream(
         self, chunks: AsyncIterator[str], *, protocols: list[str] | None = None
     ) -> AsyncIterator[ParseEvent]:
         """Yield what is found in a text while it comes."""
         catalog = await self._registry.recent()
-        async for event in self._protocols.parse_stream(chunks, protocols, catalog.parameter_names):
+        async for event in self._protocols.parse_stream(chunks, protocols, catalog.parser_options):
             yield event
 
     async def feedback(

@@ -13,7 +13,8 @@ from tavern_host.contracts.wire import Model
 
 class ParserOptions(Model):
     """What a parser may know beforehand: the parameter names of each tool, to settle whether a digit at
-    the end of a key is part of the name or the number of a step; and which `aliases` stand for which tool."""
+    the end of a key is part of the name or the number of a step; and which `aliases` stand for which tool. Read only:
+    parsers share it."""
 
     parameters: dict[str, list[str]] = Field(default_factory=dict)
     aliases: dict[str, str] = Field(default_factory=dict)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.protocols import ParserOptions
 from tavern_host.contracts.settings import SettingsChange
 from tavern_tools.protocols.registered import Protocols, protocols_of
 
@@ -73,7 +74,7 @@ async def test_a_stream_is_read_while_it_comes(bench: Any) -> None:
             fed.append(piece)
             yield piece
 
-    seen = [(event.kind, len(fed)) async for event in protocols(bench).parse_stream(chunks(), None, {})]
+    seen = [(event.kind, len(fed)) async for event in protocols(bench).parse_stream(chunks(), None, ParserOptions())]
     assert seen[0] == ("text", 1)
     assert ("call", 2) in seen
     assert [kind for kind, _ in seen].count("call") == 3
@@ -132,7 +133,7 @@ async def test_a_hostile_text_leaves_the_loop_to_others(bench: Any) -> None:
         return times
 
     async def streamed(size: int) -> list[Any]:
-        return [event async for event in protocols(bench).parse_stream(pieces(size), None, {})]
+        return [event async for event in protocols(bench).parse_stream(pieces(size), None, ParserOptions())]
 
     await bench.tools.parse_text("")  # the protocols are collected
     assert await times_let_go(bench.tools.parse_text(HOSTILE)) > 10

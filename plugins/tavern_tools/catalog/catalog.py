@@ -13,6 +13,7 @@ from tavern_host.context import ServiceMethod
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition
+from tavern_host.contracts.protocols import ParserOptions
 from tavern_host.contracts.services import MethodInfo
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplementation
 from tavern_host.contracts.workflows import workflow_id_of
@@ -222,10 +223,10 @@ class Catalog:
         return f'no tool has the id "{name}"{did_you_mean(name, known_ids)}'
 
     @cached_property
-    def parameter_names(self) -> dict[str, list[str]]:
-        """The names of every tool's parameters, for parsers of action protocols."""
+    def parser_options(self) -> ParserOptions:
+        """What parsers of action protocols may know of every tool; made once, as there may be thousands."""
         own = {tool_id: list(tools[0].parameters.properties) for tool_id, tools in self.versions.items()}
-        return {**self._nodes.parameter_names(), **own}
+        return ParserOptions(parameters={**self._nodes.parameter_names(), **own})
 
 
 def find_tool(versions: Mapping[str, tuple[Tool, ...]], nodes: NodeTools, name: str) -> Tool | None:

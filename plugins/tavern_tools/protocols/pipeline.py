@@ -76,7 +76,7 @@ class _Owners:
     def __init__(self, stages: Sequence[Stage], blocks: Iterator[int]) -> None:
         self._stages = stages
         self._blocks = blocks
-        self._openings = Openings.of([stage.openings for stage in stages])
+        self._openings = Openings.of(tuple(tuple(stage.openings) for stage in stages))
         self._signs = self._openings.signs("`~")
         self._thought = len(stages)
         self._text = TextBuffer()

@@ -79,19 +79,19 @@ class Protocols:
         """Return the protocols, in the order in which text goes through them."""
         return [protocol.info for protocol in (await self.all()).values()]
 
-    async def parse(self, text: str, names: list[str] | None, parameters: dict[str, list[str]]) -> ParsedText:
+    async def parse(self, text: str, names: list[str] | None, options: ParserOptions) -> ParsedText:
         """Return the calls in `text` by the named protocols (all for text, where None), in the order of the text.
 
         Raises `InvalidInput` for an unknown name, and for one that is not for text.
         """
-        pipeline = await self._pipeline(names, parameters)
+        pipeline = await self._pipeline(names, options)
         return await self._read(len(text), partial(_read_whole, pipeline, text))
 
     async def parse_stream(
-        self, chunks: AsyncIterator[str], names: list[str] | None, parameters: dict[str, list[str]]
+        self, chunks: AsyncIterator[str], names: list[str] | None, options: ParserOptions
     ) -> AsyncIterator[ParseEvent]:
         """Yield what is found in a text while it comes; see `parse`."""
-        pipeline = await self._pipeline(names, parameters)
+        pipeline = await self._pipeline(names, options)
         async for chunk in chunks:
             for event in await self._read(len(chunk) + pipeline.held, partial(pipeline.feed, chunk)):
                 yield event
@@ -135,9 +135,8 @@ class Protocols:
             self._context.hooks.report(owner, message, hint=mend_hint(owner))
         return found
 
-    async def _pipeline(self, names: list[str] | None, parameters: dict[str, list[str]]) -> Pipeline:
+    async def _pipeline(self, names: list[str] | None, options: ParserOptions) -> Pipeline:
         known = await self.all()
-        options = ParserOptions(parameters=parameters)
         if names is None:
             chosen = [protocol for protocol in known.values() if protocol.info.source == "text"]
         else:

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tavern_host.contracts import thoughts
 
@@ -70,8 +71,10 @@ class Openings:
     firsts: frozenset[str]
 
     @classmethod
-    def of(cls, openings: Sequence[Sequence[str]]) -> Openings:
-        """Return the patterns of the openings of each protocol (`ActionProtocolInfo.openings`)."""
+    @lru_cache(maxsize=16)
+    def of(cls, openings: tuple[tuple[str, ...], ...]) -> Openings:
+        """Return the patterns of the openings of each protocol (`ActionProtocolInfo.openings`), made once for each set
+        of protocols."""
         atoms = [[_atoms(text) for text in texts] for texts in openings]
         whole = [*("|".join(map(_whole, texts)) or r"(?!)" for texts in atoms), thoughts.PATTERN]
         every = [text for texts in atoms for text in texts]
