@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -345,3 +346,12 @@ async def test_a_call_sees_the_tools_of_the_last_second_without_a_look_at_the_fi
         (bench.root / "tools" / "info.tool.json").unlink()
         with pytest.raises(ToolFailure, match="no tool has the id"):
             await registry.find("info")
+        bench.write_info("late")
+        clock += 2
+        assert "late" not in (await registry.recent()).versions  # text is not kept waiting for a look
+        async with asyncio.timeout(10):
+            while "late" not in (await registry.recent()).versions:
+                await asyncio.sleep(0.01)
+        bench.write_info("later")
+        clock += 6
+        assert "later" in (await registry.recent()).versions

@@ -25,6 +25,10 @@ __all__ = ["NODE_TOOLS", "Catalog", "Registry", "Tool", "registry_of"]
 
 _STATE = "tools.registry"
 _FRESH = 1.0
+"""Seconds for which a look at the files holds."""
+
+_RECENT = 5.0
+"""Seconds for which reading text does with the last look, while the next one is made."""
 
 NODE_TOOLS = "nodeTools"
 """The setting that says which node types are listed as tools: a list of patterns."""
@@ -69,7 +73,8 @@ class Registry:
         self._workflows: dict[str, tuple[str, StoredWorkflow]] = {}
         self._catalog = Catalog({})
         self._reported_at = -1
-        self._looked_at = -_FRESH
+        self._looked_at = -_RECENT
+        self._looking: asyncio.Task[Catalog] | None = None
 
     async def find(self, name: str) -> Tool:
         """Return the tool that a call names, as it was within the last second: files are not looked at for every call.
@@ -97,16 +102,21 @@ class Registry:
             why = withheld(name, await self._context.services.get(PLUGINS).list_plugins())
             raise NotFound(f"{error.message}{why}") from None
 
-    def _is_fresh(self) -> bool:
-        """Return whether the catalog was looked at within the last second, and plugins are the same since."""
+    def _is_fresh(self, seconds: float = _FRESH) -> bool:
+        """Return whether the catalog was looked at within the last seconds, and plugins are the same since."""
         stamp = self._stamp
         if stamp is None or stamp.plugins != self._context.hooks.revision:
             return False
-        return time.monotonic() - self._looked_at < _FRESH
+        return time.monotonic() - self._looked_at < seconds
 
     async def recent(self) -> Catalog:
-        """Return all tools, as they were within the last second."""
-        return self._catalog if self._is_fresh() else await self.catalog()
+        """Return all tools, as they were within the last seconds. After the first of them the files are looked at in
+        the background."""
+        if not self._is_fresh(_RECENT):
+            return await self.catalog()
+        if not self._is_fresh() and (self._looking is None or self._looking.done()):
+            self._looking = self._context.tasks.spawn(self.catalog(), name="look at tool files")
+        return self._catalog
 
     async def catalog(self) -> Catalog:
         """Return all tools as they are now. Looks at each file, which is for lists and not for every call or text."""
