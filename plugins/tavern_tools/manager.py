@@ -26,7 +26,7 @@ from tavern_host.contracts.tools import ExpandedPrompt, ToolDefinition, ToolFilt
 from tavern_tools.calls import chains
 from tavern_tools.calls.caller import Caller
 from tavern_tools.calls.runners import Runners
-from tavern_tools.calls.streams import Streams
+from tavern_tools.calls.streams import streams_of
 from tavern_tools.catalog.documentation import describe_tool, describe_unknown, tool_schema
 from tavern_tools.catalog.registry import registry_of
 from tavern_tools.protocols.feedback import feedback
@@ -47,7 +47,7 @@ class Tools(ToolManager):
         self._registry = registry_of(context)
         self._protocols = protocols_of(context)
         self._macros = PromptMacros(context)
-        self._streams = Streams(context)
+        self._streams = streams_of(context)
         self._caller = Caller(context, self._registry, Runners(context, self._streams))
         context.state["tools.manager"] = self
 

@@ -205,3 +205,16 @@ async def test_a_stream_comes_over_http_while_it_runs(bench: Bench) -> None:
     assert running == [RunStatus.RUNNING]
     assert len(pieces) > 2 and "".join(json.loads(piece[6:]) for piece in pieces) == text
     assert [result["status"] for result in results] == ["done", "error"]
+
+
+async def test_a_client_that_leaves_ends_the_run(bench: Bench) -> None:
+    file = bench.host.project.folder("workflows") / "slow.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(streaming("core:TextToStream", text="word " * 200, delay=0.1).to_json()))
+    headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {TOKEN}"}
+    async with served(bench.host) as site, aiohttp.ClientSession(headers=headers) as client:
+        address = f"http://127.0.0.1:{site.port}/api/tools/execute"
+        async with client.post(address, json={"toolId": "workflow:slow"}) as answer:
+            assert (await answer.content.readline()).startswith(b"event: item")
+        async with asyncio.timeout(10):
+            await bench.until_it_stands(RunStatus.INTERRUPTED)

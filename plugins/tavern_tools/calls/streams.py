@@ -36,11 +36,21 @@ CAPACITY_BYTES = 2**20
 MOST_STREAMS = 32
 """How many streams one principal may have that are not read to their end."""
 
+_STATE = "tools.streams"
+
 COLLECTED_ITEMS = 100_000
 """How many items `collect` takes."""
 
 COLLECTED_BYTES = 8 * 2**20
 """How many bytes, roughly, `collect` takes."""
+
+
+def streams_of(context: PluginContext) -> Streams:
+    """Return the streams that the parts of this plugin share in one host."""
+    streams = context.state.get(_STATE)
+    if not isinstance(streams, Streams):
+        streams = context.state[_STATE] = Streams(context)
+    return streams
 
 
 class Streams:
@@ -102,6 +112,12 @@ class Streams:
             await _close(source)
         result: JsonValue = collected(items)
         return result
+
+    def leave(self, handle: str, owner: Principal) -> None:
+        """Close a stream that its owner will not read further, and its source; nothing where it is closed already."""
+        stream = self._streams.get(handle)
+        if stream is not None and stream.owner == owner:
+            self._forget(stream)
 
     async def close(self) -> None:
         """Close all streams and their sources."""

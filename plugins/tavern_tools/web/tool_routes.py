@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo, ServerEvent
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
+from tavern_tools.calls.streams import Streams, streams_of
 from tavern_tools.requests import call_of, callback_asked, protocols_asked, tool_filter
 
-_SIGN_OF_LIFE = 5.0
-"""Seconds without an event after which a client is shown that the call still runs, and is missed if it is gone."""
+_KEEP_ALIVE = 5.0
+"""Seconds without an event after which a client is sent an empty one, which shows whether it is still there."""
 
 
 def tool_routes() -> list[RouteInfo]:
@@ -47,8 +48,8 @@ async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
 async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse | AsyncIterator[ServerEvent]:
     """`POST /api/tools/execute`: action text or one call. Failed calls are results, not HTTP errors.
 
-    Who accepts `text/event-stream` gets server-sent events: each `item` of a stream that a tool gives, while it comes,
-    and each `result` in the end.
+    A client that accepts `text/event-stream` gets server-sent events: each `item` of a stream that a tool gives, while
+    it comes, and each `result` in the end.
     """
     body = request.json_body()
     asked = call_of(body)
@@ -57,9 +58,9 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
     if "text/event-stream" in request.headers.get("accept", ""):
         if not isinstance(asked, str):
             streaming = scope.model_copy(update={"streams": True})
-            return _events(manager, [asked], streaming, request.call)
+            return _events(manager, streams_of(context), [asked], streaming, request.call)
         parsed = await manager.parse_text(asked, protocols=protocols_asked(body))
-        return _events(manager, parsed.calls, scope, request.call)
+        return _events(manager, streams_of(context), parsed.calls, scope, request.call)
     if isinstance(asked, str):
         done = await manager.call_text(asked, protocols=protocols_asked(body), scope=scope, call=request.call)
         return HttpResponse(data=done.to_json())
@@ -68,30 +69,38 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
 
 
 async def _events(
-    manager: ToolManager, calls: list[ToolCallRequest], scope: ToolScope, call: CallContext
+    manager: ToolManager, streams: Streams, calls: list[ToolCallRequest], scope: ToolScope, call: CallContext
 ) -> AsyncIterator[ServerEvent]:
-    """Yield what comes of calls, and signs of life while nothing does. Leaving before the end cancels the calls."""
+    """Yield what comes of calls, and keep-alives while nothing does. Leaving before the end cancels the calls and
+    closes their streams."""
     making = asyncio.create_task(manager.call_all(calls, scope=scope, call=call))
     try:
         while not making.done():
-            await asyncio.wait([making], timeout=_SIGN_OF_LIFE)
+            await asyncio.wait([making], timeout=_KEEP_ALIVE)
             if not making.done():
                 yield ServerEvent()
         for result in making.result():
-            for part in result.content:
-                if part.type == "stream" and part.uri is not None:
-                    async for event in _stream_events(manager, part.uri, call):
-                        yield event
+            for handle in _handles([result]):
+                async for event in _stream_events(manager, handle, call):
+                    yield event
             yield ServerEvent(event="result", data=result.to_json())
     finally:
         making.cancel()
         await asyncio.wait([making])
+        if not making.cancelled() and making.exception() is None:
+            for handle in _handles(making.result()):
+                streams.leave(handle, call.principal)
+
+
+def _handles(results: list[ToolResult]) -> list[str]:
+    parts = (part for result in results for part in result.content)
+    return [part.uri for part in parts if part.type == "stream" and part.uri is not None]
 
 
 async def _stream_events(manager: ToolManager, handle: str, call: CallContext) -> AsyncIterator[ServerEvent]:
     """Yield the items of a stream; one that breaks off ends with an `error`."""
     while True:
-        read = await manager.read_stream(handle, wait=_SIGN_OF_LIFE, call=call)
+        read = await manager.read_stream(handle, wait=_KEEP_ALIVE, call=call)
         for item in read.items:
             yield ServerEvent(event="item", data=item)
         if read.error is not None:
