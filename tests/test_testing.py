@@ -112,26 +112,15 @@ def test_a_test_says_what_is_in_its_host(author: Author) -> None:
     result.assert_outcomes(passed=6)
 
 
-def test_the_strict_mode_of_pytest_asyncio_will_do(author: Author) -> None:
-    author.ini = author.ini.replace("auto", "strict")
-    result = author.run(
-        """
-        @pytest.mark.asyncio
-        @pytest.mark.tavern(plugins=["acme_greeter"])
-        async def test_it(host):
-            assert host.plugin("acme-greeter").state == "started"
-        """
-    )
-    result.assert_outcomes(passed=1)
-
-
 def test_nothing_of_this_machine_is_in_the_host(author: Author, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAVERN_SETTINGS", "no JSON")
     monkeypatch.setenv("TAVERN_PROJECT", "/nowhere")
+    author.ini = author.ini.replace("auto", "strict")  # pytest-asyncio's own default will do as well
     result = author.run(
         """
-        import os, subprocess, sys
+        import subprocess, sys
 
+        @pytest.mark.asyncio
         async def test_it(host, tmp_path):
             assert host.project.root.is_relative_to(tmp_path)
             assert host.folders.state.is_relative_to(tmp_path)
@@ -174,9 +163,11 @@ def test_wrong_markers_and_keywords_are_explained(author: Author) -> None:
         "placement='elsewhere'": "*in-process or loopback, not 'elsewhere'*",
     }
     tests = [f"@pytest.mark.tavern({m})\nasync def test_{n}(host): pass\n" for n, m in enumerate(markers)]
+    tests.append("@pytest.mark.in_process_only\ndef test_reason(): pass\n")
     result = author.run("\n".join([*tests, "def test_keyword(make_host): make_host(setting={})\n"]))
-    result.assert_outcomes(errors=len(markers), failed=1)
-    result.stdout.fnmatch_lines([*markers.values(), "make_host takes no 'setting' (did you mean settings?)"])
+    result.assert_outcomes(errors=len(markers) + 1, failed=1)
+    result.stdout.fnmatch_lines([*markers.values(), "in_process_only takes a reason: *"])
+    result.stdout.fnmatch_lines(["make_host takes no 'setting' (did you mean settings?)"])
 
 
 def test_without_pytest_asyncio_the_host_says_so(author: Author) -> None:
@@ -231,12 +222,6 @@ def test_a_run_may_put_all_plugins_behind_the_boundary(author: Author) -> None:
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["*in-process only: it looks into the plugin"])
     author.run(test).assert_outcomes(passed=1, failed=1)
-
-
-def test_a_reason_must_be_given_for_in_process_only(author: Author) -> None:
-    result = author.run("@pytest.mark.in_process_only\ndef test_it(): pass")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["in_process_only takes a reason: *"])
 
 
 # --- what was called --------------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ from tavern_host.services.registry import Views
 from tavern_host.services.views import ViewHandle
 from tavern_host.settings.store import PluginSettings
 
-CYCLES = repetitions(24, 200)
-FIRST_LOOK = repetitions(8, 50)
+CYCLES = repetitions(16, 200)
+FIRST_LOOK = repetitions(6, 50)
 """After how many cycles what is there is counted for the first time."""
 
 ACME = {

@@ -10,16 +10,17 @@ import pytest
 from tests.scripts.ordinary import run_as_ordinary_user, why_not
 
 HERE = Path(__file__).parent
+ALL = ("test_sandbox_*.py", "test_pool.py", "test_sessions.py")
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("pattern", "only"),
     [
-        ("test_sandbox_*.py", ""),
+        ("test_sandbox_*.py", "not too_much"),
         ("test_pool.py", "cannot_tell or every_property or closing"),
         ("test_sessions.py", "live_on or files_come_back or closing"),
-        *(pytest.param(pattern, "", marks=pytest.mark.extended) for pattern in ("test_pool.py", "test_sessions.py")),
+        *(pytest.param(pattern, "", marks=pytest.mark.extended) for pattern in ALL),
     ],
 )
 def test_what_holds_for_root_holds_for_an_ordinary_user(pattern: str, only: str) -> None:

@@ -216,6 +216,7 @@ def start(name: str) -> HostProcess:
     os.set_inheritable(inherited, True)
     os.set_inheritable(theirs.fileno(), True)
     environment = {
+        **{name: value for name, value in os.environ.items() if name == "PYTHONPYCACHEPREFIX"},
         "PATH": os.environ.get("PATH", os.defpath),
         "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, sys.path)]),
         "HOME": str(folder),
