@@ -15,9 +15,11 @@ from helpers.model_server import model_server, says
 from helpers.repetition import Failures
 from helpers.wire_server import WireServer
 
+from tavern_host import LLM
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.errors import InvalidInput, PluginFailure
 from tavern_host.contracts.llm import ChatImage, ChatMessage, LlmRequest, LlmToolCall
+from tavern_host.testing import MakeHost
 from tavern_llm.chat_client import ChatClient
 
 MakeClient = Callable[..., Awaitable[ChatClient]]
@@ -236,12 +238,8 @@ async def test_overflow_is_recognised_across_servers(client: MakeClient) -> None
 
 async def test_prompt_cut_in_silence_is_overflow(client: MakeClient) -> None:
     words, signs = ChatMessage(role="user", content="word " * 6000), ChatMessage(role="user", content="天地" * 6000)
-    for message, counted, is_cut in (
-        (words, 4096, True),
-        (words, 6100, False),
-        (signs, 2048, True),
-        (signs, 6000, False),
-    ):
+    rows = [(words, 4096, True), (words, 6100, False), (words, 0, False), (signs, 2048, True), (signs, 6000, False)]
+    for message, counted, is_cut in rows:
         async with model_server(default=says("Good.", prompt=counted)) as server:
             made = await client(server.base_url)
             if not is_cut:
@@ -281,7 +279,9 @@ async def test_schema_images_and_echo_are_sent(client: MakeClient) -> None:
         made = await client(server.base_url)
         loose = {"type": "object", "properties": {"a": {"type": "string"}}}
         given = ChatMessage(role="user", content="What is it?", images=pictures)
-        await made.complete(asked(given, *TALK[1:3], result, tools=TOOLS, tool_choice="look", response_schema=SCHEMA))
+        await made.complete(
+            asked(given, *TALK[1:3], result, TALK[1], tools=TOOLS, tool_choice="look", response_schema=SCHEMA)
+        )
         body = server.bodies[-1]
         assert body["tools"] == TOOLS and body["tool_choice"] == {"type": "function", "function": {"name": "look"}}
         assert body["response_format"] == {
@@ -305,6 +305,7 @@ async def test_schema_images_and_echo_are_sent(client: MakeClient) -> None:
             },
             {"role": "tool", "content": "Blue.", "tool_call_id": LONG_ID},
             {"role": "user", "content": shown},
+            {"role": "user", "content": "The sky?"},
         ]
         await made.complete(asked(response_schema=loose, tool_choice="auto"))
         assert "strict" not in server.bodies[-1]["response_format"]["json_schema"]
@@ -312,6 +313,17 @@ async def test_schema_images_and_echo_are_sent(client: MakeClient) -> None:
         with pytest.raises(InvalidInput, match="an image of 64 MiB is too large"):
             huge = ChatImage(blob=blob.model_copy(update={"length": 64 << 20}))
             await made.complete(asked(ChatMessage(role="user", images=[huge])))
+
+
+async def test_images_are_read_where_the_host_keeps_them(make_host: MakeHost) -> None:
+    async with model_server() as server:
+        settings = {"adapter": "openai", "base_url": server.base_url, "model": "tiny"}
+        async with make_host(settings={"extensions.tavern-llm.models": {"eye": settings}}) as host:
+            blob = await host.blobs.put(b"GIF89a", "image/gif")
+            message = ChatMessage(role="user", content="What is it?", images=[ChatImage(blob=blob)])
+            await host.services.get(LLM).complete(LlmRequest(messages=[message]))
+        url = f"data:image/gif;base64,{base64.b64encode(b'GIF89a').decode()}"
+        assert server.bodies[0]["messages"][0]["content"][1] == {"type": "image_url", "image_url": {"url": url}}
 
 
 async def test_each_time_limit_is_its_own(wire_server: WireServer, client: MakeClient) -> None:

@@ -181,6 +181,7 @@ async def test_nobody_listens(client: MakeClient) -> None:
     [
         ("400 Bad Request", False, "refuses the request (400): no such parameter"),
         ("404 Not Found", False, "knows no such model or address; check base_url and model (404)"),
+        ("402 Payment Required", False, "has no credit left (402)"),
         ("500 Oops", True, "has failed (500)"),
         ("503 Unavailable", True, "has failed (503)"),
     ],
@@ -195,6 +196,14 @@ async def test_statuses(wire_server: WireServer, client: MakeClient, status: str
 async def test_how_long_to_wait_is_passed_on(wire_server: WireServer, client: MakeClient) -> None:
     wire_server.pieces = [http("{}", status="429 Too Many", head="Retry-After: 17\r\n")]
     assert (await failure((await client(wire_server.base_url)).complete(ask()))).info.details["retry_after"] == 17
+
+
+async def test_a_quota_that_is_used_up_stays_so(wire_server: WireServer, client: MakeClient) -> None:
+    body = json.dumps({"error": {"message": "You exceeded your quota.", "code": "insufficient_quota"}})
+    wire_server.pieces = [http(body, status="429 Too Many", head="Retry-After: 17\r\n")]
+    error = await failure((await client(wire_server.base_url)).complete(ask()))
+    assert "has no quota left (429)" in error.message
+    assert not error.info.retryable
 
 
 async def test_a_key_that_the_server_quotes_is_masked(wire_server: WireServer, client: MakeClient) -> None:
