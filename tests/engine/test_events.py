@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from engine_bench import Bench, give, slot, workflow
@@ -75,3 +76,28 @@ async def test_events_are_json_whatever_nodes_give(bench: Bench) -> None:
         payload["output"] for type, payload in events if type == "NODE_COMPLETE" and payload["nodeId"] == "odd"
     ]
     assert output == {"value": {"type": "opaque", "python": "builtins.bytes"}}
+
+
+async def test_others_get_turns_between_reused_nodes(bench: Bench) -> None:
+    document = workflow({f"n{number}": give(number) for number in range(5_000)})
+    await bench.run(document)
+    turns = 0
+    seen: set[tuple[str, int]] = set()
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def read() -> None:
+        async for event in bench.host.events.subscribe("NODE_COMPLETE"):
+            seen.add((event.type, turns))
+
+    others = [asyncio.create_task(work) for work in (turn(), read())]
+    await asyncio.sleep(0)
+    run = await bench.run(document)
+    for other in others:
+        other.cancel()
+    assert {one.cached for one in run.nodes.values()} == {True}
+    assert len(seen) > 5

@@ -118,6 +118,8 @@ class Planner:
         is_large = len(workflow.nodes) > LARGE
         document = await asyncio.to_thread(document_of, workflow) if is_large else document_of(workflow)
         found = await self._context.services.get(WORKFLOW_MANAGER).check(document)
+        if is_large:
+            await asyncio.sleep(0)  # what the check made is freed in one step of the loop, the document in another
         return [problem for problem in found if problem.severity == "error"]
 
     async def _changes(self, bound: BoundPlan) -> dict[int, bytes]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from pydantic import JsonValue
@@ -23,6 +24,9 @@ from tavern_host.contracts.errors import ErrorInfo, InvalidInput
 from tavern_host.contracts.names import did_you_mean
 
 Results = Mapping[str, dict[str, Any]]
+
+AT_ONCE = 500
+"""How many reused nodes are published in one step of the event loop."""
 
 
 class RunExecution:
@@ -70,10 +74,10 @@ class RunExecution:
         selection = self._selection() if self._disk is None else await self._selection_with_disk(self._disk)
         if self._is_stopped:
             return
-        self._publish_reused(selection)
         signatures = self._bound.signatures if self._cache is not None or scope.events.journal is not None else None
         scheduler = self._scheduler = Scheduler(level, self._bound.written, signatures, selection, scope)
         try:
+            await self._publish_reused(selection)
             await scheduler.run()
         finally:
             await scope.close()
@@ -165,8 +169,8 @@ class RunExecution:
 
         return known
 
-    def _publish_reused(self, selection: Selection) -> None:
-        """Publish the nodes that need not run, each after those that feed it."""
+    async def _publish_reused(self, selection: Selection) -> None:
+        """Publish the nodes that need not run, each after those that feed it; of many, others get their turn."""
         events, level, known = self._scope.events, self._bound.plan.level, selection.known
         numbers = level.numbers
         skipped = [numbers[index] for index in selection.left_out if numbers[index] >= 0]
@@ -181,8 +185,11 @@ class RunExecution:
         for (is_late, are_given), group in groupby(shown, lambda index: (index in late, index in given)):
             if is_late:
                 events.reused_unread(list(map(numbers.__getitem__, group)))
-            else:
-                events.reused(((numbers[index], known[index]) for index in group), are_given=are_given)
+                continue
+            while part := [(numbers[index], known[index]) for index in islice(group, AT_ONCE)]:
+                events.reused(part, are_given=are_given)
+                if len(part) == AT_ONCE:
+                    await asyncio.sleep(0)
 
     def _loader(self, unasked: list[int]) -> Callable[[int], dict[str, JsonValue] | None]:
         """Return a function that looks up the outputs of reused nodes when they are to be shown: those from before the
