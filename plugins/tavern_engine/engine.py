@@ -102,26 +102,17 @@ class Engine(ExecutionEngine):
 
     async def get(self, run_id: str) -> Run:
         """Return a run in its present state. Raises `NotFound`."""
-        finished = self._finished.get(run_id)
-        if finished is not None:
-            return finished
-        active = self._active.get(run_id)
-        return await active.record.present() if active is not None else await self._recorded_run(run_id)
+        return await self._present(run_id)
 
     async def show(self, run_id: str) -> Run:
         """Return a run in its present state, without its large values."""
-        active, finished = self._active.get(run_id), self._finished.get(run_id)
-        if active is not None:
-            return bounded(await active.record.present())
-        return bounded(finished or await self._recorded_run(run_id, most=LARGE))
+        return bounded(await self._present(run_id, most=LARGE))
 
     async def output(
         self, run_id: str, key: str, *, node_id: str | None = None, call: CallContext | None = None
     ) -> Blob:
         """Return an output of a run, or of one of its nodes, as a Blob."""
-        run = self._finished.get(run_id) if run_id not in self._active else self._active[run_id].record.snapshot()
-        run = run or await self._recorded_run(run_id)
-        return await output_of(run, key, node_id, self._context.blobs)
+        return await output_of(await self._present(run_id), key, node_id, self._context.blobs)
 
     async def wait(self, run_id: str) -> Run:
         """Return a run when it is finished. Raises `NotFound`."""
@@ -130,12 +121,11 @@ class Engine(ExecutionEngine):
             await active.ended.wait()
             assert active.result is not None
             return active.result
-        finished = self._finished.get(run_id)
-        while finished is None or not finished.status.is_final:  # another process runs it
-            finished = await self._recorded_run(run_id)
-            if not finished.status.is_final:
-                await asyncio.sleep(_POLL)
-        return finished
+        run = self._finished.get(run_id) or await self._recorded_run(run_id)
+        while not run.status.is_final:  # another process runs it
+            await asyncio.sleep(_POLL)
+            run = await self._recorded_run(run_id)
+        return run
 
     async def queue(self) -> RunQueue:
         """Return the runs that are running and waiting, in the order in which they came."""
@@ -426,6 +416,13 @@ class Engine(ExecutionEngine):
     def caches_on_disk(self) -> bool:
         """Whether outputs are written to and read from the disk cache."""
         return self._settings.caches_on_disk()
+
+    async def _present(self, run_id: str, most: int | None = None) -> Run:
+        """Return a run in its present state; one of the store as `_recorded_run` does. Raises `NotFound`."""
+        active = self._active.get(run_id)
+        if active is not None:
+            return await active.record.present()
+        return self._finished.get(run_id) or await self._recorded_run(run_id, most)
 
     async def _recorded_run(self, run_id: str, most: int | None = None) -> Run:
         """Return a run of the store, where asked for without values of more than `most` bytes. Raises `NotFound`."""

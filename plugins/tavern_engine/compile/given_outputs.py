@@ -4,7 +4,7 @@ and brought to their types. A node whose outputs are given counts as done."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import JsonValue
@@ -87,15 +87,9 @@ def _read(level: Level, index: int, node: PlanNode) -> set[str]:
     """Return the outputs of a node that others read; of a group's instance, all of those that it shows."""
     if node.role is Role.GROUP:
         return {item.key for item in node.inputs if item.edges}
-    return {edge.key for follower in _followers(level, index) for edge in _edges(level.nodes[follower], index)}
-
-
-def _followers(level: Level, index: int) -> set[int]:
-    return {*level.followers[index], *level.early.get(index, ())}
-
-
-def _edges(node: PlanNode, source: int) -> Iterator[Any]:
-    return (edge for item in node.inputs for edge in item.edges if edge.source == source)
+    followers = {*level.followers[index], *level.early.get(index, ())}
+    inputs = [item for follower in followers for item in level.nodes[follower].inputs]
+    return {edge.key for item in inputs for edge in item.edges if edge.source == index}
 
 
 def _passed_on(node: PlanNode, values: dict[str, Any]) -> list[tuple[str, int, Any]]:

@@ -18,9 +18,8 @@ async def list_nodes(request: HttpRequest, context: PluginContext) -> HttpRespon
 async def submit(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/prompt`."""
     asked = await read_request(request)
-    return HttpResponse(
-        data={"promptId": await context.services.get(EXECUTION_ENGINE).submit(asked, call=request.call)}
-    )
+    run_id = await context.services.get(EXECUTION_ENGINE).submit(asked, call=request.call)
+    return HttpResponse(data={"promptId": run_id})
 
 
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -63,12 +62,9 @@ async def on_interrupt_request(message: SocketMessage, context: PluginContext) -
 async def press(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/nodes/{type}/actions/{action}`; the body has the node's `inputs` and `config`, or is empty."""
     values = read_values(request.json_body() if request.body else {})
+    full_type, action = request.parameters["type"], request.parameters["action"]
     changed = await context.services.get(NODE_MANAGER).act(
-        request.parameters["type"],
-        request.parameters["action"],
-        inputs=values.inputs or {},
-        config=values.config or {},
-        call=request.call,
+        full_type, action, inputs=values.inputs or {}, config=values.config or {}, call=request.call
     )
     return HttpResponse(data={"inputValues": changed})
 

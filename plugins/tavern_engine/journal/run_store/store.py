@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tavern_engine.journal.keys import ProjectKey
+from tavern_engine.journal.run_store import rows
+from tavern_engine.journal.run_store.pruning import Pruning
 from tavern_engine.journal.run_store.schema import RUNS
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
+from tavern_host.storage.content_files import ContentFiles, hash_of
+from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread
 
 if TYPE_CHECKING:
     import sqlite3
-
-    from tavern_engine.journal.run_store.rows import Standing
-    from tavern_host.storage.content_files import ContentFiles
-    from tavern_host.storage.process_locks import ProcessLocks
 
 AT_ONCE = 50
 """How many unclaimed runs one transaction looks at: others wait for it."""
@@ -42,21 +42,19 @@ class SqliteRunStore(RunStore):
         self._is_key_logged = False
         self._writer = DatabaseThread(folder, RUNS, log, "run store: writing")
         self._reader = DatabaseThread(folder, RUNS, log, "run store: reading")
-        self._held: ProcessLocks | None = None
+        self._files = ContentFiles(folder / "values")
+        self._workers = ProcessLocks(folder / "workers")
 
     async def close(self) -> None:
         """Finish pending work, and release the workers' locks and the files."""
         await self._writer.close()
         await self._reader.close()
-        if self._held is not None:
-            self._held.close()
+        self._workers.close()
 
     # --- runs -------------------------------------------------------------------------------------
 
     async def accept(self, entry: RunEntry, *, worker: str, lease: float, call: CallContext | None = None) -> None:
         """Insert a new run, claimed by `worker`. Raises `Conflict`, `NotFound`, `InvalidInput`."""
-        from tavern_engine.journal.run_store import rows
-
         run_id, worker = rows.checked(entry.id, "the id of a run"), rows.checked(worker, "the name of a worker")
         documents = {entry.workflow, *entry.groups.values()}
 
@@ -95,8 +93,6 @@ class SqliteRunStore(RunStore):
         self, worker: str, lease: float, *, run_id: str | None = None, call: CallContext | None = None
     ) -> RunEntry | None:
         """Claim a run without an owner, or `run_id`; None where there is none such, or another worker has it."""
-        from tavern_engine.journal.run_store import rows
-
         worker = rows.checked(worker, "the name of a worker")
         if not await self._reader.read(lambda connection: run_id is not None or _has_open(connection), absent=False):
             return None
@@ -123,8 +119,6 @@ class SqliteRunStore(RunStore):
         self, worker: str, run_ids: list[str], lease: float, *, call: CallContext | None = None
     ) -> list[str]:
         """Prolong the claims of a worker; return those of the runs that are still its own."""
-        from tavern_engine.journal.run_store import rows
-
         wanted = [run_id for run_id in run_ids if rows.text(run_id) == run_id]
 
         def work(connection: sqlite3.Connection) -> list[str]:
@@ -158,7 +152,6 @@ class SqliteRunStore(RunStore):
 
     async def update(self, worker: str, run_id: str, end: RunEnd, *, call: CallContext | None = None) -> None:
         """Write how a run stands; a final status gives it back. Raises `Conflict` where it is another's by now."""
-        from tavern_engine.journal.run_store import rows
 
         def work(connection: sqlite3.Connection) -> None:
             stands = rows.standing(end, run_id, _now())
@@ -169,8 +162,6 @@ class SqliteRunStore(RunStore):
 
     async def get(self, run_id: str) -> RunEntry:
         """Return a run. Raises `NotFound`."""
-        from tavern_engine.journal.run_store import rows
-
         wanted = f"SELECT {rows.ENTRY_COLUMNS} FROM runs WHERE id = ?"
 
         def work(connection: sqlite3.Connection) -> RunEntry | None:
@@ -184,7 +175,6 @@ class SqliteRunStore(RunStore):
 
     async def batches(self, run_id: str) -> list[bytes]:
         """Return the batches of a run, oldest first. Raises `NotFound`."""
-        from tavern_engine.journal.run_store import rows
 
         def work(connection: sqlite3.Connection) -> list[bytes] | None:
             found = connection.execute("SELECT seq FROM runs WHERE id = ?", (rows.text(run_id),)).fetchone()
@@ -200,8 +190,6 @@ class SqliteRunStore(RunStore):
 
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
         """Return runs, newest first."""
-        from tavern_engine.journal.run_store import rows
-
         statement, values = rows.query(filter)
 
         def work(connection: sqlite3.Connection) -> list[RunSummary]:
@@ -213,7 +201,6 @@ class SqliteRunStore(RunStore):
 
     async def put(self, content: bytes, *, call: CallContext | None = None) -> str:
         """Store a large value or a document by itself; return its hash."""
-        from tavern_host.storage.content_files import hash_of
 
         def prepare() -> tuple[str, Path | None]:
             name = hash_of(content)
@@ -253,7 +240,6 @@ class SqliteRunStore(RunStore):
 
     async def delete(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Delete a finished run; False where there is none. Raises `Conflict` for one that is not finished."""
-        from tavern_engine.journal.run_store import rows
 
         def work(connection: sqlite3.Connection) -> bool:
             wanted = "SELECT seq, is_final, owner, lease_until FROM runs WHERE id = ?"
@@ -272,8 +258,6 @@ class SqliteRunStore(RunStore):
 
     async def prune(self, *, max_age: float, max_bytes: int, call: CallContext | None = None) -> int:
         """Delete finished runs by age and size, and contents that no run needs; return how many runs."""
-        from tavern_engine.journal.run_store.pruning import Pruning
-
         if math.isnan(max_age) or max_age < 0 or max_bytes < 0:
             raise InvalidInput(f"max_age and max_bytes must not be below 0, found {max_age} and {max_bytes}")
         if not await self._exists():
@@ -283,30 +267,14 @@ class SqliteRunStore(RunStore):
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    @property
-    def _files(self) -> ContentFiles:
-        from tavern_host.storage.content_files import ContentFiles
-
-        return ContentFiles(self._folder / "values")
-
-    @property
-    def _workers(self) -> ProcessLocks:
-        from tavern_host.storage.process_locks import ProcessLocks
-
-        if self._held is None:
-            self._held = ProcessLocks(self._folder / "workers")
-        return self._held
-
     async def _exists(self) -> bool:
         """Return whether there is a database."""
         return await self._reader.read(lambda _: True, absent=False)
 
     def _summary(self, row: tuple[Any, ...]) -> RunSummary | None:
         """Return what a list shows of a run, or None for an unreadable row."""
-        from tavern_engine.journal.run_store.rows import read_summary
-
         try:
-            return read_summary(row)
+            return rows.read_summary(row)
         except TavernError as damage:
             self._log.warning("%s", damage.message)
             return None
@@ -316,8 +284,6 @@ class SqliteRunStore(RunStore):
     ) -> tuple[tuple[Any, ...] | None, int]:
         """Claim a run, if there is one. Return its row, and how many ended since they are not from here, at most
         `AT_ONCE`."""
-        from tavern_engine.journal.run_store import rows
-
         columns = rows.ENTRY_COLUMNS
         now, elsewhere = _now(), 0
         until = rows.lease_end(now, lease)
@@ -410,7 +376,7 @@ def _owned(connection: sqlite3.Connection, worker: str, run_id: str) -> int:
     return int(found[0])
 
 
-def _write(connection: sqlite3.Connection, seq: int, stands: Standing) -> None:
+def _write(connection: sqlite3.Connection, seq: int, stands: rows.Standing) -> None:
     """Write how a run stands. A finished one has no seal: with its status reset by someone else, it is not resumed."""
     values = stands._asdict()
     if stands.started is None:
