@@ -36,15 +36,15 @@ class Dialect:
     omitted: frozenset[str] = frozenset()
     shapes: frozenset[str] = frozenset()
 
-    def notices(self, request: LlmRequest, body: Mapping[str, Any]) -> list[str]:
+    def notices(self, request: LlmRequest, parameters: Mapping[str, JsonValue]) -> list[str]:
         """Return what was done differently from what was asked, as far as it may change the answer."""
         found = []
         if "text_tools" in self.shapes and request.tools:
             found.append("the server takes no tools: the model read about them in the system message")
         if "schema_in_prompt" in self.shapes and request.response_schema is not None:
             found.append("the server takes no response schema here: the model read it in the system message")
-        left_out = sorted((self.omitted - {"stream_options"}) & {*request.parameters, "tool_choice"} - body.keys())
-        if left_out and (request.tool_choice or left_out != ["tool_choice"]):
+        asked = {*parameters, *request.parameters, *(["tool_choice"] if request.tools and request.tool_choice else [])}
+        if left_out := sorted(self.omitted & asked - {"stream_options"}):
             found.append(f"the server does not take {', '.join(left_out)}")
         return found
 

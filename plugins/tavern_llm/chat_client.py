@@ -132,7 +132,7 @@ class ChatClient:
                 response.close()
                 dialect = better
             self._dialect = Dialect(self._dialect.omitted | dialect.omitted, self._dialect.shapes | dialect.shapes)
-            yield response, dialect.notices(request, body)
+            yield response, dialect.notices(request, options.parameters)
 
     @asynccontextmanager
     async def _sent(
