@@ -17,14 +17,6 @@ from tavern_host.audit.log import AuditLog
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Return an empty project."""
-    folder = tmp_path / "inn"
-    assert tavern("init", folder).code == 0
-    return folder
-
-
-@pytest.fixture
 def log(project: Path) -> AuditLog:
     """Return the project's log with five entries in it."""
     log = Host(project).audit

@@ -10,14 +10,6 @@ from helpers.command_line import tavern
 from helpers.repetition import Failures
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Return an empty project."""
-    folder = tmp_path / "inn"
-    assert tavern("init", folder).code == 0
-    return folder
-
-
 def test_init_makes_a_project_with_its_parts(tmp_path: Path) -> None:
     ran = tavern("init", "inn", cwd=tmp_path)
 

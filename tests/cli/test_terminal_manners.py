@@ -6,7 +6,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
 from helpers.command_line import COMMAND, minds_ctrl_c, tavern, tavern_process
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
@@ -29,13 +28,6 @@ sys.argv[1:] = ["tools", "list"]
 main()
 """
 """Runs `tavern` and presses Ctrl-C at the import of a module."""
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "inn"
-    assert tavern("init", folder).code == 0
-    return folder
 
 
 def test_the_project_stands_before_or_after_the_command(project: Path, tmp_path: Path) -> None:

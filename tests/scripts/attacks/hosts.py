@@ -11,7 +11,6 @@ import os
 import pty
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -299,9 +298,3 @@ def wait_for_nothing(observed: Observed, token: str, seconds: float = 0.0) -> li
     while (left := processes_of(observed, token)) and time.monotonic() < until:
         time.sleep(0.02)
     return left
-
-
-def end_process(pid: int) -> None:
-    """End a process of the tests."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)

@@ -14,20 +14,10 @@ _TOOL = """
     if (found.status) throw new Error(found.stderr.toString().trim());
     return 'done';
 """
-_CALL = """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall({arguments}) < 0:
-        raise OSError(ctypes.get_errno(), 'call')
-    return 'done'
-"""
 
 
 def _tool(command: str) -> str:
     return _TOOL.replace("COMMAND", command)
-
-
-def _call(arguments: str) -> str:
-    return _CALL.format(arguments=arguments)
 
 
 def _mount(source: str, to: str, kind: str, flags: int) -> str:

@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-SCRIPT_LINKS = ("link-to-secret.txt", "link-to-folder")
-"""Symbolic links in the script's folder that lead out of it."""
-
 
 @dataclass
 class Playground:

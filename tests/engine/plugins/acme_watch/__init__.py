@@ -6,8 +6,6 @@ from tavern_host import NodeDefinition, Veto, hookimpl
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
 
-_withheld: set[str] = set()
-
 
 @hookimpl
 def tavern_register_nodes() -> list[NodeDefinition]:

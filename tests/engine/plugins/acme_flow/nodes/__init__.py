@@ -282,14 +282,6 @@ def fail_on_call(file: str, call: int, value: Any = None) -> Passed:
     return number
 
 
-@node()
-async def wait_for_its(folder: str, value: Any = None) -> Passed:
-    """Wait until the file is there that is named after the value."""
-    while not Path(folder, f"go{value}").exists():
-        await asyncio.sleep(0.005)
-    return value
-
-
 def _two(context: NodeContext) -> None:
     context.progress(1, 4, "first")
     time.sleep(0.01)
