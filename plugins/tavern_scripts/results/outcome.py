@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from tavern_host.contracts.scripts import SandboxOutput, ScriptErrorType, ScriptLimits
+from tavern_host.contracts.wire import without_surrogates
 from tavern_scripts.results.refusal import Refused
 
 PROGRESS = re.compile(r"::progress(?: +(?P<share>\d+(?:\.\d+)?%?)(?= |$))?(?: +(?P<text>.*))?$")
@@ -39,7 +40,6 @@ _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?$)')
 
 _NODE_ERROR = re.compile(r"(?:Uncaught )?\w*(?:Error|Exception)\b")
 _NOT_READ = re.compile(r"^SyntaxError\b|ERR_UNKNOWN_FILE_EXTENSION", re.MULTILINE)
-_SURROGATES = re.compile(r"[\ud800-\udfff]")
 _MAX_INTEGER = 2**63
 
 _REASONS = {
@@ -378,7 +378,7 @@ def _integer(digits: str) -> int | float:
 def _mended(value: JsonValue, room: int) -> JsonValue:
     """Return a value without half characters, which no other program could read."""
     if isinstance(value, str):
-        return _SURROGATES.sub("\ufffd", value) if not value.isascii() else value
+        return without_surrogates(value)
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         raise ValueError("a number is too large; write it as a text")
     if not isinstance(value, dict | list):
