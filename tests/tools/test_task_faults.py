@@ -55,8 +55,8 @@ async def killed(root: Path, code: str, moment: float, opener: str = "opened") -
 
 
 async def killed_once_begun(root: Path, code: str) -> None:
-    """Kill a host with marking tools as soon as it says that its calls have begun."""
-    child = Child(root, code, opener="marking")
+    """Kill a host with marking tools as soon as the code, which waits until its calls have begun, has ended."""
+    child = Child(root, f'{code}\nsay("begun")\nawait asyncio.sleep(60)', opener="marking")
     assert [await child.said(), await child.said()] == ["ready", "begun"]
     child.kill()
 
@@ -194,8 +194,6 @@ async def test_of_calls_a_host_died_of_those_that_may_be_are_repeated(tmp_path: 
     code = f"""
 calls = [asyncio.create_task(bench.call(tool, tool, 3)) for tool in {calls!r}]
 await bench.until(12, 10)
-say("begun")
-await asyncio.sleep(60)
 """
     await killed_once_begun(tmp_path / "p", code)
 
@@ -252,8 +250,6 @@ workflow = Workflow(
 engine = bench.host.services.get(EXECUTION_ENGINE)
 await engine.submit(RunRequest(workflow=workflow, inputs={{"text": {text!r}}}, actions=RunActions()))
 await bench.until(1, 0)
-say("begun")
-await asyncio.sleep(60)
 """
     await killed_once_begun(tmp_path / "p", code)
 
