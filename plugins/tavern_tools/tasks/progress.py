@@ -1,4 +1,4 @@
-"""What a call tells of itself to the task that makes it: that it begins, and its progress, a few times a second."""
+"""What a call reports to the task that makes it: that it begins, and its progress, a few times a second."""
 
 from __future__ import annotations
 
