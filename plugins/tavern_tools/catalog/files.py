@@ -16,6 +16,7 @@ from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.tools import ToolDefinition
+from tavern_host.contracts.wire import without_surrogates
 from tavern_tools.catalog.definitions import Finding, dependency, read_definition
 from tavern_tools.catalog.json_positions import JsonText, nearest
 from tavern_tools.catalog.schemas import Location
@@ -219,15 +220,11 @@ def _unwritable(document: dict[str, Any]) -> list[Finding]:
             waiting += [((*place, index), inner) for index, inner in enumerate(value)]
         elif isinstance(value, float) and not math.isfinite(value):
             found.append(Finding(place, f"expected a number that JSON can write, got {value}"))
-        if isinstance(value, str) and not _is_whole(value):
+        if isinstance(value, str) and without_surrogates(value) is not value:
             found.append(Finding(place, "holds half of a character (a lone surrogate)"))
-        if place and isinstance(place[-1], str) and not _is_whole(place[-1]):
+        if place and isinstance(place[-1], str) and without_surrogates(place[-1]) is not place[-1]:
             found.append(Finding(place[:-1], "has a key with half of a character (a lone surrogate)"))
     return found or [Finding((), "holds what JSON has no form for")]
-
-
-def _is_whole(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 @dataclass
