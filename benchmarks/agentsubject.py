@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import tavern_demo
 from tavern_host import AGENT_RUNTIME, Host
 from tavern_host.contracts.agents import AgentRequest, AgentRuntime
 from tavern_host.projects import Folders
 
 TOOL = "system:get_current_time"
 REPLY = "It is late."
+GROUP = Path(tavern_demo.__file__).parent / "sample" / "workflows" / "agents" / "LLMDecisionWithTools.json"
 PROMPT = "You know what time it is."
 QUESTION = "How late is it?"
 
@@ -119,6 +121,7 @@ async def subject() -> AsyncIterator[Subject]:
             "tavern.yaml": {"settings": SETTINGS},
             "workflows/think.json": deliberation(),
             "workflows/tell.json": TELLING,
+            "workflows/agents/LLMDecisionWithTools.json": json.loads(GROUP.read_text(encoding="utf-8")),
             "agents/clerk.json": PROFILE,
             "agents/teller.json": {**PROFILE, "id": "teller", "core_deliberation_workflow_id": "tell"},
         }.items():

@@ -1,9 +1,10 @@
-"""The nodes of agents, the workflows that the plugin ships, and the conversation of the sample."""
+"""The nodes of agents, and the workflows of the sample that are built of them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest_asyncio
 from helpers.repetition import Failures
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
-from helpers.workflow_documents import workflow
+from helpers.workflow_documents import function
 
 import tavern_demo
 from tavern_host import EXECUTION_ENGINE
@@ -30,7 +31,7 @@ SHOUT = ("shout", {"text": "ale"})
 
 
 def prepare(project: Tavern) -> None:
-    project.write("workflows/conversation.json", (SAMPLE / "workflows" / "conversation.json").read_text())
+    shutil.copytree(SAMPLE / "workflows", project.root / "workflows", dirs_exist_ok=True)
     for name in ("deliberation", "deliberation-with-loop"):
         about = {"id": name, "name": name, "version": "1", "schema_version": "1.0"}
         thinks = {"core_deliberation_workflow_id": f"agents/{name}", "tool_ids_inventory": ["shout"]}
@@ -46,7 +47,7 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Agent
 
 async def run(bench: AgentBench, node: dict[str, Any], gives: dict[str, str]) -> Run:
     """Return the run of a workflow of one node `n`, whose outputs are the workflow's."""
-    document = workflow("w", {"n": node}, {f"out.{key}": f"n.{key}" for key in gives}, {}, gives)
+    document = function("w", {"n": node}, *(f"n.{key} > out.{key}" for key in gives), takes={}, gives=gives)
     request = RunRequest(workflow=Workflow.model_validate(document))
     return await bench.host.services.get(EXECUTION_ENGINE).run(request)
 

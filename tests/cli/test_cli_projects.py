@@ -77,8 +77,8 @@ def test_the_project_is_named_or_in_the_environment_or_where_one_stands(project:
 def test_without_any_project_the_default_one_is_made_with_a_sample(tmp_path: Path, operator_folders: Path) -> None:
     ran = tavern("workflow", "list", "--json", cwd=tmp_path)
 
-    own = {workflow["id"] for workflow in ran.json() if workflow["source"] == "project"}
-    assert own == {"conversation", "deliberation", "greeting"}
+    own = {workflow["id"] for workflow in ran.json()}
+    assert {"conversation", "deliberation", "greeting", "agents/deliberation"} <= own
     assert (operator_folders / "data" / "default" / "tavern.yaml").is_file()
 
 

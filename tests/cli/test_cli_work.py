@@ -172,8 +172,17 @@ def test_tools_are_listed_with_what_they_are() -> None:
     own = [words[:3] for line in ran.out.splitlines() if "project" in (words := line.split())]
     assert own == [
         ["text:shout", "node", "project"],
-        ["workflow:deliberation", "workflow", "project"],
-        ["workflow:greeting", "workflow", "project"],
+        *(
+            [f"workflow:{name}", "workflow", "project"]
+            for name in (
+                "agents/LLMDecisionWithTools",
+                "agents/deliberation",
+                "agents/deliberation-with-loop",
+                "conversation",
+                "deliberation",
+                "greeting",
+            )
+        ),
     ]
     ids = [tool["id"] for tool in as_json.json()]
     assert {"FileOperator.ReadFile", "system:get_current_time", "text:shout", "workflow:greeting"} < set(ids)

@@ -88,14 +88,10 @@ def write_plugin(tmp_path: Path) -> Any:
     return write
 
 
-AGENTS = ["tavern-agents"]
-"""The plugin that brings workflows of its own."""
-
-
 def host_with(project: Path, *folders: Path, trusted: bool = True) -> Host:
     """Return a host with these plugins; `trusted` ones need no grant."""
     names = [folder.name for folder in folders] if trusted else []
-    return Host(project, plugins=folders, trust=names, without=AGENTS)
+    return Host(project, plugins=folders, trust=names)
 
 
 def order(operator_folders: Path, *plugins: str) -> None:
@@ -146,7 +142,7 @@ def tavern_override_services():
 async def test_a_base_passes_on_what_is_not_written(project: Path, write_plugin: Any) -> None:
     async with (
         host_with(project, write_plugin("passing", PASSING_ON)) as host,
-        Host(project, without=AGENTS) as without_it,
+        Host(project) as without_it,
     ):
         assert said_of(host, "passing") == []
         workflows, bare = host.services.get(WORKFLOW_MANAGER), without_it.services.get(WORKFLOW_MANAGER)
@@ -161,7 +157,7 @@ async def test_a_base_passes_on_what_is_not_written(project: Path, write_plugin:
 
 
 async def test_an_override_serves_everybody_through_its_original(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper")) as host, Host(project, without=AGENTS) as without_it:
+    async with host_with(project, write_plugin("upper")) as host, Host(project) as without_it:
         assert said_of(host, "upper") == []
         workflows = host.services.get(WORKFLOW_MANAGER)
         assert await names(workflows) == ["Tale +upper"]
@@ -202,7 +198,7 @@ async def test_a_sole_provider_has_all_methods(project: Path, write_plugin: Any)
     manifest = MANIFEST.replace("services: {{override: [workflowManager]}}", "hooks: ['hook:server:services:register']")
     folder = write_plugin("alone", code.replace("original", "context"), manifest=manifest)
     plugins = [folder, write_plugin("upper")]
-    async with Host(project, plugins=plugins, trust=["alone", "upper"], without=[BASE, *AGENTS]) as host:
+    async with Host(project, plugins=plugins, trust=["alone", "upper"], without=[BASE]) as host:
         assert said_of(host, "alone") == ["Signed lacks the method closure of workflowManager"]
         assert said_of(host, "upper") == ["nobody provides workflowManager, so it cannot be overridden"]
 

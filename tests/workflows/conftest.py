@@ -13,5 +13,6 @@ from tavern_host import Host
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with Host(tmp_path / "project", plugins=[SAMPLES], trust=["acme-samples"]) as host:
+    options = {"trust": ["acme-samples"], "without": ["tavern-agents"]}  # which brings workflows of its own
+    async with Host(tmp_path / "project", plugins=[SAMPLES], **options) as host:
         yield Bench(host)

@@ -35,7 +35,7 @@ async def test_workflows_of_project_and_plugins_are_listed(bench: Bench) -> None
     bench.write("b.json", name="Second")
     bench.write("sub/z.json", id="a", updatedAt="2025-02-03T04:05:06Z", description="Named after its path")
 
-    listed = await bench.listed()
+    listed = await bench.manager.list_workflows()
 
     assert [(w.id, w.name, w.source) for w in listed] == [
         ("b", "Second", "project"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host import WORKFLOW_MANAGER, Host
-from tavern_host.contracts.workflows import WorkflowManager, WorkflowSummary
+from tavern_host.contracts.workflows import WorkflowManager
 
 SAMPLES = Path(__file__).parent / "plugins" / "acme_samples"
 
@@ -33,12 +33,8 @@ class Bench:
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
         return path
 
-    async def listed(self) -> list[WorkflowSummary]:
-        """Return all workflows but those that a first-party plugin brings."""
-        return [one for one in await self.manager.list_workflows() if one.source != "plugin:tavern-agents"]
-
     async def ids(self) -> list[str]:
-        return [summary.id for summary in await self.listed()]
+        return [summary.id for summary in await self.manager.list_workflows()]
 
     async def problems(self, document: Any) -> dict[str, str]:
         """Return what `check` says, by path; warnings begin with `warning: `."""
