@@ -92,7 +92,7 @@ class BlobStore:
                 if new.size + len(part) > MAX_BLOB:
                     raise InvalidInput(f"a Blob has at most {MAX_BLOB:,} bytes, this one has more")
                 await _on_thread(new.add, part)
-            blob = self.handle(await _on_thread(new.close), media_type, new.size)
+            blob = self.handle(await _on_thread(new.finish), media_type, new.size)
             await self._database.write(lambda connection: self._record(connection, blob, new.path, holder))
         finally:
             await asyncio.shield(_on_thread(new.discard))

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tavern_host.storage.confined_fs import confined_folder, open_file
-from tavern_host.storage.files import make_folder
+from tavern_host.storage.files import TEMPORARY, begin, make_folder
 
 UNUSED_SECONDS = 3600.0
 """How long a half-written file is left alone: its writer may live."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-_TEMPORARY = ".new-"
+_TEMPORARY = (TEMPORARY, ".new-")  # the second from before files were locked while they are written
 
 
 def hash_of(content: bytes) -> str:
@@ -35,13 +35,14 @@ def hash_of(content: bytes) -> str:
 
 
 class NewContent:
-    """A content that is being written to a temporary file `path`, part by part; blocking."""
+    """A content that is being written to a temporary file `path`, part by part; blocking. The file is locked until
+    `discard`: of a killed process, the next start removes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = 0
         self._hash = hashlib.sha256()
-        self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+        self._file = os.fdopen(begin(None, str(path), 0o600), "wb")
 
     def add(self, part: bytes | memoryview) -> None:
         """Append bytes. Raises `OSError`."""
@@ -52,16 +53,16 @@ class NewContent:
         self._hash.update(part)
         self.size += len(part)
 
-    def close(self) -> str:
+    def finish(self) -> str:
         """Write what is still in memory; return the name of the content. Raises `OSError`."""
         try:
-            self._file.close()
+            self._file.flush()
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path.parent)) from None
         return self._hash.hexdigest()
 
     def discard(self) -> None:
-        """Remove the temporary file, unless `ContentFiles.keep` gave it its place."""
+        """Close and remove the temporary file, unless `ContentFiles.keep` gave it its place."""
         with contextlib.suppress(OSError):
             self._file.close()
         self.path.unlink(missing_ok=True)
@@ -98,18 +99,18 @@ class ContentFiles:
         """Return a temporary file to write a content to, for `keep`. Raises `OSError`."""
         make_folder(self._folder.parent)
         make_folder(self._folder)
-        return NewContent(self._folder / f"{_TEMPORARY}{uuid.uuid4().hex}")
+        return NewContent(self._folder / f"{TEMPORARY}{uuid.uuid4().hex}")
 
-    def write(self, content: bytes) -> Path:
-        """Write a content to a temporary file, for `keep`. Raises `OSError`."""
+    def write(self, content: bytes) -> NewContent:
+        """Write a content to a temporary file, for `keep`; to be discarded then. Raises `OSError`."""
         new = self.begin()
         try:
             new.add(content)
-            new.close()
+            new.finish()
         except OSError:
             new.discard()
             raise
-        return new.path
+        return new
 
     def keep(self, temporary: Path, name: str) -> None:
         """Give a temporary file its place, also where that was done before. Raises `OSError`."""

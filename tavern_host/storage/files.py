@@ -48,7 +48,7 @@ def unfinished_at(folder: int, data: bytes, mode: int | None) -> Iterator[str]:
     """Give the name of a temporary file in an open folder, with this content flushed to disk; it is gone after the
     block unless it got another name. Until then it is locked: `remove_unfinished` sees that somebody writes it."""
     name = f"{TEMPORARY}{secrets.token_hex(8)}"
-    handle = _begin(folder, name, 0o666 if mode is None else 0o600)
+    handle = begin(folder, name, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -62,7 +62,8 @@ def unfinished_at(folder: int, data: bytes, mode: int | None) -> Iterator[str]:
             os.unlink(name, dir_fd=folder)
 
 
-def _begin(folder: int, name: str, mode: int) -> int:
+def begin(folder: int | None, name: str, mode: int) -> int:
+    """Return a new file, locked until it is closed, so that `remove_unfinished` sees that somebody writes it."""
     while True:
         handle = os.open(name, _NEW, mode, dir_fd=folder)
         with contextlib.suppress(OSError):  # a file system without locks: nothing there is removed

@@ -17,6 +17,7 @@ from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.storage import blobs
 from tavern_host.storage.blobs import BlobStore
+from tavern_host.storage.files import TEMPORARY
 
 
 @pytest_asyncio.fixture
@@ -89,7 +90,7 @@ async def test_limits_hold_for_one_and_for_all(store: BlobStore, monkeypatch: py
     with pytest.raises(Conflict, match="take 10 bytes, and with this one more than 15"):
         await store.put(b"abcdef")
     left = [path.name for path in (await store.path(await store.put(b"a"))).parents[1].iterdir()]
-    assert not [name for name in left if name.startswith(".new-")]
+    assert not [name for name in left if name.startswith(TEMPORARY)]
 
 
 WRITER = """

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from tavern_host import Host
+from tavern_host.storage.content_files import ContentFiles, hash_of
 from tavern_host.storage.files import remove_unfinished, unfinished
 
 WRITER = """
@@ -19,11 +21,17 @@ from tavern_host.contracts.tools import ToolCallRequest
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.storage import files
+from tavern_host.storage.blobs import BlobStore
 
 
 def die(handle):
     if os.readlink(f"/proc/self/fd/{handle}").rpartition("/")[2].startswith(files.TEMPORARY):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def half():
+    yield b"x"
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def main():
@@ -41,6 +49,7 @@ WRITERS = {
     " arguments={'filePath': 'a/b.txt', 'content': 'x'}), call=host.call())",
     "a setting": "await host.settings.save(SettingsChange(plugin='tavern-engine', values={'maxConcurrentRuns': 3}))",
     "a switch": "await host.disable('tavern-demo')",
+    "a Blob": "await BlobStore(Path(sys.argv[1]) / '.tavern' / 'blobs').put(half())",
     "the key of runs": "await host.services.get(EXECUTION_ENGINE).run("
     "RunRequest(workflow_id='greeting', inputs={'name': 'x'}))",
 }
@@ -74,6 +83,13 @@ def test_a_file_that_is_being_written_stays(tmp_path: Path) -> None:
         remove_unfinished(tmp_path)
         assert temporary.read_bytes() == b"x"
         temporary.replace(tmp_path / "done")
+    contents = ContentFiles(tmp_path / "contents")
+    new = contents.write(b"x")
+    remove_unfinished(tmp_path)
+    contents.keep(new.path, hash_of(b"x"))
+    new.discard()
+    assert contents.read(hash_of(b"x")) == b"x"
+    shutil.rmtree(tmp_path / "contents")
     remove_unfinished(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["done"]
 

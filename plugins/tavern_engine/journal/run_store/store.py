@@ -21,7 +21,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
-from tavern_host.storage.content_files import ContentFiles, hash_of
+from tavern_host.storage.content_files import ContentFiles, NewContent, hash_of
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread
 
@@ -202,7 +202,7 @@ class SqliteRunStore(RunStore):
     async def put(self, content: bytes, *, call: CallContext | None = None) -> str:
         """Store a large value or a document by itself; return its hash."""
 
-        def prepare() -> tuple[str, Path | None]:
+        def prepare() -> tuple[str, NewContent | None]:
             name = hash_of(content)
             return name, None if self._files.read(name) == content else self._files.write(content)
 
@@ -211,7 +211,7 @@ class SqliteRunStore(RunStore):
         def work(connection: sqlite3.Connection) -> bool:
             # The file gets its place while the database is locked: no pruning happens at this moment.
             if temporary is not None:
-                self._files.keep(temporary, name)
+                self._files.keep(temporary.path, name)
             elif not self._files.has(name):
                 return False
             connection.execute(
@@ -226,7 +226,7 @@ class SqliteRunStore(RunStore):
                 return name
         finally:
             if temporary is not None:
-                temporary.unlink(missing_ok=True)
+                temporary.discard()
         return await self.put(content, call=call)  # it was pruned between the two steps
 
     async def content(self, hash: str) -> bytes:
