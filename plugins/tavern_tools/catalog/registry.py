@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.plugins import PLUGINS, withheld
 from tavern_host.contracts.toolcalls import ToolErrorType
@@ -115,7 +116,8 @@ class Registry:
         if not self._is_fresh(_RECENT):
             return await self.catalog()
         if not self._is_fresh() and (self._looking is None or self._looking.done()):
-            self._looking = self._context.tasks.spawn(self.catalog(), name="look at tool files")
+            with suppress(PermissionDenied):  # the plugin is being unloaded, which a text in flight need not notice
+                self._looking = self._context.tasks.spawn(self.catalog(), name="look at tool files")
         return self._catalog
 
     async def catalog(self) -> Catalog:
