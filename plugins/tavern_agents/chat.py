@@ -117,8 +117,9 @@ class _Chat:
                 if step.agent_run_id != run.id:
                     continue
                 if step.kind == "fragment" and self._streams:
-                    streamed += step.text
-                    yield CommandOutput(kind="chunk", text=step.text)
+                    restarted = step.data.get("restarted")
+                    streamed = "" if restarted else streamed + step.text
+                    yield CommandOutput(kind="chunk", text=f"\n[{restarted}]\n" if restarted else step.text)
                 elif step.kind == "thinking":
                     streamed = ""
                 if step.kind not in _QUIET:

@@ -53,7 +53,7 @@ class AgentBench:
     def model(self, say: Say, name: str = "m") -> Model:
         """Let a model say something from now on; return it, with what it is asked."""
         model = told_model.MODELS[name]
-        model.say, model.asked, model.gate, model.pieces = say, [], None, 7
+        model.say, model.asked, model.gate, model.pieces, model.void = say, [], None, 7, ""
         return model
 
     def answers(self, *answers: LlmResponse | Exception, name: str = "m") -> Model:

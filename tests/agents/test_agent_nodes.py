@@ -184,3 +184,13 @@ async def test_text_is_passed_on_before_the_answer_ends(bench: AgentBench) -> No
     await working
     assert kinds.count("fragment") > 3
     assert kinds.index("fragment") < kinds.index("reply")
+
+
+async def test_what_an_answer_takes_back_is_not_carried_out(bench: AgentBench) -> None:
+    bench.answers(said("No call at all.")).void = written("tam", SHOUT).text
+    traces = bench.host.events.subscribe("AGENT_TRACE")
+    reply = await bench.run(agent="deliberation")
+    await traces.close()
+    steps: list[Any] = [event.payload async for event in traces if isinstance(event, Event)]
+    assert (reply.outcome, reply.text, reply.tool_results) == ("reply", "No call at all.", [])
+    assert [s["data"]["restarted"] for s in steps if s["data"].get("restarted")] == ["the server broke off"]

@@ -50,12 +50,13 @@ Say = Callable[[LlmRequest], Said | Awaitable[Said]]
 @dataclass
 class Model:
     """What a model says, and what it was asked. `pieces` is how many characters a chunk has; `gate`, where there is
-    one, must be open before it answers."""
+    one, must be open before it answers; `void` is streamed first, and taken back."""
 
     say: Say
     asked: list[LlmRequest] = field(default_factory=list)
     pieces: int = 7
     gate: asyncio.Event | None = None
+    void: str = ""
 
 
 MODELS: dict[str, Model] = {}
@@ -83,6 +84,9 @@ class ToldAdapter:
     async def stream(self, request: LlmRequest, call: CallContext) -> AsyncIterator[LlmChunk]:
         """Yield the answer in pieces."""
         answer = await self.complete(request, call)
+        if self._model.void:
+            yield LlmChunk(text=self._model.void)
+            yield LlmChunk(restarted="the server broke off")
         for start in range(0, len(answer.text), self._model.pieces):
             yield LlmChunk(text=answer.text[start : start + self._model.pieces])
         yield LlmChunk(response=answer)

@@ -55,11 +55,17 @@ async def parse_llm_decision(
     manager = context.plugin.services.get(TOOL_MANAGER)
     tracer = tracer_of(context.plugin, context.call)
     answer = _Answer(response)
-    decision = Decision()
-    async for text in read_text(manager, answer.texts(chunks), decision):
+    while True:
+        decision = Decision()
+        async for text in read_text(manager, answer.texts(chunks), decision):
+            if tracer is not None:
+                tracer.fragment(text)
+            yield {"text_stream": text}
+        if answer.restarted is None:
+            break
         if tracer is not None:
-            tracer.fragment(text)
-        yield {"text_stream": text}
+            tracer.fragment("", restarted=answer.restarted)
+        yield {"text_stream": f"\n\n[{answer.restarted}]\n\n"}
     whole = answer.whole()
     allowed = None if tracer is None else tracer.allowed
     ids = tool_ids or (await chosen_tools(manager, [], allowed) if whole.tool_calls else [])
@@ -78,14 +84,20 @@ class _Answer:
 
     def __init__(self, response: dict[str, Any] | None) -> None:
         self._response = response
+        self.restarted: str | None = None
+        """Why the answer begins anew, so that what came before is void."""
 
     async def texts(self, chunks: AsyncIterator[dict[str, Any]] | None) -> AsyncIterator[str]:
-        """Yield the text of the answer in pieces."""
+        """Yield the text of the answer in pieces, up to where it is whole or begins anew."""
+        self.restarted = None
         if self._response is not None or chunks is None:
             yield self.whole().text
             return
         async for piece in chunks:
             chunk = LlmChunk.model_validate(piece)
+            if chunk.restarted is not None:
+                self.restarted = chunk.restarted
+                return
             if chunk.response is not None:
                 self._response = chunk.response.model_dump(mode="json")
             elif chunk.text:
