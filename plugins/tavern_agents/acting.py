@@ -40,6 +40,7 @@ class Worker(Protocol):
     profile: AgentProfile
     tool_ids: list[str]
     trace: Tracer
+    is_stopped: bool
 
     async def write(self, **added: Any) -> list[Kept]:
         """Store what is added."""
@@ -155,6 +156,10 @@ class Acting:
                 task = await self._tools.task(task_id, wait=_WAIT, call=self._call)
                 if task.status.is_final:
                     break
+        except asyncio.CancelledError:
+            if self._loop.is_stopped:  # nobody waits for the call any more
+                await asyncio.shield(self._tools.cancel_task(task_id, call=self._call))
+            raise
         finally:
             self._loop.waits_no_more(task_id)
         result = task.result or _lost(

@@ -15,6 +15,7 @@ from tavern_host.contracts.agents import AgentRequest, AgentStatus
 from tavern_host.contracts.errors import Conflict, LimitReached, NotFound, PluginFailure
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse, LlmToolCall
+from tavern_host.contracts.toolcalls import TaskStatus
 from tests.agents.agent_bench import AgentBench, agent_bench, thinking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -68,6 +69,21 @@ async def test_several_approvals_are_decided_in_any_order_each_once(bench: Agent
     assert marks(bench) == ["other"]
     assert "OTHER" in last(model.asked[1]).content
     assert "too dear" in last(model.asked[1]).content
+
+
+async def test_an_interrupted_run_takes_its_call_back(bench: AgentBench) -> None:
+    marks(bench)
+    bench.answers(written("tam", ("pay", {"text": "late"})))
+    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+    (task,) = await bench.waiting()
+    await bench.runtime.interrupt(run.id)
+    assert (await bench.tools.task(task.id)).status is TaskStatus.CANCELLED
+    with pytest.raises(Conflict):
+        await bench.tools.decide(task.id, "approve")
+    model = bench.answers(said("Never mind."))
+    await bench.runtime.resume(run.id)
+    assert (await bench.runtime.wait(run.id)).text == "Never mind."
+    assert (marks(bench), "Cancelled" in last(model.asked[0]).content) == ([], True)
 
 
 async def test_an_approval_of_a_sub_agent_surfaces_with_its_run(bench: AgentBench) -> None:

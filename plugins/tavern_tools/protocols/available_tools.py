@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.macros import MacroRequest
+from tavern_host.contracts.observations import UNTRUSTED
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_tools.protocols.registered import protocols_of
 
@@ -14,4 +15,4 @@ async def available_tools(request: MacroRequest, context: PluginContext) -> str:
         return "No tools are available."
     documentation = await context.services.get(TOOL_MANAGER).describe(request.tool_ids)
     instructions = await protocols_of(context).instructions()
-    return f"{documentation}\n\n{instructions}" if instructions else documentation
+    return "\n\n".join(part for part in (documentation, instructions, UNTRUSTED) if part)
