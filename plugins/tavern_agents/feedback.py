@@ -15,6 +15,7 @@ MAX_STEP = 64_000
 
 MIN_OBSERVATION = 500
 
+CONTINUE = "Your work was stopped here. Continue it."
 EMPTY = "Your answer was empty. Answer in words, or call a tool."
 
 

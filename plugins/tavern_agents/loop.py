@@ -16,7 +16,7 @@ from tavern_agents.compaction import compact
 from tavern_agents.conversation import Conversation, estimate
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.deliberation import Deliberation, Situation
-from tavern_agents.feedback import EMPTY, circles_text, framed, last_text, not_understood_text
+from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
 from tavern_agents.inventory import tool_ids, tools_text
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore, Progress
@@ -42,7 +42,7 @@ class _End(Exception):
 
 @dataclass
 class AgentLoop:
-    """One run at work. `run` is how it stands; others read it, and hear of changes by `changed`."""
+    """One run at work; `run` is how it stands."""
 
     context: PluginContext
     store: AgentStore
@@ -56,7 +56,6 @@ class AgentLoop:
     conversation: Conversation
     tool_ids: list[str] = field(default_factory=list)
     waiting: dict[str, ToolCallRequest] = field(default_factory=dict)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
     may_run: asyncio.Event = field(default_factory=asyncio.Event)
     observations: list[str] = field(default_factory=list)
     said: str = ""
@@ -146,7 +145,8 @@ class AgentLoop:
             await self.write(messages=[answer.message(), note])
             return
         await self.write(messages=[answer.message()])
-        raise _End(AgentStatus.REPLY, text)
+        if not self.has_mail:  # what was said meanwhile is answered too
+            raise _End(AgentStatus.REPLY, text)
 
     async def _act(self, decision: Decision, answer: LlmResponse) -> None:
         """Carry out the calls of an answer, and observe."""
@@ -193,6 +193,7 @@ class AgentLoop:
         decision = await read_decision(self.context.services.get(TOOL_MANAGER), last.message, self.tool_ids)
         if not decision.calls and not decision.unusable:
             if kept.run.status.is_final:
+                self._nudge = CONTINUE
                 return
             raise _End(AgentStatus.REPLY, decision.text or last.message.content.strip())
         acting = Acting(self, decision, last.seq, self.call.child())
@@ -354,7 +355,6 @@ class AgentLoop:
 
     def _stands(self, **changes: Any) -> None:
         self.run = self.run.model_copy(update=changes)
-        self.changed.set()
 
     def waits_for(self, task_id: str, request: ToolCallRequest) -> None:
         """Note that a call waits for a person."""

@@ -134,6 +134,15 @@ async def test_a_message_during_a_run_waits_for_a_boundary(bench: AgentBench) ->
     assert last(model.asked[1]).content == "Hurry!"
     with pytest.raises(Conflict, match="has ended"):
         await bench.runtime.send(run.id, "Still there?")
+    model = bench.answers(said("Done."), said("I hear you."))  # what is said during the last answer is answered too
+    model.gate = asyncio.Event()
+    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+    async with asyncio.timeout(10):
+        while not model.asked:
+            await asyncio.sleep(0.01)
+    await bench.runtime.send(run.id, "One more thing!")
+    model.gate.set()
+    assert (await bench.runtime.wait(run.id)).text == "I hear you."
 
 
 async def test_a_run_is_paused_resumed_and_interrupted(bench: AgentBench) -> None:

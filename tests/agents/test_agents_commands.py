@@ -84,7 +84,7 @@ def test_runs_are_listed_traced_and_resumed(tavern: Tavern) -> None:
     assert "there is no run 'agent_0'" in command(tavern, "agent", "interrupt", "agent_0").error
 
     tavern.replies(({}, "Better now."))
-    tavern.write("replies.json", [{"when": {"contains": "never"}, "reply": "x"}])
+    tavern.write("replies.json", [{"when": {"contains": "zebra"}, "reply": "x"}])
     failed = command(tavern, "agent", "run", "keeper", "--message", "Hello.", "--json").json()
     assert failed["outcome"] == "error"
     tavern.replies(({}, "Better now."))
