@@ -13,6 +13,5 @@ from tavern_host import Host
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    options = {"trust": ["acme-samples"], "without": ["tavern-agents"]}  # which brings workflows of its own
-    async with Host(tmp_path / "project", plugins=[SAMPLES], **options) as host:
+    async with Host(tmp_path / "project", plugins=[SAMPLES], trust=["acme-samples"]) as host:
         yield Bench(host)
