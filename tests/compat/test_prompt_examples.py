@@ -9,6 +9,7 @@ from example_bench import OpenBench
 from platform_documents import block, section
 
 from tavern_host.contracts.http import HttpRequest, HttpResponse
+from tavern_host.contracts.observations import UNTRUSTED
 
 WORDS = {"描述": "Description", "参数": "Parameters"}
 
@@ -62,7 +63,7 @@ async def test_the_mark_of_7_2_becomes_the_documentation_of_the_agents_tools(
         expanded = await bench.tools.expand(f"Tools:\n{mark}\nGo.", tool_ids=["FileOperator.ApplyEdit"])
         documentation = await bench.tools.describe(["FileOperator.ApplyEdit"])
         instructions = await bench.tools.instructions()
-    assert expanded.value == f"Tools:\n{documentation}\n\n{instructions}\nGo."
+    assert expanded.value == f"Tools:\n{documentation}\n\n{instructions}\n\n{UNTRUSTED}\nGo."
     assert "<|[REQUEST_TOOL]|>" in instructions
     assert expanded.warnings == []
 
