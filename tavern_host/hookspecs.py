@@ -56,7 +56,10 @@ def tavern_register_nodes(context: PluginContext) -> list[NodeDefinition]:
     example="return [ToolDefinition(id='acme:ping', implementation=PING)]",
 )
 def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
-    """Return tools. Files under the manifest's `tools.entry` are read without this hook."""
+    """Return tools. Files under the manifest's `tools.entry` are read without this hook.
+
+    They are asked for again when plugins have changed, or somebody has published `TOOLS_CHANGED`.
+    """
 
 
 @hookspec(

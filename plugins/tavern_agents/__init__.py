@@ -16,6 +16,9 @@ from tavern_host.contracts.tools import ToolDefinition
 _LATER = 0.3
 """Seconds after the start, in which the host can answer for the first time."""
 
+_EVERY = 1.0
+"""Seconds between two looks at the profiles."""
+
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
@@ -28,8 +31,11 @@ def tavern_register_services() -> list[ServiceInfo]:
 
 @hookimpl
 async def tavern_startup(context: PluginContext) -> None:
-    """Resume the runs that were left over, in a host that serves."""
+    """Resume the runs that were left over, and look after changes of profiles, in a host that serves."""
     if context.serving:
+        from tavern_agents.profiles import profiles_of
+
+        context.tasks.spawn(profiles_of(context).follow(_EVERY), name="follow profiles of agents")
         context.tasks.spawn(_resume_abandoned(context), name="begin to resume runs of agents")
 
 
@@ -67,11 +73,11 @@ def tavern_register_commands() -> list[CommandInfo]:
 
 
 @hookimpl
-def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
+async def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
     """Return a tool `agent:ID` for each agent."""
     from tavern_agents.subagents import agent_tools
 
-    return agent_tools(context)
+    return await agent_tools(context)
 
 
 @hookimpl

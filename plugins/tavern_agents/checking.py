@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tavern_agents.deliberation import Deliberation
-from tavern_agents.profiles import Profiles
+from tavern_agents.profiles import Profiles, Source
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentProblem, AgentProfile
 from tavern_host.contracts.errors import TavernError
@@ -20,17 +22,27 @@ WITHOUT_EFFECT = {
 }
 """Fields of the published format that do nothing yet, and why."""
 
+FIELDS = {"$schema", *AgentProfile.model_fields, *WITHOUT_EFFECT}
+"""What a profile may say."""
+
 
 async def check_profiles(context: PluginContext, profiles: Profiles, profile_id: str | None) -> list[AgentProblem]:
     """Return every problem of the profiles, or of one. Raises `NotFound` for one that is not there."""
-    found: list[AgentProblem] = []
-    for broken in profiles.broken:
-        if profile_id is None or profile_id in broken.names:
-            found += [_broken(broken.file, text) for text in broken.problems]
+    wanted = [broken for broken in profiles.broken if profile_id is None or profile_id in broken.names]
+    found = [problem for broken in wanted for problem in broken.problems]
     chosen = list(profiles.by_id.values()) if profile_id is None else [] if found else [profiles.get(profile_id)]
     for profile in chosen:
-        found += await _problems(context, profiles.files.get(profile.id, ""), profile)
+        found += await _problems(context, profiles.sources[profile.id], profile)
     return found
+
+
+def profile_schema() -> dict[str, Any]:
+    """Return the JSON Schema of profiles, for editors."""
+    schema = AgentProfile.model_json_schema()
+    later = {name: {"description": f"Has no effect: {why}."} for name, why in WITHOUT_EFFECT.items()}
+    known = {name: {**later.pop(name, {}), **field} for name, field in schema["properties"].items()}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Agent profile"}
+    return {**head, "properties": {"$schema": {"type": "string"}, **known, **later}}
 
 
 def without_effect(profile: AgentProfile) -> list[str]:
@@ -39,39 +51,30 @@ def without_effect(profile: AgentProfile) -> list[str]:
     return [name for name in WITHOUT_EFFECT if given.get(name)]
 
 
-def _broken(file: str, text: str) -> AgentProblem:
-    place = text.removeprefix(f"{file}: ")
-    path, _, message = place.partition(": ")
-    if not path.startswith("$"):
-        path, message = "$", place
-    return AgentProblem(file=file, level="error", path=path, message=message)
-
-
-async def _problems(context: PluginContext, file: str, profile: AgentProfile) -> list[AgentProblem]:
+async def _problems(context: PluginContext, source: Source, profile: AgentProfile) -> list[AgentProblem]:
     found: list[AgentProblem] = []
 
-    def add(level: str, path: str, message: str) -> None:
-        found.append(
-            AgentProblem.model_validate(
-                {"file": file, "profile_id": profile.id, "level": level, "path": path, "message": message}
-            )
-        )
+    def add(message: str, *place: str | int, level: str = "warning") -> None:
+        found.append(source.problem(place, message, level=level, profile_id=profile.id))
 
     try:
         Deliberation.of(await context.services.get(WORKFLOW_MANAGER).get(profile.core_deliberation_workflow_id))
     except TavernError as error:
-        add("error", "$.core_deliberation_workflow_id", error.message)
+        add(error.message, "core_deliberation_workflow_id", level="error")
     tools = context.services.get(TOOL_MANAGER)
     known = {tool.id for tool in await tools.list_tools()}
     skills = len(profile.tool_ids_inventory)
     for number, pattern in enumerate(profile.inventory):
         field = "tool_ids_inventory" if number < skills else "skill_workflow_ids_inventory"
-        path = f"$.{field}[{number if number < skills else number - skills}]"
+        place = (field, number if number < skills else number - skills)
         tool = next(iter(await tools.list_tools(ToolFilter(ids=[pattern]))), None)
         if tool is None:
-            add("warning", path, f"there is no tool {pattern!r}{did_you_mean(pattern, known)}")
+            add(f"there is no tool {pattern!r}{did_you_mean(pattern, known)}", *place)
         elif tool.unavailable is not None:
-            add("warning", path, f"the tool {pattern!r} cannot be called now: {tool.unavailable}")
+            add(f"the tool {pattern!r} cannot be called now: {tool.unavailable}", *place)
     for name in without_effect(profile):
-        add("warning", f"$.{name}", f"has no effect: {WITHOUT_EFFECT[name]}")
+        add(f"has no effect: {WITHOUT_EFFECT[name]}", name)
+    for name in profile.model_extra or {}:
+        if hint := did_you_mean(name, FIELDS) if name not in FIELDS else "":
+            add(f"is not a field of a profile and is left unread{hint}", name)
     return found

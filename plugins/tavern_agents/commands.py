@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_agents.profiles import read_profiles
+from tavern_agents.checking import profile_schema
+from tavern_agents.profiles import profiles_of, said
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.agents import AgentRunFilter, AgentTrace
 
@@ -16,7 +17,7 @@ from tavern_host.contracts.agents import AgentRunFilter, AgentTrace
 async def list_agents(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show the agents as a table, and what is wrong with files that hold none."""
     agents = await context.services.get(AGENT_RUNTIME).list_agents()
-    problems = (await asyncio.to_thread(read_profiles, context.project.root)).problems
+    problems = (await profiles_of(context).now()).problems
     rows = [[a.id, a.name, ", ".join(a.tools), a.description] for a in agents]
     yield CommandOutput(kind="table", columns=["id", "name", "tools", "description"], rows=rows)
     for problem in problems:
@@ -30,16 +31,20 @@ async def check_agents(arguments: dict[str, JsonValue], context: PluginContext) 
     profile = arguments.get("profile")
     found = await context.services.get(AGENT_RUNTIME).check(None if profile is None else str(profile))
     for problem in found:
-        line = "" if problem.line is None else f":{problem.line}"
-        yield CommandOutput(
-            kind="text", text=f"{problem.level}: {problem.file}{line}: {problem.path}: {problem.message}"
-        )
+        yield CommandOutput(kind="text", text=f"{problem.level}: {said(problem)}")
     if not found:
         yield CommandOutput(kind="text", text="All agents are right.")
     yield CommandOutput(kind="result", data=[problem.to_json() for problem in found])
     errors = sum(problem.level == "error" for problem in found)
     if errors:
         yield CommandOutput(kind="failure", text=f"{errors} error{'s' * (errors > 1)} in profiles")
+
+
+async def show_schema(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Print the JSON Schema of profiles."""
+    schema = profile_schema()
+    yield CommandOutput(kind="text", text=json.dumps(schema, indent=2))
+    yield CommandOutput(kind="result", data=schema)
 
 
 async def list_runs(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:

@@ -7,6 +7,7 @@ from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
     ("GET", "/api/agents", "list_agents", "The project's agents."),
+    ("GET", "/api/agents/schema", "get_schema", "The JSON Schema of profiles."),
     ("GET", "/api/agents-check", "check_agents", "What is wrong with the project's agents."),
     ("POST", "/api/agents/{id}/run", "run_agent", "Give an agent a message and wait for its reply."),
     ("POST", "/api/agents/{id}/runs", "start_run", "Give an agent a message; answers at once."),
@@ -41,6 +42,7 @@ def commands() -> list[CommandInfo]:
             handler=f"{handlers}:check_agents",
             parameters=[CommandParameter(name="--profile", help="Only this agent.")],
         ),
+        CommandInfo(name="agent schema", help="Print the JSON Schema of profiles.", handler=f"{handlers}:show_schema"),
         CommandInfo(
             name="agent run",
             help="Talk to an agent: give it a message and watch it work, or converse line by line.",

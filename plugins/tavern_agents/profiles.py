@@ -1,11 +1,11 @@
 """Reads the agent profiles of a project: `agents/*.json` and `agents/*/agent_profile.json`.
 
-Every problem of every file is reported with its JSON path; a broken file hides no other.
+Every problem of every file is reported with its line and JSON path; a broken file hides no other.
 """
 
 from __future__ import annotations
 
-import difflib
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,23 +13,50 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tavern_host.contracts.agents import AgentProfile
-from tavern_host.contracts.documents import json_path, json_type, read_document_file
+from tavern_host.context import PluginContext
+from tavern_host.contracts.agents import AgentProblem, AgentProfile
+from tavern_host.contracts.documents import json_path, json_type, read_document, read_document_bytes
 from tavern_host.contracts.errors import Misconfigured, NotFound, TavernError, describe
+from tavern_host.contracts.json_positions import JsonText, nearest
+from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.wire import Path as Location
+from tavern_host.contracts.wire import WireError, carried, without_surrogates
 
 PROFILE = "agent_profile.json"
 
-REQUIRED = ("id", "name", "version", "schema_version", "core_deliberation_workflow_id")
+CHANGED = "AGENTS_CHANGED"
+
+MAX_PROFILE = 1 << 20
+"""How many bytes a profile may have."""
+
+_STATE = "agents.profiles"
+
+_TWICE = "stands here twice: keep one of them"
+
+_Stamps = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True)
 class BrokenProfile:
     """A file that holds no usable profile. `names` are those by which it may be asked for: its id if that can be
-    read, and its file's name. `problems` begin with the file and the JSON path."""
+    read, and its file's name."""
+
+    names: tuple[str, ...]
+    problems: tuple[AgentProblem, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a profile stands: the file's path in the project, and its text."""
 
     file: str
-    names: tuple[str, ...]
-    problems: tuple[str, ...]
+    text: JsonText
+
+    def problem(self, place: Location, message: str, **more: Any) -> AgentProblem:
+        """Return what is wrong at a place, with its line; `more` are other fields of the problem."""
+        line, _ = nearest(self.text.marks([place]), place)
+        values = {"file": self.file, "level": "error", "path": json_path(*place), "line": line, "message": message}
+        return AgentProblem.model_validate({**values, **more})
 
 
 @dataclass(frozen=True)
@@ -37,13 +64,13 @@ class Profiles:
     """What a project's `agents` folder holds."""
 
     by_id: dict[str, AgentProfile] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
     broken: tuple[BrokenProfile, ...] = ()
 
     @property
     def problems(self) -> list[str]:
         """Every problem of every file."""
-        return [problem for broken in self.broken for problem in broken.problems]
+        return [said(problem) for broken in self.broken for problem in broken.problems]
 
     def get(self, profile_id: str) -> AgentProfile:
         """Return a profile. Raises `Misconfigured` with all problems of a broken one, else `NotFound`."""
@@ -52,31 +79,82 @@ class Profiles:
             return profile
         for broken in self.broken:
             if profile_id in broken.names:
-                text = "; ".join(broken.problems)
-                raise Misconfigured(f"the agent {profile_id!r} cannot be used: {text}", problems=list(broken.problems))
-        near = difflib.get_close_matches(profile_id, self.by_id, n=3)
-        known = ", ".join(sorted(self.by_id)) or "none"
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there is {known}"
-        raise NotFound(f"there is no agent {profile_id!r} ({hint})", agent=profile_id)
+                problems = [said(problem) for problem in broken.problems]
+                text = "; ".join(problems)
+                raise Misconfigured(f"the agent {profile_id!r} cannot be used: {text}", problems=problems)
+        hint = did_you_mean(profile_id, self.by_id) or f" (there is {', '.join(sorted(self.by_id)) or 'none'})"
+        raise NotFound(f"there is no agent {profile_id!r}{hint}", agent=profile_id)
+
+
+class ProfileFolder:
+    """The profiles of a project as they are now; `AGENTS_CHANGED` is published when a look finds others."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self._stamps: _Stamps | None = None
+        self._profiles = Profiles()
+
+    async def now(self) -> Profiles:
+        """Return what the folder holds. Files are read again when one of them has changed."""
+        stamps, profiles = await asyncio.to_thread(self._look, self._stamps)
+        if profiles is not None and stamps != self._stamps:
+            before, self._profiles, is_first = self._profiles, profiles, self._stamps is None
+            self._stamps = stamps
+            if not is_first:
+                self._publish(before, profiles)
+        return self._profiles
+
+    async def follow(self, every: float) -> None:
+        """Look every so many seconds, until cancelled."""
+        while True:
+            await self.now()
+            await asyncio.sleep(every)
+
+    def _look(self, known: _Stamps | None) -> tuple[_Stamps, Profiles | None]:
+        stamps = tuple(_stamp(path) for path in _files(self._context.project.root / "agents"))
+        return stamps, None if stamps == known else read_profiles(self._context.project.root)
+
+    def _publish(self, before: Profiles, now: Profiles) -> None:
+        changed = [id for id in {**before.by_id, **now.by_id} if before.by_id.get(id) != now.by_id.get(id)]
+        if changed or before.problems != now.problems:
+            message = f"Agents: {', '.join(sorted(changed)) or 'none'} changed"
+            payload: dict[str, Any] = {"success": not now.broken, "message": message, "count": len(now.by_id)}
+            self._context.events.publish("TOOLS_CHANGED", {})  # agents are tools
+            self._context.events.publish(CHANGED, {**payload, "changed": sorted(changed), "problems": now.problems})
+
+
+def profiles_of(context: PluginContext) -> ProfileFolder:
+    """Return the folder that the parts of this plugin share in one host."""
+    found = context.state.get(_STATE)
+    if not isinstance(found, ProfileFolder):
+        found = context.state[_STATE] = ProfileFolder(context)
+    return found
+
+
+def said(problem: AgentProblem) -> str:
+    """Return a problem as one line: file, line, path, and what is wrong."""
+    line = "" if problem.line is None else f":{problem.line}"
+    path = "" if problem.path == "$" else f"{problem.path}: "
+    return f"{problem.file}{line}: {path}{problem.message}"
 
 
 def read_profiles(project: Path) -> Profiles:
     """Return the profiles under a project's folder, by id. Never raises for what a file says."""
     by_id: dict[str, AgentProfile] = {}
-    places: dict[str, str] = {}
+    sources: dict[str, Source] = {}
     broken: list[BrokenProfile] = []
     for path in _files(project / "agents"):
-        file = path.relative_to(project).as_posix()
-        found = _read(project, path, file)
+        found = _read(project, path)
         if isinstance(found, BrokenProfile):
             broken.append(found)
-        elif found.id in by_id:
-            problem = f"{file}: $.id: {found.id!r} is the id of {places[found.id]} already; give it another"
-            broken.append(BrokenProfile(file, (_stem(path),), (problem,)))
+            continue
+        profile, source = found
+        if profile.id in by_id:
+            message = f"{profile.id!r} is the id of {sources[profile.id].file} already; give it another"
+            broken.append(BrokenProfile((_stem(path),), (source.problem(("id",), message),)))
         else:
-            by_id[found.id] = found
-            places[found.id] = file
-    return Profiles(dict(sorted(by_id.items())), places, tuple(broken))
+            by_id[profile.id], sources[profile.id] = profile, source
+    return Profiles(dict(sorted(by_id.items())), sources, tuple(broken))
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -84,40 +162,56 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from sorted([*folder.glob("*.json"), *folder.glob(f"*/{PROFILE}")])
 
 
+def _stamp(path: Path) -> tuple[str, int, int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return str(path), 0, 0, 0
+    return str(path), status.st_mtime_ns, status.st_size, status.st_ino
+
+
 def _stem(path: Path) -> str:
     return path.parent.name if path.name == PROFILE else path.stem
 
 
-def _read(project: Path, path: Path, file: str) -> AgentProfile | BrokenProfile:
-    names = [_stem(path)]
+def _read(project: Path, path: Path) -> tuple[AgentProfile, Source] | BrokenProfile:
+    file, names = without_surrogates(path.relative_to(project).as_posix()), [_stem(path)]
 
-    def broken(*problems: str) -> BrokenProfile:
-        return BrokenProfile(file, tuple(names), tuple(f"{file}: {problem}" for problem in problems))
+    def broken(message: str, line: int | None = None) -> BrokenProfile:
+        return BrokenProfile(tuple(names), (AgentProblem(file=file, level="error", line=line, message=message),))
 
     try:
         real = path.resolve(strict=True)
         if not real.is_relative_to(project.resolve()):
             return broken("leads out of the project; only files of the project are read")
-        data = read_document_file(real)
+        data = read_document_bytes(real)
+        if len(data) > MAX_PROFILE:
+            return broken(f"is larger than {MAX_PROFILE // 1024} KiB")
+        document = read_document(data, name=str(real))
     except TavernError as error:
+        line, column, reason = (error.info.details.get(key) for key in ("line", "column", "reason"))
+        if isinstance(line, int):
+            return broken(f"is not JSON: {reason} (column {column})", line)
         return broken(error.message.removeprefix(f"{real} "))
     except (OSError, RuntimeError) as error:
         return broken(f"cannot be read: {describe(error)}")
-    if isinstance(data.get("id"), str):
-        names.insert(0, data["id"])
+    if isinstance(document.get("id"), str):
+        names.insert(0, document["id"])
+    source = Source(file, JsonText.of(data))
     try:
-        profile = AgentProfile.model_validate(data)
+        profile = AgentProfile.model_validate(carried(document), strict=True)
+        found = []
+    except WireError as error:
+        return BrokenProfile(tuple(names), (source.problem(error.path, error.reason),))
     except ValidationError as error:
-        return broken(*(_problem(e) for e in error.errors(include_url=False)))
-    empty = [key for key in REQUIRED if not getattr(profile, key).strip()]
-    if empty:
-        return broken(*(f"$.{key}: must not be empty" for key in empty))
-    return profile
+        found = [source.problem(*_problem(one)) for one in error.errors(include_url=False)]
+    found += [source.problem(at, _TWICE, line=mark[0]) for at, mark in source.text.repeated_keys()]
+    return BrokenProfile(tuple(names), tuple(found)) if found else (profile, source)
 
 
-def _problem(error: Any) -> str:
-    path = json_path(*error["loc"])
+def _problem(error: Any) -> tuple[Location, str]:
     if error["type"] == "missing":
-        return f"{path}: is missing"
-    expected = error["msg"][:1].lower() + error["msg"][1:]
-    return f"{path}: {expected}, found {json_type(error.get('input'))}"
+        return error["loc"], "is missing"
+    if error["type"] == "string_pattern_mismatch":
+        return error["loc"], "must not be empty"
+    return error["loc"], f"{error['msg'][:1].lower()}{error['msg'][1:]}, found {json_type(error.get('input'))}"

@@ -13,7 +13,7 @@ from tavern_agents.checking import WITHOUT_EFFECT, check_profiles, without_effec
 from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import Deliberation
 from tavern_agents.loop import AgentLoop
-from tavern_agents.profiles import Profiles, read_profiles
+from tavern_agents.profiles import profiles_of
 from tavern_agents.rows import KeptRun, RunEntry
 from tavern_agents.store import store_of
 from tavern_agents.tracing import Tracer, tracer_of
@@ -65,6 +65,7 @@ class Runtime(AgentRuntime):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._store = store_of(context)
+        self._profiles = profiles_of(context)
         self._reported: frozenset[str] = frozenset()
         self._loops: dict[str, AgentLoop] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -74,7 +75,7 @@ class Runtime(AgentRuntime):
 
     async def list_agents(self) -> list[AgentSummary]:
         """Return the agents that can be used; what is wrong with the others is in the log."""
-        profiles = await self._profiles()
+        profiles = await self._profiles.now()
         for problem in profiles.problems:
             if problem not in self._reported:
                 self._context.log.warning("%s", problem)
@@ -86,14 +87,11 @@ class Runtime(AgentRuntime):
 
     async def get(self, profile_id: str) -> AgentProfile:
         """Return a profile. Raises `NotFound`, or `Misconfigured` with every problem of a broken one."""
-        return (await self._profiles()).get(profile_id)
+        return (await self._profiles.now()).get(profile_id)
 
     async def check(self, profile_id: str | None = None) -> list[AgentProblem]:
         """Return what is wrong with the profiles, or with one."""
-        return await check_profiles(self._context, await self._profiles(), profile_id)
-
-    async def _profiles(self) -> Profiles:
-        return await asyncio.to_thread(read_profiles, self._context.project.root)
+        return await check_profiles(self._context, await self._profiles.now(), profile_id)
 
     async def _deliberation(self, profile: AgentProfile) -> Deliberation:
         reference = profile.core_deliberation_workflow_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from tavern_agents.profiles import read_profiles
+from tavern_agents.profiles import profiles_of
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile
 from tavern_host.contracts.macros import MacroRequest
@@ -14,9 +14,9 @@ TIMEOUT = 3_600_000.0
 """How long a sub-agent may work, in milliseconds; its own limits end it earlier."""
 
 
-def agent_tools(context: PluginContext) -> list[ToolDefinition]:
+async def agent_tools(context: PluginContext) -> list[ToolDefinition]:
     """Return a tool for each agent of the project. It is listed only where it is asked for by its id."""
-    return [_tool(profile) for profile in read_profiles(context.project.root).by_id.values()]
+    return [_tool(profile) for profile in (await profiles_of(context).now()).by_id.values()]
 
 
 def _tool(profile: AgentProfile) -> ToolDefinition:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
+from tavern_agents.checking import profile_schema
 from tavern_host import AGENT_RUNTIME, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentRunFilter
 from tavern_host.contracts.documents import read_model
@@ -35,6 +36,11 @@ async def list_agents(request: HttpRequest, context: PluginContext) -> HttpRespo
     """Answer with the agents that can be used."""
     agents = await context.services.get(AGENT_RUNTIME).list_agents()
     return HttpResponse(data=[agent.to_json() for agent in agents])
+
+
+async def get_schema(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with the JSON Schema of profiles."""
+    return HttpResponse(data=profile_schema())
 
 
 async def check_agents(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -29,27 +29,35 @@ class AgentLimits(Model):
     repeats: int = Field(default=3, ge=1, le=100)
 
 
-class AgentProfile(OpenModel):
-    """An `agent_profile.json`; its keys are `snake_case`, as published.
+Filled = Annotated[str, Field(pattern=r"\S")]
+"""A text that is not blank."""
 
-    `core_deliberation_workflow_id` is a workflow's id or the path of its file in the project.
-    `tool_ids_inventory` is the whole of what the agent may call: ids and patterns of them; the workflows of
-    `skill_workflow_ids_inventory` are tools as well. `limits` are ours.
-    """
+
+class AgentProfile(OpenModel):
+    """An `agent_profile.json`; its keys are `snake_case`, as published."""
 
     model_config = ConfigDict(alias_generator=None)
 
-    id: str
-    name: str
-    version: str
-    schema_version: str
-    core_deliberation_workflow_id: str
-    description: str = ""
-    tool_ids_inventory: list[str] = Field(default_factory=list)
-    skill_workflow_ids_inventory: list[str] = Field(default_factory=list)
+    id: Filled = Field(description="The agent's id, by which it is run, and called as the tool agent:ID.")
+    name: Filled = Field(description="Its name, for people and in its prompts.")
+    version: Filled = Field(description="The version of this profile, such as 1.0.0.")
+    schema_version: Filled = Field(description="The version of the format: 1.0.")
+    core_deliberation_workflow_id: Filled = Field(
+        description="The workflow that it thinks with: its id, or the path of its file in the project."
+    )
+    description: str = Field(default="", description="What it does; other agents read it.")
+    tool_ids_inventory: list[str] = Field(
+        default_factory=list,
+        description="The whole of what it may call: ids of tools, and patterns of them with * and ?.",
+    )
+    skill_workflow_ids_inventory: list[str] = Field(
+        default_factory=list, description="Workflows that it may call, each as the tool workflow:ID."
+    )
     initial_private_state_values: dict[str, JsonValue] = Field(default_factory=dict)
-    limits: AgentLimits = Field(default_factory=AgentLimits)
-    custom_metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    limits: AgentLimits = Field(
+        default_factory=AgentLimits, description="How much one run may use; not in the platform's own format."
+    )
+    custom_metadata: dict[str, JsonValue] = Field(default_factory=dict, description="Anything.")
 
     @property
     def inventory(self) -> list[str]:

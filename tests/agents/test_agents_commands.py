@@ -20,7 +20,7 @@ def test_agents_are_listed_and_broken_profiles_told(tavern: Tavern) -> None:
     listed = command(tavern, "agent", "list")
     assert listed.code == 0
     assert "keeper" in listed.out
-    assert "agents/broken.json: $.name: is missing" in listed.err
+    assert "agents/broken.json:1: $.name: is missing" in listed.err
     data: Any = command(tavern, "agent", "list", "--json").json()
     assert [agent["id"] for agent in data["agents"]] == ["keeper"]
     assert len(data["problems"]) == 4
@@ -98,16 +98,19 @@ def test_agents_are_checked(tavern: Tavern) -> None:
         tool_ids_inventory=["shuot", "hu*"],
         core_deliberation_workflow_id="thunk",
         subscribed_event_types=["x"],
+        discription="Nobody reads it.",
         skill_workflow_ids_inventory=["workflows/think.json"],
     )
     checked = command(tavern, "agent", "check")
     assert checked.code == 1
-    file = "agents/keeper.json"
+    file = "agents/keeper.json:1"
     assert checked.out.splitlines() == [
         f"error: {file}: $.core_deliberation_workflow_id: there is no workflow 'thunk' (did you mean think?)",
         f"warning: {file}: $.tool_ids_inventory[0]: there is no tool 'shuot' (did you mean shout?)",
         f"warning: {file}: $.subscribed_event_types: has no effect: events come with a later version",
+        f"warning: {file}: $.discription: is not a field of a profile and is left unread (did you mean description?)",
     ]
+    assert command(tavern, "agent", "schema").json() == command(tavern, "agent", "schema", "--json").json()
     (problem, *_) = command(tavern, "agent", "check", "--profile", "keeper", "--json").json()
     assert (problem["level"], problem["path"]) == ("error", "$.core_deliberation_workflow_id")
     assert "did you mean keeper?" in command(tavern, "agent", "check", "--profile", "keper").error

@@ -77,6 +77,14 @@ async def test_a_run_that_fails_is_an_answer_with_its_error(browser: Browser, ta
     assert "no reply fits" in reply["error"]
 
 
+async def test_the_schema_is_given_whatever_agents_are_called(browser: Browser, tavern: Tavern) -> None:
+    tavern.profile(id="schema")
+    tavern.replies(({}, "Hello."))
+    status, schema = await browser.get("/api/agents/schema")
+    assert (status, schema["title"]) == (200, "Agent profile")
+    assert (await browser.post("/api/agents/schema/run", {"message": "Hi."}))[1]["text"] == "Hello."
+
+
 async def test_an_unknown_agent_is_not_found(browser: Browser) -> None:
     status, body = await browser.post("/api/agents/keper/run", {"message": "Hello."})
     assert (status, body["error"]) == (404, "there is no agent 'keper' (did you mean keeper?)")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from helpers.repetition import Failures
 
+from tavern_host.contracts.json_positions import JsonText
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolRate
 from tavern_tools.catalog.definitions import read_definition
 from tavern_tools.catalog.files import ToolFolder, check, read_file, read_folders, stamps
-from tavern_tools.catalog.json_positions import JsonText
 
 SCRIPT = {"type": "script", "command": "python fetch.py", "protocol": "stdio", "timeout": 30000}
 
@@ -190,6 +190,9 @@ def test_what_json_cannot_write_is_told_with_its_place(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_text_is_told(tmp_path: Path) -> None:
+    (tmp_path / "half.tool.json").write_bytes(b'{"id": "\xed\xa0\xbd"}')
+    _, problems = read_file(tmp_path / "half.tool.json", None)
+    assert "holds half of a character" in str(problems[0])
     (tmp_path / "a.tool.json").write_bytes(b'{"id": "\xff"}')
     definition, problems = read_file(tmp_path / "a.tool.json", None)
     assert definition is None

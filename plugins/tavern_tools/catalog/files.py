@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 from pydantic import Field
 
-from tavern_host.contracts.documents import canonical, read_document, read_document_bytes, without_comments
+from tavern_host.contracts.documents import canonical, read_document, read_document_bytes
 from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.json_positions import JsonText, nearest
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import without_surrogates
 from tavern_tools.catalog.definitions import Finding, dependency, read_definition
-from tavern_tools.catalog.json_positions import JsonText, nearest
 from tavern_tools.catalog.schemas import Location
 
 SUFFIX = ".tool.json"
@@ -131,7 +131,7 @@ def read_file(
         return None, [about.problem(error.message.removeprefix(f"{path} "))]
     except TavernError as error:
         return None, [about.problem(error.message.removeprefix(f"{path} "))]
-    about.text = JsonText(without_comments(data.decode("utf-8-sig")))
+    about.text = JsonText.of(data)
     spoilt = [*about.repeated(), *_unwritable(document)]
     if spoilt:
         return None, about.problems(spoilt)

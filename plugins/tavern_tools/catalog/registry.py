@@ -25,6 +25,10 @@ from tavern_tools.catalog.files import FileStamp, ToolFolder, ToolProblem, read_
 __all__ = ["NODE_TOOLS", "Catalog", "Registry", "Tool", "registry_of"]
 
 _STATE = "tools.registry"
+
+_OFFERED = "TOOLS_CHANGED"
+"""The event by which a plugin says that it offers other tools than it did."""
+
 _FRESH = 1.0
 """Seconds for which a look at the files holds."""
 
@@ -37,9 +41,11 @@ NODE_TOOLS = "nodeTools"
 
 @dataclass(frozen=True)
 class _Stamp:
-    """What a catalog was made from. `workflows` is None where the workflows are the files among `files`."""
+    """What a catalog was made from. `workflows` is None where the workflows are the files among `files`; `offers`
+    counts how often plugins said that they offer other tools."""
 
     plugins: int
+    offers: int
     node_tools: tuple[str, ...]
     files: tuple[FileStamp, ...]
     workflows: tuple[tuple[str, str], ...] | None
@@ -60,6 +66,7 @@ def registry_of(context: PluginContext) -> Registry:
     registry = context.state.get(_STATE)
     if not isinstance(registry, Registry):
         registry = context.state[_STATE] = Registry(context)
+        context.tasks.spawn(registry.follow(), name="follow tools that plugins offer")
     return registry
 
 
@@ -73,9 +80,15 @@ class Registry:
         self._stamp: _Stamp | None = None
         self._workflows: dict[str, tuple[str, StoredWorkflow]] = {}
         self._catalog = Catalog({})
+        self._offers = 0
         self._reported_at = -1
         self._looked_at = -_RECENT
         self._looking: asyncio.Task[Catalog] | None = None
+
+    async def follow(self) -> None:
+        """Ask plugins again what they offer whenever one says that it has changed; until cancelled."""
+        async for _ in self._context.events.subscribe(_OFFERED):
+            self._offers += 1
 
     async def find(self, name: str) -> Tool:
         """Return the tool that a call names, as it was within the last second: files are not looked at for every call.
@@ -106,7 +119,7 @@ class Registry:
     def _is_fresh(self, seconds: float = _FRESH) -> bool:
         """Return whether the catalog was looked at within the last seconds, and plugins are the same since."""
         stamp = self._stamp
-        if stamp is None or stamp.plugins != self._context.hooks.revision:
+        if stamp is None or (stamp.plugins, stamp.offers) != (self._context.hooks.revision, self._offers):
             return False
         return time.monotonic() - self._looked_at < seconds
 
@@ -141,12 +154,12 @@ class Registry:
         if self._sources.plugins != revision:
             self._sources = await self._find_sources(revision)
         sources = self._sources
-        node_tools = self._node_tools()
+        node_tools, offers = self._node_tools(), self._offers
         files = await asyncio.to_thread(_stamps, sources)  # there may be thousands
         if sources.workflows_are_files:
-            return _Stamp(revision, node_tools, files, None)
+            return _Stamp(revision, offers, node_tools, files, None)
         summaries = await self._summaries()
-        return _Stamp(revision, node_tools, files, tuple((s.id, s.revision) for s in summaries))
+        return _Stamp(revision, offers, node_tools, files, tuple((s.id, s.revision) for s in summaries))
 
     def _node_tools(self) -> tuple[str, ...]:
         """Return the operator's patterns; a project does not list node types by itself."""

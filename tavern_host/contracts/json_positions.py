@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
-from tavern_tools.catalog.schemas import Location
+from tavern_host.contracts.documents import without_comments
+from tavern_host.contracts.wire import Path as Location
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
@@ -34,6 +35,11 @@ class JsonText:
     def __init__(self, text: str) -> None:
         self._text = text
         self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    @classmethod
+    def of(cls, data: bytes) -> JsonText:
+        """Return the text of a file that `read_document` takes."""
+        return cls(without_comments(data.decode("utf-8-sig", "surrogatepass")))
 
     def marks(self, locations: Iterable[Location]) -> dict[Location, Mark]:
         """Return where these values stand, a member of an object by its key; those that are not there are left out."""
