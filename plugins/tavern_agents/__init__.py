@@ -82,5 +82,9 @@ async def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
 
 @hookimpl
 def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
-    """Return the macro `agent:name`."""
-    return [PromptMacroInfo(name="agent:name", handler="tavern_agents.subagents:name", description="The agent's name.")]
+    """Return the macros `agent:name`, `agent:id` and `agent:description`."""
+    handler = "tavern_agents.subagents:field"
+    return [
+        PromptMacroInfo(name=f"agent:{field}", handler=handler, description=f"The agent's {field}.")
+        for field in ("name", "id", "description")
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from tavern_host.contracts.observations import UNTRUSTED
+from tavern_host.contracts.observations import documented_tools
 from tavern_host.contracts.tools import ToolFilter, ToolManager
 
 
@@ -36,4 +36,4 @@ async def tools_text(manager: ToolManager, ids: list[str]) -> str:
     """Return the documentation of tools for a model that asks for them in text; empty for none."""
     if not ids:
         return ""
-    return f"{await manager.instructions()}\n\n{UNTRUSTED}\n\n{await manager.describe(ids)}"
+    return documented_tools(await manager.describe(ids), await manager.instructions())

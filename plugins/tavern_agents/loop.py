@@ -259,12 +259,13 @@ class AgentLoop:
             self._warn(warning)
         native = self.deliberation.takes_tools and not last
         messages = self.conversation.messages()
-        if self._nudge is not None:
-            messages.append(ChatMessage(role="user", content=framed(self._nudge)))
+        if notes := [*expanded.latest, *filter(None, [self._nudge])]:
+            messages.append(ChatMessage(role="user", content="\n".join(map(framed, notes))))
         said_at = next((place for place, kept in enumerate(self.conversation.kept) if kept.id == self.first), 0)
+        said = self.conversation.kept[said_at].message.content if self.conversation.kept else ""
         situation = Situation(
             conversation=tuple(messages),
-            message=self.conversation.kept[said_at].message.content if self.conversation.kept else "",
+            message="\n\n".join([said, *map(framed, expanded.latest)]),
             said_at=said_at + bool(self.conversation.summary),
             observations=tuple(self.observations),
             tools=tuple(await tools.native_schemas(self.tool_ids)) if native else (),

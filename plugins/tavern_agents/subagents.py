@@ -42,9 +42,10 @@ def _tool(profile: AgentProfile) -> ToolDefinition:
     )
 
 
-async def name(request: MacroRequest, context: PluginContext) -> str:
-    """Return the name of the agent that reads the prompt; nothing where that is none."""
+async def field(request: MacroRequest, context: PluginContext) -> str:
+    """Return the name, id or description of the agent that reads the prompt; nothing where that is none."""
     principal = request.call.principal
     if principal.kind != "agent":
         return ""
-    return (await context.services.get(AGENT_RUNTIME).get(principal.id)).name
+    profile = await context.services.get(AGENT_RUNTIME).get(principal.id)
+    return str(getattr(profile, request.name.removeprefix("agent:")))

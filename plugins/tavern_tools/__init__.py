@@ -36,7 +36,13 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
             name="system:available_tools",
             handler="tavern_tools.protocols.available_tools:available_tools",
             description="The tools that the agent may call, and how it asks for a call.",
-        )
+        ),
+        PromptMacroInfo(
+            name="system:time",
+            handler="tavern_tools.protocols.available_tools:time",
+            description="The day of the week, the date and the time, where the host is.",
+            volatile=True,
+        ),
     ]
 
 

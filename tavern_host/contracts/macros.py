@@ -12,13 +12,18 @@ from tavern_host.contracts.wire import Model
 
 
 class PromptMacroInfo(Model):
-    """A macro: `{{{name}}}`. `handler` is `async def handler(request: MacroRequest, context) -> str`."""
+    """A macro: `{{{name}}}`. `handler` is `async def handler(request: MacroRequest, context) -> str`.
+
+    A `volatile` one has another text at each request, such as the time. Servers keep what they read of a prompt by its
+    first bytes, so its text goes to the end of what a model reads; where it stood the prompt says so.
+    """
 
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=str)
 
     name: str
     handler: str
     description: str = ""
+    volatile: bool = False
 
 
 class MacroRequest(Model):

@@ -10,9 +10,21 @@ UNTRUSTED = (
 )
 """What a model must know of results."""
 
+_LISTED = "These are all the tools that you may call:"
+
+_DECIDE = (
+    "Decide from the task, and from what you know, whether a tool helps and which one. If one does, call it by its "
+    "exact ID, with all parameters that are required and none that is not listed; if none does, answer in words."
+)
+
 _LONGEST_ID = 200
 _FRAME = re.compile(r"<(?=\s*/?\s*observation\b)", re.IGNORECASE)
 _TAG = re.compile(r"[<>\s]+")
+
+
+def documented_tools(documentation: str, instructions: str) -> str:
+    """Return what a model reads that asks for tools in text: which there are, when and how to call them."""
+    return "\n\n".join(part for part in (_LISTED, documentation, _DECIDE, instructions, UNTRUSTED) if part)
 
 
 def observation(text: str, tool_id: str | None = None) -> str:

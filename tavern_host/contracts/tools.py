@@ -122,9 +122,11 @@ class ToolFilter(Model):
 
 
 class ExpandedPrompt(Model):
-    """A value in whose texts the prompt macros were filled in, and what was left as it was."""
+    """A value in whose texts the prompt macros were filled in, and what was left as it was. `latest` are the texts of
+    volatile macros, which a model is to read last."""
 
     value: JsonValue
+    latest: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 from helpers.tavern_project import Tavern
 from helpers.told_model import last, said, written
+from helpers.workflow_documents import function
 
 from tavern_host.contracts.agents import AgentRequest, AgentStatus
 from tavern_host.contracts.errors import Conflict, LimitReached, NotFound, PluginFailure
@@ -19,6 +21,10 @@ from tavern_host.contracts.toolcalls import TaskStatus
 from tests.agents.agent_bench import AgentBench, agent_bench, thinking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TIMED = """It is {{{system:time}}} ({{{told:count}}}, {{{ told:count }}}).
+{{{agent:name}}} ({{{agent:id}}}): {{{agent:description}}}
+{{{system:available_tools}}}"""
 
 
 def prepare(project: Tavern) -> None:
@@ -32,6 +38,15 @@ def prepare(project: Tavern) -> None:
     project.write("workflows/plain.json", thinking("Be brief. {{{agent:name}}}"))
     plain = {**other, "core_deliberation_workflow_id": "plain"}
     project.write("agents/plain.json", {**plain, "id": "plain", "name": "Plain Jane"})
+    project.write("workflows/timed.json", thinking(TIMED))
+    aside = {"aside": {"type": "core:UpperCase", "inputValues": {"text": "{{{told:count}}}"}}}
+    echo = function(
+        "Echo", aside, "in.user_message > out.text", takes={"user_message": "STRING"}, gives={"text": "STRING"}
+    )
+    project.write("workflows/echo.json", echo)
+    project.write("agents/echo.json", {**other, "id": "echo", "name": "E", "core_deliberation_workflow_id": "echo"})
+    timed = {**other, "id": "timed", "name": "Tim", "description": "Knows the time.", "tool_ids_inventory": ["look"]}
+    project.write("agents/timed.json", {**timed, "core_deliberation_workflow_id": "timed"})
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -187,6 +202,27 @@ async def test_requests_of_one_conversation_share_their_beginning(bench: AgentBe
     texts = ["".join(m.model_dump_json() for m in request.messages) for request in model.asked]
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
     assert len({str(request.tools) for request in model.asked}) == 1
+
+
+async def test_what_changes_stands_at_the_end_of_each_request(bench: AgentBench) -> None:
+    model = bench.answers(*(written("tam", ("look", {"text": str(n)})) for n in range(2)), said("Done."), said("Yes."))
+    for message in ("Go.", "Again?"):
+        await bench.run(message, agent="timed", conversation_id="timed")
+    requests = [list(request.messages) for request in model.asked]
+    notes = [messages.pop().content for messages in requests]
+    assert len(notes) == 4
+    assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(requests))
+    assert requests[0][0].content.startswith(
+        "It is [system:time: see the end of the conversation] ([told:count: see the end of the conversation], "
+        "[told:count: see the end of the conversation]).\nTim (timed): Knows the time.\nThese are all the tools"
+    )
+    time = r"system:time: (Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, \d{4}-\d\d-\d\d \d\d:\d\d [+-]\d\d:\d\d"
+    for number, note in enumerate(notes, int(notes[0].split("told:count: ")[1].split()[0])):
+        frames = rf"<OBSERVATION>\n{time}\n</OBSERVATION>\n<OBSERVATION>\ntold:count: {number}\n</OBSERVATION>"
+        assert re.fullmatch(frames, note), note
+    kept = await bench.host.services.get(CHAT_HISTORY).load("timed")
+    assert "system:time" not in str(kept)
+    assert re.search(r"Go\.\n\n<OBSERVATION>\ntold:count: \d+\n</OBS", (await bench.run(agent="echo")).text)
 
 
 async def test_a_history_that_others_broke_is_mended(bench: AgentBench) -> None:

@@ -9,7 +9,7 @@ from example_bench import OpenBench
 from platform_documents import block, section
 
 from tavern_host.contracts.http import HttpRequest, HttpResponse
-from tavern_host.contracts.observations import UNTRUSTED
+from tavern_host.contracts.observations import documented_tools
 
 WORDS = {"描述": "Description", "参数": "Parameters"}
 
@@ -63,8 +63,16 @@ async def test_the_mark_of_7_2_becomes_the_documentation_of_the_agents_tools(
         expanded = await bench.tools.expand(f"Tools:\n{mark}\nGo.", tool_ids=["FileOperator.ApplyEdit"])
         documentation = await bench.tools.describe(["FileOperator.ApplyEdit"])
         instructions = await bench.tools.instructions()
-    assert expanded.value == f"Tools:\n{documentation}\n\n{instructions}\n\n{UNTRUSTED}\nGo."
+        protocols = [protocol for protocol in await bench.tools.protocols() if protocol.source == "text"]
+    assert expanded.value == f"Tools:\n{documented_tools(documentation, instructions)}\nGo."
     assert "<|[REQUEST_TOOL]|>" in instructions
+    assert {protocol.name for protocol in protocols} == {"tam", "action", "tool_call"}
+    rules = ("all the tools that you may call", "Decide from the task", "one of the tools you were given", "not make results up")
+    for protocol in protocols:
+        read = " ".join(documented_tools(documentation, protocol.instructions).split())
+        places = [read.find(rule) for rule in (*rules[:1], documentation[:20], *rules[1:])]
+        assert places == sorted(places)
+        assert -1 not in places
     assert expanded.warnings == []
 
 

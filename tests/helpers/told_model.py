@@ -15,9 +15,21 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmToolCall, LlmUsage
 
 PLUGIN = """
+import itertools
+
 from helpers.told_model import ToldAdapter
 from tavern_host import hookimpl
 from tavern_host.contracts.llm import LlmAdapterInfo
+from tavern_host.contracts.macros import PromptMacroInfo
+
+numbers = itertools.count(1)
+
+@hookimpl
+def tavern_register_prompt_macros():
+    return [PromptMacroInfo(name="told:count", handler=f"{__name__}:count", volatile=True)]
+
+async def count(request, context):
+    return str(next(numbers))
 
 @hookimpl
 def tavern_register_llm_adapters():
@@ -28,7 +40,7 @@ name: told
 displayName: Told
 version: 1.0.0
 nodes: {entry: ./nodes, namespace: told}
-permissions: {hooks: ['hook:server:llm:register-adapters']}
+permissions: {hooks: ['hook:server:llm:register-adapters', 'hook:server:prompts:register-macros']}
 """
 NODE = """
 import asyncio

@@ -1,11 +1,14 @@
-"""The prompt macro `{{{system:available_tools}}}`."""
+"""The prompt macros `{{{system:available_tools}}}` and `{{{system:time}}}`."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from tavern_host.context import PluginContext
 from tavern_host.contracts.macros import MacroRequest
-from tavern_host.contracts.observations import UNTRUSTED
+from tavern_host.contracts.observations import documented_tools
 from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.builtin.timezones import offset_text
 from tavern_tools.protocols.registered import protocols_of
 
 
@@ -15,4 +18,10 @@ async def available_tools(request: MacroRequest, context: PluginContext) -> str:
         return "No tools are available."
     documentation = await context.services.get(TOOL_MANAGER).describe(request.tool_ids)
     instructions = await protocols_of(context).instructions()
-    return "\n\n".join(part for part in (documentation, instructions, UNTRUSTED) if part)
+    return documented_tools(documentation, instructions)
+
+
+async def time(request: MacroRequest, context: PluginContext) -> str:
+    """Return the day of the week, the date and the time."""
+    now = datetime.now().astimezone()
+    return f"{now:%A, %Y-%m-%d %H:%M} {offset_text(now)}"

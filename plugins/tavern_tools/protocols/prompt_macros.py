@@ -37,17 +37,22 @@ class PromptMacros:
         """
         await self._collect()
         warnings: list[str] = []
+        latest: list[str] = []
 
         async def resolve(name: str) -> str | None:
             try:
-                return await self._fill_in(MacroRequest(name=name, tool_ids=tool_ids, call=call))
+                text = await self._fill_in(MacroRequest(name=name, tool_ids=tool_ids, call=call))
             except TavernError as error:
                 warnings.append(error.message)
                 return None
+            if not self._offers[name][0][0].volatile:
+                return text
+            latest.append(f"{name}: {text}")
+            return f"[{name}: see the end of the conversation]"
 
         expander = Expander(resolve)
         expanded = await expander.value(value)
-        return ExpandedPrompt(value=expanded, warnings=[*warnings, *expander.warnings])
+        return ExpandedPrompt(value=expanded, latest=latest, warnings=[*warnings, *expander.warnings])
 
     async def _fill_in(self, request: MacroRequest) -> str:
         name = request.name
