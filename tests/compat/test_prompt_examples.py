@@ -67,7 +67,12 @@ async def test_the_mark_of_7_2_becomes_the_documentation_of_the_agents_tools(
     assert expanded.value == f"Tools:\n{documented_tools(documentation, instructions)}\nGo."
     assert "<|[REQUEST_TOOL]|>" in instructions
     assert {protocol.name for protocol in protocols} == {"tam", "action", "tool_call"}
-    rules = ("all the tools that you may call", "Decide from the task", "one of the tools you were given", "not make results up")
+    rules = (
+        "all the tools that you may call",
+        "Decide from the task",
+        "one of the tools you were given",
+        "make results up",
+    )
     for protocol in protocols:
         read = " ".join(documented_tools(documentation, protocol.instructions).split())
         places = [read.find(rule) for rule in (*rules[:1], documentation[:20], *rules[1:])]
