@@ -8,6 +8,7 @@ from tavern_host.contracts.agents import AgentRuntime
 from tavern_host.contracts.audit import Audit
 from tavern_host.contracts.executions import ExecutionEngine
 from tavern_host.contracts.histories import ChatHistory
+from tavern_host.contracts.knowledge import KnowledgeBase
 from tavern_host.contracts.llm import Llm
 from tavern_host.contracts.nodes import NodeManager
 from tavern_host.contracts.plugins import Plugins
@@ -37,6 +38,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     Llm,
     AgentRuntime,
     ChatHistory,
+    KnowledgeBase,
 )
 
 

@@ -13,6 +13,7 @@ FIRST_PARTY = {
     "tavern-demo",
     "tavern-devtools",
     "tavern-engine",
+    "tavern-knowledge",
     "tavern-llm",
     "tavern-nodes",
     "tavern-studio",

@@ -1,0 +1,23 @@
+"""The service `knowledgeBase` with its routes, commands, nodes and tools.
+
+What agents do with what they find is theirs; models that make embeddings belong to the `llm` service.
+"""
+
+from __future__ import annotations
+
+from tavern_host import PluginContext, ServiceInfo, hookimpl, service_info
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
+
+
+@hookimpl
+def tavern_register_services() -> list[ServiceInfo]:
+    """Return the service `knowledgeBase`."""
+    return [service_info(KNOWLEDGE_BASE, "tavern_knowledge.service:Knowledge")]
+
+
+@hookimpl
+async def tavern_shutdown(context: PluginContext) -> None:
+    """Let go of the store."""
+    store = context.state.get("knowledge.store")
+    if store is not None:
+        await store.close()

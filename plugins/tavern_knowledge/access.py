@@ -1,0 +1,100 @@
+"""Who may read and write which bases: the rules of a base, and what an agent's profile refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.agents import AGENT_RUNTIME
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import PermissionDenied, TavernError
+from tavern_host.contracts.knowledge import NODES, TOOLS, BaseHeader
+
+Writable = Literal["yes", "suggest", "no"]
+
+_WRITES = ("write", "write_caiu")
+_SUGGESTS = ("write_suggestions", "suggest_edits")
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What a caller may do. `references` are the bases that an agent's profile refers to, each with what it may do
+    there; None for who is not an agent. `aliases` are the names that the profile gives them."""
+
+    principal: Principal | None = None
+    references: dict[str, Writable] | None = None
+    aliases: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_person(self) -> bool:
+        """Whether no base keeps the caller out: a person, the host, or this plugin's own commands."""
+        return self.principal is None or self.principal.kind in ("user", "system")
+
+    def base_id(self, name: str) -> str:
+        """Return the id of the base that the caller calls by this name."""
+        return self.aliases.get(name, name)
+
+    def may_read(self, base: str, header: BaseHeader | None) -> bool:
+        """Return whether the caller may read a base; one without a header is the host's own."""
+        if self.is_person or header is None:
+            return True
+        return (self.references is None or base in self.references) and self._fits(header.access.read)
+
+    def writable(self, base: str, header: BaseHeader | None) -> Writable:
+        """Return whether the caller may write a base."""
+        if header is None:
+            return "no"
+        if self.is_person:
+            return "yes"
+        if not self._fits(header.access.write):
+            return "no"
+        return "yes" if self.references is None else self.references.get(base, "no")
+
+    def chosen(self, patterns: Iterable[str] | None, known: Iterable[str]) -> list[str]:
+        """Return those of the known ids that ids, aliases and patterns name; without patterns all of the project's."""
+        if patterns is None:
+            return [id for id in known if id not in (NODES, TOOLS)]
+        wanted = [*patterns, *(self.aliases[p] for p in patterns if p in self.aliases)]
+        return [id for id in known if any(id == p or fnmatchcase(id, p) for p in wanted)]
+
+    def denied(self, base: str, doing: str) -> PermissionDenied:
+        """Return the error for what the caller may not do."""
+        agent = self.references is not None
+        hint = "its profile's knowledge_base_references name what it may read and write" if agent else "see its access"
+        return PermissionDenied(f"{self.principal} may not {doing} the knowledge base {base!r}: {hint}", base=base)
+
+    def _fits(self, patterns: Iterable[str]) -> bool:
+        return any(fnmatchcase(str(self.principal), pattern) for pattern in patterns)
+
+
+async def rights_of(context: PluginContext, call: CallContext | None) -> Rights:
+    """Return what the caller may do. An agent that is not there, or whose profile is wrong, may read nothing."""
+    principal = None if call is None else call.principal
+    if principal is None or (principal.kind == "plugin" and principal.id == context.plugin):
+        return Rights()
+    if principal.kind != "agent":
+        return Rights(principal)
+    try:
+        profile = await context.services.get(AGENT_RUNTIME).get(principal.id)
+    except TavernError:
+        return Rights(principal, {})
+    found = (profile.model_extra or {}).get("knowledge_base_references")
+    references: dict[str, Writable] = {}
+    aliases: dict[str, str] = {}
+    for reference in found if isinstance(found, list) else ():
+        source = reference.get("source_id") if isinstance(reference, dict) else None
+        if isinstance(source, str):
+            references[source] = _writable(reference.get("access_permissions"))
+            if isinstance(alias := reference.get("alias"), str):
+                aliases[alias] = source
+    return Rights(principal, references, aliases)
+
+
+def _writable(permissions: Any) -> Writable:
+    given = permissions if isinstance(permissions, list) else []
+    if any(name in given for name in _WRITES):
+        return "yes"
+    return "suggest" if any(name in given for name in _SUGGESTS) else "no"

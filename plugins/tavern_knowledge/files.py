@@ -1,0 +1,259 @@
+"""Base files: `knowledge/ID.json`, read entry by entry and written atomically. Blocking: for the store's thread."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tavern_host.contracts.documents import MAX_DOCUMENT, carried_json, json_path, json_type, mistakes, without_comments
+from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.knowledge import BaseHeader, KnowledgeEntry
+from tavern_host.contracts.wire import MAX_LEVELS
+from tavern_host.storage.confined_fs import confined_folder, open_file, reason_of, replace_file, stat_file, writing
+from tavern_knowledge.index import Row
+
+SUFFIX = ".json"
+MAX_BASES = 500
+MAX_ENTRIES = 50_000
+MAX_ENTRY = 1 << 20
+"""How many bytes of JSON an entry may have."""
+
+_ID = re.compile(r"[^\W_][\w.\- ]{0,99}")
+_LOCK_SECONDS = 10.0
+_MAX_TOLD = 10
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+@dataclass(frozen=True)
+class BaseFile:
+    """What a base's file holds: its header as JSON, and its entries in order."""
+
+    header: str
+    rows: list[Row]
+
+
+def check_id(base: str) -> str:
+    """Return the id of a base. Raises `InvalidInput` for what is no name of a file."""
+    if not _ID.fullmatch(base) or base.endswith((".", " ")):
+        raise InvalidInput(
+            f"a base cannot have the id {base!r:.110}: it is the name of a file, letters, digits, spaces and . _ -,"
+            " at most 100 characters, the first a letter or digit"
+        )
+    return base
+
+
+class BaseFolder:
+    """The folder `knowledge` of a project. Nothing is read or written through a link."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def stamps(self) -> dict[str, str]:
+        """Return how each base's file is now, by id: equal only as long as nobody writes it."""
+        found: dict[str, str] = {}
+        with suppress(FileNotFoundError, NotADirectoryError), confined_folder(self._path, []) as folder:
+            every = os.listdir(folder)  # noqa: PTH208 (of an open folder)
+            names = (name for name in every if name.endswith(SUFFIX) and _ID.fullmatch(name[:-5]))
+            for name in sorted(names)[:MAX_BASES]:
+                found[name.removesuffix(SUFFIX)] = _stamp(stat_file(folder, name))
+        return found
+
+    def read(self, base: str) -> tuple[bytes, str]:
+        """Return a file's content and its stamp. Raises `InvalidInput`, `FileNotFoundError`."""
+        name = f"{base}{SUFFIX}"
+        try:
+            with confined_folder(self._path, []) as folder, os.fdopen(open_file(folder, name), "rb") as file:
+                stamp = _stamp(os.fstat(file.fileno()))
+                data = file.read(MAX_DOCUMENT + 1)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise InvalidInput(f"it cannot be read: {reason_of(error)}") from None
+        if len(data) > MAX_DOCUMENT:
+            raise InvalidInput(f"it is larger than {MAX_DOCUMENT >> 20} MiB")
+        return data, stamp
+
+    def write(self, base: str, header: str, bodies: Iterable[str]) -> tuple[str, str]:
+        """Replace a base's file; return its stamp and hash. Readers find the old content or the new, also after a
+        crash. Raises `InvalidInput` for more than fits."""
+        name, data = f"{base}{SUFFIX}", _document(header, bodies)
+        if len(data) > MAX_DOCUMENT:
+            raise InvalidInput(f"the base {base!r} would have more than {MAX_DOCUMENT >> 20} MiB")
+        with confined_folder(self._path, [], make=True) as folder, writing(folder, _LOCK_SECONDS):
+            replace_file(folder, name, data, overwrite=True)
+            return _stamp(stat_file(folder, name)), hash_of(data)
+
+    def remove(self, base: str) -> None:
+        """Remove a base's file, if it is there."""
+        with suppress(FileNotFoundError), confined_folder(self._path, []) as folder, writing(folder, _LOCK_SECONDS):
+            os.unlink(f"{base}{SUFFIX}", dir_fd=folder)
+            os.fsync(folder)
+
+
+def _stamp(about: os.stat_result | None) -> str:
+    if about is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return f"{about.st_mtime_ns}-{about.st_size}-{about.st_ino}-{about.st_ctime_ns}"
+
+
+def hash_of(data: bytes) -> str:
+    """Return what differs whenever a file's content does."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _document(header: str, bodies: Iterable[str]) -> bytes:
+    """Return the file of a base: an entry on each line, so that a change is a line."""
+    about = json.loads(header)
+    lines = [f"  {json.dumps(key, ensure_ascii=False)}: {json.dumps(about[key], ensure_ascii=False)}," for key in about]
+    entries = ",\n".join(f"    {body}" for body in bodies)
+    tail = f'  "entries": [\n{entries}\n  ]\n' if entries else '  "entries": []\n'
+    return "\n".join(["{", *lines, f"{tail}}}\n"]).encode("utf-8", "replace")
+
+
+# --- reading what anybody may have written --------------------------------------------------------
+
+
+def parse(data: bytes, base: str) -> BaseFile:
+    """Return what a file holds. Raises `InvalidInput` with every mistake and its place, at most ten of them.
+
+    Entries are read one by one, so that a large file keeps nobody waiting.
+    """
+    header, entries = top_level(data, "entries")
+    problems: list[str] = []
+    header.setdefault("kb_id", base)
+    try:
+        header = carried_json(header, "it")
+        BaseHeader.model_validate(header).access  # noqa: B018 (it may be wrong as well)
+    except ValidationError as error:
+        problems += [f"{json_path(*place)}: {text}" for place, text in mistakes(error)]
+    rows: dict[str, Row] = {}
+    for index, text in enumerate(entries):
+        if index >= MAX_ENTRIES:
+            problems.append(f"$.entries: there are more than {MAX_ENTRIES:,}")
+        if len(problems) >= _MAX_TOLD:
+            break
+        try:
+            row = _checked(text)
+        except InvalidInput as error:
+            problems.append(f"$.entries[{index}]: {error.message}")
+            continue
+        if row.id in rows:
+            problems.append(f"$.entries[{index}].id: {row.id!r} is the id of another entry as well")
+        rows[row.id] = row
+    if problems:
+        raise InvalidInput("; ".join(problems[:_MAX_TOLD]))
+    return BaseFile(json.dumps(header, ensure_ascii=False), list(rows.values()))
+
+
+def _checked(text: str) -> Row:
+    """Return the row of an entry in a document. Raises `InvalidInput`."""
+    if len(text) > MAX_ENTRY:
+        raise InvalidInput(f"it has more than {MAX_ENTRY >> 20} MiB of JSON")
+    value = carried_json(json.loads(text), "the entry")
+    try:
+        entry = KnowledgeEntry.model_validate(value)
+    except ValidationError as error:
+        raise InvalidInput("; ".join(f"{json_path(*place)}: {text}" for place, text in mistakes(error))) from None
+    if not entry.id.strip():
+        raise InvalidInput("$.id: it has none")
+    return Row.of_body(entry.id, json.dumps(value, ensure_ascii=False))
+
+
+def top_level(data: bytes, split: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the JSON object that `data` holds without the list `split`, and the JSON text of each item of that.
+    Comments may stand in it. Raises `InvalidInput`."""
+    try:
+        text = without_comments(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"it is not UTF-8 text (byte {error.start})") from None
+    reader = _Reader(text)
+    found: dict[str, Any] = {}
+    items: list[str] = []
+    for key, begin in reader.members():
+        if key == split and text[begin : begin + 1] == "[":
+            items = list(reader.items(begin))
+        else:
+            found[key] = reader.value(begin)
+    if split in found:
+        raise InvalidInput(f"$.{split}: expected an array, got {json_type(found[split])}")
+    return found, items
+
+
+class _Reader:
+    """Reads a JSON text part by part."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._decode = json.JSONDecoder().raw_decode
+
+    def members(self) -> Iterator[tuple[str, int]]:
+        """Yield the keys of the object that the text holds, and where their values begin; the caller reads each."""
+        self._expect("{")
+        if self._next() != "}":
+            while True:
+                key = self.value(self._at)
+                if not isinstance(key, str):
+                    raise self._wrong("expected a key")
+                self._expect(":")
+                self._next()
+                yield key, self._at
+                if self._next() != ",":
+                    break
+                self._expect(",")
+                self._next()
+        self._expect("}")
+        if self._next():
+            raise self._wrong("expected the end")
+
+    def items(self, begin: int) -> Iterator[str]:
+        """Yield the JSON texts of the items of an array."""
+        self._at = begin
+        self._expect("[")
+        if self._next() != "]":
+            while True:
+                self._next()
+                start = self._at
+                self.value(start)
+                yield self._text[start : self._at]
+                if self._next() != ",":
+                    break
+                self._expect(",")
+        self._expect("]")
+
+    def value(self, begin: int) -> Any:
+        """Return the value that begins at a place, and go on behind it."""
+        try:
+            value, self._at = self._decode(self._text, begin)
+        except json.JSONDecodeError as error:
+            self._at = error.pos
+            raise self._wrong(error.msg) from None
+        except RecursionError:
+            raise self._wrong(f"it is nested more than {MAX_LEVELS} levels deep") from None
+        except ValueError as error:
+            raise self._wrong(str(error)) from None
+        return value
+
+    def _next(self) -> str:
+        match = _SPACE.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+        return self._text[self._at : self._at + 1]
+
+    def _expect(self, character: str) -> None:
+        if self._next() != character:
+            raise self._wrong(f"expected {character!r}")
+        self._at += 1
+
+    def _wrong(self, reason: str) -> TavernError:
+        line, column = self._text.count("\n", 0, self._at) + 1, self._at - self._text.rfind("\n", 0, self._at)
+        return InvalidInput(f"it is not JSON: line {line}, column {column}: {reason}")

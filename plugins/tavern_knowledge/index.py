@@ -1,0 +1,220 @@
+"""The tables of the index, and what is done with them within one transaction. The index is derived: what is in it
+follows from the files of the bases, or from the host's definitions, and it is made again where it is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tavern_host.contracts.knowledge import KnowledgeEntry
+from tavern_host.storage.sqlite import Schema
+from tavern_knowledge.words import asked, indexed
+
+TABLES = (
+    # `stamp` is how the file was when it was read, `header` its JSON without entries, `problem` why it is not used.
+    "CREATE TABLE bases (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL, hash TEXT NOT NULL, "
+    "header TEXT NOT NULL, problem TEXT)",
+    "CREATE TABLE entries (seq INTEGER PRIMARY KEY, base INTEGER NOT NULL, id TEXT NOT NULL, place INTEGER NOT NULL, "
+    "hash TEXT NOT NULL, body TEXT NOT NULL, UNIQUE (base, id))",
+    "CREATE INDEX entries_in_order ON entries (base, place)",
+    # `scope` holds a word for the base, for each tag and for the type, by which a search is narrowed.
+    "CREATE VIRTUAL TABLE words USING fts5(name, keys, text, scope, tokenize = 'porter unicode61')",
+)
+INDEX = Schema("index.sqlite3", (TABLES,))
+
+MAX_WORDS = 24
+"""How many words of a query count."""
+MAX_INDEXED = 100_000
+"""How many characters of an entry's text are indexed."""
+_WEIGHTS = "5.0, 3.0, 1.0, 0.0"
+
+
+@dataclass(frozen=True)
+class Row:
+    """An entry as it is stored: the JSON text of it, and the hash of that."""
+
+    id: str
+    hash: str
+    body: str
+
+    @classmethod
+    def of(cls, entry: KnowledgeEntry) -> Row:
+        """Return the row of an entry, with the fields that were given and no others."""
+        return cls.of_body(entry.id, json.dumps(entry.model_dump(mode="json", exclude_unset=True), ensure_ascii=False))
+
+    @classmethod
+    def of_body(cls, id: str, body: str) -> Row:
+        return cls(id, hashlib.sha256(body.encode()).hexdigest()[:16], body)
+
+
+@dataclass(frozen=True)
+class Match:
+    """A row that a search found. A larger score is better."""
+
+    base: str
+    row: Row
+    score: float
+
+
+def entry_of(row: Row) -> KnowledgeEntry:
+    """Return the entry that a row holds."""
+    return KnowledgeEntry.model_validate_json(row.body)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def base_number(connection: sqlite3.Connection, base: str) -> int:
+    """Return the number of a base, a new one where it has none."""
+    connection.execute("INSERT OR IGNORE INTO bases (id, stamp, hash, header) VALUES (?, '', '', '{}')", (base,))
+    (number,) = connection.execute("SELECT number FROM bases WHERE id = ?", (base,)).fetchone()
+    return int(number)
+
+
+def replace_all(connection: sqlite3.Connection, base: str, rows: Sequence[Row]) -> list[str]:
+    """Make these the entries of a base, in this order; return the ids of those that are new, changed or gone. Costs
+    next to nothing for what did not change."""
+    number = base_number(connection, base)
+    known = {
+        id: (hash, place)
+        for id, hash, place in connection.execute("SELECT id, hash, place FROM entries WHERE base = ?", (number,))
+    }
+    ids = {row.id for row in rows}
+    changed = [id for id in known if id not in ids]
+    _remove(connection, number, changed)
+    for place, row in enumerate(rows):
+        before = known.get(row.id)
+        if before is None or before[0] != row.hash:
+            _write(connection, number, place, row)
+            changed.append(row.id)
+        elif before[1] != place:
+            connection.execute("UPDATE entries SET place = ? WHERE base = ? AND id = ?", (place, number, row.id))
+    return changed
+
+
+def put_rows(connection: sqlite3.Connection, base: str, rows: Iterable[Row]) -> None:
+    """Write entries: known ones in their place, new ones behind all others."""
+    number = base_number(connection, base)
+    (last,) = connection.execute("SELECT max(place) FROM entries WHERE base = ?", (number,)).fetchone()
+    last = -1 if last is None else last
+    for row in rows:
+        known = connection.execute("SELECT place FROM entries WHERE base = ? AND id = ?", (number, row.id)).fetchone()
+        last += known is None
+        _write(connection, number, last if known is None else known[0], row)
+
+
+def remove_rows(connection: sqlite3.Connection, base: str, ids: Iterable[str]) -> None:
+    """Remove entries, those that there are."""
+    _remove(connection, base_number(connection, base), ids)
+
+
+def remove_base(connection: sqlite3.Connection, base: str) -> None:
+    """Remove a base with its entries."""
+    number = base_number(connection, base)
+    connection.execute("DELETE FROM words WHERE rowid IN (SELECT seq FROM entries WHERE base = ?)", (number,))
+    connection.execute("DELETE FROM entries WHERE base = ?", (number,))
+    connection.execute("DELETE FROM bases WHERE number = ?", (number,))
+
+
+def _remove(connection: sqlite3.Connection, number: int, ids: Iterable[str]) -> None:
+    for id in ids:
+        row = connection.execute("SELECT seq FROM entries WHERE base = ? AND id = ?", (number, id)).fetchone()
+        if row is not None:
+            connection.execute("DELETE FROM words WHERE rowid = ?", row)
+            connection.execute("DELETE FROM entries WHERE seq = ?", row)
+
+
+def _write(connection: sqlite3.Connection, number: int, place: int, row: Row) -> None:
+    (seq,) = connection.execute(
+        "INSERT INTO entries (base, id, place, hash, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT (base, id) "
+        "DO UPDATE SET place = excluded.place, hash = excluded.hash, body = excluded.body RETURNING seq",
+        (number, row.id, place, row.hash, row.body),
+    ).fetchone()
+    connection.execute("DELETE FROM words WHERE rowid = ?", (seq,))
+    entry = entry_of(row)
+    if not entry.management_metadata.is_enabled:
+        return
+    criteria, tags = entry.activation_criteria, entry.management_metadata.tags
+    keys = [*criteria.keywords, *(key for group in criteria.key_groups for key in group.keys), *tags]
+    scope = [f"b{number}", _scope("y", entry.entry_type), *(_scope("t", tag) for tag in tags)]
+    connection.execute(
+        "INSERT INTO words (rowid, name, keys, text, scope) VALUES (?, ?, ?, ?, ?)",
+        (
+            seq,
+            indexed([entry.name, entry.id] if entry.display_name else [entry.id]),
+            indexed(keys),
+            indexed([entry.content.value[:MAX_INDEXED]]),
+            " ".join(scope),
+        ),
+    )
+
+
+def _scope(kind: str, text: str) -> str:
+    return f"{kind}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def rows_of(connection: sqlite3.Connection, base: str, limit: int = -1, offset: int = 0) -> Iterable[Row]:
+    """Yield entries of a base, in its order."""
+    found = connection.execute(
+        "SELECT e.id, e.hash, e.body FROM entries e JOIN bases b ON b.number = e.base WHERE b.id = ? "
+        "ORDER BY e.place LIMIT ? OFFSET ?",
+        (base, limit, offset),
+    )
+    return (Row(*row) for row in found)
+
+
+def row_of(connection: sqlite3.Connection, base: str, id: str) -> Row | None:
+    """Return an entry of a base, or None."""
+    found = connection.execute(
+        "SELECT e.id, e.hash, e.body FROM entries e JOIN bases b ON b.number = e.base WHERE b.id = ? AND e.id = ?",
+        (base, id),
+    ).fetchone()
+    return None if found is None else Row(*found)
+
+
+def count_of(connection: sqlite3.Connection, base: str) -> int:
+    """Return how many entries a base has."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM entries e JOIN bases b ON b.number = e.base WHERE b.id = ?", (base,)
+    ).fetchone()
+    return int(count)
+
+
+def search_words(
+    connection: sqlite3.Connection,
+    query: str,
+    bases: Sequence[str],
+    tags: Sequence[str],
+    entry_types: Sequence[str],
+    limit: int,
+) -> list[Match]:
+    """Return the entries of these bases that have words of the query, the best by BM25 first."""
+    words = asked(query, MAX_WORDS)
+    marks = ", ".join("?" * len(bases))
+    numbers = dict(connection.execute(f"SELECT number, id FROM bases WHERE id IN ({marks})", list(bases)))
+    if not words or not numbers:
+        return []
+    narrowed = [_any(f"b{number}" for number in numbers), *(_any([_scope("t", tag)]) for tag in tags)]
+    if entry_types:
+        narrowed.append(_any(_scope("y", kind) for kind in entry_types))
+    terms = " OR ".join(f'"{word[:-1]}" *' if word.endswith("*") else f'"{word}"' for word in words)
+    match = " AND ".join([*narrowed, f"({{name keys text}} : ({terms}))"])
+    found = connection.execute(
+        f"SELECT rowid, bm25(words, {_WEIGHTS}) AS score FROM words WHERE words MATCH ? ORDER BY score LIMIT ?",
+        (match, limit),
+    ).fetchall()
+    matches = []
+    for seq, score in found:
+        base, *row = connection.execute("SELECT base, id, hash, body FROM entries WHERE seq = ?", (seq,)).fetchone()
+        matches.append(Match(numbers[base], Row(*row), -score))
+    return matches
+
+
+def _any(words: Iterable[str]) -> str:
+    return f"(scope : ({' OR '.join(words)}))"

@@ -1,0 +1,199 @@
+"""The `knowledgeBase` service: looks after rights, and hands over to the store and to the host's own definitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.knowledge import (
+    BaseHeader,
+    BaseSummary,
+    EntryPage,
+    KnowledgeBase,
+    KnowledgeEntry,
+    KnowledgeHit,
+    StoredEntry,
+)
+from tavern_knowledge.access import Rights, rights_of
+from tavern_knowledge.index import Match, Row, entry_of
+from tavern_knowledge.store import Change, Store, StoredBase
+
+MAX_LIMIT = 1_000
+MAX_WRITTEN = 1_000
+"""How many entries one call writes at most."""
+MAX_QUERY = 10_000
+MAX_TEXT = 4_000
+"""How many characters of an entry a search shows."""
+
+_STATE = "knowledge.store"
+
+
+def store_of(context: PluginContext) -> Store:
+    """Return the store that the parts of this plugin share in one host."""
+    store = context.state.get(_STATE)
+    if not isinstance(store, Store):
+        loop = asyncio.get_running_loop()
+
+        def tell(change: Change) -> None:
+            payload = {"base": change.base, "entries": change.ids[:MAX_LIMIT], "removed": change.removed}
+            loop.call_soon_threadsafe(context.events.publish, f"{context.plugin}.changed", payload)
+
+        folder, private = context.project.folder("knowledge"), context.operator_dir / "knowledge"
+        store = context.state[_STATE] = Store(folder, private, context.log, tell)
+    return store
+
+
+class Knowledge(KnowledgeBase):
+    """The knowledge of the project."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self._store = store_of(context)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    async def bases(self, *, call: CallContext | None = None) -> list[BaseSummary]:
+        """Return the bases that the caller may read."""
+        rights = await rights_of(self._context, call)
+        return [_summary(base, rights) for base in await self._store.bases() if rights.may_read(base.id, base.header)]
+
+    async def header(self, base: str, *, call: CallContext | None = None) -> BaseHeader:
+        """Return a base without its entries."""
+        return (await self._readable(base, call)).header
+
+    async def list_entries(
+        self, base: str, *, limit: int = 100, offset: int = 0, call: CallContext | None = None
+    ) -> EntryPage:
+        """Return entries of a base, in its order."""
+        found = await self._readable(base, call)
+        rows, total = await self._store.rows(found.id, max(0, min(limit, MAX_LIMIT)), max(0, offset))
+        return EntryPage(entries=[_stored(found.id, row) for row in rows], total=total)
+
+    async def get(self, base: str, entry_id: str, *, call: CallContext | None = None) -> StoredEntry:
+        """Return one entry."""
+        found = await self._readable(base, call)
+        return _stored(found.id, await self._store.row(found.id, entry_id))
+
+    async def search(
+        self,
+        query: str,
+        *,
+        bases: list[str] | None = None,
+        tags: list[str] | None = None,
+        entry_types: list[str] | None = None,
+        limit: int = 5,
+        call: CallContext | None = None,
+    ) -> list[KnowledgeHit]:
+        """Return the entries that fit best; see the interface."""
+        rights = await rights_of(self._context, call)
+        chosen = await self._chosen(rights, bases)
+        limit = max(1, min(limit, MAX_LIMIT))
+        found = await self._store.search(query[:MAX_QUERY], chosen, tags or [], entry_types or [], limit)
+        return [_hit(match) for match in found]
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    async def put(
+        self,
+        base: str,
+        entries: list[KnowledgeEntry],
+        *,
+        revision: str | None = None,
+        call: CallContext | None = None,
+    ) -> list[StoredEntry]:
+        """Write entries; see the interface."""
+        if len(entries) > MAX_WRITTEN or not entries or (revision is not None and len(entries) > 1):
+            raise InvalidInput(f"give 1 to {MAX_WRITTEN:,} entries, with a revision one")
+        found, rights = await self._named(base, call)
+        writable = rights.writable(found.id, found.header)
+        if writable == "no":
+            raise rights.denied(base, "write")
+        if writable == "suggest":
+            entries, revision = [_suggestion(entry) for entry in entries], None
+        return [_stored(found.id, row) for row in await self._store.put(found.id, entries, revision)]
+
+    async def delete(self, base: str, entry_ids: list[str], *, call: CallContext | None = None) -> int:
+        """Remove entries; return how many there were."""
+        found, rights = await self._named(base, call)
+        if rights.writable(found.id, found.header) != "yes":
+            raise rights.denied(base, "remove entries of")
+        return await self._store.delete(found.id, entry_ids)
+
+    async def save_base(self, header: BaseHeader, *, call: CallContext | None = None) -> BaseSummary:
+        """Make a base, or change what is said of it."""
+        rights = await self._person(header.kb_id, call)
+        return _summary(await self._store.save(header.kb_id, header), rights)
+
+    async def delete_base(self, base: str, *, call: CallContext | None = None) -> bool:
+        """Remove a base with its file."""
+        await self._person(base, call)
+        return await self._store.delete_base(base)
+
+    # --- rights -----------------------------------------------------------------------------------
+
+    async def _named(self, name: str, call: CallContext | None) -> tuple[StoredBase, Rights]:
+        rights = await rights_of(self._context, call)
+        return await self._store.base(rights.base_id(name)), rights
+
+    async def _readable(self, name: str, call: CallContext | None) -> StoredBase:
+        base, rights = await self._named(name, call)
+        if not rights.may_read(base.id, base.header):
+            raise rights.denied(name, "read")
+        return base
+
+    async def _chosen(self, rights: Rights, patterns: Sequence[str] | None) -> list[str]:
+        known = [base.id for base in await self._store.bases() if rights.may_read(base.id, base.header)]
+        return rights.chosen(patterns, known)
+
+    async def _person(self, base: str, call: CallContext | None) -> Rights:
+        rights = await rights_of(self._context, call)
+        if rights.principal is not None and rights.principal.kind == "agent":
+            raise rights.denied(base, "make, change or remove")
+        return rights
+
+
+def _summary(base: StoredBase, rights: Rights) -> BaseSummary:
+    return BaseSummary(
+        id=base.id,
+        name=base.header.display_name or base.id,
+        description=base.header.description,
+        entries=base.entries,
+        tags=base.header.tags,
+        file=f"knowledge/{base.id}.json",
+        writable="no" if base.problem is not None else rights.writable(base.id, base.header),
+        problem=base.problem,
+    )
+
+
+def _stored(base: str, row: Row) -> StoredEntry:
+    return StoredEntry(base=base, revision=row.hash, entry=entry_of(row))
+
+
+def _hit(match: Match) -> KnowledgeHit:
+    entry = entry_of(match.row)
+    text = entry.content.value
+    return KnowledgeHit(
+        base=match.base,
+        id=entry.id,
+        name=entry.name,
+        entry_type=entry.entry_type,
+        text=text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…",
+        tags=entry.management_metadata.tags,
+        score=round(match.score, 6),
+    )
+
+
+def _suggestion(entry: KnowledgeEntry) -> KnowledgeEntry:
+    """Return what an agent suggests as an entry of its own, which a person has to enable."""
+    about = entry.management_metadata
+    related = [*about.related_ids, entry.id] if entry.id else about.related_ids
+    update = {
+        "is_enabled": False,
+        "related_ids": related,
+        "source": "agent_generated",
+        "tags": [*about.tags, "suggestion"],
+    }
+    return entry.model_copy(update={"id": "", "management_metadata": about.model_copy(update=update)})

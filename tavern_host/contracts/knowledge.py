@@ -1,0 +1,263 @@
+"""Knowledge: entries in the published CAIU format, the bases that hold them, and the `knowledgeBase` service.
+
+Keys of entries and bases are those of the published format; unknown ones are kept and written back.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts
+from tavern_host.contracts.wire import Model, OpenModel
+
+NODES, TOOLS = "host:nodes", "host:tools"
+"""The bases in which the host's own node types and tools are found; nobody writes them."""
+
+
+class _Published(OpenModel):
+    model_config = ConfigDict(alias_generator=None)
+
+
+class EntryContent(_Published):
+    """What an entry says: text, or a description of the medium at `path` (in the project) or `url`."""
+
+    mime_type: str = "text/plain"
+    value: str = ""
+    path: str | None = None
+    url: str | None = None
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class KeyGroup(_Published):
+    """Keys that count together: `AND` all of them, `OR` any, `NOT` none, `NOT_ALL` not all. A `required` group (ours)
+    must hold besides the entry's keywords; any other is enough by itself."""
+
+    group_id: str = ""
+    keys: list[str] = Field(default_factory=list)
+    logic: Literal["AND", "OR", "NOT", "NOT_ALL"] = "AND"
+    required: bool = False
+
+
+class TriggerCondition(_Published):
+    """A condition beside keywords: `always` is as good as a keyword that was found; a `variable_check` compares one of
+    the variables that an activation is given with `value`, and must hold besides."""
+
+    type: str
+    variable: str | None = None
+    operator: str = "equals"
+    value: JsonValue = None
+
+
+class ActivationCriteria(_Published):
+    """When an entry reaches a prompt. `scan_depth` (ours) is how many of the last messages are searched for its keys;
+    with `case_sensitive` and `whole_words` (ours) they are compared so: by default without case, and as whole words but
+    for keys with Chinese, Japanese or Korean characters."""
+
+    keywords: list[str] = Field(default_factory=list)
+    key_groups: list[KeyGroup] = Field(default_factory=list)
+    use_semantic_search: bool = True
+    semantic_threshold: float | None = None
+    trigger_conditions: list[TriggerCondition] = Field(default_factory=list)
+    trigger_probability: float = Field(default=1.0, ge=0, le=1)
+    scan_depth: int | None = Field(default=None, ge=0, le=1000)
+    case_sensitive: bool = False
+    whole_words: bool | None = None
+
+
+class TextAround(_Published):
+    """A text before or after an entry's own."""
+
+    text: str = ""
+    is_enabled: bool = False
+
+
+class UsageMetadata(_Published):
+    """How an entry stands in a prompt. A larger `priority` comes first. With a `depth_offset` it goes that many
+    messages before the end of the conversation."""
+
+    priority: float = 100
+    role: Literal["null", "system", "user", "assistant", "tool"] | None = None
+    depth_offset: int | None = Field(default=None, ge=0)
+    once_per_session: bool = False
+    exclude_from_history: bool = False
+    prefix: TextAround = Field(default_factory=TextAround)
+    suffix: TextAround = Field(default_factory=TextAround)
+
+
+class ManagementMetadata(_Published):
+    """What people and programs note about an entry. One that is not enabled is neither found nor activated."""
+
+    tags: list[str] = Field(default_factory=list)
+    source: str = "manual_entry"
+    created_at: str | None = None
+    updated_at: str | None = None
+    author_notes: str = ""
+    is_enabled: bool = True
+    child_ids: list[str] = Field(default_factory=list)
+    related_ids: list[str] = Field(default_factory=list)
+
+
+class KnowledgeEntry(_Published):
+    """One entry (a CAIU). Without an `id` it gets one when it is written."""
+
+    id: str = Field(default="", max_length=200)
+    version: int = 1
+    entry_type: str = Field(default="fact", max_length=200)
+    display_name: str | None = Field(default=None, alias="displayName", max_length=1000)
+    content: EntryContent = Field(default_factory=EntryContent)
+    activation_criteria: ActivationCriteria = Field(default_factory=ActivationCriteria)
+    usage_metadata: UsageMetadata = Field(default_factory=UsageMetadata)
+    management_metadata: ManagementMetadata = Field(default_factory=ManagementMetadata)
+    extensions: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What people call the entry: its display name, else its id."""
+        return self.display_name or self.id
+
+
+class BaseAccess(Model):
+    """Which agents and plugins may read and write a base: patterns such as `agent:elara`. People always may."""
+
+    read: list[str] = Field(default_factory=lambda: ["*"])
+    write: list[str] = Field(default_factory=lambda: ["*"])
+
+
+class BaseHeader(_Published):
+    """A base without its entries. Who may read and write it stands as `access` in its `kb_extensions`."""
+
+    kb_id: str = Field(max_length=200)
+    kb_version: str = "1.0.0"
+    schema_version: str = "1.0"
+    display_name: str = Field(default="", alias="kb_displayName", max_length=1000)
+    description: str = Field(default="", alias="kb_description", max_length=20_000)
+    embedding_model_id: str | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+    tags: list[str] = Field(default_factory=list)
+    author: str | None = None
+    kb_extensions: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @property
+    def access(self) -> BaseAccess:
+        """Who may read and write the base. Raises `ValidationError` where that is not said properly."""
+        return BaseAccess.model_validate(self.kb_extensions.get("access") or {})
+
+
+class BaseSummary(Model):
+    """A base in a list. `id` names it everywhere: that of its file. `problem` is why it cannot be used. `writable` says
+    whether the caller may write: `suggest` lets it add entries that a person has to enable."""
+
+    id: str
+    name: str = ""
+    description: str = ""
+    entries: int = 0
+    tags: list[str] = Field(default_factory=list)
+    file: str | None = None
+    writable: Literal["yes", "suggest", "no"] = "no"
+    problem: str | None = None
+
+
+class StoredEntry(Model):
+    """An entry where it is stored. `revision` differs whenever its content does."""
+
+    base: str
+    revision: str
+    entry: KnowledgeEntry
+
+
+class EntryPage(Model):
+    """Entries of a base in their order, and how many there are in all."""
+
+    entries: list[StoredEntry] = Field(default_factory=list)
+    total: int = 0
+
+
+class KnowledgeHit(Model):
+    """An entry that was found. `text` is what it says, cut to a length; a larger `score` is better."""
+
+    base: str
+    id: str
+    name: str
+    entry_type: str
+    text: str
+    tags: list[str] = Field(default_factory=list)
+    score: float
+
+
+_READ = "Read the project's knowledge, within what the caller may read."
+_WRITE = "Write the project's knowledge, within what the caller may write."
+
+
+class KnowledgeBase(ServiceInterface, name="knowledgeBase"):
+    """Keeps what agents and people know: bases of entries, searched by words and activated by conversations.
+
+    A base is named by its id, for an agent also by the alias that its profile gives it. An agent reads the bases that
+    its profile refers to, and the host's own; it writes where the profile says so. Raises `NotFound` for what is not
+    there, `PermissionDenied`.
+    """
+
+    @acts("knowledgeBase:read", _READ, level="add")
+    async def bases(self, *, call: CallContext | None = None) -> list[BaseSummary]:
+        """Return the bases that the caller may read, by id."""
+
+    @acts("knowledgeBase:read", _READ, level="add")
+    async def header(self, base: str, *, call: CallContext | None = None) -> BaseHeader:
+        """Return a base without its entries."""
+
+    @acts("knowledgeBase:read", _READ, level="add")
+    async def list_entries(
+        self, base: str, *, limit: int = 100, offset: int = 0, call: CallContext | None = None
+    ) -> EntryPage:
+        """Return entries of a base, in its order."""
+
+    @acts("knowledgeBase:read", _READ, level="add")
+    async def get(self, base: str, entry_id: str, *, call: CallContext | None = None) -> StoredEntry:
+        """Return one entry."""
+
+    @acts("knowledgeBase:read", _READ, level="add")
+    async def search(
+        self,
+        query: str,
+        *,
+        bases: list[str] | None = None,
+        tags: list[str] | None = None,
+        entry_types: list[str] | None = None,
+        limit: int = 5,
+        call: CallContext | None = None,
+    ) -> list[KnowledgeHit]:
+        """Return the entries that fit best, best first. `bases` are ids, aliases and patterns of them: by default all
+        that the project has and the caller may read. Entries must have all of `tags` and one of `entry_types`."""
+
+    @acts("knowledgeBase:write", _WRITE)
+    async def put(
+        self,
+        base: str,
+        entries: list[KnowledgeEntry],
+        *,
+        revision: str | None = None,
+        call: CallContext | None = None,
+    ) -> list[StoredEntry]:
+        """Write entries, all or none; they have survived the end of the process when this returns.
+
+        A `revision` is what the one entry must have now, empty for one that must be new. Raises `Conflict`,
+        `InvalidInput` for what is too large.
+        """
+
+    @acts("knowledgeBase:write", _WRITE)
+    async def delete(self, base: str, entry_ids: list[str], *, call: CallContext | None = None) -> int:
+        """Remove entries; return how many there were."""
+
+    @acts("knowledgeBase:write", _WRITE)
+    async def save_base(self, header: BaseHeader, *, call: CallContext | None = None) -> BaseSummary:
+        """Make a base, or change what is said of it; its entries stay. For people, and plugins on their own."""
+
+    @acts("knowledgeBase:write", _WRITE)
+    async def delete_base(self, base: str, *, call: CallContext | None = None) -> bool:
+        """Remove a base with its file; False where there is none. For people, and plugins on their own."""
+
+
+KNOWLEDGE_BASE = ServiceKey(KnowledgeBase)

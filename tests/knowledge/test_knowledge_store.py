@@ -1,0 +1,249 @@
+"""Bases and their entries: files that people write, and what is written through the service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.repetition import Failures
+
+from tavern_host import Folders, Host, TavernError
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeEntry
+from tests.knowledge.conftest import Bench
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LORE = {
+    "kb_id": "kb_lore",
+    "kb_version": "1.1.0",
+    "schema_version": "1.0",
+    "kb_displayName": "Lore of the valley",
+    "tags": ["lore"],
+    "shelf": 7,
+    "entries": [
+        {
+            "id": "dragon",
+            "version": 1,
+            "entry_type": "lore_detail",
+            "displayName": "红龙",
+            "content": {
+                "mime_type": "text/plain",
+                "value": "余烬山上住着一条红色的巨龙。",
+                "path": None,
+                "tone": "dark",
+            },
+            "activation_criteria": {
+                "keywords": ["dragon", "red scales"],
+                "key_groups": [{"keys": ["cave"], "note": 1}],
+            },
+            "usage_metadata": {"priority": 10, "role": "null"},
+            "management_metadata": {"tags": ["creature"], "mood": None},
+            "extensions": {"acme": {"x": [1, 2]}},
+        },
+        {"id": "inn", "content": {"value": "A quiet inn; its owner brews TavernAle2 and keeps a ledger of debts."}},
+        {"id": "off", "content": {"value": "Nobody finds the ledger."}, "management_metadata": {"is_enabled": False}},
+    ],
+}
+
+
+def entry(id: str, value: str = "", **more: Any) -> KnowledgeEntry:
+    return KnowledgeEntry.model_validate({"id": id, "content": {"value": value}, **more})
+
+
+async def test_a_file_of_the_project_is_a_base(bench: Bench) -> None:
+    bench.write("knowledge/lore.json", "// what the valley knows\n" + json.dumps(LORE))
+    (base,) = await bench.kb.bases()
+    assert (base.id, base.name, base.entries, base.writable) == ("lore", "Lore of the valley", 3, "yes")
+    assert (await bench.kb.header("lore")).to_json()["shelf"] == 7
+    page = await bench.kb.list_entries("lore", limit=2)
+    assert ([one.entry.id for one in page.entries], page.total) == (["dragon", "inn"], 3)
+    rows = [
+        ("红龙", "dragon"),
+        ("巨龙", "dragon"),
+        ("龙", "dragon"),
+        ("山", "dragon"),
+        ("ＲＥＤ scales", "dragon"),
+        ("creature", "dragon"),
+        ("who brews ale", "inn"),
+        ("tavern", "inn"),
+        ("debt", "inn"),
+        ("凤凰", None),
+        ('" OR * NEAR( -', None),
+        ("", None),
+    ]
+    with Failures() as failures:
+        for query, expected in rows:
+            with failures.row(query):
+                found = await bench.kb.search(query)
+                assert next((hit.id for hit in found), None) == expected
+    assert [hit.id for hit in await bench.kb.search("ledger 红龙", tags=["creature"])] == ["dragon"]
+    assert [hit.id for hit in await bench.kb.search("ledger 红龙", entry_types=["fact"])] == ["inn"]
+    assert await bench.kb.search("ledger", bases=["other"]) == []
+
+
+async def test_what_is_not_changed_comes_back_as_it_was(bench: Bench) -> None:
+    (written,) = await bench.kb.put("lore", [entry("well", "The well is dry.")])
+    kept = bench.read("lore")
+    assert {key: value for key, value in kept.items() if key not in ("entries", "updated_at", "created_at")} == {
+        key: value for key, value in LORE.items() if key != "entries"
+    }
+    assert kept["entries"][:3] == LORE["entries"]
+    assert kept["entries"][3]["id"] == "well"
+    assert (await bench.kb.get("lore", "well")).revision == written.revision
+    assert await bench.kb.delete("lore", ["well", "well", "nothing"]) == 1
+    assert bench.read("lore")["entries"] == LORE["entries"]
+    assert await bench.kb.search("well dry") == []
+
+
+async def test_two_writers_lose_nothing(bench: Bench) -> None:
+    (first,) = await bench.kb.put("lore", [entry("gate", "one")], revision="")
+    await bench.kb.put("lore", [entry("gate", "two")], revision=first.revision)
+    refusals = [(first.revision, "three"), ("", "four")]
+    for revision, text in refusals:
+        with pytest.raises(TavernError, match="read it again") as refused:
+            await bench.kb.put("lore", [entry("gate", text)], revision=revision)
+        assert refused.value.info.code == "conflict"
+    await asyncio.gather(*(bench.kb.put("lore", [entry(f"n{n}", f"number {n}")]) for n in range(20)))
+    assert {one["id"] for one in bench.read("lore")["entries"]} >= {f"n{n}" for n in range(20)}
+    with pytest.raises(TavernError, match="same id"):
+        await bench.kb.put("lore", [entry("a"), entry("a")])
+    await bench.kb.delete("lore", ["gate", *(f"n{n}" for n in range(20))])
+
+
+async def test_edits_of_the_file_count_at_once(bench: Bench) -> None:
+    events = bench.host.events.subscribe("tavern-knowledge.*")
+    kept = bench.read("lore")
+    kept["entries"][1]["content"]["value"] = "A loud inn."
+    bench.write("knowledge/lore.json", kept)
+    assert [hit.id for hit in await bench.kb.search("loud")] == ["inn"]
+    assert await bench.kb.search("quiet") == []
+    event = await anext(aiter(events))
+    assert getattr(event, "payload", None) == {"base": "lore", "entries": ["inn"], "removed": False}
+    await events.close()
+    (bench.root / "knowledge" / "lore.json").unlink()
+    assert await bench.kb.bases() == []
+    bench.write("knowledge/lore.json", LORE)
+    assert len(await bench.kb.bases()) == 1
+
+
+async def test_a_wrong_file_is_named_and_never_overwritten(bench: Bench) -> None:
+    long = "x" * ((1 << 20) + 1)
+    rows: list[tuple[Any, str]] = [
+        ("{", "line 1, column 2"),
+        ('{"entries": [1,]}', "line 1, column 16"),
+        ("[]", "expected '{'"),
+        ({"entries": {}}, "$.entries: expected an array, got an object"),
+        ({"entries": [{"content": {}}, {"id": "a", "content": 7}]}, "$.entries[0]: $.id: it has none; $.entries[1]"),
+        ({"entries": [{"id": "a"}, {"id": "a"}]}, "$.entries[1].id: 'a' is the id of another entry"),
+        ({"entries": [{"id": "a", "content": {"value": long}}]}, "more than 1 MiB"),
+        ('{"entries": [{"id": "a", "n": NaN}]}', "must be finite"),
+        ('{"entries": [{"id": "a", "n": ' + "[" * 5000 + "]" * 5000 + "}]}", "levels deep"),
+        ({"entries": [], "kb_extensions": {"access": {"read": "me"}}}, "valid list"),
+        (b"\xff\xfe".decode("latin-1"), "expected '{'"),
+    ]
+    with Failures() as failures:
+        for content, problem in rows:
+            with failures.row(problem):
+                path = bench.write("knowledge/wrong.json", content)
+                before = path.read_bytes()
+                (told,) = [base for base in await bench.kb.bases() if base.id == "wrong"]
+                assert problem in str(told.problem)
+                for act in (
+                    bench.kb.put("wrong", [entry("a")]),
+                    bench.kb.save_base(BaseHeader(kb_id="wrong")),
+                    bench.kb.get("wrong", "a"),
+                ):
+                    with pytest.raises(TavernError, match=r"knowledge/wrong\.json"):
+                        await act
+                assert path.read_bytes() == before
+    assert [hit.id for hit in await bench.kb.search("inn")] == ["inn"]
+    assert await bench.kb.delete_base("wrong")
+    outside = bench.write("outside.json", LORE)
+    (bench.root / "knowledge" / "link.json").symlink_to(outside)
+    (link,) = [base for base in await bench.kb.bases() if base.id == "link"]
+    assert "links are not followed" in str(link.problem)
+    assert await bench.kb.delete_base("link")
+    assert outside.exists()
+
+
+async def test_a_lone_surrogate_becomes_a_replacement_character(bench: Bench) -> None:
+    bench.write("knowledge/half.json", '{"entries": [{"id": "a", "content": {"value": "half \\ud83d"}}]}')
+    assert (await bench.kb.get("half", "a")).entry.content.value == "half \ufffd"
+    await bench.kb.delete_base("half")
+
+
+async def test_what_cannot_be_named_or_does_not_fit_is_refused(bench: Bench) -> None:
+    big = entry("big", "x" * (1 << 20))
+    rows: list[tuple[Any, str]] = [
+        (lambda: bench.kb.save_base(BaseHeader(kb_id="../up")), "name of a file"),
+        (lambda: bench.kb.save_base(BaseHeader(kb_id="")), "name of a file"),
+        (lambda: bench.kb.save_base(BaseHeader(kb_id="host:nodes")), "name of a file"),
+        (lambda: bench.kb.save_base(BaseHeader(kb_id="a", kb_extensions={"access": 1})), "access"),
+        (lambda: bench.kb.put("lroe", [entry("a")]), "did you mean"),
+        (lambda: bench.kb.put("lore", [big]), "more than 1 MiB"),
+        (lambda: bench.kb.put("lore", []), "give 1 to 1,000"),
+        (lambda: bench.kb.get("lore", "none"), "no entry 'none'"),
+    ]
+    with Failures() as failures:
+        for act, problem in rows:
+            with failures.row(problem), pytest.raises(TavernError, match=problem):
+                await act()
+    entries = [entry(f"e{n}", "y" * 900_000) for n in range(19)]
+    with pytest.raises(TavernError, match="more than 16 MiB"):
+        await bench.kb.put("lore", entries)
+    assert bench.read("lore")["entries"] == LORE["entries"]
+
+
+async def test_agents_read_and_write_what_their_profiles_say(bench: Bench) -> None:
+    await bench.kb.save_base(BaseHeader.model_validate({"kb_id": "diary", "kb_extensions": {"access": {"write": []}}}))
+    keeper = bench.agent("keeper", ("lore=world", ["read"]), ("diary", ["write_caiu"]))
+    scribe = bench.agent("scribe", ("lore", ["read", "write_caiu"]))
+    critic = bench.agent("critic", ("lore", ["read", "write_suggestions"]))
+    nobody = CallContext(principal=Principal(kind="agent", id="nobody"))
+    kb = bench.kb
+    assert {base.id: base.writable for base in await kb.bases(call=keeper)} == {"lore": "no", "diary": "no"}
+    assert await kb.bases(call=nobody) == []
+    assert (await kb.get("world", "inn", call=keeper)).base == "lore"
+    assert [hit.id for hit in await kb.search("inn", bases=["world"], call=keeper)] == ["inn"]
+    assert await kb.search("inn", call=nobody) == []
+    denied = [
+        kb.get("lore", "inn", call=nobody),
+        kb.header("diary", call=scribe),
+        kb.put("world", [entry("a")], call=keeper),
+        kb.put("diary", [entry("a")], call=keeper),
+        kb.delete("lore", ["inn"], call=critic),
+        kb.save_base(BaseHeader(kb_id="lore"), call=scribe),
+        kb.delete_base("lore", call=scribe),
+    ]
+    with Failures() as failures:
+        for number, act in enumerate(denied):
+            with failures.row(number), pytest.raises(TavernError, match="may not") as refused:
+                await act
+            assert refused.value.info.code == "permission_denied"
+    await kb.put("lore", [entry("seen", "Scribes were here.")], call=scribe)
+    (suggested,) = await kb.put("lore", [entry("inn", "A pirates' den.")], call=critic)
+    assert suggested.entry.management_metadata.related_ids == ["inn"]
+    assert await kb.search("pirates") == []
+    assert [hit.id for hit in await kb.search("quiet inn")] == ["inn"]
+    await kb.delete_base("diary")
+
+
+async def test_a_lost_or_damaged_index_is_made_again(bench: Bench, tmp_path: Path) -> None:
+    root, folders = tmp_path / "again", Folders(tmp_path / "config", tmp_path / "state", tmp_path / "data")
+    shutil.copytree(bench.root / "knowledge", root / "knowledge")
+    for number in range(3):
+        async with Host(root, folders=folders) as host:
+            kb = host.services.get(KNOWLEDGE_BASE)
+            assert [hit.id for hit in await kb.search("红龙")] == ["dragon"]
+            (index,) = folders.state.rglob("index.sqlite3")
+            index.unlink()
+            assert [hit.id for hit in await kb.search("红龙")] == ["dragon"]
+            index.unlink()
+            await kb.put("lore", [entry(f"more{number}", "Another one.")])
+            assert len(await kb.search("another")) == number + 1
+        index.write_bytes(b"no database" * 1000)
