@@ -23,7 +23,6 @@ _ASK = (
 async def compact(
     context: PluginContext,
     store: AgentStore,
-    history: str,
     conversation: Conversation,
     tokens: int,
     model: str,
@@ -49,7 +48,7 @@ async def compact(
     answer = await context.services.get(LLM).complete(request, call=call.child())
     if not answer.text.strip():
         raise PluginFailure("the model gave an empty summary")
-    await store.summarise(history, conversation.kept[count - 1].seq, answer.text.strip())
+    await store.summarise(conversation.kept[count - 1].seq, answer.text.strip())
     conversation.summary = answer.text.strip()
     del conversation.kept[:count]
     return count

@@ -330,9 +330,7 @@ class AgentLoop:
         size = estimate(self.conversation.messages())
         tokens = min(size, self._context_tokens() or size) // 3
         try:
-            count = await compact(
-                self.context, self.store, self.run.conversation_id, self.conversation, tokens, self._model, self.call
-            )
+            count = await compact(self.context, self.store, self.conversation, tokens, self._model, self.call)
         except TavernError as error:
             self._warn(f"the conversation could not be summarised: {error.message}", again=True)
             return False

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tavern_host.contracts.agents import AgentRequest, AgentRun, AgentStatus, AgentUsage
-from tavern_host.contracts.calls import CallContext, new_id
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.toolcalls import ToolResult
@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 4 << 20
 """The largest message that is kept, in bytes of JSON."""
 
-RUN = "id, profile, conversation, parent, status, started, finished, usage, text, reason, entry"
+RUN = "id, profile, conversation, branch, parent, status, started, finished, usage, text, reason, entry"
 """The columns of a run, as `read_run` takes them."""
 
 
 class RunEntry(Model):
-    """What a run was asked for, and on whose behalf. Among the messages that it began with, `number` is the place of
-    the one that it works on."""
+    """What a run was asked for, and on whose behalf; `first` is the message that it works on."""
 
     request: AgentRequest
     call: CallContext
-    number: int
+    first: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,46 +55,16 @@ class KeptRun:
     tasks: set[str] = field(default_factory=set)
 
 
-def read_latest(connection: sqlite3.Connection, history: str) -> tuple[int, str] | None:
-    row: tuple[int, str] | None = connection.execute(
-        "SELECT m.seq, m.id FROM histories h JOIN messages m ON m.seq = h.latest WHERE h.id = ?", (history,)
-    ).fetchone()
-    return row
-
-
-def add_messages(
-    connection: sqlite3.Connection, history: str, bodies: Sequence[bytes], run: str | None
-) -> list[tuple[int, str]]:
-    """Add messages behind the latest one; return their places and ids."""
-    latest = read_latest(connection, history)
-    parent = None if latest is None else latest[0]
-    at = now()
-    added = []
-    for body in bodies:
-        id = new_id("msg")
-        parent = connection.execute(
-            "INSERT INTO messages (id, history, parent, created, run, body) VALUES (?, ?, ?, ?, ?, ?)",
-            (id, history, parent, at, run, body),
-        ).lastrowid
-        assert parent is not None
-        added.append((parent, id))
+def insert_run(connection: sqlite3.Connection, run: AgentRun, head: int | None, entry: str, owner: str) -> None:
     connection.execute(
-        "INSERT INTO histories (id, created, changed, messages, latest) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT (id) DO UPDATE SET changed = excluded.changed, messages = messages + excluded.messages, "
-        "latest = excluded.latest",
-        (history, at, at, len(bodies), parent),
-    )
-    return added
-
-
-def insert_run(connection: sqlite3.Connection, run: AgentRun, entry: str, owner: str) -> None:
-    connection.execute(
-        "INSERT INTO runs (id, profile, conversation, parent, status, is_open, owner, started, usage, text, entry) "
-        "VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?)",
+        "INSERT INTO runs (id, profile, conversation, branch, head, parent, status, is_open, owner, started, usage, "
+        "text, entry) VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?)",
         (
             run.id,
             run.profile_id,
             run.conversation_id,
+            run.branch,
+            head,
             run.parent_run_id,
             run.status.value,
             owner,
@@ -125,12 +94,13 @@ def read_kept_run(connection: sqlite3.Connection, run_id: str) -> KeptRun:
 
 
 def read_run(row: Sequence[Any]) -> tuple[AgentRun, RunEntry]:
-    id, profile, conversation, parent, status, started, finished, usage, text, reason, body = row
+    id, profile, conversation, branch, parent, status, started, finished, usage, text, reason, body = row
     entry = RunEntry.model_validate_json(body)
     run = AgentRun(
         id=id,
         profile_id=profile,
         conversation_id=conversation,
+        branch=branch,
         parent_run_id=parent,
         status=AgentStatus(status),
         started_at=moment(started),

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from tavern_agents.checking import WITHOUT_EFFECT, check_profiles, without_effect
 from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import Deliberation
+from tavern_agents.histories import changed
 from tavern_agents.loop import AgentLoop
 from tavern_agents.profiles import profiles_of
 from tavern_agents.rows import KeptRun, RunEntry
@@ -145,29 +146,27 @@ class Runtime(AgentRuntime):
         )
         # Within a workflow's run the calls stay calls of that run: the engine does not let them wait for its end.
         agent = call.child(principal=Principal(kind="agent", id=profile.id), run_id=call.run_id or run_id)
-        summary, before = await self._store.conversation(run.conversation_id)
-        history = [] if before else request.history
-        entry = RunEntry(request=request, call=agent.model_copy(update={"deadline": None}), number=len(history))
-        said = ChatMessage(role="user", content=request.message)
+        entry = RunEntry(request=request, call=agent.model_copy(update={"deadline": None}))
         trace = Tracer(self._context, run_id, profile.id, run.conversation_id, allowed=profile.inventory)
         trace.say("started", f"{profile.name} begins", message=request.message, parentRunId=run.parent_run_id)
         for name in without_effect(profile):
             trace.say("warning", f"{name} of the profile has no effect: {WITHOUT_EFFECT[name]}")
-        kept = await self._store.begin(run, entry, [*history, said], trace.unwritten())
+        begun = await self._store.begin(run, entry, trace.unwritten())
         loop = AgentLoop(
             context=self._context,
             store=self._store,
             profile=profile,
             deliberation=deliberation,
             limits=request.limits or profile.limits,
-            run=run,
-            first=kept[-1].id,
+            run=begun.run,
+            first=begun.first,
             call=agent,
             trace=trace,
-            conversation=Conversation(summary, [*before, *kept]),
+            conversation=Conversation(begun.summary, begun.kept),
         )
         self._begin(loop, None)
-        return run
+        changed(self._context, run.conversation_id, "added")
+        return begun.run
 
     def _check_nesting(self, profile: AgentProfile, parent: Tracer | None) -> None:
         depth, at = 0, None if parent is None else self._loops.get(parent.agent_run_id)
@@ -189,6 +188,7 @@ class Runtime(AgentRuntime):
         finally:
             self._loops.pop(loop.run.id, None)
             self._tasks.pop(loop.run.id, None)
+            changed(self._context, loop.run.conversation_id, "added")
 
     # --- runs that resume -------------------------------------------------------------------------
 
@@ -214,9 +214,7 @@ class Runtime(AgentRuntime):
             await self._store.give_up(kept.run, error.message)
             raise
         steps = await self._store.steps(run_id, 0)
-        summary, messages = await self._store.conversation(kept.run.conversation_id)
-        mine = [message for message in messages if message.run_id == run_id]
-        first = mine[min(kept.entry.number, len(mine) - 1)].id if mine else ""
+        summary, messages = await self._store.conversation(run_id)
         ended = kept.run.status.is_final
         run = kept.run.model_copy(update={"status": AgentStatus.RUNNING, "finished_at": None, "reason": None})
         if ended:  # what it may use begins anew
@@ -237,7 +235,7 @@ class Runtime(AgentRuntime):
             deliberation=deliberation,
             limits=kept.entry.request.limits or profile.limits,
             run=run,
-            first=first,
+            first=kept.entry.first,
             call=kept.entry.call,
             trace=trace,
             conversation=Conversation(summary, messages),
@@ -343,7 +341,6 @@ class Runtime(AgentRuntime):
 
     async def _reply(self, run_id: str) -> AgentReply:
         run = (await self._store.run(run_id)).run
-        messages = await self._store.messages(run.conversation_id, run=run_id)
         outcomes = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.INTERRUPTED: "interrupted"}
         return AgentReply.model_validate(
             {
@@ -354,7 +351,7 @@ class Runtime(AgentRuntime):
                 "text": run.text,
                 "steps": run.usage.steps,
                 "tool_results": await self._store.results(run_id),
-                "history": [kept.message for kept in messages],
+                "history": await self._store.messages(run),
                 "usage": run.usage,
                 "error": run.reason,
             }

@@ -35,4 +35,38 @@ _FIRST = (
     "CREATE TABLE inbox (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, body BLOB NOT NULL)",
 )
 
-AGENTS = Schema("agents.sqlite3", (_FIRST,))
+_BRANCHES = (
+    # A message's number is above that of its parent; `depth` counts the messages that lead to it, itself among them.
+    "CREATE TABLE tree (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, history TEXT NOT NULL, parent INTEGER, "
+    "depth INTEGER NOT NULL, created INTEGER NOT NULL, run TEXT, body BLOB NOT NULL)",
+    "INSERT INTO tree SELECT seq, id, history, parent, row_number() OVER (PARTITION BY history ORDER BY seq), created, "
+    "run, body FROM messages",
+    # The branches of conversations; `head` is a message.
+    "CREATE TABLE branches (history TEXT NOT NULL, name TEXT NOT NULL, head INTEGER NOT NULL, "
+    "created INTEGER NOT NULL, changed INTEGER NOT NULL, PRIMARY KEY (history, name)) WITHOUT ROWID",
+    "INSERT INTO branches SELECT id, 'main', latest, created, changed FROM histories WHERE latest IS NOT NULL",
+    "CREATE TABLE conversations (id TEXT PRIMARY KEY, created INTEGER NOT NULL, changed INTEGER NOT NULL, "
+    "messages INTEGER NOT NULL, active TEXT NOT NULL)",
+    "INSERT INTO conversations SELECT id, created, changed, messages, 'main' FROM histories WHERE latest IS NOT NULL",
+    # The messages that lead to `until`, itself among them, are summarised by `body`.
+    "CREATE TABLE shortened (until INTEGER PRIMARY KEY, body TEXT NOT NULL)",
+    "INSERT INTO shortened SELECT until, body FROM summaries",
+    # The branch that a run works on, and the message at which it stands.
+    "ALTER TABLE runs ADD COLUMN branch TEXT NOT NULL DEFAULT 'main'",
+    "ALTER TABLE runs ADD COLUMN head INTEGER",
+    "UPDATE runs SET head = (SELECT max(seq) FROM messages WHERE run = runs.id)",
+    "UPDATE runs SET entry = json_remove(entry, '$.number')",
+    "DROP TABLE messages",
+    "DROP TABLE histories",
+    "DROP TABLE summaries",
+    "ALTER TABLE tree RENAME TO messages",
+    "ALTER TABLE conversations RENAME TO histories",
+    "ALTER TABLE shortened RENAME TO summaries",
+    "CREATE INDEX messages_of ON messages (history, parent)",
+    "CREATE INDEX messages_of_run ON messages (run, seq)",
+    "CREATE INDEX histories_by_change ON histories (changed)",
+    "DROP INDEX runs_open",
+    "CREATE INDEX runs_open ON runs (conversation) WHERE is_open = 1",
+)
+
+AGENTS = Schema("agents.sqlite3", (_FIRST, _BRANCHES))

@@ -8,23 +8,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tavern_agents.history_tree import (
+    Place,
+    add_messages,
+    check_idle,
+    find_branch,
+    find_place,
+    id_of,
+    read_conversation,
+    turn_start,
+)
 from tavern_agents.rows import (
     RUN,
     Kept,
     KeptRun,
     RunEntry,
-    add_messages,
     insert_run,
     message_body,
     micros,
-    moment,
     read_kept_run,
-    read_latest,
     read_message,
     read_run,
     unknown_run,
@@ -38,8 +45,7 @@ from tavern_host.contracts.agents import (
     AgentTrace,
 )
 from tavern_host.contracts.calls import new_id
-from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.histories import HistoryMessage, HistorySummary
+from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.toolcalls import ToolResult
 from tavern_host.storage.process_locks import ProcessLocks
@@ -71,6 +77,17 @@ class Progress:
     heard: int = 0
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A run that has begun: the message that it works on, what stands for the messages first said, and the messages
+    after those."""
+
+    run: AgentRun
+    first: str
+    summary: str
+    kept: list[Kept]
+
+
 def store_of(context: PluginContext) -> AgentStore:
     """Return the store that the services of this plugin share in one host."""
     store = context.state.get(_STATE)
@@ -85,141 +102,67 @@ class AgentStore:
 
     def __init__(self, folder: Path, log: logging.Logger) -> None:
         self.host = new_id("host")
-        self._database = DatabaseThread(folder, AGENTS, log, "store of agents")
+        self.database = DatabaseThread(folder, AGENTS, log, "store of agents")
         self._hosts = ProcessLocks(folder / "hosts")
 
     async def close(self) -> None:
         """Finish what was begun and let go."""
-        await self._database.close(self._hosts.close)
+        await self.database.close(self._hosts.close)
 
     # --- conversations ----------------------------------------------------------------------------
 
-    async def histories(self, limit: int, offset: int) -> list[HistorySummary]:
-        """Return conversations, the latest changed first."""
-
-        def work(connection: sqlite3.Connection) -> list[HistorySummary]:
-            rows = connection.execute(
-                "SELECT id, messages, created, changed FROM histories ORDER BY changed DESC, id LIMIT ? OFFSET ?",
-                (limit, offset),
-            )
-            return [
-                HistorySummary(id=row[0], messages=row[1], created_at=moment(row[2]), changed_at=moment(row[3]))
-                for row in rows
-            ]
-
-        return await self._database.read(work, [])
-
-    async def messages(self, history: str, last: int | None = None, run: str | None = None) -> list[HistoryMessage]:
-        """Return the messages that lead to the latest one, or those of a run, oldest first."""
-
-        def work(connection: sqlite3.Connection) -> list[HistoryMessage]:
-            rows = connection.execute(
-                "SELECT m.id, p.id, m.created, m.run, m.body FROM messages m LEFT JOIN messages p ON p.seq = m.parent "
-                f"WHERE {'m.history' if run is None else 'm.run'} = ? ORDER BY m.seq DESC LIMIT ?",
-                (history if run is None else run, -1 if last is None else last),
-            ).fetchall()
-            return [
-                HistoryMessage(
-                    id=id, parent_id=parent, created_at=moment(created), run_id=run, message=read_message(body)
-                )
-                for id, parent, created, run, body in reversed(rows)
-            ]
-
-        return await self._database.read(work, [])
-
-    async def conversation(self, history: str) -> tuple[str, list[Kept]]:
-        """Return the summary of what was said first, empty where there is none, and the messages after that."""
+    async def conversation(self, run_id: str) -> tuple[str, list[Kept]]:
+        """Return the summary of what was said first on the branch of a run, empty where there is none, and the messages
+        after that, up to where the run stands."""
 
         def work(connection: sqlite3.Connection) -> tuple[str, list[Kept]]:
-            row = connection.execute("SELECT until, body FROM summaries WHERE history = ?", (history,)).fetchone()
-            until, summary = row or (0, "")
-            rows = connection.execute(
-                "SELECT seq, id, body, run FROM messages WHERE history = ? AND seq > ? ORDER BY seq", (history, until)
-            )
-            return summary, [Kept(seq, id, read_message(body), run) for seq, id, body, run in rows]
+            return read_conversation(connection, _stand_of(connection, run_id)[1])
 
-        return await self._database.read(work, ("", []))
+        return await self.database.read(work, ("", []))
 
-    async def append(
-        self, history: str, messages: Sequence[ChatMessage], parent: str | None, run: str | None
-    ) -> list[HistoryMessage]:
-        """Keep messages behind the latest one. Raises `Conflict` where `parent` is another, `InvalidInput`."""
-        bodies = [message_body(message) for message in messages]
+    async def messages(self, run: AgentRun) -> list[ChatMessage]:
+        """Return the messages that a run added to its conversation, oldest first."""
+        query = "SELECT body FROM messages WHERE run = ? AND history = ? ORDER BY seq"
 
-        def work(connection: sqlite3.Connection) -> list[HistoryMessage]:
-            latest = read_latest(connection, history)
-            before = None if latest is None else latest[1]
-            if parent is not None and parent != before:
-                raise Conflict(
-                    f"the latest message of the conversation {history!r} is {before}, not {parent}; load it again"
-                )
-            added = []
-            for seq, id in add_messages(connection, history, bodies, run):
-                (created, body) = connection.execute(
-                    "SELECT created, body FROM messages WHERE seq = ?", (seq,)
-                ).fetchone()
-                added.append(
-                    HistoryMessage(
-                        id=id, parent_id=before, created_at=moment(created), run_id=run, message=read_message(body)
-                    )
-                )
-                before = id
-            return added
+        def work(connection: sqlite3.Connection) -> list[ChatMessage]:
+            return [read_message(body) for (body,) in connection.execute(query, (run.id, run.conversation_id))]
 
-        return await self._database.write(work)
+        return await self.database.read(work, [])
 
-    async def summarise(self, history: str, until: int, text: str) -> None:
-        """Keep a summary of the messages up to `until`."""
-        await self._execute("INSERT OR REPLACE INTO summaries VALUES (?, ?, ?)", (history, until, text))
-
-    async def delete(self, history: str) -> bool:
-        """Forget a conversation with its runs. Raises `Conflict` while an agent works on it."""
-
-        def work(connection: sqlite3.Connection) -> bool:
-            busy = connection.execute(
-                "SELECT id FROM runs WHERE conversation = ? AND is_open = 1", (history,)
-            ).fetchone()
-            if busy is not None:
-                raise Conflict(
-                    f"the run {busy[0]} of an agent works on the conversation {history!r}; interrupt it first"
-                )
-            runs = "(SELECT id FROM runs WHERE conversation = ?)"
-            connection.execute(f"DELETE FROM steps WHERE run IN {runs}", (history,))
-            connection.execute(f"DELETE FROM calls WHERE run IN {runs}", (history,))
-            connection.execute(f"DELETE FROM inbox WHERE run IN {runs}", (history,))
-            for table, column in (("runs", "conversation"), ("messages", "history"), ("summaries", "history")):
-                connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (history,))
-            return connection.execute("DELETE FROM histories WHERE id = ?", (history,)).rowcount > 0
-
-        return await self._database.write(work)
+    async def summarise(self, until: int, text: str) -> None:
+        """Keep a summary of the messages that lead to `until`, itself among them."""
+        await self._execute("INSERT OR REPLACE INTO summaries VALUES (?, ?)", (until, text))
 
     # --- runs -------------------------------------------------------------------------------------
 
-    async def begin(
-        self, run: AgentRun, entry: RunEntry, messages: Sequence[ChatMessage], steps: Sequence[AgentTrace]
-    ) -> list[Kept]:
+    async def begin(self, run: AgentRun, entry: RunEntry, steps: Sequence[AgentTrace]) -> Begun:
         """Keep a new run of this host with its first messages and steps. Raises `Conflict` where another works on the
-        conversation."""
-        bodies = [message_body(message) for message in messages]
-        json_entry = entry.model_dump_json()
+        branch or its head is not the one that the caller knows, `NotFound`, `InvalidInput`."""
+        request, history = entry.request, run.conversation_id
 
-        def work(connection: sqlite3.Connection) -> list[Kept]:
+        def work(connection: sqlite3.Connection) -> Begun:
             self._hosts.hold(self.host)
-            busy = connection.execute(
-                "SELECT id FROM runs WHERE conversation = ? AND is_open = 1", (run.conversation_id,)
-            ).fetchone()
-            if busy is not None:
-                raise Conflict(
-                    f"the run {busy[0]} works on the conversation {run.conversation_id!r} already; say it to that run"
-                )
-            insert_run(connection, run, json_entry, self.host)
+            place = find_place(connection, history, request.branch, request.parent_id, request.head)
+            check_idle(connection, history, place.branch)
+            said = [ChatMessage(role="user", content=request.message)]
+            if request.parent_id is not None and not request.message and place.parent is not None:
+                said, place = [], replace(place, parent=turn_start(connection, place.parent))
+                if place.parent is None:
+                    raise InvalidInput(f"the message {request.parent_id!r} answers nothing; give the agent a message")
+            elif place.parent is None:
+                said = [*request.history, *said]
+            summary, kept = read_conversation(connection, place.parent)
+            at = add_messages(connection, history, place, [message_body(message) for message in said], run.id)
+            kept += [Kept(seq, id, message, run.id) for (seq, id), message in zip(at, said, strict=True)]
+            begun = Begun(run.model_copy(update={"branch": place.branch}), kept[-1].id, summary, kept)
+            kept_entry = entry.model_copy(update={"first": begun.first})
+            insert_run(connection, begun.run, kept[-1].seq, kept_entry.model_dump_json(), self.host)
             connection.executemany(
                 "INSERT INTO steps VALUES (?, ?, ?)", [(run.id, step.seq, step.model_dump_json()) for step in steps]
             )
-            added = add_messages(connection, run.conversation_id, bodies, run.id)
-            return [Kept(seq, id, message, run.id) for (seq, id), message in zip(added, messages, strict=True)]
+            return begun
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def claim(self, run_id: str) -> KeptRun | None:
         """Make a run this host's, to be resumed; None where another living host works on it. Raises `NotFound`."""
@@ -229,17 +172,13 @@ class AgentStore:
             kept = read_kept_run(connection, run_id)
             if owner[0] not in (None, self.host) and not kept.run.status.is_final and not self._hosts.is_gone(owner[0]):
                 return None
-            busy = connection.execute(
-                "SELECT id FROM runs WHERE conversation = ? AND is_open = 1 AND id != ?",
-                (kept.run.conversation_id, run_id),
-            ).fetchone()
-            if busy is not None:
-                raise Conflict(f"the run {busy[0]} works on the conversation {kept.run.conversation_id!r}")
+            check_idle(connection, kept.run.conversation_id, kept.run.branch, run_id)
+            _check_stands(connection, kept.run)
             self._hosts.hold(self.host)
             connection.execute("UPDATE runs SET owner = ?, is_open = 1 WHERE id = ?", (self.host, run_id))
             return kept
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def give_up(self, run: AgentRun, reason: str, status: AgentStatus = AgentStatus.ERROR) -> None:
         """Keep that a claimed run ended without having been at work."""
@@ -254,7 +193,7 @@ class AgentStore:
             gone = {owner: owner is None or self._hosts.is_gone(owner) for _, owner in rows if owner != self.host}
             return [id for id, owner in rows if owner != self.host and gone[owner]]
 
-        return await self._database.read(work, [])
+        return await self.database.read(work, [])
 
     async def write(self, progress: Progress) -> list[Kept]:
         """Keep what a step of a run added; return the messages as they are kept."""
@@ -264,8 +203,10 @@ class AgentStore:
         results = [(r.model_dump_json(), *place) for place, r in progress.results.items()]
 
         def work(connection: sqlite3.Connection) -> list[Kept]:
-            added = add_messages(connection, run.conversation_id, bodies, run.id) if bodies else []
-            if added:
+            added: list[tuple[int, str]] = []
+            if bodies:
+                branch, head = _stand_of(connection, run.id)
+                added = add_messages(connection, run.conversation_id, Place(branch, head, head), bodies, run.id)
                 calls = [(added[-1][0], place, run.id) for place in progress.begun]
                 connection.executemany("INSERT INTO calls (message, place, run) VALUES (?, ?, ?)", calls)
             later = [(message, place, run.id) for message, place in progress.begun_later]
@@ -278,7 +219,8 @@ class AgentStore:
                 connection.execute("DELETE FROM inbox WHERE run = ? AND seq <= ?", (run.id, progress.heard))
             is_open = not run.status.is_final
             connection.execute(
-                "UPDATE runs SET status = ?, is_open = ?, finished = ?, usage = ?, text = ?, reason = ? WHERE id = ?",
+                "UPDATE runs SET status = ?, is_open = ?, finished = ?, usage = ?, text = ?, reason = ?, "
+                "head = coalesce(?, head) WHERE id = ?",
                 (
                     run.status.value,
                     is_open,
@@ -286,12 +228,13 @@ class AgentStore:
                     run.usage.model_dump_json(),
                     run.text,
                     run.reason,
+                    added[-1][0] if added else None,
                     run.id,
                 ),
             )
             return [Kept(seq, id, message, run.id) for (seq, id), message in zip(added, messages, strict=True)]
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def say(self, run_id: str, message: ChatMessage) -> None:
         """Put a message into the inbox of a run. Raises `NotFound`, `Conflict` for one that has ended."""
@@ -302,7 +245,7 @@ class AgentStore:
                 raise Conflict(f"the run {run_id} has ended; give the agent a new message in its conversation")
             connection.execute("INSERT INTO inbox (run, body) VALUES (?, ?)", (run_id, body))
 
-        await self._database.write(work)
+        await self.database.write(work)
 
     async def inbox(self, run_id: str) -> tuple[int, list[ChatMessage]]:
         """Return the messages in the inbox of a run, and the number of the last one."""
@@ -311,11 +254,11 @@ class AgentStore:
             rows = connection.execute("SELECT seq, body FROM inbox WHERE run = ? ORDER BY seq", (run_id,)).fetchall()
             return (rows[-1][0] if rows else 0), [read_message(body) for _, body in rows]
 
-        return await self._database.read(work, (0, []))
+        return await self.database.read(work, (0, []))
 
     async def run(self, run_id: str) -> KeptRun:
         """Return a run. Raises `NotFound`."""
-        found = await self._database.read(lambda connection: read_kept_run(connection, run_id), None)
+        found = await self.database.read(lambda connection: read_kept_run(connection, run_id), None)
         if found is None:
             raise unknown_run(run_id)
         return found
@@ -332,7 +275,7 @@ class AgentStore:
             values += [status.value for status in filter.statuses]
         query = f"SELECT {RUN} FROM runs WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ? OFFSET ?"
         values += [filter.limit, filter.offset]
-        return await self._database.read(
+        return await self.database.read(
             lambda connection: [read_run(row)[0] for row in connection.execute(query, values)], []
         )
 
@@ -343,7 +286,7 @@ class AgentStore:
             rows = connection.execute("SELECT body FROM steps WHERE run = ? AND seq > ? ORDER BY seq", (run_id, after))
             return [AgentTrace.model_validate_json(body) for (body,) in rows]
 
-        return await self._database.read(work, [])
+        return await self.database.read(work, [])
 
     async def results(self, run_id: str) -> list[ToolResult]:
         """Return the results of a run's calls, in order."""
@@ -354,7 +297,24 @@ class AgentStore:
             )
             return [ToolResult.model_validate_json(body) for (body,) in rows]
 
-        return await self._database.read(work, [])
+        return await self.database.read(work, [])
 
     async def _execute(self, statement: str, values: Sequence[Any]) -> None:
-        await self._database.write(lambda connection: connection.execute(statement, values))
+        await self.database.write(lambda connection: connection.execute(statement, values))
+
+
+def _stand_of(connection: sqlite3.Connection, run_id: str) -> tuple[str, int]:
+    """Return the branch that a run works on, and the message at which it stands."""
+    branch, head = connection.execute("SELECT branch, head FROM runs WHERE id = ?", (run_id,)).fetchone()
+    return branch, head
+
+
+def _check_stands(connection: sqlite3.Connection, run: AgentRun) -> None:
+    """Raise `Conflict` where the branch of a run has moved to other messages since."""
+    branch, head = _stand_of(connection, run.id)
+    place = find_branch(connection, run.conversation_id, branch)
+    if place is None or place.head != head:
+        raise Conflict(
+            f"the branch {branch!r} of the conversation {run.conversation_id!r} has moved on since the run {run.id}; "
+            f"switch it back to the message {id_of(connection, head)} first"
+        )

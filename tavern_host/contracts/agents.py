@@ -67,12 +67,21 @@ class AgentProfile(OpenModel):
 
 
 class AgentRequest(Model):
-    """A message to an agent. `conversation_id` is the conversation that it continues, a new one by default;
-    `history` is what was said before in a new one. `limits` replace those of the profile."""
+    """A message to an agent. `conversation_id` is the conversation that it continues, a new one by default, in the
+    branch `branch`, by default the active one; `history` is what was said before in a new one. `limits` replace those
+    of the profile.
+
+    `parent_id` is a message of the conversation behind which this one is kept, by default the branch's head. With an
+    empty `message` the agent answers anew: what it answered in the turn of `parent_id`, with all calls, stays beside
+    the new answer (a swipe). A branch that moves away from its head needs `head`, the one that the caller knows.
+    """
 
     profile_id: str
     message: str
     conversation_id: str | None = Field(default=None, min_length=1, max_length=200)
+    branch: str | None = Field(default=None, min_length=1, max_length=200)
+    parent_id: str | None = None
+    head: str | None = None
     history: list[ChatMessage] = Field(default_factory=list)
     limits: AgentLimits | None = None
 
@@ -108,14 +117,15 @@ class AgentUsage(Model):
 class AgentRun(Model):
     """A run of an agent: its work on one message.
 
-    `text` is the reply, or what it said last. `approvals` are the tasks that wait for a person, those of sub-agents
-    among them. `parent_run_id` is the run whose agent called this one as a tool. `reason` says why it ended without
-    a reply.
+    `branch` is that of the conversation on which it works. `text` is the reply, or what it said last. `approvals` are
+    the tasks that wait for a person, those of sub-agents among them. `parent_run_id` is the run whose agent called this
+    one as a tool. `reason` says why it ended without a reply.
     """
 
     id: str
     profile_id: str
     conversation_id: str
+    branch: str = "main"
     status: AgentStatus
     text: str = ""
     usage: AgentUsage = Field(default_factory=AgentUsage)

@@ -20,6 +20,7 @@ import tavern_demo
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
+from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.workflows import Workflow
 from tests.agents.agent_bench import AgentBench, agent_bench
@@ -128,7 +129,7 @@ async def test_calls_are_executed_and_become_messages(bench: AgentBench) -> None
 
 
 async def test_the_conversation_of_the_sample_remembers(bench: AgentBench) -> None:
-    model = bench.answers(said("Hello, Ada."), said("You are Ada."))
+    model = bench.answers(said("Hello, Ada."), said("You are Ada."), said("Bye, Ada."))
     assert (await stored(bench, "conversation", message="I am Ada.", conversation="a"))["text"] == "Hello, Ada."
     assert (await stored(bench, "conversation", message="Who am I?", conversation="a"))["text"] == "You are Ada."
     assert [m.content for m in model.asked[1].messages][1:] == ["I am Ada.", "Hello, Ada.", "Who am I?"]
@@ -136,6 +137,17 @@ async def test_the_conversation_of_the_sample_remembers(bench: AgentBench) -> No
     node = {"type": "core:LoadChatHistory", "inputValues": {"history_id": "a", "last": 2}}
     found: Any = (await run(bench, node, gives)).outputs
     assert (found["count"], found["messages"][1]["content"]) == (2, "You are Ada.")
+    histories = bench.host.services.get(CHAT_HISTORY)
+    await histories.fork("a", "aside", message_id=(await histories.load("a"))[1].id)
+    saved = {"history_id": "a", "branch": "aside", "user_message": "I am Eve.", "response": "Hello, Eve."}
+    found = (await run(bench, {"type": "core:SaveChatHistory", "inputValues": saved}, gives)).outputs
+    assert [m["content"] for m in found["messages"]] == ["I am Ada.", "Hello, Ada.", "I am Eve.", "Hello, Eve."]
+    node["inputValues"] = {"history_id": "a", "branch": "aside", "last": 1}
+    assert (await run(bench, node, gives)).outputs["messages"] == [{"role": "assistant", "content": "Hello, Eve."}]
+    assert (await stored(bench, "conversation", message="Bye.", conversation="a"))["text"] == "Bye, Ada."
+    assert len(model.asked[2].messages) == 6
+    node["inputValues"] = {"history_id": "a", "branch": "asdie"}
+    assert "it has aside" in (await run(bench, node, gives)).error.message  # type: ignore[union-attr]
     node = {"type": "core:LoadChatHistory", "inputValues": {"history_id": "never seen"}}
     assert (await run(bench, node, gives)).outputs == {"messages": [], "count": 0}
 

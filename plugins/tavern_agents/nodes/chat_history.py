@@ -18,6 +18,7 @@ class History(TypedDict):
 
 
 _ID = Slot("The conversation's id: any name.", display_name="Conversation")
+_BRANCH = Slot("A branch of the conversation; empty for the active one.", display_name="Branch")
 
 
 @node(type="LoadChatHistory", category="Agent", display_name="Load chat history", width=300, cached=False)
@@ -25,9 +26,11 @@ async def load_chat_history(
     context: NodeContext,
     history_id: Annotated[str, _ID],
     last: Annotated[int, Slot("At most so many messages, the latest; 0 for all.", min=0)] = 0,
+    branch: Annotated[str, _BRANCH] = "",
 ) -> History:
-    """Give the messages of a conversation; none for one that is not there yet."""
-    kept = await context.plugin.services.get(CHAT_HISTORY).load(_named(history_id), last=last or None)
+    """Give the messages of a branch of a conversation; none for a conversation that is not there yet."""
+    histories = context.plugin.services.get(CHAT_HISTORY)
+    kept = await histories.load_branch(_named(history_id), branch or None, last=last or None)
     return {"messages": [one.message.to_json() for one in kept], "count": len(kept)}
 
 
@@ -42,16 +45,17 @@ async def save_chat_history(
     response: Annotated[
         Any, Slot("The answer of a model, whole or its text; comes last.", match_categories=("LlmOutput",))
     ] = None,
+    branch: Annotated[str, _BRANCH] = "",
 ) -> History:
-    """Add messages to a conversation, which begins with the first. What it gives is the whole conversation."""
+    """Add messages to a branch of a conversation, which begins with the first. What it gives is the whole branch."""
     added = [ChatMessage(role="user", content=user_message)] if user_message else []
     added += [read_message(message, f"messages[{index}]") for index, message in enumerate(messages or [])]
     if response is not None and response != "":
         added.append(read_answer(response).message())
     histories = context.plugin.services.get(CHAT_HISTORY)
     if added:
-        await histories.append(_named(history_id), added, run_id=context.run_id, call=context.call)
-    kept = await histories.load(_named(history_id))
+        await histories.add(_named(history_id), added, branch=branch or None, run_id=context.run_id, call=context.call)
+    kept = await histories.load_branch(_named(history_id), branch or None)
     return {"messages": [one.message.to_json() for one in kept], "count": len(kept)}
 
 

@@ -1,0 +1,96 @@
+"""Conversations as JSON: every message with its parent, every branch, every summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tavern_agents.history_tree import MAX_NAME, exists, read_details, read_messages
+from tavern_agents.rows import message_body, micros
+from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.errors import Conflict, InvalidInput
+from tavern_host.contracts.histories import (
+    ExportedBranch,
+    ExportedSummary,
+    HistoryDetails,
+    HistoryExport,
+    HistoryMessage,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+def export_history(connection: sqlite3.Connection, history: str) -> HistoryExport:
+    """Return a whole conversation. Raises `NotFound`."""
+    details = read_details(connection, history)
+    summaries = connection.execute(
+        "SELECT m.id, s.body FROM messages m JOIN summaries s ON s.until = m.seq WHERE m.history = ? ORDER BY m.seq",
+        (history,),
+    )
+    return HistoryExport(
+        id=history,
+        created_at=details.created_at,
+        changed_at=details.changed_at,
+        active=details.active,
+        branches=[ExportedBranch(**branch.model_dump(exclude={"messages"})) for branch in details.branches],
+        messages=read_messages(
+            connection,
+            "SELECT m.id, p.id, m.created, m.run, m.body FROM messages m LEFT JOIN messages p ON p.seq = m.parent "
+            "WHERE m.history = ? ORDER BY m.seq",
+            (history,),
+        ),
+        summaries=[ExportedSummary(until=until, text=text) for until, text in summaries],
+    )
+
+
+def import_history(connection: sqlite3.Connection, exported: HistoryExport, history: str) -> HistoryDetails:
+    """Keep an exported conversation. Raises `Conflict` where there is one of that id, `InvalidInput`."""
+    if exists(connection, history):
+        raise Conflict(f"there is a conversation {history!r} already; import it under another id")
+    if exported.active not in {branch.name for branch in exported.branches}:
+        raise InvalidInput(f"active: there is no branch {exported.active!r}")
+    kept: dict[str, tuple[int, int]] = {}
+    for index, message in enumerate(exported.messages):
+        kept[message.id] = _add(connection, history, message, kept, f"messages[{index}]")
+    names = set[str]()
+    for index, branch in enumerate(exported.branches):
+        if branch.name in names or branch.head not in kept:
+            raise InvalidInput(f"branches[{index}]: the name is taken, or the head {branch.head!r} is no message")
+        names.add(branch.name)
+        times = micros(branch.created_at), micros(branch.changed_at)
+        connection.execute(
+            "INSERT INTO branches VALUES (?, ?, ?, ?, ?)", (history, branch.name, kept[branch.head][0], *times)
+        )
+    for index, summary in enumerate(exported.summaries):
+        if summary.until not in kept:
+            raise InvalidInput(f"summaries[{index}].until: {summary.until!r} is no message")
+        connection.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?)", (kept[summary.until][0], summary.text))
+    times = micros(exported.created_at), micros(exported.changed_at)
+    row = (history, *times, len(exported.messages), exported.active)
+    connection.execute("INSERT INTO histories (id, created, changed, messages, active) VALUES (?, ?, ?, ?, ?)", row)
+    return read_details(connection, history)
+
+
+def _add(
+    connection: sqlite3.Connection,
+    history: str,
+    message: HistoryMessage,
+    kept: dict[str, tuple[int, int]],
+    where: str,
+) -> tuple[int, int]:
+    """Keep a message whose parent is `kept` already; return its number and its depth."""
+    if message.id in kept or not 0 < len(message.id) <= MAX_NAME:
+        raise InvalidInput(f"{where}.id: {message.id[:MAX_NAME]!r} is empty, too long, or the id of another message")
+    parent, depth = None, 0
+    if message.parent_id is not None:
+        if message.parent_id not in kept:
+            raise InvalidInput(f"{where}.parentId: there is no message {message.parent_id!r} before this one")
+        parent, depth = kept[message.parent_id]
+    is_taken = connection.execute("SELECT 1 FROM messages WHERE id = ?", (message.id,)).fetchone() is not None
+    id, body = new_id("msg") if is_taken else message.id, message_body(message.message)
+    seq = connection.execute(
+        "INSERT INTO messages (id, history, parent, depth, created, run, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (id, history, parent, depth + 1, micros(message.created_at), message.run_id, body),
+    ).lastrowid
+    assert seq is not None
+    return seq, depth + 1

@@ -1,0 +1,287 @@
+"""Conversations with branches: what is kept, what moves, and what nobody can lose."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from helpers.repetition import Failures
+
+from tavern_agents.schema import AGENTS
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
+from tavern_host.contracts.events import Event
+from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory, HistoryExport
+from tavern_host.contracts.llm import ChatMessage, LlmToolCall
+from tests.agents.agent_bench import AgentBench, agent_bench
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
+    """Give one host for all tests of this file."""
+    async with agent_bench(tmp_path_factory.mktemp("histories")) as made:
+        yield made
+
+
+@pytest.fixture
+def kept(bench: AgentBench) -> ChatHistory:
+    """Return the service."""
+    return bench.host.services.get(CHAT_HISTORY)
+
+
+def user(text: str) -> ChatMessage:
+    return ChatMessage(role="user", content=text)
+
+
+def answer(text: str) -> ChatMessage:
+    return ChatMessage(role="assistant", content=text)
+
+
+def calling(text: str, id: str) -> list[ChatMessage]:
+    """Return a turn with a native call and one in text."""
+    call = LlmToolCall(id=id, name="shout", arguments='{"text": "ale"}', extra={"signature": "s"})
+    return [
+        ChatMessage(role="assistant", content=text, tool_calls=[call], reasoning="hm"),
+        ChatMessage(role="tool", content="ALE", tool_call_id=id),
+        answer(f"{text} <|[REQUEST_TOOL]|>"),
+        user("<OBSERVATION>\nALE\n</OBSERVATION>"),
+        answer(f"{text} done"),
+    ]
+
+
+async def texts(kept: ChatHistory, history: str, *at: str, **more: Any) -> list[str]:
+    return [one.message.content for one in await kept.load_branch(history, *at, **more)]
+
+
+async def head_of(kept: ChatHistory, history: str, branch: str | None = None) -> str:
+    details = await kept.get_history(history)
+    return next(one.head for one in details.branches if one.name == (branch or details.active))
+
+
+async def test_an_edit_and_a_swipe_stand_beside_the_old(kept: ChatHistory) -> None:
+    first = await kept.append("a", [user("1"), *calling("2", "c1"), user("3"), *calling("4", "c2")])
+    old = await texts(kept, "a")
+    new = await kept.swipe("a", first[-2].id, [answer("4b")], head=first[-1].id)
+    assert await texts(kept, "a") == [*old[:7], "4b"]
+    assert [c.message.content for c in await kept.children("a", first[6].id)] == ["4", "4b"]
+    (edited,) = await kept.edit("a", first[0].id, "1b", head=new[-1].id)
+    assert await texts(kept, "a") == ["1b"]
+    assert edited.parent_id is None
+    (again,) = await kept.edit("a", first[0].id, "1c", head=edited.id, branch="main")
+    details = await kept.activate("a", message_id=first[0].id, head=again.id)
+    assert details.branches[0].head == new[-1].id
+    assert (details.messages, details.branches[0].messages) == (15, 8)
+    await kept.activate("a", message_id=first[-1].id, head=new[-1].id)
+    assert await texts(kept, "a") == old
+    assert await texts(kept, "a", leaf=new[-1].id) == [*old[:7], "4b"]
+    copies = await kept.edit("a", first[4].id, "changed", head=first[-1].id, keep_rest=True)
+    assert [one.message.content for one in copies] == ["changed", *old[5:]]
+    assert await texts(kept, "a") == [*old[:4], "changed", *old[5:]]
+    await kept.activate("a", message_id=first[2].id, head=copies[-1].id, exactly=True)
+    assert await texts(kept, "a", last=2) == old[1:3]
+    assert [one.message.content for one in await kept.children("a")] == ["1", "1b", "1c"]
+    nodes = await kept.tree("a")
+    assert len(nodes) == (await kept.get_history("a")).messages == 23
+    assert [node.calls for node in nodes[:2]] == [[], ["shout"]]
+    assert [node.id for node in await kept.tree("a", limit=2, offset=6)] == [first[6].id, first[7].id]
+
+
+async def test_a_first_answer_is_swiped_too(kept: ChatHistory) -> None:
+    (greeting,) = await kept.append("greeting", [answer("Hello!")])
+    (other,) = await kept.swipe("greeting", greeting.id, [answer("Good day!")], head=greeting.id)
+    assert (other.parent_id, await texts(kept, "greeting")) == (None, ["Good day!"])
+
+
+async def test_branches_are_made_named_and_forgotten(kept: ChatHistory) -> None:
+    one, two, three = await kept.append("b", [user("1"), answer("2"), user("3")])
+    details = await kept.fork("b", " side ", message_id=two.id)
+    assert [(b.name, b.head, b.messages) for b in details.branches] == [("main", three.id, 3), ("side", two.id, 2)]
+    assert details.active == "main"
+    await kept.add("b", [user("3b")], branch="side")
+    assert await texts(kept, "b", "side") == ["1", "2", "3b"]
+    assert await texts(kept, "b") == ["1", "2", "3"]
+    await kept.activate("b", "side")
+    assert await texts(kept, "b") == [m.message.content for m in await kept.load("b")] == ["1", "2", "3b"]
+    details = await kept.rename_branch("b", "side", "other")
+    assert (details.active, sorted(b.name for b in details.branches)) == ("other", ["main", "other"])
+    await kept.delete_branch("b", "main")
+    assert await texts(kept, "b", leaf=three.id) == ["1", "2", "3"]
+    copied = await kept.fork_history("b", "b2", message_id=three.id)
+    assert (copied.active, copied.messages, await texts(kept, "b2")) == ("main", 3, ["1", "2", "3"])
+    assert {m.id for m in await kept.load("b2")}.isdisjoint({one.id, two.id, three.id})
+    assert await kept.delete("b") and not await kept.delete("b")
+    assert await texts(kept, "b2") == ["1", "2", "3"]
+    assert await kept.load("b") == []
+
+
+async def test_who_moves_a_branch_names_its_head(kept: ChatHistory) -> None:
+    one, two = await kept.append("c", [user("1"), answer("2")])
+    (three,) = await kept.append("c", [user("3")], parent_id=two.id)
+    rows: list[tuple[Callable[[], Any], type[TavernError], str]] = [
+        (lambda: kept.append("c", [user("x")], parent_id=two.id), Conflict, f"is {three.id}, not {two.id}"),
+        (lambda: kept.append("new", [user("x")], parent_id=two.id), Conflict, "no messages yet"),
+        (lambda: kept.add("c", [user("x")], parent_id=two.id), Conflict, "load it again"),
+        (lambda: kept.add("c", [user("x")], parent_id=two.id, head=two.id), Conflict, "load it again"),
+        (lambda: kept.edit("c", one.id, "x", head=two.id), Conflict, "load it again"),
+        (lambda: kept.swipe("c", two.id, [answer("x")], head=two.id), Conflict, "load it again"),
+        (lambda: kept.activate("c", message_id=one.id, exactly=True), Conflict, "load it again"),
+        (lambda: kept.activate("c", message_id=one.id, head=two.id), Conflict, "load it again"),
+        (lambda: kept.fork("c", "main"), Conflict, "a branch 'main' already"),
+        (lambda: kept.fork_history("c", "c"), Conflict, "a conversation 'c' already"),
+        (lambda: kept.delete_branch("c", "main"), Conflict, "activate another"),
+        (lambda: kept.load_branch("c", "mian"), NotFound, "it has main"),
+        (lambda: kept.add("c", [user("x")], branch="side"), NotFound, "it has main"),
+        (lambda: kept.load_branch("c", leaf="msg_0"), NotFound, "has no message 'msg_0'"),
+        (lambda: kept.edit("c", "msg_0", "x", head=three.id), NotFound, "has no message"),
+        (lambda: kept.get_history("never"), NotFound, "tavern history list"),
+        (lambda: kept.tree("never"), NotFound, "no conversation 'never'"),
+        (lambda: kept.activate("never"), NotFound, "no conversation 'never'"),
+        (lambda: kept.add("never", [user("x")], parent_id=one.id), NotFound, "no conversation 'never'"),
+        (lambda: kept.rename_branch("c", "main", " "), InvalidInput, "the name of a branch"),
+        (lambda: kept.append("", [user("x")]), InvalidInput, "the id of a conversation"),
+        (lambda: kept.append("c", [user("x" * (5 << 20))]), InvalidInput, "too large"),
+    ]
+    with Failures() as failures:
+        for number, (act, error, part) in enumerate(rows):
+            with failures.row(number):
+                with pytest.raises(TavernError) as caught:
+                    await act()
+                assert (caught.value.info.code, part in caught.value.message) == (error.code, True), caught.value
+    with pytest.raises(Conflict) as moved:
+        await kept.add("c", [user("x")], head=one.id)
+    assert moved.value.info.details["head"] == three.id
+    assert await texts(kept, "c") == ["1", "2", "3"]
+    (beside,) = await kept.add("c", [user("3b")], parent_id=two.id, head=three.id)
+    assert (await texts(kept, "c"), beside.parent_id) == (["1", "2", "3b"], two.id)
+
+
+async def test_two_clients_at_once_lose_nothing(kept: ChatHistory) -> None:
+    await kept.append("d", [user("0")])
+    await kept.fork("d", "side")
+    written: dict[str, list[str]] = {"main": [], "side": []}
+
+    async def client(name: str, branch: str) -> int:
+        refused = 0
+        for number in range(25):
+            path = await kept.load_branch("d", branch)
+            try:
+                if number % 5:
+                    await kept.add("d", [user(f"{name}{number}")], branch=branch, head=path[-1].id)
+                else:
+                    await kept.edit("d", path[-1].id, f"{name}{number}", branch=branch, head=path[-1].id)
+            except Conflict:
+                refused += 1
+                continue
+            written[branch].append(f"{name}{number}")
+        return refused
+
+    refused = await asyncio.gather(client("a", "main"), client("b", "main"), client("c", "side"))
+    assert refused[2] == 0
+    assert 0 < refused[0] + refused[1] <= 50 - len(written["main"])
+    everything = [node.text for node in await kept.tree("d")]
+    assert sorted(everything) == sorted(["0", *written["main"], *written["side"]])
+    appended = [text for text in written["main"] if text[1:] not in ("0", "5", "10", "15", "20")]
+    assert [text for text in await texts(kept, "d", "main") if text in appended][-1:] == appended[-1:]
+    await asyncio.gather(*(kept.append("d", [user(f"blind {n}")]) for n in range(20)))
+    assert sorted(await texts(kept, "d", last=20)) == sorted(f"blind {n}" for n in range(20))
+
+
+async def test_each_change_is_an_event(bench: AgentBench, kept: ChatHistory) -> None:
+    bench.answers()
+    events = bench.host.events.subscribe("CHAT_HISTORY")
+    (one,) = await kept.append("e", [user("1")])
+    await kept.edit("e", one.id, "2", head=one.id)
+    await kept.fork("e", "side")
+    await kept.delete("e")
+    await events.close()
+    found = [event.payload async for event in events if isinstance(event, Event)]
+    assert found == [{"historyId": "e", "change": what} for what in ("added", "edited", "forked", "deleted")]
+
+
+# --- as JSON ------------------------------------------------------------------------------------------
+
+
+async def test_what_is_imported_is_what_was_exported(kept: ChatHistory) -> None:
+    first = await kept.append("f", [user("1"), *calling("2", "c1")], run_id="run_1")
+    await kept.swipe("f", first[-1].id, [answer("2b")], head=first[-1].id)
+    await kept.fork("f", "side", message_id=first[2].id)
+    await kept.activate("f", "side")
+    exported = HistoryExport.model_validate_json(json.dumps((await kept.export_history("f")).to_json()))
+    with pytest.raises(Conflict, match="import it under another id"):
+        await kept.import_history(exported)
+    await kept.import_history(exported, history_id="f2")
+    other = await kept.export_history("f2")
+    assert {m.id for m in other.messages}.isdisjoint(m.id for m in exported.messages)
+    assert [m.message for m in other.messages] == [m.message for m in exported.messages]
+    await kept.delete("f")
+    await kept.import_history(exported)
+    assert await kept.export_history("f") == exported
+    assert [m.message for m in await kept.load("f")] == [m.message for m in exported.messages[:3]]
+
+
+async def test_a_wrong_import_changes_nothing(kept: ChatHistory) -> None:
+    await kept.append("g", [user("1"), answer("2")])
+    whole = (await kept.export_history("g")).to_json()
+    one, two = whole["messages"]
+    branch = whole["branches"][0]
+    rows: list[tuple[dict[str, Any], str]] = [
+        ({"messages": [two, one]}, "messages[0].parentId"),
+        ({"messages": [{**one, "parentId": two["id"]}, two]}, "messages[0].parentId"),
+        ({"messages": [one, {**two, "id": one["id"]}]}, "messages[1].id"),
+        ({"messages": [one, {**two, "id": ""}]}, "messages[1].id"),
+        ({"messages": [one]}, "branches[0]"),
+        ({"branches": [branch, branch]}, "branches[1]"),
+        ({"active": "side"}, "no branch 'side'"),
+        ({"summaries": [{"until": "msg_0", "text": "x"}]}, "summaries[0].until"),
+    ]
+    with Failures() as failures:
+        for changes, part in rows:
+            with failures.row(changes):
+                with pytest.raises(InvalidInput) as caught:
+                    await kept.import_history(HistoryExport.model_validate({**whole, **changes}), history_id="g2")
+                assert part in caught.value.message
+    assert await kept.load("g2") == []
+    with pytest.raises(NotFound):
+        await kept.get_history("g2")
+
+
+# --- files of before ----------------------------------------------------------------------------------
+
+
+async def test_linear_histories_are_taken_over(tmp_path: Path) -> None:
+    async with agent_bench(tmp_path) as bench:
+        await bench.host.services.get(CHAT_HISTORY).append("x", [user("x")])
+    (path,) = tmp_path.rglob("agents.sqlite3")
+    for one in path.parent.glob("agents.sqlite3*"):
+        one.unlink()
+    old = sqlite3.connect(path)
+    for statement in AGENTS.migrations[0]:
+        old.execute(statement)
+    for number, (history, text) in enumerate([("p", "1"), ("q", "a"), ("p", "2"), ("q", "b"), ("p", "3")], 1):
+        body = json.dumps({"role": "user", "content": text})
+        parent = {"p": {1: None, 3: 1, 5: 3}, "q": {2: None, 4: 2}}[history][number]
+        row = (number, f"m{number}", history, parent, number, None, body.encode())
+        old.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    old.executemany("INSERT INTO histories VALUES (?, ?, ?, ?, ?)", [("p", 1, 5, 3, 5), ("q", 2, 4, 2, 4)])
+    old.execute("INSERT INTO summaries VALUES ('p', 1, 'One was said.')")
+    old.execute("PRAGMA user_version = 1")
+    old.commit()
+    old.close()
+    async with agent_bench(tmp_path) as bench:
+        kept = bench.host.services.get(CHAT_HISTORY)
+        assert await texts(kept, "p") == ["1", "2", "3"]
+        assert await texts(kept, "q", last=1) == ["b"]
+        details = await kept.get_history("p")
+        assert [(b.name, b.head, b.messages) for b in details.branches] == [("main", "m5", 3)]
+        assert [node.depth for node in await kept.tree("q")] == [1, 2]
+        exported = await kept.export_history("p")
+        assert [(s.until, s.text) for s in exported.summaries] == [("m1", "One was said.")]
+        await kept.append("p", [user("4")], parent_id="m5")
+        assert await texts(kept, "p") == ["1", "2", "3", "4"]
