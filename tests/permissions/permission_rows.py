@@ -26,6 +26,7 @@ from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import NotFound, PermissionDenied, PluginFailure, TavernError
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
+from tavern_host.contracts.knowledge import KnowledgeEntry
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
@@ -573,6 +574,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "runStore.claim": [WORKER, 60.0],
     "runStore.renew": [WORKER, [], 60.0],
     "runStore.put": [b"{}"],
+    "knowledgeBase.put": ["none", [KnowledgeEntry(id="a")]],
 }
 _ASKED_FOR_NOTHING = {
     "executionEngine.output",
@@ -580,6 +582,7 @@ _ASKED_FOR_NOTHING = {
     *(f"agentRuntime.{method}" for method in ("send", "interrupt", "pause", "resume")),
     *(f"toolManager.{method}" for method in ("read_stream", "task", "cancel_task", "decide")),
     *(f"scriptTools.{method}" for method in ("execute_python_script", "execute_nodejs_script")),
+    *(f"knowledgeBase.{method}" for method in ("header", "list_entries", "get", "put", "delete")),
     *(f"systemTools.{method}" for method in ("stream_read", "task_status", "task_result", "task_cancel")),
 }
 """Methods that are asked about what there is not, such as a run or a task: to say so they must be reached."""
