@@ -6,12 +6,17 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.knowledge import KnowledgeEntry
 from tavern_host.storage.sqlite import Schema
 from tavern_knowledge.words import asked, indexed
+
+T = TypeVar("T")
 
 TABLES = (
     # `stamp` is how the file was when it was read, `header` its JSON without entries, `problem` why it is not used.
@@ -29,6 +34,8 @@ MAX_WORDS = 24
 """How many words of a query count."""
 MAX_INDEXED = 100_000
 """How many characters of an entry's text are indexed."""
+_RANK = 60
+"""Softens the difference between the first ranks of a ranking."""
 _WEIGHTS = "5.0, 3.0, 1.0, 0.0"
 
 
@@ -159,6 +166,35 @@ def _scope(kind: str, text: str) -> str:
 # --- reading --------------------------------------------------------------------------------------
 
 
+class Entries(ABC):
+    """Entries of bases that can be read."""
+
+    @abstractmethod
+    async def read(self, work: Callable[[sqlite3.Connection], T], absent: T) -> T:
+        """Return `work(connection)`, or `absent` where there is nothing."""
+
+    async def rows(self, base: str, limit: int, offset: int) -> tuple[list[Row], int]:
+        """Return entries of a base in order, and how many it has."""
+
+        def work(connection: sqlite3.Connection) -> tuple[list[Row], int]:
+            return list(rows_of(connection, base, limit, offset)), count_of(connection, base)
+
+        return await self.read(work, ([], 0))
+
+    async def row(self, base: str, id: str) -> Row:
+        """Return an entry. Raises `NotFound`."""
+        found = await self.read(lambda connection: row_of(connection, base, id), None)
+        if found is None:
+            raise NotFound(f"the base {base!r} has no entry {id!r:.200}", base=base, entry=id)
+        return found
+
+    async def search(
+        self, query: str, bases: Sequence[str], tags: Sequence[str], entry_types: Sequence[str], limit: int
+    ) -> list[Match]:
+        """Return the entries that fit best by their words."""
+        return await self.read(lambda connection: search_words(connection, query, bases, tags, entry_types, limit), [])
+
+
 def rows_of(connection: sqlite3.Connection, base: str, limit: int = -1, offset: int = 0) -> Iterable[Row]:
     """Yield entries of a base, in its order."""
     found = connection.execute(
@@ -218,3 +254,17 @@ def search_words(
 
 def _any(words: Iterable[str]) -> str:
     return f"(scope : ({' OR '.join(words)}))"
+
+
+def fused(rankings: Sequence[Sequence[Match]]) -> list[Match]:
+    """Return matches of several rankings as one, by the sum of their reciprocal ranks; one ranking stays as it is."""
+    if len(rankings) == 1:
+        return list(rankings[0])
+    scores: dict[tuple[str, str], float] = {}
+    matches: dict[tuple[str, str], Match] = {}
+    for ranking in rankings:
+        for rank, match in enumerate(ranking):
+            key = (match.base, match.row.id)
+            matches[key] = match
+            scores[key] = scores.get(key, 0.0) + 1 / (_RANK + rank)
+    return [replace(matches[key], score=scores[key]) for key in sorted(scores, key=lambda key: -scores[key])]

@@ -18,7 +18,8 @@ from tavern_host.contracts.knowledge import (
     StoredEntry,
 )
 from tavern_knowledge.access import Rights, rights_of
-from tavern_knowledge.index import Match, Row, entry_of
+from tavern_knowledge.definitions import HEADERS, Definitions
+from tavern_knowledge.index import Entries, Match, Row, entry_of, fused
 from tavern_knowledge.store import Change, Store, StoredBase
 
 MAX_LIMIT = 1_000
@@ -28,7 +29,7 @@ MAX_QUERY = 10_000
 MAX_TEXT = 4_000
 """How many characters of an entry a search shows."""
 
-_STATE = "knowledge.store"
+_STATE, _DEFINITIONS = "knowledge.store", "knowledge.definitions"
 
 
 def store_of(context: PluginContext) -> Store:
@@ -46,19 +47,29 @@ def store_of(context: PluginContext) -> Store:
     return store
 
 
+def definitions_of(context: PluginContext) -> Definitions:
+    """Return the host's definitions, which the parts of this plugin share."""
+    found = context.state.get(_DEFINITIONS)
+    if not isinstance(found, Definitions):
+        found = context.state[_DEFINITIONS] = Definitions(context, store_of(context).run)
+    return found
+
+
 class Knowledge(KnowledgeBase):
     """The knowledge of the project."""
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._store = store_of(context)
+        self._definitions = definitions_of(context)
 
     # --- reading ----------------------------------------------------------------------------------
 
     async def bases(self, *, call: CallContext | None = None) -> list[BaseSummary]:
         """Return the bases that the caller may read."""
         rights = await rights_of(self._context, call)
-        return [_summary(base, rights) for base in await self._store.bases() if rights.may_read(base.id, base.header)]
+        found = [base for base in await self._store.bases() if rights.may_read(base.id, base.header)]
+        return [_summary(base, rights) for base in (*found, *[await self._definitions.base(id) for id in HEADERS])]
 
     async def header(self, base: str, *, call: CallContext | None = None) -> BaseHeader:
         """Return a base without its entries."""
@@ -69,13 +80,13 @@ class Knowledge(KnowledgeBase):
     ) -> EntryPage:
         """Return entries of a base, in its order."""
         found = await self._readable(base, call)
-        rows, total = await self._store.rows(found.id, max(0, min(limit, MAX_LIMIT)), max(0, offset))
+        rows, total = await self._of(found.id).rows(found.id, max(0, min(limit, MAX_LIMIT)), max(0, offset))
         return EntryPage(entries=[_stored(found.id, row) for row in rows], total=total)
 
     async def get(self, base: str, entry_id: str, *, call: CallContext | None = None) -> StoredEntry:
         """Return one entry."""
         found = await self._readable(base, call)
-        return _stored(found.id, await self._store.row(found.id, entry_id))
+        return _stored(found.id, await self._of(found.id).row(found.id, entry_id))
 
     async def search(
         self,
@@ -91,8 +102,11 @@ class Knowledge(KnowledgeBase):
         rights = await rights_of(self._context, call)
         chosen = await self._chosen(rights, bases)
         limit = max(1, min(limit, MAX_LIMIT))
-        found = await self._store.search(query[:MAX_QUERY], chosen, tags or [], entry_types or [], limit)
-        return [_hit(match) for match in found]
+        rankings = []
+        for entries in dict.fromkeys(map(self._of, chosen)):
+            among = [base for base in chosen if self._of(base) is entries]
+            rankings.append(await entries.search(query[:MAX_QUERY], among, tags or [], entry_types or [], limit))
+        return [_hit(match) for match in fused(rankings)[:limit]]
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -136,7 +150,11 @@ class Knowledge(KnowledgeBase):
 
     async def _named(self, name: str, call: CallContext | None) -> tuple[StoredBase, Rights]:
         rights = await rights_of(self._context, call)
-        return await self._store.base(rights.base_id(name)), rights
+        base = rights.base_id(name)
+        return await (self._definitions.base(base) if base in HEADERS else self._store.base(base)), rights
+
+    def _of(self, base: str) -> Entries:
+        return self._definitions if base in HEADERS else self._store
 
     async def _readable(self, name: str, call: CallContext | None) -> StoredBase:
         base, rights = await self._named(name, call)
@@ -146,7 +164,7 @@ class Knowledge(KnowledgeBase):
 
     async def _chosen(self, rights: Rights, patterns: Sequence[str] | None) -> list[str]:
         known = [base.id for base in await self._store.bases() if rights.may_read(base.id, base.header)]
-        return rights.chosen(patterns, known)
+        return rights.chosen(patterns, [*known, *HEADERS])
 
     async def _person(self, base: str, call: CallContext | None) -> Rights:
         rights = await rights_of(self._context, call)
@@ -162,7 +180,7 @@ def _summary(base: StoredBase, rights: Rights) -> BaseSummary:
         description=base.header.description,
         entries=base.entries,
         tags=base.header.tags,
-        file=f"knowledge/{base.id}.json",
+        file=None if base.id in HEADERS else f"knowledge/{base.id}.json",
         writable="no" if base.problem is not None else rights.writable(base.id, base.header),
         problem=base.problem,
     )

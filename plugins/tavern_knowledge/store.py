@@ -22,7 +22,7 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.storage.sqlite import DatabaseThread
 from tavern_knowledge import index
 from tavern_knowledge.files import MAX_ENTRIES, MAX_ENTRY, BaseFolder, check_id, hash_of, parse
-from tavern_knowledge.index import INDEX, Match, Row
+from tavern_knowledge.index import INDEX, Entries, Row
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Change:
     removed: bool = False
 
 
-class Store:
+class Store(Entries):
     """One project's bases, as one host sees them. `tell` is called on the store's thread."""
 
     def __init__(self, folder: Path, private: Path, log: logging.Logger, tell: Callable[[Change], None]) -> None:
@@ -86,29 +86,6 @@ class Store:
     async def base(self, base: str) -> StoredBase:
         """Return a base that can be used. Raises `NotFound`, `InvalidInput` for one whose file is wrong."""
         return await self.read(lambda connection: _base(connection, base), None) or _unknown(base, [])
-
-    async def rows(self, base: str, limit: int, offset: int) -> tuple[list[Row], int]:
-        """Return entries of a base in order, and how many it has."""
-
-        def work(connection: sqlite3.Connection) -> tuple[list[Row], int]:
-            return list(index.rows_of(connection, base, limit, offset)), index.count_of(connection, base)
-
-        return await self.read(work, ([], 0))
-
-    async def row(self, base: str, id: str) -> Row:
-        """Return an entry. Raises `NotFound`."""
-        found = await self.read(lambda connection: index.row_of(connection, base, id), None)
-        if found is None:
-            raise NotFound(f"the base {base!r} has no entry {id!r:.200}", base=base, entry=id)
-        return found
-
-    async def search(
-        self, query: str, bases: Sequence[str], tags: Sequence[str], entry_types: Sequence[str], limit: int
-    ) -> list[Match]:
-        """Return the entries that fit best by their words."""
-        return await self.read(
-            lambda connection: index.search_words(connection, query, bases, tags, entry_types, limit), []
-        )
 
     # --- writing ----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from helpers.repetition import Failures
 
 from tavern_host import Folders, Host, TavernError
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeEntry
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, NODES, TOOLS, BaseHeader, KnowledgeEntry
 from tests.knowledge.conftest import Bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -57,7 +57,7 @@ def entry(id: str, value: str = "", **more: Any) -> KnowledgeEntry:
 
 async def test_a_file_of_the_project_is_a_base(bench: Bench) -> None:
     bench.write("knowledge/lore.json", "// what the valley knows\n" + json.dumps(LORE))
-    (base,) = await bench.kb.bases()
+    (base, *_) = await bench.kb.bases()
     assert (base.id, base.name, base.entries, base.writable) == ("lore", "Lore of the valley", 3, "yes")
     assert (await bench.kb.header("lore")).to_json()["shelf"] == 7
     page = await bench.kb.list_entries("lore", limit=2)
@@ -126,9 +126,9 @@ async def test_edits_of_the_file_count_at_once(bench: Bench) -> None:
     assert getattr(event, "payload", None) == {"base": "lore", "entries": ["inn"], "removed": False}
     await events.close()
     (bench.root / "knowledge" / "lore.json").unlink()
-    assert await bench.kb.bases() == []
+    assert [base.id for base in await bench.kb.bases()] == [NODES, TOOLS]
     bench.write("knowledge/lore.json", LORE)
-    assert len(await bench.kb.bases()) == 1
+    assert len(await bench.kb.bases()) == 3
 
 
 async def test_a_wrong_file_is_named_and_never_overwritten(bench: Bench) -> None:
@@ -206,8 +206,9 @@ async def test_agents_read_and_write_what_their_profiles_say(bench: Bench) -> No
     critic = bench.agent("critic", ("lore", ["read", "write_suggestions"]))
     nobody = CallContext(principal=Principal(kind="agent", id="nobody"))
     kb = bench.kb
-    assert {base.id: base.writable for base in await kb.bases(call=keeper)} == {"lore": "no", "diary": "no"}
-    assert await kb.bases(call=nobody) == []
+    own = {NODES: "no", TOOLS: "no"}
+    assert {base.id: base.writable for base in await kb.bases(call=keeper)} == {"lore": "no", "diary": "no", **own}
+    assert {base.id: base.writable for base in await kb.bases(call=nobody)} == own
     assert (await kb.get("world", "inn", call=keeper)).base == "lore"
     assert [hit.id for hit in await kb.search("inn", bases=["world"], call=keeper)] == ["inn"]
     assert await kb.search("inn", call=nobody) == []

@@ -1,0 +1,139 @@
+"""The host's own node types and tools as entries, kept in step with what is loaded: in memory, for each host its own.
+
+Names and descriptions in Chinese come from `chinese.json` beside this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.knowledge import NODES, TOOLS, BaseHeader, KnowledgeEntry
+from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition, SlotDefinition
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition
+from tavern_knowledge import index
+from tavern_knowledge.index import Entries, Row
+from tavern_knowledge.store import StoredBase
+
+T = TypeVar("T")
+
+HEADERS = {
+    NODES: BaseHeader(kb_id=NODES, display_name="Node types", description="The node types that this host has."),
+    TOOLS: BaseHeader(kb_id=TOOLS, display_name="Tools", description="The tools that this host has."),
+}
+_FRESH = 1.0
+"""Seconds for which a look at the tools holds: their files and workflows may change at any time."""
+_CHINESE = Path(__file__).with_name("chinese.json")
+
+
+class Definitions(Entries):
+    """Nodes are looked at when plugins or grants have changed, tools at most once a second; only definitions that
+    differ are indexed. `run` calls a function on the thread that the index belongs to."""
+
+    def __init__(self, context: PluginContext, run: Callable[[Callable[[], Any]], Any]) -> None:
+        self._context = context
+        self._run = run
+        self._connection: sqlite3.Connection | None = None
+        self._revision: int | None = None
+        self._looked_at = -_FRESH
+        self._nodes: list[NodeDefinition] = []
+        self._tools: list[ToolDefinition] = []
+        self._lock = asyncio.Lock()
+        self._chinese: dict[str, str] = {}
+
+    async def read(self, work: Callable[[sqlite3.Connection], T], absent: T) -> T:
+        """Return `work(connection)` once the index has the definitions as they are."""
+        async with self._lock:
+            await self._look()
+        found: T = await self._run(lambda: work(self._opened()))
+        return found
+
+    async def base(self, base: str) -> StoredBase:
+        """Return one of the two bases."""
+        count = await self.read(lambda connection: index.count_of(connection, base), 0)
+        return StoredBase(HEADERS[base], base, count)
+
+    async def _look(self) -> None:
+        revision = self._context.hooks.revision
+        if revision == self._revision and time.monotonic() - self._looked_at < _FRESH:
+            return
+        began = time.monotonic()
+        if revision != self._revision:
+            nodes = await self._context.services.get(NODE_MANAGER).list_nodes()
+            if nodes != self._nodes:
+                await self._run(lambda: self._index(NODES, (self._node_row(node) for node in nodes)))
+                self._nodes = nodes
+        tools = [tool for tool in await self._context.services.get(TOOL_MANAGER).list_tools() if tool.listed]
+        if tools != self._tools:
+            await self._run(lambda: self._index(TOOLS, (self._tool_row(tool) for tool in tools)))
+            self._tools = tools
+        self._revision, self._looked_at = revision, began
+
+    # --- on the thread ----------------------------------------------------------------------------
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._chinese = json.loads(_CHINESE.read_text(encoding="utf-8"))
+            self._connection = sqlite3.connect(":memory:", isolation_level=None)
+            for statement in index.TABLES:
+                self._connection.execute(statement)
+        return self._connection
+
+    def _index(self, base: str, rows: Iterable[Row]) -> None:
+        connection = self._opened()
+        connection.execute("BEGIN")
+        try:
+            index.replace_all(connection, base, list(rows))
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+    def _node_row(self, node: NodeDefinition) -> Row:
+        slots = {"inputs": _slots(node.inputs), "outputs": _slots(node.outputs)}
+        lines = [node.description, *_slot_lines("Inputs", node.inputs), *_slot_lines("Outputs", node.outputs)]
+        tags = [tag for tag in (node.category, node.namespace) if tag]
+        about = {"fullType": node.full_type, **slots}
+        return self._row(node.full_type, "node_definition", node.display_name or node.type, lines, tags, about)
+
+    def _tool_row(self, tool: ToolDefinition) -> Row:
+        properties = tool.parameters.get("properties")
+        given = properties if isinstance(properties, dict) else {}
+        lines = [tool.description, *(["Parameters:"] if given else [])]
+        lines += [f"- {key}: {_said(value)}" for key, value in given.items()]
+        about: dict[str, Any] = {"toolId": tool.id, "kind": tool.kind, "parametersSchema": tool.parameters}
+        if tool.output is not None:
+            about["outputSchema"] = tool.output
+        return self._row(tool.id, "tool_definition", tool.display_name or tool.id, lines, list(tool.tags), about)
+
+    def _row(self, id: str, kind: str, name: str, lines: list[str], tags: list[str], about: dict[str, Any]) -> Row:
+        chinese, _, more = self._chinese.get(id, "").partition("：")
+        entry = {
+            "id": id[:200],
+            "entry_type": kind,
+            "displayName": f"{name} · {chinese}"[:1000] if chinese and chinese not in name else name[:1000],
+            "content": {"value": "\n".join([line for line in (*lines, more) if line])},
+            "management_metadata": {"tags": tags, "source": "host"},
+            "extensions": about,
+        }
+        return Row.of(KnowledgeEntry.model_validate(entry))
+
+
+def _slots(slots: dict[str, SlotDefinition]) -> dict[str, str]:
+    return {key: slot.data_flow_type.value for key, slot in slots.items()}
+
+
+def _slot_lines(title: str, slots: dict[str, SlotDefinition]) -> list[str]:
+    lines = [f"- {key} ({slot.data_flow_type.value}): {slot.description or ''}" for key, slot in slots.items()]
+    return [f"{title}:", *lines] if lines else []
+
+
+def _said(schema: Any) -> str:
+    description = schema.get("description") if isinstance(schema, dict) else None
+    return description if isinstance(description, str) else ""

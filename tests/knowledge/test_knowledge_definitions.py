@@ -1,0 +1,74 @@
+"""The host's own node types and tools as knowledge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers.folder_plugins import write_plugin
+
+from tavern_host import Host, TavernError
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, NODES, TOOLS, KnowledgeEntry
+from tests.knowledge.conftest import Bench
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+QUESTIONS = json.loads(Path(__file__).with_name("questions.json").read_text(encoding="utf-8"))
+
+
+async def test_questions_find_the_right_nodes_and_tools(bench: Bench) -> None:
+    recalls: dict[str, list[float]] = {"Chinese": [], "English": []}
+    missed = []
+    for question, right in QUESTIONS:
+        found = {hit.id for hit in await bench.kb.search(question, bases=["host:*"], limit=5)}
+        recalls["English" if question.isascii() else "Chinese"].append(len(found & set(right)) / len(right))
+        missed += [(question, sorted(found))] if not found >= set(right) else []
+    assert {language: len(values) for language, values in recalls.items()} == {"Chinese": 30, "English": 30}
+    for language, values in recalls.items():
+        assert sum(values) / len(values) >= 0.9, (language, missed)
+
+
+async def test_a_definition_is_an_entry_that_nobody_writes(bench: Bench) -> None:
+    node = (await bench.kb.get(NODES, "core:UpperCase")).entry
+    assert (node.entry_type, node.management_metadata.source) == ("node_definition", "host")
+    assert node.extensions["inputs"] == {"text": "STRING"}
+    tool = (await bench.kb.get(TOOLS, "FileOperator.ReadFile")).entry
+    assert "parametersSchema" in tool.extensions
+    assert "filePath" in tool.content.value
+    assert await bench.kb.search("capital letters") == []
+    for act in (
+        bench.kb.put(NODES, [KnowledgeEntry(id="core:UpperCase")]),
+        bench.kb.delete(TOOLS, ["FileOperator.ReadFile"]),
+    ):
+        with pytest.raises(TavernError, match="may not"):
+            await act
+
+
+async def test_definitions_follow_plugins_and_tool_files(tmp_path: Path) -> None:
+    code = (
+        "from tavern_host import node\n"
+        "@node(category='sea')\n"
+        "async def hoist(sail: str) -> str:\n"
+        "    '''Hoist the mizzen sail. 升起后帆。'''\n"
+        "    return sail\n"
+    )
+    plugin = write_plugin(tmp_path / "ahoy", {"__init__.py": "", "nodes.py": code}, nodes={"entry": "./nodes"})
+    shout = {"type": "node", "nodeType": "core:UpperCase"}
+    tool = {"id": "sea:anchor", "description": "Drops the anchor.", "implementation": shout}
+    root = tmp_path / "project"
+    async with Host(root, dev=[plugin]) as host:
+        kb = host.services.get(KNOWLEDGE_BASE)
+
+        async def found(query: str) -> list[str]:
+            return [hit.id for hit in await kb.search(query, bases=["host:*"], limit=1)]
+
+        assert await found("mizzen") == await found("后帆") == ["ahoy:Hoist"]
+        assert await found("anchor") == []
+        (root / "tools").mkdir(exist_ok=True)
+        (root / "tools" / "anchor.tool.json").write_text(json.dumps(tool))
+        await host.disable("ahoy")
+        assert await found("mizzen") == []
+        assert await found("anchor") == ["sea:anchor"]
+        await host.enable("ahoy")
+        assert await found("mizzen") == ["ahoy:Hoist"]
