@@ -29,6 +29,7 @@ HEAVY = [
     "jsonschema",
     "jsonschema_rs",
     "networkx",
+    "opentelemetry",
     "pluggy",
     "pydantic",
     "rich",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from datetime import UTC, datetime
+from typing import Any
 
 from tavern_agents.checking import WITHOUT_EFFECT, check_profiles, without_effect
 from tavern_agents.conversation import Conversation
@@ -41,7 +42,8 @@ from tavern_host.contracts.errors import (
     PluginFailure,
     TavernError,
 )
-from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.llm import ChatMessage, LlmUsage
+from tavern_host.contracts.spans import of_usage, span
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 
 MAX_NESTING = 4
@@ -183,8 +185,14 @@ class Runtime(AgentRuntime):
         self._tasks[loop.run.id] = task
 
     async def _work(self, loop: AgentLoop, kept: KeptRun | None) -> None:
+        profile, about = loop.profile, {"conversation.id": loop.run.conversation_id, "tavern.run.id": loop.run.id}
+        about |= {"provider.name": "tavern", "agent.id": profile.id, "agent.name": profile.name}
         try:
-            await loop.work(kept)
+            with span("invoke_agent", profile.name[:200], loop.call, about) as tell:
+                try:
+                    await loop.work(kept)
+                finally:
+                    tell(_outcome(loop.run))
         finally:
             self._loops.pop(loop.run.id, None)
             self._tasks.pop(loop.run.id, None)
@@ -356,6 +364,16 @@ class Runtime(AgentRuntime):
                 "error": run.reason,
             }
         )
+
+
+def _outcome(run: AgentRun) -> dict[str, Any]:
+    """Return what a span says of how a run ended."""
+    failed = run.status in (AgentStatus.ERROR, AgentStatus.INTERRUPTED)
+    usage = LlmUsage(
+        prompt_tokens=run.usage.prompt_tokens or None, completion_tokens=run.usage.completion_tokens or None
+    )
+    status = run.status.value
+    return {**of_usage(usage), "tavern.run.status": status, "error.type": status if failed else None}
 
 
 async def resume_abandoned(context: PluginContext) -> None:

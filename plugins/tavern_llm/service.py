@@ -24,6 +24,7 @@ from tavern_host.contracts.llm import (
     LlmRequest,
     LlmResponse,
 )
+from tavern_host.contracts.spans import Tell, of_answer, of_usage, span
 from tavern_llm import clock
 from tavern_llm.adapters import Adapters, OpenAdapter
 from tavern_llm.answers import pieces_of
@@ -55,6 +56,7 @@ class _Session:
     attempts: Attempts
     charge: Charge | None
     call: CallContext
+    tell: Tell
 
 
 class LlmService(Llm):
@@ -94,9 +96,10 @@ class LlmService(Llm):
         """Return a model's whole answer; see `Llm.complete`."""
         call = call or system_call()
         request = await self._before(request, call)
-        async with self._session(request.model, lambda: prompt_tokens(request), call) as session:
+        async with self._session("chat", request.model, lambda: prompt_tokens(request), call) as session:
             asked = request.model_copy(update={"model": session.model.setup.name})
             response = await self._retried(session, lambda adapter: adapter.target.complete(asked, call), LlmResponse)
+            session.tell(of_answer(asked, response))
             if session.charge is not None:
                 session.charge.answered(response)
         return await self._after(_named(response, asked), request, call)
@@ -109,13 +112,14 @@ class LlmService(Llm):
         call = call or system_call()
         request = await self._before(request, call)
         reviewed = self._context.hooks.implemented(AFTER)
-        async with self._session(request.model, lambda: prompt_tokens(request), call) as session:
+        async with self._session("chat", request.model, lambda: prompt_tokens(request), call) as session:
             asked = request.model_copy(update={"model": session.model.setup.name})
             response: LlmResponse | None = None
             async with aclosing(self._streamed(session, asked)) as chunks:
                 async for chunk in chunks:
                     if chunk.response is not None:
                         response = _named(chunk.response, asked)
+                        session.tell(of_answer(asked, response))
                         chunk = chunk.model_copy(update={"response": response})
                     if not reviewed:
                         yield chunk
@@ -130,8 +134,9 @@ class LlmService(Llm):
         """Return the vector of each text; see `Llm.embed`."""
         call = call or system_call()
         name = model if model is not None else self._default(self._current_setups())
-        async with self._session(name, lambda: estimated_tokens(*texts), call) as session:
+        async with self._session("embeddings", name, lambda: estimated_tokens(*texts), call) as session:
             found = await self._retried(session, lambda adapter: adapter.method("embed")(texts, call), LlmEmbeddings)
+            session.tell(of_usage(found.usage))
             if session.charge is not None:
                 session.charge.done(found.usage)
         return found.model_copy(update={"model": session.model.setup.name})
@@ -202,19 +207,23 @@ class LlmService(Llm):
     # --- one request --------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _session(self, name: str | None, prompt: Callable[[], int], call: CallContext) -> AsyncIterator[_Session]:
+    async def _session(
+        self, operation: str, name: str | None, prompt: Callable[[], int], call: CallContext
+    ) -> AsyncIterator[_Session]:
         """Hold a request to the budget of its principal and wait for its turn."""
         model = self._model(name)
         check_setup(model.setup, await self._adapters.infos())
-        async with self._budgets.charged(call.principal, prompt) as charge:
-            async with _deadline(call, model.setup.name):
-                await model.turns.enter(model.setup.name)
-            try:
-                seconds = model.setup.options.retry_seconds
-                attempts = Attempts(model.setup.name, model.states, seconds, self._clock, call)
-                yield _Session(model, attempts, charge, call)
-            finally:
-                model.turns.leave()
+        about = {"provider.name": model.setup.channels[0].adapter, "request.model": name}
+        with span(operation, str(name), call, about, is_client=True) as tell:
+            async with self._budgets.charged(call.principal, prompt) as charge:
+                async with _deadline(call, model.setup.name):
+                    await model.turns.enter(model.setup.name)
+                try:
+                    seconds = model.setup.options.retry_seconds
+                    attempts = Attempts(model.setup.name, model.states, seconds, self._clock, call)
+                    yield _Session(model, attempts, charge, call, tell)
+                finally:
+                    model.turns.leave()
 
     async def _retried(self, session: _Session, ask: Callable[[OpenAdapter], Awaitable[Any]], kind: type[T]) -> T:
         """Return what a channel answers, of the first that does."""

@@ -18,6 +18,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
+from tavern_host.contracts.spans import span
 from tavern_host.contracts.toolcalls import ToolApproval, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
 from tavern_host.contracts.wire import WireError, carried
 from tavern_tools.calls.audit import CallAudit, Updates
@@ -80,6 +81,14 @@ class Caller:
 
     async def make(self, call: Call) -> ToolResult:
         """Take a call through its steps, and return its result."""
+        name = call.request.tool_id[:200]
+        about = {"tool.name": name, "tool.call.id": call.request.request_id, "tool.type": "function"}
+        with span("execute_tool", name, call.context, about) as tell:
+            result = await self._made(call)
+            tell({"tavern.tool.status": result.status, "error.type": result.error.type.value if result.error else None})
+            return result
+
+    async def _made(self, call: Call) -> ToolResult:
         try:
             call = call.having(found=await self._registry.find(call.request.tool_id))
             call = _check(call)
