@@ -6,8 +6,9 @@ Works on documents and values; running them is the engine's business.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import JsonValue
@@ -69,7 +70,12 @@ class Deliberation:
                 f"the workflow {stored.id!r} cannot deliberate: it needs an interface output with the key "
                 f"'response' or 'text', or only one output, found {_names(outputs)}"
             )
-        return cls(stored.id, workflow, output)
+        return cls(stored.id, workflow.model_copy(update={"id": stored.id}), output)
+
+    @cached_property
+    def has_macros(self) -> bool:
+        """Whether something in the values of the nodes may have to be filled in."""
+        return "{{{" in json.dumps(self.prompts, ensure_ascii=False)
 
     @property
     def prompts(self) -> list[JsonValue]:
@@ -82,23 +88,23 @@ class Deliberation:
             node.model_copy(update={"input_values": inputs, "config_values": config})
             for node, (inputs, config) in zip(self.workflow.nodes, prompts, strict=True)
         ]
-        return self.workflow.model_copy(update={"id": self.workflow_id, "nodes": nodes})
+        return self.workflow.model_copy(update={"nodes": nodes})
 
     def inputs(self, situation: Situation) -> dict[str, JsonValue]:
         """Return the values of those interface inputs that the workflow has."""
-        known: dict[str, Any] = {
-            "messages": _as_json(situation.conversation),
-            "user_message": situation.message,
-            "history": _as_json(situation.conversation[: situation.said_at]),
-            "observations": "\n\n".join(situation.observations),
-            "step": situation.step,
-            "tools": list(situation.tools),
-            "tools_text": situation.tools_text,
+        known: dict[str, Callable[[], Any]] = {
+            "messages": lambda: _as_json(situation.conversation),
+            "user_message": lambda: situation.message,
+            "history": lambda: _as_json(situation.conversation[: situation.said_at]),
+            "observations": lambda: "\n\n".join(situation.observations),
+            "step": lambda: situation.step,
+            "tools": lambda: list(situation.tools),
+            "tools_text": lambda: situation.tools_text,
         }
         return {
-            name: _as_text(value) if _is_text(slot.data_flow_type) else value
+            name: _as_text(known[name]()) if _is_text(slot.data_flow_type) else known[name]()
             for name, slot in self.workflow.interface_inputs.items()
-            if (value := known.get(name)) is not None
+            if name in known
         }
 
     def answer(self, outputs: dict[str, JsonValue]) -> LlmResponse:

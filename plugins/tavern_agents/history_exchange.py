@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tavern_agents.history_tree import MAX_NAME, exists, read_details, read_messages
+from tavern_agents.history_tree import MAX_NAME, exists, read_details, read_history
 from tavern_agents.rows import message_body, micros
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput
@@ -33,7 +33,7 @@ def export_history(connection: sqlite3.Connection, history: str) -> HistoryExpor
         changed_at=details.changed_at,
         active=details.active,
         branches=[ExportedBranch(**branch.model_dump(exclude={"messages"})) for branch in details.branches],
-        messages=read_messages(
+        messages=read_history(
             connection,
             "SELECT m.id, p.id, m.created, m.run, m.body FROM messages m LEFT JOIN messages p ON p.seq = m.parent "
             "WHERE m.history = ? ORDER BY m.seq",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tavern_agents.rows import Kept, moment, now, read_message
+from tavern_agents.rows import Kept, moment, now, read_message, read_messages
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.histories import HistoryBranch, HistoryDetails, HistoryMessage, HistoryNode
@@ -129,10 +129,10 @@ def read_path(connection: sqlite3.Connection, leaf: int | None, last: int | None
     if last == 0:
         return []
     where = "FROM path JOIN messages m ON m.seq = path.seq LEFT JOIN messages p ON p.seq = path.parent ORDER BY m.seq"
-    return read_messages(connection, f"{_PATH} SELECT m.id, p.id, m.created, m.run, m.body {where}", (last or 0, leaf))
+    return read_history(connection, f"{_PATH} SELECT m.id, p.id, m.created, m.run, m.body {where}", (last or 0, leaf))
 
 
-def read_messages(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> list[HistoryMessage]:
+def read_history(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> list[HistoryMessage]:
     """Return the messages of a query of `id, parent's id, created, run, body`."""
     return [
         HistoryMessage(id=id, parent_id=parent, created_at=moment(created), run_id=run, message=read_message(body))
@@ -142,7 +142,7 @@ def read_messages(connection: sqlite3.Connection, query: str, values: Sequence[o
 
 def read_children(connection: sqlite3.Connection, history: str, parent: int | None) -> list[HistoryMessage]:
     """Return the messages right behind one, oldest first; None stands for the beginning."""
-    return read_messages(
+    return read_history(
         connection,
         "SELECT m.id, p.id, m.created, m.run, m.body FROM messages m LEFT JOIN messages p ON p.seq = m.parent "
         "WHERE m.history = ? AND m.parent IS ? ORDER BY m.seq",
@@ -183,7 +183,9 @@ def read_conversation(connection: sqlite3.Connection, leaf: int | None) -> tuple
     if not rows:
         return "", []
     summary = connection.execute("SELECT body FROM summaries WHERE until = ?", (rows[0][4],)).fetchone()
-    return (summary[0] if summary else ""), [Kept(seq, id, read_message(body), run) for seq, id, body, run, _ in rows]
+    messages = read_messages([row[2] for row in rows])
+    kept = [Kept(seq, id, message, run) for (seq, id, _, run, _), message in zip(rows, messages, strict=True)]
+    return (summary[0] if summary else ""), kept
 
 
 def turn_start(connection: sqlite3.Connection, message: int) -> int | None:

@@ -61,6 +61,8 @@ class AgentLoop:
     said: str = ""
     _warned: set[str] = field(default_factory=set)
     _nudge: str | None = None
+    _offered: tuple[tuple[Any, ...], str] | None = None
+    """The tools as the deliberation takes them, and as text."""
     _models: dict[str, LlmModelInfo] = field(default_factory=dict)
     _worked: float = 0.0
     """When the run began, by the clock of `time.monotonic`, moved on by the time in which it waited."""
@@ -111,7 +113,7 @@ class AgentLoop:
 
     is_stopped: bool = False
     """Whether somebody asked for the end of the run."""
-    has_mail: bool = True
+    has_mail: bool = False
     """Whether something may be in the inbox."""
 
     async def _step(self) -> None:
@@ -186,6 +188,7 @@ class AgentLoop:
 
     async def _take_up(self, kept: KeptRun) -> None:
         """Settle what the run was about when its host ended: the calls of the last message."""
+        self.has_mail = True
         self.trace.say("resumed", "Resumed where it was interrupted")
         last = self.conversation.kept[-1] if self.conversation.kept else None
         if last is None or last.message.role != "assistant":
@@ -254,30 +257,38 @@ class AgentLoop:
 
     async def _request(self, *, last: bool) -> RunRequest:
         tools = self.context.services.get(TOOL_MANAGER)
-        expanded = await tools.expand(self.deliberation.prompts, tool_ids=[] if last else self.tool_ids, call=self.call)
-        for warning in expanded.warnings:
-            self._warn(warning)
-        native = self.deliberation.takes_tools and not last
+        workflow, latest = self.deliberation.workflow, list[str]()
+        if self.deliberation.has_macros:
+            prompts = self.deliberation.prompts
+            expanded = await tools.expand(prompts, tool_ids=[] if last else self.tool_ids, call=self.call)
+            for warning in expanded.warnings:
+                self._warn(warning)
+            workflow, latest = self.deliberation.with_prompts(cast("list[Any]", expanded.value)), expanded.latest
+        if self._offered is None and self.deliberation.takes_tools:  # the same in every request: servers cache prefixes
+            schemas, text = await tools.native_schemas(self.tool_ids), await tools_text(tools, self.tool_ids)
+            self._offered = (tuple(schemas), text)
+        offered = None if last else self._offered
         messages = self.conversation.messages()
-        if notes := [*expanded.latest, *filter(None, [self._nudge])]:
+        if notes := [*latest, *filter(None, [self._nudge])]:
             messages.append(ChatMessage(role="user", content="\n".join(map(framed, notes))))
         said_at = next((place for place, kept in enumerate(self.conversation.kept) if kept.id == self.first), 0)
         said = self.conversation.kept[said_at].message.content if self.conversation.kept else ""
         situation = Situation(
             conversation=tuple(messages),
-            message="\n\n".join([said, *map(framed, expanded.latest)]),
+            message="\n\n".join([said, *map(framed, latest)]),
             said_at=said_at + bool(self.conversation.summary),
             observations=tuple(self.observations),
-            tools=tuple(await tools.native_schemas(self.tool_ids)) if native else (),
-            tools_text=await tools_text(tools, self.tool_ids) if native else "",
+            tools=offered[0] if offered else (),
+            tools_text=offered[1] if offered else "",
             step=self.run.usage.steps,
         )
-        return RunRequest(
-            workflow=self.deliberation.with_prompts(cast("list[Any]", expanded.value)),
+        return RunRequest.trusted(
+            workflow=workflow,
             inputs=self.deliberation.inputs(situation),
             metadata={"agent": self.profile.id, "agentRunId": self.run.id, "step": self.run.usage.steps},
             use_cache=False,
             recover=False,
+            keep=self.context.settings.get("recordDeliberations", False) is True,
         )
 
     def _account(self, answer: LlmResponse, run_id: str) -> None:

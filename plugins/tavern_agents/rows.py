@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from tavern_host.contracts.agents import AgentRequest, AgentRun, AgentStatus, AgentUsage
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
@@ -24,6 +26,9 @@ MAX_MESSAGE = 4 << 20
 
 RUN = "id, profile, conversation, branch, parent, status, started, finished, usage, text, reason, entry"
 """The columns of a run, as `read_run` takes them."""
+
+
+_MESSAGES = TypeAdapter(list[ChatMessage])
 
 
 class RunEntry(Model):
@@ -119,6 +124,11 @@ def unknown_run(run_id: str) -> NotFound:
 
 def read_message(body: bytes) -> ChatMessage:
     return ChatMessage.model_validate_json(body)
+
+
+def read_messages(bodies: Sequence[bytes]) -> list[ChatMessage]:
+    """Return many messages, read at once."""
+    return _MESSAGES.validate_json(b"[" + b",".join(bodies) + b"]")
 
 
 def message_body(message: ChatMessage) -> bytes:

@@ -349,6 +349,7 @@ class Runtime(AgentRuntime):
 
     async def _reply(self, run_id: str) -> AgentReply:
         run = (await self._store.run(run_id)).run
+        messages, results = await asyncio.gather(self._store.messages(run), self._store.results(run_id))
         outcomes = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.INTERRUPTED: "interrupted"}
         return AgentReply.model_validate(
             {
@@ -358,8 +359,8 @@ class Runtime(AgentRuntime):
                 "outcome": outcomes.get(run.status, "error"),
                 "text": run.text,
                 "steps": run.usage.steps,
-                "tool_results": await self._store.results(run_id),
-                "history": await self._store.messages(run),
+                "tool_results": results,
+                "history": messages,
                 "usage": run.usage,
                 "error": run.reason,
             }

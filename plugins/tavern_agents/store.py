@@ -33,6 +33,7 @@ from tavern_agents.rows import (
     micros,
     read_kept_run,
     read_message,
+    read_messages,
     read_run,
     unknown_run,
 )
@@ -125,7 +126,7 @@ class AgentStore:
         query = "SELECT body FROM messages WHERE run = ? AND history = ? ORDER BY seq"
 
         def work(connection: sqlite3.Connection) -> list[ChatMessage]:
-            return [read_message(body) for (body,) in connection.execute(query, (run.id, run.conversation_id))]
+            return read_messages([body for (body,) in connection.execute(query, (run.id, run.conversation_id))])
 
         return await self.database.read(work, [])
 

@@ -288,7 +288,7 @@ class Engine(ExecutionEngine):
     ) -> ActiveRun:
         """Start an accepted run in the background."""
         request, call = record.request, record.call
-        cache = self.cache if request.use_cache and self._settings.cache_bytes() else None
+        cache = self.cache if request.use_cache and request.keep and self._settings.cache_bytes() else None
         self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
         lookup = CacheLookup(self.disk_cache, cache) if cache is not None and self.caches_on_disk else None
         blobs = RunBlobs(record.id, self._context.blobs, self._context.log)

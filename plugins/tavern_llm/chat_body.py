@@ -138,14 +138,14 @@ def _message(message: ChatMessage, images: list[dict[str, Any]], dialect: Dialec
                 "id": _short(call.id) if short else call.id,
                 "type": "function",
                 "function": {"name": call.name, "arguments": call.arguments},
-                **({} if "plain_messages" in dialect.shapes else call.extra),
+                **({} if "plain_messages" in dialect.shapes else call.extra or {}),
             }
             for call in message.tool_calls
         ]
     if message.tool_call_id:
         out["tool_call_id"] = _short(message.tool_call_id) if short else message.tool_call_id
     if "plain_messages" not in dialect.shapes:
-        out |= {key: value for key, value in message.extra.items() if key not in _OWN}
+        out |= {key: value for key, value in (message.extra or {}).items() if key not in _OWN}
     return out
 
 
@@ -163,7 +163,7 @@ def _calls_as_text(messages: list[ChatMessage]) -> list[ChatMessage]:
         if message.tool_calls:
             calls = [f"I called {call.name} with {call.arguments}" for call in message.tool_calls]
             text = "\n\n".join(part for part in [message.content, *calls] if part)
-            message = message.model_copy(update={"content": text, "tool_calls": [], "extra": {}})
+            message = message.model_copy(update={"content": text, "tool_calls": (), "extra": None})
         elif message.role == "tool":
             name = names.get(message.tool_call_id or "", message.name or "a tool")
             text = f"The result of {name}:\n{message.content}"

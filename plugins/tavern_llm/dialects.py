@@ -94,8 +94,8 @@ def learned(dialect: Dialect, request: LlmRequest, body: dict[str, Any], said: s
             name = re.escape(key.lower())  # a common word may be meant otherwise, unless it is quoted
             if re.search(rf"\b{name}\b" if "_" in key or len(key) > 6 else rf"['\"`]{name}['\"`]", said):
                 return Dialect(dialect.omitted | {key}, dialect.shapes)
-        extras = {key for message in request.messages for key in message.extra}
-        extras |= {key for message in request.messages for call in message.tool_calls for key in call.extra}
+        extras = {key for message in request.messages for key in message.extra or ()}
+        extras |= {key for message in request.messages for call in message.tool_calls for key in call.extra or ()}
         if "plain_messages" not in dialect.shapes and any(key.lower() in said for key in extras):
             return Dialect(dialect.omitted, dialect.shapes | {"plain_messages"})
     for shape, pattern, applies in _RULES:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.llm import ChatMessage
-from tavern_llm.options import problems_of
+from tavern_llm.options import mistakes
 
 ROLES = ("system", "user", "assistant", "tool")
 _KNOWN = frozenset(ChatMessage.model_fields)
+_READER = TypeAdapter(list[ChatMessage])
 
 
 def read_messages(messages: list[Any], system_prompt: str = "") -> list[ChatMessage]:
     """Return messages, after the system prompt if there is one. Calls of tools may be in OpenAI's own form; keys that
     messages do not have are left out. Raises `InvalidInput` naming the wrong one."""
     found = [ChatMessage(role="system", content=system_prompt)] if system_prompt else []
-    found += [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
+    try:
+        found += _READER.validate_python([_known(message, index) for index, message in enumerate(messages)])
+    except ValidationError as error:
+        (index, *_), text = mistakes(error)[0]
+        raise InvalidInput(f"messages[{index}].{text.removeprefix(f'{index}.')}") from None
     if not found:
         raise InvalidInput("messages: expected at least one message, or a system prompt")
     return found
@@ -34,7 +39,9 @@ def read_tools(tools: list[Any] | None) -> list[dict[str, Any]]:
     return list(tools or [])
 
 
-def _message(value: Any, where: str) -> ChatMessage:
+def _known(value: Any, index: int) -> dict[str, Any]:
+    """Return what a message may have, once its role and content are known to be right."""
+    where = f"messages[{index}]"
     if not isinstance(value, dict):
         raise InvalidInput(f"{where}: expected an object with role and content, found {type(value).__name__}")
     role, content = value.get("role"), value.get("content")
@@ -50,10 +57,8 @@ def _message(value: Any, where: str) -> ChatMessage:
     calls = value.get("tool_calls")
     if isinstance(calls, list):
         known["tool_calls"] = [_call(call) for call in calls]
-    try:
-        return ChatMessage.model_validate({**known, "content": content})
-    except ValidationError as error:
-        raise InvalidInput(f"{where}.{problems_of(error)}") from None
+    known["content"] = content
+    return known
 
 
 def _call(value: Any) -> Any:

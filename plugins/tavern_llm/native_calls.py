@@ -100,7 +100,7 @@ class CallAssembler:
                 id=call.id or new_id(),
                 name=call.name,
                 arguments=call.text or ("" if is_cut else "{}"),
-                extra=call.extra,
+                extra=call.extra or None,
             )
             for call in self._calls
         ]

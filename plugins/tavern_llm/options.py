@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-_PLAIN = {"extra_forbidden": "unknown option", "model_type": "must be keys and values"}
+_PLAIN = {
+    "extra_forbidden": "unknown option",
+    "model_type": "must be keys and values",
+    "tuple_type": "input should be a valid list",
+}
 
 
 def options_problem(adapter: str, error: ValidationError) -> str:

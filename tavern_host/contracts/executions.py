@@ -57,6 +57,8 @@ class RunRequest(Model):
     need are run. Of waiting runs those with the higher `priority` come first. With `actions`, the calls
     that the outputs ask for are made; other runs are left alone. With `use_cache` off, every node runs. With `recover`
     off, the next host does not resume the run where this one dies in the middle of it: what waited for it is gone.
+    With `keep` off nothing of the run is written or cached, and neither its result nor messages about it have inputs or
+    the outputs of its nodes: for runs whose values somebody else keeps.
 
     `overrides` are outputs of nodes, by node and slot, such as pinned or edited ones: these nodes count as done, and
     what leads to them alone is not run. A node in a group is `instance/node`.
@@ -72,6 +74,7 @@ class RunRequest(Model):
     actions: Actions = None
     use_cache: bool = True
     recover: bool = True
+    keep: bool = True
 
 
 class NodeState(Model):

@@ -28,7 +28,7 @@ class LlmToolCall(_PublishedModel):
     id: str
     name: str
     arguments: str = "{}"
-    extra: dict[str, JsonValue] = Field(default_factory=dict)
+    extra: dict[str, JsonValue] | None = None
 
 
 class ChatImage(_PublishedModel):
@@ -49,11 +49,11 @@ class ChatMessage(_PublishedModel):
     role: Literal["system", "user", "assistant", "tool"]
     content: str = ""
     name: str | None = None
-    images: list[ChatImage] = Field(default_factory=list)
-    tool_calls: list[LlmToolCall] = Field(default_factory=list)
+    images: tuple[ChatImage, ...] = ()
+    tool_calls: tuple[LlmToolCall, ...] = ()
     tool_call_id: str | None = None
     reasoning: str | None = None
-    extra: dict[str, JsonValue] = Field(default_factory=dict)
+    extra: dict[str, JsonValue] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the message as JSON-ready data: `role`, `content`, and what else it has."""
@@ -115,9 +115,9 @@ class LlmResponse(_PublishedModel):
         return ChatMessage(
             role="assistant",
             content=self.text,
-            tool_calls=self.tool_calls,
+            tool_calls=tuple(self.tool_calls),
             reasoning=self.reasoning,
-            extra=self.extra,
+            extra=self.extra or None,
         )
 
 

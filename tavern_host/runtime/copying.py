@@ -31,7 +31,7 @@ def duplicate(value: Any) -> Any:
     """Return a deep copy of a wire value, of any depth; parts that the value shares, its copy shares.
 
     Values of types derived from dict, list, tuple, str, int, float or bytes become plain ones; a model stays
-    of its class and is not validated again. A frozen model that holds scalars only is not copied.
+    of its class and is not validated again. A frozen model in which nothing can be changed is not copied.
     Raises what `copy.deepcopy` raises of a value that is none of these.
     """
     if type(value) in SHARED:
@@ -105,6 +105,8 @@ def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
         if not SHARED.issuperset(map(type, copied.values())):
             waiting.append((copied, copied))
     elif isinstance(item, BaseModel):
+        if _is_fixed(item, 3):
+            return item
         copied = _model(item, waiting)
     elif isinstance(item, dict):
         copied = {_plain(key): inner for key, inner in dict.items(item)}
@@ -123,13 +125,10 @@ def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
 
 
 def _model(item: BaseModel, waiting: _Waiting) -> BaseModel:
-    """Return a copy of a model, whatever its class says of copies; itself, where nothing in it can be changed."""
-    held, extra = item.__dict__, item.__pydantic_extra__
-    is_frozen = item.model_config.get("frozen") and extra is None and not item.__pydantic_private__
-    if is_frozen and SHARED.issuperset(map(type, held.values())):
-        return item
+    """Return a copy of a model, whatever its class says of copies."""
+    extra = item.__pydantic_extra__
     copied = object.__new__(type(item))
-    values = held.copy()
+    values = item.__dict__.copy()
     private = item.__pydantic_private__
     object.__setattr__(copied, "__dict__", values)
     object.__setattr__(copied, "__pydantic_fields_set__", item.__pydantic_fields_set__)  # nothing in a model changes it
@@ -139,6 +138,20 @@ def _model(item: BaseModel, waiting: _Waiting) -> BaseModel:
     if copied.__pydantic_extra__:
         waiting.append((copied.__pydantic_extra__, copied.__pydantic_extra__))
     return copied
+
+
+def _is_fixed(value: Any, levels: int) -> bool:
+    """Return whether nothing in a value can be changed, as far as that many levels show."""
+    kind = type(value)
+    if kind is tuple:
+        parts = value
+    elif hasattr(kind, "__pydantic_fields__") and value.model_config.get("frozen"):  # quicker than isinstance
+        if value.__pydantic_extra__ is not None or value.__pydantic_private__:
+            return False
+        parts = value.__dict__.values()
+    else:
+        return isinstance(value, enum.Enum)
+    return all(type(part) in SHARED or (levels and _is_fixed(part, levels - 1)) for part in parts)
 
 
 def _plain(value: Any) -> Any:

@@ -15,8 +15,10 @@ from helpers.workflow_documents import function
 
 from tavern_host.contracts.agents import AgentRequest, AgentStatus
 from tavern_host.contracts.errors import Conflict, LimitReached, NotFound, PluginFailure
+from tavern_host.contracts.executions import EXECUTION_ENGINE
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse, LlmToolCall
+from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_host.contracts.toolcalls import TaskStatus
 from tests.agents.agent_bench import AgentBench, agent_bench, thinking
 
@@ -284,6 +286,21 @@ async def test_a_model_that_says_overflow_is_asked_once_more_after_a_summary(ben
     model = bench.answers(said("Four."))
     await bench.run("Fourth.", agent="plain", conversation_id="silent")
     assert "Third." in [message.content for message in model.asked[0].messages]
+
+
+async def test_deliberations_are_recorded_where_settings_say_so(bench: AgentBench) -> None:
+    """Each holds the whole conversation: what is kept grows with turns, not with their square."""
+    engine = bench.host.services.get(EXECUTION_ENGINE)
+    for is_recorded in (False, True):
+        change = SettingsChange(plugin="tavern-agents", values={"recordDeliberations": is_recorded})
+        await bench.host.services.get(SETTINGS).save(change)
+        before = await engine.history()
+        bench.answers(written("tam", ("look", {"text": "x"})), said("Done."))
+        reply = await bench.run()
+        [*_, step] = await bench.trace(reply.agent_run_id)
+        found = [run.id for run in await engine.history() if run.id not in {one.id for one in before}]
+        assert [run for run in found if run == step.data["runId"]] == [step.data["runId"]] * is_recorded
+        assert (await engine.get(str(step.data["runId"]))).inputs.keys() == ({"messages"} if is_recorded else set())
 
 
 async def test_an_agent_knows_its_name(bench: AgentBench) -> None:

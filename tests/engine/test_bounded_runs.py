@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from engine_bench import PLUGINS, Bench, slot, workflow
 from helpers.repetition import Failures, repetitions
 
-from tavern_host import Host
+from tavern_host import Host, NotFound
+from tavern_host.contracts.executions import RunRequest
 from tavern_host.testing.http import HttpClient, served
 
 MEGABYTE = 2**20
@@ -144,3 +146,25 @@ async def test_messages_bring_no_large_values(tmp_path: Path) -> None:
     assert (found["long"], found["short"]) == ({"result": long}, {"result": "x" * 10})
     assert found["__WORKFLOW_INTERFACE_OUTPUTS__"] == {"long": long, "short": "x" * 10}
     assert run.outputs == {"long": "x" * (MEGABYTE + 1), "short": "x" * 10}  # who asked for the run gets all
+
+
+async def test_a_run_that_is_not_kept_leaves_no_values(tmp_path: Path) -> None:
+    secret = "nobody's business"
+    nodes = {"in": "core:GroupInput", "out": "core:GroupOutput"}
+    slots = {"text": slot("STRING")}
+    document = workflow(nodes, "in.text > out.text", interfaceInputs=slots, interfaceOutputs=slots)
+    async with opened(tmp_path) as (bench, _):
+        kept = await bench.run(document, text=secret)
+        request = RunRequest(workflow=document, inputs={"text": secret}, keep=False)
+        run = await bench.engine.run(request)
+        assert (run.outputs, run.inputs) == ({"text": secret}, {})
+        assert {(id, state.status.value, state.output) for id, state in run.nodes.items()} == {
+            ("in", "complete", None),
+            ("out", "complete", None),
+        }
+        assert [one.id for one in await bench.engine.history()] == [kept.id]
+        [of_node] = [e for e in await bench.events(run, "NODE_COMPLETE") if e.payload["nodeId"] == "in"]
+        assert of_node.payload["output"] == {}
+    async with opened(tmp_path) as (bench, _):
+        with pytest.raises(NotFound):
+            await bench.engine.get(run.id)

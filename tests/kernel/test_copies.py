@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from tavern_host import LLM, contracts
 from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.llm import ChatMessage, LlmToolCall
 from tavern_host.contracts.services import ServiceInterface, gives_new, reads
 from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolResult
 from tavern_host.contracts.wire import SCALARS, Model, OpenModel
@@ -137,6 +138,12 @@ def test_deeply_frozen_models_are_shared() -> None:
     part = ContentPart(type="text", text="hello")
     copied = duplicate(ToolResult(tool_id="t", status="done", content=[part]))
     assert copied.content[0] is part
+    call = LlmToolCall(id="c", name="look")
+    said, marked = (
+        ChatMessage(role="assistant", tool_calls=calls) for calls in ((call,), (call.model_copy(update={"extra": {}}),))
+    )
+    assert duplicate([said])[0] is said
+    assert duplicate([marked])[0] is not marked
 
 
 def test_values_of_the_wrong_type_are_copied() -> None:

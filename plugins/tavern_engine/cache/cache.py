@@ -64,7 +64,7 @@ class OutputCache:
         if outputs is None:
             return None
         self._entries[signature] = outputs
-        return _copied(outputs) if signature in self._held else outputs
+        return copied(outputs) if signature in self._held else outputs
 
     def put(self, signature: bytes, outputs: dict[str, Any], *, is_new: bool = True, is_owned: bool = False) -> None:
         """Cache outputs; those that are too large for the cache, or cannot be measured, are not kept.
@@ -76,7 +76,7 @@ class OutputCache:
         if size is None or size > self._limit:
             return
         try:
-            outputs = outputs if is_owned else _copied(outputs)
+            outputs = outputs if is_owned else copied(outputs)
         except RecursionError:  # nested too deeply
             return
         self._drop(signature)
@@ -123,7 +123,7 @@ def owned(outputs: dict[str, Any]) -> dict[str, Any]:
     if size_of(outputs) is None:
         return outputs
     try:
-        return _copied(outputs)  # type: ignore[no-any-return]
+        return copied(outputs)  # type: ignore[no-any-return]
     except RecursionError:  # nested too deeply
         return outputs
 
@@ -132,14 +132,14 @@ def _plain_size(outputs: dict[str, Any]) -> int:
     return _ENTRY + sum(len(value) for value in outputs.values() if isinstance(value, str))
 
 
-def _copied(value: Any) -> Any:
-    """Return a copy of what `size_of` can measure: nothing else is in it."""
+def copied(value: Any) -> Any:
+    """Return a copy of a value: of its lists and dicts. What else is in it is shared."""
     kind = type(value)
     if kind is list:
-        return value.copy() if _FLAT.issuperset(map(type, value)) else [_copied(part) for part in value]
+        return value.copy() if _FLAT.issuperset(map(type, value)) else [copied(part) for part in value]
     if kind is dict:
-        return {key: _copied(part) for key, part in value.items()}
-    return tuple(_copied(part) for part in value) if kind is tuple else value
+        return {key: copied(part) for key, part in value.items()}
+    return tuple(copied(part) for part in value) if kind is tuple else value
 
 
 def size_of(value: Any, items: int = _MAX_ITEMS) -> int | None:

@@ -3,12 +3,12 @@ and brought to their types. A node whose outputs are given counts as done."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_engine.cache.cache import copied
 from tavern_engine.compile.plan import VALUE, Level, Plan, PlanNode, Role
 from tavern_host.contracts.dataflow import coerce
 from tavern_host.contracts.documents import json_path
@@ -79,8 +79,8 @@ def _slots(node: PlanNode) -> Mapping[str, SlotDefinition]:
 
 def _fitting(slot: SlotDefinition, value: JsonValue) -> Any:
     if slot.is_stream:
-        return [copy.deepcopy(coerce(slot, item)) for item in (value if isinstance(value, list) else [value])]
-    return copy.deepcopy(coerce(slot, value))
+        return [copied(coerce(slot, item)) for item in (value if isinstance(value, list) else [value])]
+    return copied(coerce(slot, value))
 
 
 def _read(level: Level, index: int, node: PlanNode) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +34,7 @@ def interface_values(
         value = given.get(key)
         if value is None:
             if slot.default is not None:
-                values[key] = copy.deepcopy(slot.default)
+                values[key] = slot.default
             elif slot.required:
                 problems.append(_problem(key, f"the input {key!r} is required"))
             continue
@@ -49,7 +48,7 @@ def interface_values(
 def _coerced(slot: InterfaceSlot, value: JsonValue) -> Any:
     if slot.multi or slot.is_stream:
         return [coerce(slot, item) for item in (value if isinstance(value, list) else [value])]
-    return copy.deepcopy(coerce(slot, value))
+    return coerce(slot, value)
 
 
 def _problem(key: str, message: str) -> WorkflowProblem:

@@ -74,7 +74,7 @@ class RunRecorder:
         if blobs := given(record.workflow, record.request.inputs):
             await self._context.blobs.hold(record.id, blobs)
         store = self._store
-        if store is None:
+        if store is None or not record.request.keep:
             return
         try:
             for attempt in range(2):

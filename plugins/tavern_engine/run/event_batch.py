@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from tavern_engine.cache.cache import OutputCache, size_of
+from tavern_engine.cache.cache import OutputCache, owned, size_of
 from tavern_engine.compile.plan import Plan
 from tavern_engine.journal.journal import RunJournal
-from tavern_engine.run.json_values import MESSAGE, See, json_form, without_large
+from tavern_engine.run.json_values import MESSAGE, See, is_json, json_form, without_large
 from tavern_engine.run.node_reports import NodeReports
 from tavern_engine.run.node_table import NodeTable, State
 from tavern_engine.run.stream_messages import Message, StreamMessages, brief
@@ -155,6 +155,10 @@ class EventBatch:
         """Return the seconds since the run began."""
         return time.perf_counter() - self._base
 
+    def taken(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """Return what is to be added of the outputs of a node, which nothing else can change."""
+        return owned(outputs) if self.table.shows_outputs else {}
+
     def add_completed(self, completed: Completions) -> None:
         """Take over completions, and leave none there."""
         completed.move_to(self._completed)
@@ -278,7 +282,7 @@ class EventBatch:
                 if characters > SMALL:
                     table.sizes[numbers[place]] = characters
                 continue
-            outputs[place] = display = shown(given, see=self._see)
+            outputs[place] = display = given if is_json(given) else shown(given, see=self._see)
             self._weigh(numbers[place], display, None)
             cacheable.pop(signature, None)
             if signature and self.cache is not None:
@@ -339,7 +343,9 @@ class EventBatch:
         _, number, state, began, ended, given, signature, error = row
         streams = self._plan.streaming.get(number, ())
         characters = _characters(given) if given is not None and not streams else None
-        display = given if given is None or characters is not None else shown(given, streams, self._see)
+        display = given
+        if given is not None and characters is None and (streams or not is_json(given)):
+            display = shown(given, streams, self._see)
         is_timed = state != State.SKIPPED
         if is_timed and self._is_inner and number not in self._plan.loops:  # a loop counts its own iterations
             self.table.count_iteration((number,))

@@ -3,12 +3,12 @@ skipped."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from enum import IntEnum
 from operator import getitem
 from typing import Any
 
+from tavern_engine.cache.cache import copied
 from tavern_engine.compile.plan import InEdge, Input, Level, PlanNode, Role
 from tavern_engine.run.streams import ListStream, Stream, reader_of
 from tavern_host.contracts.dataflow import collected
@@ -45,10 +45,7 @@ class InputResolver:
         """Return a node's inputs, or why it must not run. Raises `InvalidInput` for inputs without a value or with
         one that does not fit."""
         node = self._level.nodes[index]
-        written = self._written[index]
-        if any(isinstance(value, list | dict) for value in written.values()):
-            written = copy.deepcopy(written)  # a node may change them, and the next run needs them as they were
-        inputs = dict(written)
+        inputs: dict[str, Any] = copied(self._written[index])  # a node may change them; the next run needs them
         missing: list[str] = []
         alive = dead = 0
         must_skip = False

@@ -20,6 +20,7 @@ See = Callable[[Blob], None]
 
 _PLAIN = frozenset((int, bool, type(None)))
 _ATOMS = frozenset((bool, type(None)))
+_JSON = frozenset((str, int, float, bool, type(None)))
 
 INTERFACE_OUTPUTS = "__WORKFLOW_INTERFACE_OUTPUTS__"
 """Used instead of a node's id in the message that brings the outputs of the whole workflow."""
@@ -41,6 +42,23 @@ def carried_output(key: str, value: Any) -> Any:
         return carried(value)
     except WireError as error:
         raise OutputError(f"the output {key!r}{error.place}: {error.reason}", output=key) from None
+
+
+def is_json(value: Any) -> bool:
+    """Return whether a value that was `carried` is JSON as it is, and nothing of it a class of its own."""
+    level = [value]
+    while level:
+        deeper: list[Any] = []
+        for item in level:
+            kind = item.__class__
+            if kind is dict:
+                deeper.extend(item.values())
+            elif kind is list:
+                deeper.extend(item)
+            elif kind not in _JSON:
+                return False
+        level = deeper
+    return True
 
 
 def json_form(value: Any, see: See | None = None) -> JsonValue:

@@ -7,12 +7,12 @@ nothing. Of the values of each iteration only the new ones are written.
 from __future__ import annotations
 
 import asyncio
-import copy
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tavern_engine.cache.cache import copied
 from tavern_engine.compile.plan import Level, PlanNode
 from tavern_engine.run.event_batch import EventBatch
 
@@ -73,7 +73,7 @@ class LoopLog:
         self._events.table.set_iterations(self._node.number, index)
         if self._writes_state:
             # A node of the next iteration might change a list in place before this is written.
-            self._carried = {key: _shallow(value) for key, value in carried.items()}
+            self._carried = {key: v.copy() if type(v) in (list, dict) else v for key, v in carried.items()}
             for key, value in new.items():
                 self._each.setdefault(key, []).append(value)
         if self._timer is not None:
@@ -107,7 +107,7 @@ class LoopLog:
 
     def _write_state(self) -> None:
         # Copies, since they are encoded later, and a node might change what it was given.
-        row = {"from": self._written, "state": _copied(self._carried), "each": _copied(self._each)}
+        row = {"from": self._written, "state": copied(self._carried), "each": copied(self._each)}
         self._each = {}
         since, self._inner_since = self._inner_since, time.perf_counter()
         self._events.journal_iteration(self._node.number, self._signature, self._index, row, self._inner, since)
@@ -119,14 +119,3 @@ def _numbers(level: Level) -> Iterable[int]:
             yield node.number
         if node.loop is not None:
             yield from _numbers(node.loop.body)
-
-
-def _copied(values: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return copy.deepcopy(values)
-    except Exception:  # the copying code of a third-party class may fail in any way
-        return {key: _shallow(value) for key, value in values.items()}
-
-
-def _shallow(value: Any) -> Any:
-    return value.copy() if type(value) in (list, dict) else value

@@ -4,12 +4,11 @@ handles failures. The order of execution is decided in `scheduler.py`."""
 from __future__ import annotations
 
 import asyncio
-import copy
 import time
 import weakref
 from typing import Any, Protocol
 
-from tavern_engine.cache.cache import owned
+from tavern_engine.cache.cache import copied
 from tavern_engine.compile.plan import VALUE, Level, PlanNode, Role
 from tavern_engine.run.attempts import run_attempt
 from tavern_engine.run.event_batch import PARTIAL
@@ -359,29 +358,19 @@ class NodeExecutor:
     ) -> None:
         ended = time.perf_counter()
         self._scheduler.report_completed()
-        self._events.add(node.number, state, owned(outputs), began=began, ended=ended, signature=signature)
+        self._events.add(node.number, state, self._events.taken(outputs), began=began, ended=ended, signature=signature)
 
 
 def _fresh_inputs(inputs: dict[str, Any]) -> dict[str, Any]:
     """Return inputs for a retry; lists that are read as streams start over."""
-    return {key: value.restarted() if isinstance(value, ListStream) else _own(value) for key, value in inputs.items()}
-
-
-def _own(value: Any) -> Any:
-    """Return a copy of a list or object, which a failed attempt may have changed."""
-    if isinstance(value, list | dict):
-        try:
-            return copy.deepcopy(value)
-        except Exception:  # the copying code of a third-party class may fail in any way
-            return value
-    return value
+    return {key: value.restarted() if isinstance(value, ListStream) else copied(value) for key, value in inputs.items()}
 
 
 def _default(policy: NodePolicy, key: str, slot: SlotDefinition) -> Any:
     """Return the default of an output of a failed node."""
     if key not in policy.defaults:
         return [] if slot.is_stream else empty_value(slot.data_flow_type)
-    value = copy.deepcopy(policy.defaults[key])
+    value = copied(policy.defaults[key])
     try:
         return value if value is None or slot.is_stream else coerce(slot, value)
     except ValueError:  # the check of the workflow has warned of it

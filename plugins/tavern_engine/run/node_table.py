@@ -47,9 +47,10 @@ _AT_ONCE = 1000
 class NodeTable:
     """The nodes of a run. Times are those of a clock that showed `base` when the run began, 0 where there is none."""
 
-    def __init__(self, ids: Sequence[str]) -> None:
+    def __init__(self, ids: Sequence[str], *, shows_outputs: bool = True) -> None:
         count = len(ids)
         self._ids = ids
+        self.shows_outputs = shows_outputs
         self.base = 0.0
         self.states = bytearray(count)
         self.started = [0.0] * count
@@ -172,7 +173,7 @@ class NodeTable:
             output = self.outputs[number] = self.load_output(number)
         return NodeState.trusted(
             status=_STATUSES[state],
-            output=output,
+            output=output if self.shows_outputs else None,
             error=self.errors.get(number),
             started=round(started - self.base, 6) if started else None,
             finished=round(finished - self.base, 6) if finished else None,

@@ -43,7 +43,7 @@ class RunRecord:
         self.call = call
         self.status = RunStatus.QUEUED
         self.error: ErrorInfo | None = None
-        self.nodes = NodeTable(plan.ids)
+        self.nodes = NodeTable(plan.ids, shows_outputs=request.keep)
         self.attempt = attempt
         self.not_resumable: str | None = None
         self.streams: frozenset[str] = frozenset()
@@ -123,7 +123,7 @@ def run_of(
         submitted_at=facts.submitted_at,
         started_at=facts.started_at,
         finished_at=facts.finished_at,
-        inputs=request.inputs,
+        inputs=request.inputs if request.keep else {},
         outputs=outputs,
         nodes=nodes,
         error=facts.error,

@@ -17,7 +17,6 @@ from contextvars import Context, copy_context
 from time import perf_counter
 from typing import Any
 
-from tavern_engine.cache.cache import owned
 from tavern_engine.compile.node_kinds import Invocation
 from tavern_engine.compile.plan import Level
 from tavern_engine.run.event_batch import Completions
@@ -288,7 +287,7 @@ class Scheduler:
             given = carried_outputs(outputs)
         except OutputError as error:
             return self._failed(index, began, error)
-        row = (self._level.numbers[index], began, ended, owned(given), self._signatures[index])
+        row = (self._level.numbers[index], began, ended, self._events.taken(given), self._signatures[index])
         self._completed.add_unchecked(row)
         return given
 
