@@ -16,7 +16,6 @@ from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 WITHOUT_EFFECT = {
     "initial_private_state_schema": "private state comes with a later version",
     "initial_private_state_values": "private state comes with a later version",
-    "knowledge_base_references": "knowledge bases come with a later version",
     "subscribed_event_types": "events come with a later version",
     "initial_goals_reference": "goals come with a later version",
 }

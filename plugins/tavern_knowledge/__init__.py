@@ -5,7 +5,7 @@ What agents do with what they find is theirs; models that make embeddings belong
 
 from __future__ import annotations
 
-from tavern_host import PluginContext, ServiceInfo, hookimpl, service_info
+from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
 
 
@@ -21,3 +21,19 @@ async def tavern_shutdown(context: PluginContext) -> None:
     store = context.state.get("knowledge.store")
     if store is not None:
         await store.close()
+
+
+@hookimpl
+def tavern_register_routes() -> list[RouteInfo]:
+    """Return the routes of knowledge bases."""
+    from tavern_knowledge.descriptors import routes
+
+    return routes()
+
+
+@hookimpl
+def tavern_register_commands() -> list[CommandInfo]:
+    """Return the commands `tavern kb …`."""
+    from tavern_knowledge.descriptors import commands
+
+    return commands()

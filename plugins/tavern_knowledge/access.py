@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Literal
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AGENT_RUNTIME
@@ -15,8 +15,8 @@ from tavern_host.contracts.knowledge import NODES, TOOLS, BaseHeader
 
 Writable = Literal["yes", "suggest", "no"]
 
-_WRITES = ("write", "write_caiu")
-_SUGGESTS = ("write_suggestions", "suggest_edits")
+_WRITES = {"write", "write_caiu"}
+_SUGGESTS = {"write_suggestions", "suggest_edits"}
 
 
 @dataclass(frozen=True)
@@ -81,20 +81,11 @@ async def rights_of(context: PluginContext, call: CallContext | None) -> Rights:
         profile = await context.services.get(AGENT_RUNTIME).get(principal.id)
     except TavernError:
         return Rights(principal, {})
-    found = (profile.model_extra or {}).get("knowledge_base_references")
-    references: dict[str, Writable] = {}
-    aliases: dict[str, str] = {}
-    for reference in found if isinstance(found, list) else ():
-        source = reference.get("source_id") if isinstance(reference, dict) else None
-        if isinstance(source, str):
-            references[source] = _writable(reference.get("access_permissions"))
-            if isinstance(alias := reference.get("alias"), str):
-                aliases[alias] = source
-    return Rights(principal, references, aliases)
+    found = profile.knowledge_base_references
+    aliases = {reference.alias: reference.source_id for reference in found if reference.alias is not None}
+    return Rights(principal, {one.source_id: _writable(one.access_permissions) for one in found}, aliases)
 
 
-def _writable(permissions: Any) -> Writable:
-    given = permissions if isinstance(permissions, list) else []
-    if any(name in given for name in _WRITES):
-        return "yes"
-    return "suggest" if any(name in given for name in _SUGGESTS) else "no"
+def _writable(permissions: Iterable[str]) -> Writable:
+    given = set(permissions)
+    return "yes" if given & _WRITES else "suggest" if given & _SUGGESTS else "no"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
+from typing import Any
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.knowledge import (
     BaseHeader,
     BaseSummary,
@@ -16,6 +18,7 @@ from tavern_host.contracts.knowledge import (
     KnowledgeEntry,
     KnowledgeHit,
     StoredEntry,
+    WrittenEntry,
 )
 from tavern_knowledge.access import Rights, rights_of
 from tavern_knowledge.definitions import HEADERS, Definitions
@@ -129,6 +132,50 @@ class Knowledge(KnowledgeBase):
             entries, revision = [_suggestion(entry) for entry in entries], None
         return [_stored(found.id, row) for row in await self._store.put(found.id, entries, revision)]
 
+    async def write(
+        self,
+        text: str,
+        *,
+        base: str | None = None,
+        entry_id: str | None = None,
+        name: str | None = None,
+        entry_type: str | None = None,
+        keywords: list[str] | None = None,
+        tags: list[str] | None = None,
+        call: CallContext | None = None,
+    ) -> WrittenEntry:
+        """Write one entry, or change what is given of it; see the interface."""
+        base = await self._writable_base(call) if base is None else base
+        found, _ = await self._named(base, call)
+        entry, revision = KnowledgeEntry(id=entry_id or ""), None
+        if entry_id is not None:
+            with contextlib.suppress(NotFound):
+                row = await self._of(found.id).row(found.id, entry_id)
+                entry, revision = entry_of(row), row.hash
+        criteria, about = entry.activation_criteria, entry.management_metadata
+        source = "agent_generated" if call is not None and call.principal.kind == "agent" else None
+        changed = entry.model_copy(
+            update={
+                "content": entry.content.model_copy(update={"value": text}),
+                **_given(display_name=name, entry_type=entry_type),
+                **(
+                    {}
+                    if keywords is None
+                    else {"activation_criteria": criteria.model_copy(update={"keywords": keywords})}
+                ),
+                "management_metadata": about.model_copy(update=_given(tags=tags, source=source)),
+            }
+        )
+        (stored,) = await self.put(base, [changed], revision=revision, call=call)
+        is_enabled = stored.entry.management_metadata.is_enabled
+        return WrittenEntry(base=found.id, id=stored.entry.id, revision=stored.revision, is_enabled=is_enabled)
+
+    async def _writable_base(self, call: CallContext | None) -> str:
+        writable = [base.id for base in await self.bases(call=call) if base.writable != "no"]
+        if len(writable) != 1:
+            raise InvalidInput(f"say which base is to be written: {', '.join(writable) or 'there is none'}")
+        return writable[0]
+
     async def delete(self, base: str, entry_ids: list[str], *, call: CallContext | None = None) -> int:
         """Remove entries; return how many there were."""
         found, rights = await self._named(base, call)
@@ -171,6 +218,10 @@ class Knowledge(KnowledgeBase):
         if rights.principal is not None and rights.principal.kind == "agent":
             raise rights.denied(base, "make, change or remove")
         return rights
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _summary(base: StoredBase, rights: Rights) -> BaseSummary:

@@ -33,6 +33,17 @@ Filled = Annotated[str, Field(pattern=r"\S")]
 """A text that is not blank."""
 
 
+class KnowledgeReference(OpenModel):
+    """A knowledge base that an agent reads, by the base's id; the agent may call it by the `alias`. With `write_caiu`
+    among the permissions it writes there, with `write_suggestions` it adds what a person has to enable."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    source_id: str
+    alias: str | None = None
+    access_permissions: list[str] = Field(default_factory=lambda: ["read"])
+
+
 class AgentProfile(OpenModel):
     """An `agent_profile.json`; its keys are `snake_case`, as published."""
 
@@ -54,6 +65,7 @@ class AgentProfile(OpenModel):
         default_factory=list, description="Workflows that it may call, each as the tool workflow:ID."
     )
     initial_private_state_values: dict[str, JsonValue] = Field(default_factory=dict)
+    knowledge_base_references: list[KnowledgeReference] = Field(default_factory=list)
     limits: AgentLimits = Field(
         default_factory=AgentLimits, description="How much one run may use; not in the platform's own format."
     )

@@ -188,6 +188,15 @@ class KnowledgeHit(Model):
     score: float
 
 
+class WrittenEntry(Model):
+    """An entry as it was written; one that is not enabled is a suggestion that a person has to enable."""
+
+    base: str
+    id: str
+    revision: str
+    is_enabled: bool
+
+
 _READ = "Read the project's knowledge, within what the caller may read."
 _WRITE = "Write the project's knowledge, within what the caller may write."
 
@@ -246,6 +255,22 @@ class KnowledgeBase(ServiceInterface, name="knowledgeBase"):
         A `revision` is what the one entry must have now, empty for one that must be new. Raises `Conflict`,
         `InvalidInput` for what is too large.
         """
+
+    @acts("knowledgeBase:write", _WRITE)
+    async def write(
+        self,
+        text: str,
+        *,
+        base: str | None = None,
+        entry_id: str | None = None,
+        name: str | None = None,
+        entry_type: str | None = None,
+        keywords: list[str] | None = None,
+        tags: list[str] | None = None,
+        call: CallContext | None = None,
+    ) -> WrittenEntry:
+        """Write one entry, or change what is given of it; for agents. The base may be left out where the caller may
+        write one alone."""
 
     @acts("knowledgeBase:write", _WRITE)
     async def delete(self, base: str, entry_ids: list[str], *, call: CallContext | None = None) -> int:

@@ -43,7 +43,8 @@ class Bench:
             id, _, alias = source.partition("=")
             found.append({"source_id": id, "access_permissions": permissions, **({"alias": alias} if alias else {})})
         about = {"id": name, "name": name, "version": "1", "schema_version": "1.0", "knowledge_base_references": found}
-        self.write(f"agents/{name}.json", {**about, "core_deliberation_workflow_id": "w"})
+        may = {"core_deliberation_workflow_id": "w", "tool_ids_inventory": ["kb:*", "*KnowledgeBaseTool"]}
+        self.write(f"agents/{name}.json", {**about, **may})
         return CallContext(principal=Principal(kind="agent", id=name))
 
 

@@ -574,6 +574,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "runStore.claim": [WORKER, 60.0],
     "runStore.renew": [WORKER, [], 60.0],
     "runStore.put": [b"{}"],
+    "knowledgeBase.write": ["none"],
     "knowledgeBase.put": ["none", [KnowledgeEntry(id="a")]],
 }
 _ASKED_FOR_NOTHING = {
@@ -582,13 +583,14 @@ _ASKED_FOR_NOTHING = {
     *(f"agentRuntime.{method}" for method in ("send", "interrupt", "pause", "resume")),
     *(f"toolManager.{method}" for method in ("read_stream", "task", "cancel_task", "decide")),
     *(f"scriptTools.{method}" for method in ("execute_python_script", "execute_nodejs_script")),
-    *(f"knowledgeBase.{method}" for method in ("header", "list_entries", "get", "put", "delete")),
+    *(f"knowledgeBase.{method}" for method in ("header", "list_entries", "get", "put", "write", "delete")),
     *(f"systemTools.{method}" for method in ("stream_read", "task_status", "task_result", "task_cancel")),
 }
 """Methods that are asked about what there is not, such as a run or a task: to say so they must be reached."""
 _NAMED: dict[str, dict[str, Any]] = {
     "nodeManager.act": {"inputs": {}, "config": {}},
     "scriptExecution.execute": {"code": "1", "language": "python"},
+    "knowledgeBase.write": {"base": "none"},
     "runStore.accept": {"worker": WORKER, "lease": 60.0},
     "runStore.prune": {"max_age": 86400.0, "max_bytes": 10**9},
 }

@@ -1,0 +1,111 @@
+"""The commands `tavern kb …`; each hands over to the service and shows what it gave."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_host import CommandOutput, InvalidInput, NotFound, PluginContext
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeBase
+
+Arguments = dict[str, JsonValue]
+
+_SHOWN = 100
+"""How many characters of a text a table shows."""
+
+
+async def list_bases(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show the bases as a table, and what is wrong with their files."""
+    found = await _kb(context).bases()
+    rows = [[base.id, base.name, str(base.entries), _short(base.description)] for base in found]
+    yield CommandOutput(kind="table", columns=["id", "name", "entries", "description"], rows=rows)
+    for base in found:
+        if base.problem is not None:
+            yield CommandOutput(kind="progress", text=f"{base.file}: {base.problem}")
+    yield CommandOutput(kind="result", data=[base.to_json() for base in found])
+
+
+async def search(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show the entries that fit best."""
+    bases, tags = _texts(arguments, "base"), _texts(arguments, "tag")
+    found = await _kb(context).search(
+        str(arguments["query"]), bases=bases or None, tags=tags, limit=_limit(arguments, 5)
+    )
+    rows = [[hit.base, hit.id, hit.name, _short(hit.text)] for hit in found]
+    yield CommandOutput(kind="table", columns=["base", "entry", "name", "text"], rows=rows)
+    yield CommandOutput(kind="result", data=[hit.to_json() for hit in found])
+
+
+async def show(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show the entries of a base, or all of one."""
+    base, entry = str(arguments["base"]), arguments.get("entry")
+    if entry is not None:
+        stored = await _kb(context).get(base, str(entry))
+        yield CommandOutput(kind="text", text=f"{stored.entry.name} ({stored.entry.entry_type})")
+        yield CommandOutput(kind="text", text=stored.entry.content.value)
+        yield CommandOutput(kind="result", data=stored.to_json())
+        return
+    page = await _kb(context).list_entries(base, limit=_limit(arguments, 100))
+    rows = [
+        [one.entry.id, one.entry.name, one.entry.entry_type, _short(one.entry.content.value)] for one in page.entries
+    ]
+    yield CommandOutput(kind="table", columns=["entry", "name", "type", "text"], rows=rows)
+    if page.total > len(rows):
+        yield CommandOutput(kind="progress", text=f"{len(rows)} of {page.total} entries; --limit shows more")
+    yield CommandOutput(kind="result", data=page.to_json())
+
+
+async def add(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Write an entry; a base that is missing is made."""
+    base = str(arguments["base"])
+    try:
+        await _kb(context).header(base)
+    except NotFound:
+        await _kb(context).save_base(BaseHeader(kb_id=base))
+    given: dict[str, Any] = {
+        "entry_id": arguments.get("id"),
+        "name": arguments.get("name"),
+        "entry_type": arguments.get("type"),
+        "keywords": _texts(arguments, "keyword") or None,
+        "tags": _texts(arguments, "tag") or None,
+    }
+    written = await _kb(context).write(str(arguments["text"]), base=base, **given)
+    yield CommandOutput(kind="text", text=f"{written.base}/{written.id}")
+    yield CommandOutput(kind="result", data=written.to_json())
+
+
+async def remove(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Remove an entry, or a base with its file."""
+    base, entry = str(arguments["base"]), arguments.get("entry")
+    if (entry is None) != bool(arguments.get("all")):
+        raise InvalidInput("say which entry is to be removed, or --all for the whole base")
+    if entry is None:
+        removed = await _kb(context).delete_base(base)
+    else:
+        removed = await _kb(context).delete(base, [str(entry)]) > 0
+    what = base if entry is None else f"{base}/{entry}"
+    if not removed:
+        raise NotFound(f"there is no {what}")
+    yield CommandOutput(kind="text", text=f"removed {what}")
+    yield CommandOutput(kind="result", data={"removed": what})
+
+
+def _kb(context: PluginContext) -> KnowledgeBase:
+    return context.services.get(KNOWLEDGE_BASE)
+
+
+def _texts(arguments: Arguments, name: str) -> list[str]:
+    given = arguments.get(name)
+    return [str(text) for text in given] if isinstance(given, list) else []
+
+
+def _limit(arguments: Arguments, default: int) -> int:
+    limit = arguments.get("limit")
+    return limit if isinstance(limit, int) else default
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
