@@ -58,18 +58,18 @@ async def tavern_shutdown(context: PluginContext) -> None:
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    """Return the routes of agents."""
-    from tavern_agents.descriptors import routes
+    """Return the routes of agents and of conversations."""
+    from tavern_agents import descriptors, history_descriptors
 
-    return routes()
+    return [*descriptors.routes(), *history_descriptors.routes()]
 
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    """Return the commands `tavern agent …`."""
-    from tavern_agents.descriptors import commands
+    """Return the commands `tavern agent …` and `tavern history …`."""
+    from tavern_agents import descriptors, history_descriptors
 
-    return commands()
+    return [*descriptors.commands(), *history_descriptors.commands()]
 
 
 @hookimpl

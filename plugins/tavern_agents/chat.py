@@ -1,4 +1,5 @@
-"""`tavern agent run` and `tavern agent resume`: an agent in the terminal, its steps, and what waits for a person."""
+"""`tavern agent run | resume` and `tavern history swipe`: an agent in the terminal, its steps, and what waits for a
+person."""
 
 from __future__ import annotations
 
@@ -11,13 +12,15 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from tavern_agents.commands import trace_line
+from tavern_agents.history_commands import head_of
 from tavern_agents.tracing import EVENT
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentRun, AgentTrace
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
 from tavern_host.contracts.events import Gap
+from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.tools import TOOL_MANAGER
 
 _QUIET = frozenset({"reply", "error", "interrupted", "limit", "tool_running", "fragment"})
@@ -59,6 +62,27 @@ async def resume_run(arguments: dict[str, JsonValue], context: PluginContext) ->
         yield output
 
 
+async def swipe(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Let the agent that gave an answer give another one; fail where there is none."""
+    histories, history = context.services.get(CHAT_HISTORY), str(arguments["history"])
+    branch, message, profile = (arguments.get(key) for key in ("branch", "message", "profile"))
+    name = None if branch is None else str(branch)
+    head = head_of(await histories.get_history(history), name)
+    parent = head if message is None else str(message)
+    (old,) = await histories.load_branch(history, leaf=parent, last=1)
+    if profile is None:
+        try:
+            profile = (await context.services.get(AGENT_RUNTIME).get_run(old.run_id or "")).profile_id
+        except NotFound:
+            raise InvalidInput(f"the message {parent} is of no agent; say by --profile who is to answer") from None
+    chat = _Chat(context, {"profile": profile})
+    given = {"branch": name, "parent_id": parent, "head": head}
+    async for output in chat.ask(AgentRequest(profile_id=str(profile), message="", conversation_id=history, **given)):
+        yield output
+    async for output in chat.result():
+        yield output
+
+
 async def _ask(prompt: str) -> str:
     sys.stderr.write(prompt)
     sys.stderr.flush()
@@ -83,10 +107,13 @@ class _Chat:
         if self._arguments.get("max_steps") is not None:
             given["limits"] = {"steps": self._arguments["max_steps"]}
         if self.conversation is not None:
-            given["conversation_id"] = self.conversation
-        request = read_model(AgentRequest, given, "agent run")
-        async for output in self._shown(self._runtime.start(request)):
+            given |= {"conversation_id": self.conversation, "branch": self._arguments.get("branch")}
+        async for output in self.ask(read_model(AgentRequest, given, "agent run")):
             yield output
+
+    def ask(self, request: AgentRequest) -> AsyncIterator[CommandOutput]:
+        """Show the agent's work on a request, and its reply."""
+        return self._shown(self._runtime.start(request))
 
     def follow(self, run_id: str) -> AsyncIterator[CommandOutput]:
         """Show a run that resumes."""

@@ -51,6 +51,7 @@ def commands() -> list[CommandInfo]:
                 profile,
                 CommandParameter(name="--message", help="The message; without it, lines from the terminal or stdin."),
                 CommandParameter(name="--conversation", help="The id of a conversation to continue, or to begin."),
+                CommandParameter(name="--branch", help="A branch of that conversation; the active one if left out."),
                 CommandParameter(name="--max-steps", help="How often it may deliberate.", type="integer"),
             ],
         ),

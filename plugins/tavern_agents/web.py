@@ -21,6 +21,9 @@ class RunBody(Model):
 
     message: str
     conversation_id: str | None = None
+    branch: str | None = None
+    parent_id: str | None = None
+    head: str | None = None
     history: list[ChatMessage] = Field(default_factory=list)
     max_steps: int | None = Field(default=None, ge=1, le=1000)
     limits: AgentLimits | None = None
@@ -115,13 +118,9 @@ def _asked(request: HttpRequest) -> AgentRequest:
     limits = body.limits
     if body.max_steps is not None:
         limits = (limits or AgentLimits()).model_copy(update={"steps": body.max_steps})
-    return AgentRequest(
-        profile_id=request.parameters["id"],
-        message=body.message,
-        conversation_id=body.conversation_id,
-        history=body.history,
-        limits=limits,
-    )
+    given = dict(body) | {"profile_id": request.parameters["id"], "limits": limits}
+    del given["max_steps"]
+    return AgentRequest(**given)
 
 
 def _list(found: list[Any]) -> HttpResponse:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from helpers.command_line import Ran
 from helpers.command_line import tavern as tavern_command
+from helpers.repetition import Failures
 from helpers.screen import on_screen
 from helpers.tavern_project import Tavern, action
 
@@ -136,3 +137,67 @@ def test_a_person_talks_to_an_agent_and_approves(tavern: Tavern) -> None:
         "To continue this conversation: tavern agent run keeper --conversation agent_",
     ):
         assert part in screen.text, screen.text
+
+
+def test_a_conversation_is_branched_by_commands(tavern: Tavern) -> None:
+    tavern.replies(
+        ({"last_contains": "executed successfully"}, "Shouted."),
+        ({"last_contains": "Wine?"}, "Wine."),
+        ({}, action("shout", text="ale")),
+    )
+    command(tavern, "agent", "run", "keeper", "--message", "Ale?", "--conversation", "c1")
+    first, *_, reply = command(tavern, "history", "show", "c1", "--json").json()
+    assert command(tavern, "history", "show", "c1", "--last", "1").out == f"{reply['id']} assistant: Shouted.\n"
+    edited = command(tavern, "history", "edit", "c1", first["id"], "--text", "Wine?")
+    assert (edited.code, edited.out.split(" ", 1)[1]) == (0, "user: Wine?\n")
+    assert "say by --profile" in command(tavern, "history", "swipe", "c1").error
+    assert command(tavern, "history", "swipe", "c1", "--profile", "keeper").out == "Wine.\n"
+    tavern.replies(({}, "Red wine."))
+    assert command(tavern, "history", "swipe", "c1").out == "Red wine.\n"
+    command(tavern, "history", "branch", "c1", "old", "--message", reply["id"])
+    lines = command(tavern, "history", "tree", "c1").out.splitlines()
+    assert [line.split(maxsplit=2 if line.startswith("*") else 1)[-1] for line in lines] == [
+        "user: Ale?",
+        "assistant: <|[REQUEST_TOOL]|> command:「始」shout「末」 text:「始」ale「末」 <|[EN…",
+        "user: <OBSERVATION> <tool_id>shout</tool_id> Tool shout executed …",
+        "assistant: Shouted.  <- old",
+        "user: Wine?",
+        "assistant: Wine.",
+        "assistant: Red wine.  <- main",
+    ]
+    assert [line[0] for line in lines] == [" ", " ", " ", " ", "*", " ", "*"]
+    assert [len(line) - len(line[1:].lstrip()) for line in lines] == [2, 2, 2, 2, 2, 4, 4]
+    switched = command(tavern, "history", "switch", "c1", "old", "--json").json()
+    assert switched["active"] == "old"
+    assert command(tavern, "history", "show", "c1", "--last", "1").out.endswith("Shouted.\n")
+    assert command(tavern, "history", "switch", "c1", "--message", first["id"], "--exactly").code == 0
+    assert "Ale?" in command(tavern, "history", "show", "c1", "--last", "1").out
+    command(tavern, "agent", "run", "keeper", "--message", "Again?", "--conversation", "c1", "--branch", "main")
+    assert "Again?" in command(tavern, "history", "show", "c1", "--branch", "main").out
+    file = tavern.root / "c1.json"
+    assert command(tavern, "history", "export", "c1", "--output", str(file)).code == 0
+    assert command(tavern, "history", "import", str(file), "--id", "c2").code == 0
+    assert command(tavern, "history", "branch", "c2", "main", "--copy", "c3", "--json").json()["messages"] == 4
+    assert command(tavern, "history", "branch", "c2", "main", "--rename", "wine").code == 0
+    assert [b["name"] for b in command(tavern, "history", "branch", "c2", "--json").json()["branches"]] == [
+        "wine",
+        "old",
+    ]
+    assert command(tavern, "history", "branch", "c2", "wine", "--delete").code == 0
+    assert command(tavern, "history", "delete", "c1").out == "Deleted the conversation c1\n"
+    assert {one["id"] for one in command(tavern, "history", "list", "--json").json()} == {"c2", "c3"}
+    rows = [
+        (("show", "c1"), "there is no conversation 'c1'; `tavern history list` lists them"),
+        (("switch", "c2"), "give a branch, or --message"),
+        (("branch", "c2", "old", "--delete"), "activate another"),
+        (("branch", "c2", "--delete"), "the name of the branch is missing"),
+        (("branch", "c2", "old", "--delete", "--rename", "x"), "give one of"),
+        (("import", str(file), "--id", "c3"), "import it under another id"),
+        (("import", str(tavern.root / "tavern.yaml")), "$.branches: Field required"),
+        (("edit", "c2", "msg_0", "--text", "x"), "has no message 'msg_0'"),
+    ]
+    with Failures() as failures:
+        for arguments, part in rows:
+            with failures.row(arguments):
+                done = command(tavern, "history", *arguments)
+                assert (done.code != 0, part in done.error) == (True, True), done

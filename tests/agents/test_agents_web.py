@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -30,9 +31,9 @@ class Browser:
         async with self._session.get(path) as response:
             return response.status, await response.json()
 
-    async def post(self, path: str, body: Any) -> tuple[int, Any]:
+    async def post(self, path: str, body: Any, method: str = "POST") -> tuple[int, Any]:
         data = body if isinstance(body, str) else json.dumps(body)
-        async with self._session.post(path, data=data) as response:
+        async with self._session.request(method, path, data=data) as response:
             return response.status, await response.json()
 
 
@@ -149,3 +150,56 @@ async def test_a_run_is_followed_over_http(browser: Browser, tavern: Tavern) -> 
                 assert (status, part in answer["error"]) == (expected, True), answer
     assert (await browser.get("/api/agent-runs?limit=0"))[0] == 400
     assert await browser.get("/api/agents-check") == (200, [])
+
+
+async def test_a_conversation_is_branched_over_http(browser: Browser, tavern: Tavern) -> None:
+    tavern.replies(({"last_contains": "Ale?"}, "Ale."), ({"last_contains": "Wine?"}, "Wine."))
+    name = "a b/ü"
+    at = f"/api/histories/{quote(name, safe='')}"
+    await browser.post("/api/agents/keeper/run", {"message": "Ale?", "conversationId": name})
+    first, reply = (await browser.get(f"{at}/messages"))[1]
+    edit = {"content": "Wine?", "head": reply["id"]}
+    status, (edited,) = await browser.post(f"{at}/messages/{first['id']}/edit", edit)
+    assert (status, edited["message"]["content"], edited.get("parentId")) == (201, "Wine?", None)
+    body = {"message": "", "conversationId": name, "parentId": edited["id"], "head": edited["id"]}
+    status, run = await browser.post("/api/agents/keeper/run", body)
+    assert (status, run["text"]) == (200, "Wine.")
+    head = (await browser.get(at))[1]["branches"][0]["head"]
+    other = {"messages": [{"role": "assistant", "content": "Red or white?"}], "head": head}
+    assert (await browser.post(f"{at}/messages/{head}/swipe", other))[0] == 201
+    texts = [one["message"]["content"] for one in (await browser.get(f"{at}/children?of={edited['id']}"))[1]]
+    assert texts == ["Wine.", "Red or white?"]
+    assert (await browser.post(f"{at}/branches", {"name": "x/y", "messageId": reply["id"]}))[0] == 201
+    assert (await browser.post(f"{at}/branches/x%2Fy/rename", {"name": "side"}))[0] == 200
+    assert (await browser.post(f"{at}/active", {"branch": "side"}))[1]["active"] == "side"
+    said = {"messages": [{"role": "user", "content": "More?"}], "branch": "side"}
+    assert (await browser.post(f"{at}/messages", said))[0] == 201
+    last = (await browser.get(f"{at}/messages?branch=side&last=2"))[1]
+    assert [one["message"]["content"] for one in last] == ["Ale.", "More?"]
+    assert len((await browser.get(f"{at}/messages?leaf={reply['id']}"))[1]) == 2
+    tree = (await browser.get(f"{at}/tree"))[1]
+    assert [(node["depth"], node["text"]) for node in tree[3:]] == [(2, "Wine."), (2, "Red or white?"), (3, "More?")]
+    exported = (await browser.get(f"{at}/export"))[1]
+    assert (await browser.post("/api/histories?id=copy", exported))[1]["active"] == "side"
+    assert (await browser.post(f"{at}/fork", {"newId": "fork"}))[1]["messages"] == 3
+    assert {one["id"] for one in (await browser.get("/api/histories?limit=9"))[1]} == {name, "copy", "fork"}
+    assert (await browser.post(f"{at}/branches/main", "", "DELETE"))[0] == 200
+    rows: Any = [
+        ("POST", f"{at}/messages/{first['id']}/edit", {"content": "x", "head": reply["id"]}, 409, "load it again"),
+        ("POST", f"{at}/messages/{first['id']}/edit", {"content": "x"}, 400, "head: Field required"),
+        ("POST", f"{at}/branches", {"name": "side"}, 409, "a branch 'side' already"),
+        ("POST", f"{at}/messages", {"messages": []}, 400, "messages"),
+        ("POST", "/api/histories", {"id": "x"}, 400, "no exported conversation"),
+        ("POST", "/api/histories", exported, 409, "under another id"),
+        ("GET", f"{at}/messages?last=x", "", 400, "the query's last"),
+        ("GET", f"{at}/messages?branch=sied", "", 404, "it has side"),
+        ("GET", "/api/histories/never/tree", "", 404, "no conversation 'never'"),
+        ("DELETE", f"{at}/branches/side", "", 409, "activate another"),
+    ]
+    with Failures() as failures:
+        for method, where, body, expected, part in rows:
+            with failures.row((method, where)):
+                status, answer = await browser.post(where, body, method)
+                assert (status, part in answer["error"]) == (expected, True), answer
+    assert (await browser.post(at, "", "DELETE"))[1] == {"deleted": True}
+    assert (await browser.get(at))[0] == 404

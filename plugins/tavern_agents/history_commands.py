@@ -1,0 +1,208 @@
+"""The commands `tavern history …`, but for `swipe`, which lets an agent talk and is in `chat.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_host import CommandOutput, PluginContext
+from tavern_host.contracts.documents import read_json, read_model
+from tavern_host.contracts.errors import InvalidInput, describe
+from tavern_host.contracts.histories import CHAT_HISTORY, HistoryDetails, HistoryExport, HistoryMessage, HistoryNode
+
+_SHOWN = 60
+"""How many characters of a message a line of the tree has."""
+
+
+async def list_histories(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show conversations, the latest changed first."""
+    limit = arguments.get("limit")
+    found = await context.services.get(CHAT_HISTORY).list_histories(limit=limit if isinstance(limit, int) else 20)
+    rows = [[one.id, str(one.messages), f"{one.changed_at:%Y-%m-%d %H:%M:%S}"] for one in found]
+    yield CommandOutput(kind="table", columns=["conversation", "messages", "changed (UTC)"], rows=rows)
+    yield CommandOutput(kind="result", data=[one.to_json() for one in found])
+
+
+async def show_history(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show the messages of a branch."""
+    last = arguments.get("last")
+    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
+    await service.get_history(history)
+    found = await service.load_branch(
+        history,
+        _option(arguments, "branch"),
+        leaf=_option(arguments, "leaf"),
+        last=last if isinstance(last, int) else None,
+    )
+    for output in _messages(found):
+        yield output
+
+
+async def show_tree(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show all messages, each further way to continue indented; `*` marks those of the active branch."""
+    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
+    details, nodes = await service.get_history(history), list[HistoryNode]()
+    while page := await service.tree(history, limit=10_000, offset=len(nodes)):
+        nodes += page
+    for line in tree_lines(details, nodes):
+        yield CommandOutput(kind="text", text=line)
+    yield CommandOutput(kind="result", data={**details.to_json(), "tree": [node.to_json() for node in nodes]})
+
+
+def tree_lines(details: HistoryDetails, nodes: Sequence[HistoryNode]) -> list[str]:
+    """Return the lines of a tree: a message, what follows it, then the further ways to continue."""
+    behind: dict[str | None, list[HistoryNode]] = {}
+    parents = {node.id: node.parent_id for node in nodes}
+    for node in nodes:
+        behind.setdefault(node.parent_id, []).append(node)
+    names: dict[str, list[str]] = {}
+    for branch in details.branches:
+        names.setdefault(branch.head, []).append(branch.name)
+    at = next((branch.head for branch in details.branches if branch.name == details.active), None)
+    active = set[str]()
+    while at is not None:
+        active.add(at)
+        at = parents.get(at)
+    lines: list[str] = []
+    waiting = [(0, node) for node in reversed(behind.get(None, []))]
+    while waiting:
+        level, node = waiting.pop()
+        said = " ".join([*node.text.split(), *(f"[calls {name}]" for name in node.calls)])
+        mark, heads = "*" if node.id in active else " ", ", ".join(names.get(node.id, []))
+        text = said if len(said) <= _SHOWN else f"{said[: _SHOWN - 1]}…"
+        lines.append(f"{mark} {'  ' * level}{node.id} {node.role}: {text}{f'  <- {heads}' if heads else ''}")
+        following = behind.get(node.id, [])
+        waiting += [(level + (len(following) > 1), one) for one in reversed(following)]
+    return lines
+
+
+async def change_branches(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show the branches; or make, rename or forget one, or begin a conversation with its messages."""
+    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
+    name, message, new = (_option(arguments, key) for key in ("name", "message", "rename"))
+    copy = _option(arguments, "copy")
+    if sum(bool(given) for given in (new, copy, arguments.get("delete"))) > 1:
+        raise InvalidInput("give one of --rename, --delete and --copy")
+    if copy is not None:
+        if name is not None and message is None:
+            message = (await service.load_branch(history, name, last=1))[-1].id
+        details = await service.fork_history(history, copy, message_id=message)
+    elif name is None:
+        if new is not None or arguments.get("delete") or message is not None:
+            raise InvalidInput("the name of the branch is missing")
+        details = await service.get_history(history)
+    elif new is not None:
+        details = await service.rename_branch(history, name, new)
+    elif arguments.get("delete"):
+        details = await service.delete_branch(history, name)
+    else:
+        details = await service.fork(history, name, message_id=message)
+    for output in _branches(details):
+        yield output
+
+
+async def switch(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Make a branch the active one, or let one go to a message."""
+    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
+    branch, message = _option(arguments, "branch"), _option(arguments, "message")
+    if branch is None and message is None:
+        raise InvalidInput("give a branch, or --message")
+    details = await service.activate(
+        history,
+        branch,
+        message_id=message,
+        head=None if message is None else head_of(await service.get_history(history), branch),
+        exactly=bool(arguments.get("exactly")),
+    )
+    for output in _branches(details):
+        yield output
+
+
+async def edit(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Keep a changed copy of a message beside it."""
+    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
+    branch = _option(arguments, "branch")
+    found = await service.edit(
+        history,
+        _text(arguments, "message"),
+        _text(arguments, "text"),
+        head=head_of(await service.get_history(history), branch),
+        branch=branch,
+        keep_rest=bool(arguments.get("keep_rest")),
+    )
+    for output in _messages(found):
+        yield output
+
+
+async def export_history(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Write a conversation as JSON, to a file or to stdout."""
+    exported = (await context.services.get(CHAT_HISTORY).export_history(_text(arguments, "history"))).to_json()
+    output = _option(arguments, "output")
+    if output is None:
+        yield CommandOutput(kind="text", text=json.dumps(exported, ensure_ascii=False, indent=2))
+        yield CommandOutput(kind="result", data=exported)
+        return
+    try:
+        await asyncio.to_thread(Path(output).write_text, json.dumps(exported, ensure_ascii=False), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{output} cannot be written: {describe(error)}") from None
+    yield CommandOutput(kind="text", text=f"Wrote {len(exported['messages'])} messages to {output}")
+    yield CommandOutput(kind="result", data={"file": output, "messages": len(exported["messages"])})
+
+
+async def import_history(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Keep an exported conversation."""
+    file = _text(arguments, "file")
+    try:
+        content = await asyncio.to_thread(Path(file).read_bytes)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {describe(error)}") from None
+    exported = read_model(HistoryExport, read_json(content, file), file)
+    details = await context.services.get(CHAT_HISTORY).import_history(exported, history_id=_option(arguments, "id"))
+    for output in _branches(details):
+        yield output
+
+
+async def delete_history(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Forget a conversation with its runs."""
+    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
+    await service.get_history(history)
+    await service.delete(history)
+    yield CommandOutput(kind="text", text=f"Deleted the conversation {history}")
+    yield CommandOutput(kind="result", data={"deleted": history})
+
+
+def head_of(details: HistoryDetails, branch: str | None) -> str:
+    """Return the head of a branch, by default of the active one; nothing for one that is not there."""
+    return next((one.head for one in details.branches if one.name == (branch or details.active)), "")
+
+
+def _messages(found: Sequence[HistoryMessage]) -> list[CommandOutput]:
+    lines = []
+    for one in found:
+        calls = "".join(f"\n  [calls {call.name} {call.arguments}]" for call in one.message.tool_calls)
+        lines.append(CommandOutput(kind="text", text=f"{one.id} {one.message.role}: {one.message.content}{calls}"))
+    return [*lines, CommandOutput(kind="result", data=[one.to_json() for one in found])]
+
+
+def _branches(details: HistoryDetails) -> list[CommandOutput]:
+    rows: list[list[str]] = [
+        ["*" if one.name == details.active else "", one.name, str(one.messages), one.head] for one in details.branches
+    ]
+    data: Any = details.to_json()
+    table = CommandOutput(kind="table", columns=["active", "branch", "messages", "head"], rows=rows)
+    return [table, CommandOutput(kind="result", data=data)]
+
+
+def _text(arguments: dict[str, JsonValue], name: str) -> str:
+    return str(arguments[name])
+
+
+def _option(arguments: dict[str, JsonValue], name: str) -> str | None:
+    given = arguments.get(name)
+    return None if given is None else str(given)

@@ -1,0 +1,97 @@
+"""What the plugin offers by name for conversations: routes and commands."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.http import RouteInfo
+
+_ROUTES = (
+    ("GET", "", "list_histories", "Conversations, the latest changed first."),
+    ("POST", "", "import_history", "Keep an exported conversation, under `?id=` if that is given."),
+    ("GET", "/{id}", "get_history", "A conversation and its branches."),
+    ("DELETE", "/{id}", "delete_history", "Forget a conversation."),
+    ("GET", "/{id}/messages", "load", "The messages of a branch: `?branch=&leaf=&last=`."),
+    ("POST", "/{id}/messages", "add", "Keep messages behind the head of a branch, or behind any message."),
+    ("GET", "/{id}/children", "children", "The messages right behind `?of=`, or the first ones."),
+    ("GET", "/{id}/tree", "tree", "The messages of all branches, each with its parent."),
+    ("POST", "/{id}/messages/{message}/edit", "edit", "Keep a changed copy of a message beside it."),
+    ("POST", "/{id}/messages/{message}/swipe", "swipe", "Keep another answer beside one."),
+    ("POST", "/{id}/active", "activate", "Make a branch the active one, or let one go to a message."),
+    ("POST", "/{id}/branches", "fork", "Make a branch."),
+    ("POST", "/{id}/branches/{branch}/rename", "rename_branch", "Give a branch another name."),
+    ("DELETE", "/{id}/branches/{branch}", "delete_branch", "Forget the name of a branch."),
+    ("POST", "/{id}/fork", "fork_history", "Begin a conversation with copies of another's messages."),
+    ("GET", "/{id}/export", "export_history", "A whole conversation."),
+)
+
+
+def routes() -> list[RouteInfo]:
+    """Return the routes of conversations."""
+    return [
+        RouteInfo(
+            method=method, path=f"/api/histories{path}", handler=f"tavern_agents.history_web:{handler}", summary=summary
+        )
+        for method, path, handler, summary in _ROUTES
+    ]
+
+
+_PARAMETERS: dict[str, tuple[str, str, dict[str, JsonValue]]] = {
+    "history": ("history", "The conversation's id.", {"required": True}),
+    "limit": ("--limit", "At most so many.", {"type": "integer"}),
+    "--branch": ("--branch", "A branch; the active one if left out.", {}),
+    "leaf": ("--leaf", "The messages that lead to this one.", {}),
+    "last": ("--last", "At most so many messages, the latest.", {"type": "integer"}),
+    "new": ("name", "The branch; a new one unless an option says otherwise.", {}),
+    "at": ("--message", "Where it begins; the head of the active branch if left out.", {}),
+    "rename": ("--rename", "Its new name.", {}),
+    "delete": ("--delete", "Forget its name; its messages stay.", {"type": "flag"}),
+    "copy": ("--copy", "Begin a conversation of this id with its messages.", {}),
+    "branch": ("branch", "The branch; the active one if left out.", {}),
+    "to": ("--message", "Let the branch go to this message, and on to the last one behind it.", {}),
+    "exactly": ("--exactly", "Stop at the message itself.", {"type": "flag"}),
+    "message": ("message", "The id of a message.", {"required": True}),
+    "text": ("--text", "The new text.", {"required": True}),
+    "rest": ("--keep-rest", "Copy what follows it, too.", {"type": "flag"}),
+    "answer": ("message", "A message of the answer; the latest one if left out.", {}),
+    "profile": ("--profile", "The agent, where no agent gave the old answer.", {}),
+    "output": ("--output", "The file; stdout if left out.", {"type": "path"}),
+    "file": ("file", "The exported file.", {"type": "path", "required": True}),
+    "id": ("--id", "Keep it under this id.", {}),
+}
+
+_COMMANDS = (
+    ("list", "list_histories", "limit", "List conversations."),
+    ("show", "show_history", "history --branch leaf last", "Show the messages of a branch."),
+    ("tree", "show_tree", "history", "Show the messages of all branches."),
+    (
+        "branch",
+        "change_branches",
+        "history new at rename delete copy",
+        "List the branches of a conversation; make, rename, copy or forget one.",
+    ),
+    ("switch", "switch", "history branch to exactly", "Make a branch the active one, or go back to a message."),
+    ("edit", "edit", "history message text --branch rest", "Keep a changed copy of a message beside it."),
+    ("swipe", "swipe", "history answer --branch profile", "Let the agent answer anew; the old answer stays."),
+    ("export", "export_history", "history output", "Write a conversation as JSON."),
+    ("import", "import_history", "file id", "Keep an exported conversation."),
+    ("delete", "delete_history", "history", "Delete a conversation with its runs."),
+)
+
+
+def commands() -> list[CommandInfo]:
+    """Return the commands `tavern history …`."""
+    return [
+        CommandInfo(
+            name=f"history {name}",
+            help=help,
+            handler=f"tavern_agents.{'chat' if name == 'swipe' else 'history_commands'}:{handler}",
+            parameters=[_parameter(*_PARAMETERS[key]) for key in parameters.split()],
+        )
+        for name, handler, parameters, help in _COMMANDS
+    ]
+
+
+def _parameter(name: str, help: str, more: dict[str, JsonValue]) -> CommandParameter:
+    return CommandParameter.model_validate({"name": name, "help": help, **more})

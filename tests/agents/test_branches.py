@@ -1,0 +1,336 @@
+"""Agents on branches of conversations: swipes with their calls, runs side by side, and what outlives the host."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from helpers.repetition import Failures, repetitions
+from helpers.tavern_project import Tavern
+from helpers.told_model import said, written
+
+from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentStatus
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PluginFailure, TavernError
+from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory
+from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse
+from tests.agents.agent_bench import AgentBench, agent_bench
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SHOUT = ("shout", {"text": "ale"})
+
+
+def prepare(project: Tavern) -> None:
+    project.profile(tool_ids_inventory=["shout"])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
+    """Give one host for all tests of this file but those that end one."""
+    async with agent_bench(tmp_path_factory.mktemp("branches"), prepare) as made:
+        yield made
+
+
+def histories(bench: AgentBench) -> ChatHistory:
+    return bench.host.services.get(CHAT_HISTORY)
+
+
+async def head_of(kept: ChatHistory, history: str, branch: str | None = None) -> str:
+    details = await kept.get_history(history)
+    return next(one.head for one in details.branches if one.name == (branch or details.active))
+
+
+async def again(bench: AgentBench, history: str, message: str, **more: Any) -> AgentReply:
+    """Let the agent answer anew."""
+    head = await head_of(histories(bench), history, more.get("branch"))
+    return await bench.run("", conversation_id=history, parent_id=message, head=head, **more)
+
+
+async def test_a_swipe_replaces_the_turn_with_its_calls(bench: AgentBench) -> None:
+    kept = histories(bench)
+    model = bench.answers(said("I call.", SHOUT), said("Heard."), written("tam", SHOUT), said("Heard, too."))
+    await bench.run("Shout.", conversation_id="a")
+    old = await kept.load("a")
+    reply = await again(bench, "a", old[2].id)
+    assert (reply.text, [m.role for m in reply.history]) == ("Heard, too.", ["assistant", "user", "assistant"])
+    assert [m.content for m in model.asked[2].messages][1:] == ["Shout."]
+    new = await kept.load("a")
+    assert [m.message.role for m in new] == ["user", "assistant", "user", "assistant"]
+    assert (new[0], new[-1].message.content) == (old[0], "Heard, too.")
+    assert [m.id for m in await kept.children("a", old[0].id)] == [old[1].id, new[1].id]
+    assert [m.run_id == reply.agent_run_id for m in new] == [False, True, True, True]
+    await kept.activate("a", message_id=old[1].id, head=new[-1].id)
+    assert await kept.load("a") == old
+    model = bench.answers(said("On."))
+    assert (await bench.run("Go on.", conversation_id="a")).text == "On."
+    assert [m.role for m in model.asked[0].messages][1:] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+async def test_an_edited_message_is_answered(bench: AgentBench) -> None:
+    kept = histories(bench)
+    model = bench.answers(said("Ale."), said("Wine."))
+    await bench.run("Ale?", conversation_id="b")
+    first, reply = await kept.load("b")
+    (edited,) = await kept.edit("b", first.id, "Wine?", head=reply.id)
+    assert (await again(bench, "b", edited.id)).text == "Wine."
+    assert [m.content for m in model.asked[1].messages][1:] == ["Wine?"]
+    assert [m.message.content for m in await kept.load("b")] == ["Wine?", "Wine."]
+    beside = AgentRequest(profile_id="keeper", message="Water?", conversation_id="b", parent_id=reply.id)
+    rows: list[tuple[AgentRequest, type[TavernError], str]] = [
+        (beside, Conflict, "load it again"),
+        (beside.model_copy(update={"head": reply.id}), Conflict, "load it again"),
+        (beside.model_copy(update={"parent_id": "msg_0"}), NotFound, "has no message"),
+        (beside.model_copy(update={"branch": "side"}), NotFound, "it has main"),
+        (beside.model_copy(update={"conversation_id": None}), NotFound, "no conversation"),
+    ]
+    runs = len(await bench.runtime.runs())
+    with Failures() as failures:
+        for request, error, part in rows:
+            with failures.row(request):
+                with pytest.raises(TavernError) as caught:
+                    await bench.runtime.start(request)
+                assert (caught.value.info.code, part in caught.value.message) == (error.code, True), caught.value
+    (greeting,) = await kept.append("hello", [ChatMessage(role="assistant", content="Hello.")])
+    with pytest.raises(InvalidInput, match="answers nothing"):
+        await again(bench, "hello", greeting.id)
+    assert len(await bench.runtime.runs()) == runs
+    bench.answers(said("Water."))
+    request = beside.model_copy(update={"head": await head_of(kept, "b")})
+    assert (await bench.runtime.run(request)).text == "Water."
+    assert [m.message.content for m in await kept.load("b")] == ["Ale?", "Ale.", "Water?", "Water."]
+
+
+async def test_runs_work_side_by_side_on_branches(bench: AgentBench) -> None:
+    kept = histories(bench)
+    (one,) = await kept.append("c", [ChatMessage(role="user", content="1")])
+    await kept.fork("c", "side")
+    await kept.fork("c", "free")
+    model = bench.answers(said("A."), said("B."))
+    model.gate = asyncio.Event()
+    asked = AgentRequest(profile_id="keeper", message="Go.", conversation_id="c")
+    runs = [await bench.runtime.start(asked.model_copy(update={"branch": branch})) for branch in (None, "side")]
+    assert [run.branch for run in runs] == ["main", "side"]
+    busy = await head_of(kept, "c", "side")
+    text = ChatMessage(role="user", content="x")
+    rows: Any = [
+        ("run", lambda: bench.runtime.start(asked), "works on the conversation 'c' already"),
+        ("add", lambda: kept.add("c", [text], branch="side"), "(branch 'side') already"),
+        ("edit", lambda: kept.edit("c", one.id, "x", branch="side", head=busy), "interrupt it"),
+        ("move", lambda: kept.activate("c", "side", message_id=one.id, head=busy, exactly=True), "interrupt it"),
+        ("delete branch", lambda: kept.delete_branch("c", "side"), "interrupt it"),
+        ("delete", lambda: kept.delete("c"), "interrupt it"),
+    ]
+    with Failures() as failures:
+        for name, act, part in rows:
+            with failures.row(name):
+                with pytest.raises(Conflict) as caught:
+                    await act()
+                assert part in caught.value.message
+    await kept.add("c", [text], branch="free")
+    await kept.activate("c", "free")
+    await kept.rename_branch("c", "side", "aside")
+    model.gate.set()
+    replies = {(await bench.runtime.wait(run.id)).text for run in runs}
+    assert replies == {"A.", "B."}
+    for branch in ("main", "aside"):
+        found = [m.message.content for m in await kept.load_branch("c", branch)]
+        assert (found[:2], len(found)) == (["1", "Go."], 3)
+    assert [m.message.content for m in await kept.load("c")] == ["1", "x"]
+
+
+async def test_a_run_resumes_where_its_branch_still_stands(bench: AgentBench) -> None:
+    kept = histories(bench)
+    bench.answers(said("First."), RuntimeError("down"))
+    await bench.run("1", conversation_id="d")
+    reply = (await kept.load("d"))[-1]
+    failed = await again(bench, "d", reply.id)
+    assert failed.outcome == "error"
+    assert [m.message.content for m in await kept.load("d")] == ["1"]
+    await kept.activate("d", message_id=reply.id, head=await head_of(kept, "d"))
+    with pytest.raises(Conflict, match="has moved on since the run"):
+        await bench.runtime.resume(failed.agent_run_id)
+    assert (await bench.runtime.get_run(failed.agent_run_id)).status is AgentStatus.ERROR
+    first = (await kept.load("d"))[0]
+    await kept.activate("d", message_id=first.id, head=reply.id, exactly=True)
+    bench.answers(said("Second."))
+    run = await bench.runtime.resume(failed.agent_run_id)
+    assert (await bench.runtime.wait(run.id)).text == "Second."
+    assert [m.message.content for m in await kept.children("d", first.id)] == ["First.", "Second."]
+
+
+async def test_a_summary_holds_where_it_was_made(bench: AgentBench) -> None:
+    kept = histories(bench)
+    bench.answers(*(said(f"a{n}") for n in range(3)))
+    for number in range(3):
+        await bench.run(f"q{number} " + "long " * 40, conversation_id="e")
+    path = await kept.load("e")
+    too_long = PluginFailure("too long", overflow=True)
+    model = bench.answers(too_long, said("They counted."), said("a3"))
+    await bench.run("q3", conversation_id="e")
+    assert "They counted." in model.asked[-1].messages[1].content
+    (summary,) = (await kept.export_history("e")).summaries
+    assert summary.text == "They counted."
+    await kept.fork("e", "early", message_id=path[1].id)
+    model = bench.answers(said("early"), said("late"))
+    await bench.run("And?", conversation_id="e", branch="early")
+    assert [m.content for m in model.asked[0].messages][1:] == [path[0].message.content, "a0", "And?"]
+    await bench.run("And?", conversation_id="e")
+    assert "They counted." in model.asked[1].messages[1].content
+    assert await kept.load_branch("e", leaf=path[-1].id) == path
+
+
+# --- two hundred turns --------------------------------------------------------------------------------
+
+
+class Story:
+    """A conversation that is talked, swiped, edited and forked at random, and what it must be."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.messages: dict[str, tuple[str | None, ChatMessage]] = {}
+        self.heads = {"main": ""}
+        self.active = "main"
+        self.turns = 0
+
+    def answers(self, request: LlmRequest) -> LlmResponse:
+        """Answer in text, by a native call, or by one in text."""
+        last, number = request.messages[-1], len(self.messages)
+        if last.role == "user" and not last.content.startswith("<OBSERVATION>"):
+            kind = self.random.choice(["text", "native", "tam", "text"])
+            if kind != "text":
+                return written(kind, ("shout", {"text": f"ale {number} {self.turns}"}))
+        return said(f"Answer {number} to {last.content[:30]} 酒")
+
+    def path(self, head: str) -> list[str]:
+        """Return the ids of the messages that lead to one."""
+        found: list[str] = []
+        at: str | None = head
+        while at:
+            found.insert(0, at)
+            at = self.messages[at][0]
+        return found
+
+    async def learn(self, kept: ChatHistory, branch: str, expected: list[ChatMessage]) -> None:
+        """Take in what a branch got: its ids, behind what was there."""
+        path = await kept.load_branch("story", branch, last=len(expected))
+        assert [one.message for one in path] == expected
+        for one in path:
+            assert one.id not in self.messages
+            self.messages[one.id] = (one.parent_id, one.message)
+        self.heads[branch] = path[-1].id
+
+    async def turn(self, bench: AgentBench) -> None:
+        """Do one thing."""
+        kept, branch, head = histories(bench), self.active, self.heads[self.active]
+        what = self.random.choice(["say", "say", "say", "swipe", "edit", "back", "fork", "switch"]) if head else "say"
+        self.turns += 1
+        request = AgentRequest(profile_id="keeper", message=f"Turn {self.turns}", conversation_id="story")
+        if what == "say":
+            await self.learn(kept, branch, (await bench.runtime.run(request)).history)
+        elif what in ("swipe", "edit"):
+            parent = self.random.choice([m for m in self.path(head) if m in self.messages])
+            if what == "edit":
+                text = f"Edited {self.turns}"
+                (edited,) = await kept.edit("story", parent, text, head=head)
+                old = self.messages[parent][1]
+                self.messages[edited.id] = (self.messages[parent][0], old.model_copy(update={"content": text}))
+                self.heads[branch] = edited.id
+                if old.role != "user":
+                    return
+                parent, head = edited.id, edited.id
+            again = request.model_copy(update={"message": "", "parent_id": parent, "head": head})
+            await self.learn(kept, branch, (await bench.runtime.run(again)).history)
+        elif what == "back":
+            to = self.random.choice(list(self.messages))
+            details = await kept.activate("story", message_id=to, head=head)
+            (self.heads[branch],) = [one.head for one in details.branches if one.name == branch]
+            assert to in self.path(self.heads[branch])
+        elif what == "fork":
+            name = f"branch {self.turns}"
+            self.heads[name] = self.random.choice(list(self.messages))
+            await kept.fork("story", name, message_id=self.heads[name])
+        else:
+            self.active = self.random.choice(list(self.heads))
+            await kept.activate("story", self.active)
+
+    async def check(self, kept: ChatHistory) -> None:
+        """Compare everything."""
+        details = await kept.get_history("story")
+        assert (details.active, details.messages) == (self.active, len(self.messages))
+        assert {branch.name: branch.head for branch in details.branches} == self.heads
+        for branch, head in self.heads.items():
+            expected = [(id, *self.messages[id]) for id in self.path(head)]
+            found = await kept.load_branch("story", branch)
+            assert [(one.id, one.parent_id, one.message) for one in found] == expected
+        nodes = await kept.tree("story", limit=10_000)
+        assert {node.id: node.parent_id for node in nodes} == {id: m[0] for id, m in self.messages.items()}
+
+
+@pytest.mark.parametrize("seed", range(repetitions(1, 10)))
+async def test_two_hundred_turns_read_back_exactly(tmp_path: Path, seed: int) -> None:
+    story = Story(seed)
+    for _ in range(2):
+        async with agent_bench(tmp_path / "one", prepare) as bench:
+            bench.model(story.answers)
+            for _ in range(100):
+                await story.turn(bench)
+            await story.check(histories(bench))
+            exported = await histories(bench).export_history("story")
+    assert len({message.role for _, message in story.messages.values()}) == 3
+    async with agent_bench(tmp_path / "one", prepare) as bench:
+        await story.check(histories(bench))
+    async with agent_bench(tmp_path / "two", prepare) as bench:
+        await histories(bench).import_history(exported)
+        await story.check(histories(bench))
+        assert await histories(bench).export_history("story") == exported
+
+
+# --- kill -9 ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("_", range(repetitions(1, 10)))
+async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, _: int) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.agents.history_writer", str(tmp_path)),
+        stdout=asyncio.subprocess.PIPE,
+        env=environment,
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(40):
+            lines = [await process.stdout.readline() for _ in range(random.randint(60, 120))]
+    finally:
+        process.kill()
+        rest = (await process.communicate())[0]
+    acknowledged: dict[str, list[list[str]]] = {}
+    for line in [*lines, *rest.splitlines(keepends=True)]:
+        if line.endswith(b"\n"):
+            history, *about = line.decode().split()
+            acknowledged.setdefault(history, []).append(about)
+    assert len(acknowledged) == 3
+    async with agent_bench(tmp_path) as bench:
+        kept = histories(bench)
+        for history, changes in acknowledged.items():
+            nodes = await kept.tree(history, limit=10_000)
+            details = await kept.get_history(history)
+            assert details.messages == len(nodes)
+            depths: dict[str | None, int] = {None: 0}
+            for node in nodes:
+                assert node.depth == depths[node.parent_id] + 1
+                depths[node.id] = node.depth
+            heads = [id for id, count in changes if count != "0"]
+            assert set(heads) <= set(depths)
+            assert 0 <= len(nodes) - 1 - sum(int(count) for _, count in changes) <= 2
+            assert {name for name, count in changes if count == "0"} <= {branch.name for branch in details.branches}
+            path = await kept.load(history)
+            assert heads[-1] in {node.id for node in nodes[-3:]}
+            assert [one.parent_id for one in path] == [None, *(one.id for one in path[:-1])]
+            await kept.append(history, [ChatMessage(role="user", content="On.")], parent_id=path[-1].id)
