@@ -8,6 +8,7 @@ from tavern_host.contracts.http import RouteInfo
 _ROUTES = (
     ("GET", "/api/knowledge", "list_bases", "The knowledge bases."),
     ("POST", "/api/knowledge-search", "search", "The entries that fit a query best."),
+    ("POST", "/api/knowledge-activate", "activate", "The entries that a conversation brings into a prompt."),
     ("GET", "/api/knowledge/{base}", "get_base", "A base without its entries."),
     ("PUT", "/api/knowledge/{base}", "save_base", "Make a base, or change what is said of it."),
     ("DELETE", "/api/knowledge/{base}", "delete_base", "Remove a base with its file."),
@@ -40,7 +41,9 @@ def commands() -> list[CommandInfo]:
             handler=f"{handlers}:search",
             parameters=[
                 CommandParameter(name="query", help="What is looked for.", required=True),
-                CommandParameter(name="--base", help="Only this base, or those of a pattern: host:*", multiple=True),
+                CommandParameter(
+                    name="--base", help="Only this base, or those of a pattern such as host:*.", multiple=True
+                ),
                 CommandParameter(name="--tag", help="Only entries with this tag.", multiple=True),
                 CommandParameter(name="--limit", type="integer", default=5, help="At most so many."),
             ],

@@ -14,7 +14,7 @@ from typing import TypeVar
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.knowledge import KnowledgeEntry
 from tavern_host.storage.sqlite import Schema
-from tavern_knowledge.words import asked, indexed
+from tavern_knowledge.words import asked, indexed, normal
 
 T = TypeVar("T")
 
@@ -23,7 +23,8 @@ TABLES = (
     "CREATE TABLE bases (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL, hash TEXT NOT NULL, "
     "header TEXT NOT NULL, problem TEXT)",
     "CREATE TABLE entries (seq INTEGER PRIMARY KEY, base INTEGER NOT NULL, id TEXT NOT NULL, place INTEGER NOT NULL, "
-    "hash TEXT NOT NULL, body TEXT NOT NULL, UNIQUE (base, id))",
+    # `keys` are those of which one must occur in a text for the entry to be activated, `*` for one that needs no key.
+    "hash TEXT NOT NULL, body TEXT NOT NULL, keys TEXT, UNIQUE (base, id))",
     "CREATE INDEX entries_in_order ON entries (base, place)",
     # `scope` holds a word for the base, for each tag and for the type, by which a search is narrowed.
     "CREATE VIRTUAL TABLE words USING fts5(name, keys, text, scope, tokenize = 'porter unicode61')",
@@ -135,13 +136,14 @@ def _remove(connection: sqlite3.Connection, number: int, ids: Iterable[str]) -> 
 
 
 def _write(connection: sqlite3.Connection, number: int, place: int, row: Row) -> None:
+    entry = entry_of(row)
     (seq,) = connection.execute(
-        "INSERT INTO entries (base, id, place, hash, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT (base, id) "
-        "DO UPDATE SET place = excluded.place, hash = excluded.hash, body = excluded.body RETURNING seq",
-        (number, row.id, place, row.hash, row.body),
+        "INSERT INTO entries (base, id, place, hash, body, keys) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (base, id) DO "
+        "UPDATE SET place = excluded.place, hash = excluded.hash, body = excluded.body, keys = excluded.keys "
+        "RETURNING seq",
+        (number, row.id, place, row.hash, row.body, _trigger(entry)),
     ).fetchone()
     connection.execute("DELETE FROM words WHERE rowid = ?", (seq,))
-    entry = entry_of(row)
     if not entry.management_metadata.is_enabled:
         return
     criteria, tags = entry.activation_criteria, entry.management_metadata.tags
@@ -157,6 +159,22 @@ def _write(connection: sqlite3.Connection, number: int, place: int, row: Row) ->
             " ".join(scope),
         ),
     )
+
+
+def _trigger(entry: KnowledgeEntry) -> str | None:
+    """Return the keys of which one must occur for the entry to be activated, `*` where it may be without."""
+    criteria = entry.activation_criteria
+    if not entry.management_metadata.is_enabled:
+        return None
+    if criteria.trigger_conditions:
+        return "*"
+    enough = [group for group in criteria.key_groups if not group.required]
+    if any(group.logic in ("NOT", "NOT_ALL") for group in enough):
+        return "*"
+    keys = [*criteria.keywords, *(key for group in enough for key in group.keys)]
+    if not keys and criteria.key_groups:
+        return "*"
+    return "\n".join(dict.fromkeys(normal(key.strip()) for key in keys if key.strip())) or None
 
 
 def _scope(kind: str, text: str) -> str:
@@ -250,6 +268,25 @@ def search_words(
         base, *row = connection.execute("SELECT base, id, hash, body FROM entries WHERE seq = ?", (seq,)).fetchone()
         matches.append(Match(numbers[base], Row(*row), -score))
     return matches
+
+
+def candidates(connection: sqlite3.Connection, bases: Sequence[str], text: str) -> list[tuple[str, Row]]:
+    """Return the entries of these bases that a text may activate, by the keys that stand in it somewhere; `text` is in
+    normal form. Reads only those that are returned."""
+    marks = ", ".join("?" * len(bases))
+    found = connection.execute(
+        f"SELECT e.seq, e.keys FROM entries e JOIN bases b ON b.number = e.base WHERE b.id IN ({marks}) "
+        "AND e.keys IS NOT NULL",
+        list(bases),
+    )
+    chosen = [seq for seq, keys in found if keys == "*" or any(key in text for key in keys.split("\n"))]
+    rows = []
+    for seq in chosen:
+        base, *row = connection.execute(
+            "SELECT b.id, e.id, e.hash, e.body FROM entries e JOIN bases b ON b.number = e.base WHERE e.seq = ?", (seq,)
+        ).fetchone()
+        rows.append((base, Row(*row)))
+    return rows
 
 
 def _any(words: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.knowledge import (
+    Activation,
+    ActivationRequest,
     BaseHeader,
     BaseSummary,
     EntryPage,
@@ -21,8 +24,9 @@ from tavern_host.contracts.knowledge import (
     WrittenEntry,
 )
 from tavern_knowledge.access import Rights, rights_of
+from tavern_knowledge.activation import activate, scanned
 from tavern_knowledge.definitions import HEADERS, Definitions
-from tavern_knowledge.index import Entries, Match, Row, entry_of, fused
+from tavern_knowledge.index import Entries, Match, Row, candidates, entry_of, fused
 from tavern_knowledge.store import Change, Store, StoredBase
 
 MAX_LIMIT = 1_000
@@ -110,6 +114,17 @@ class Knowledge(KnowledgeBase):
             among = [base for base in chosen if self._of(base) is entries]
             rankings.append(await entries.search(query[:MAX_QUERY], among, tags or [], entry_types or [], limit))
         return [_hit(match) for match in fused(rankings)[:limit]]
+
+    async def activate(self, request: ActivationRequest, *, call: CallContext | None = None) -> Activation:
+        """Return the entries that a conversation brings into a prompt; see the interface."""
+        rights = await rights_of(self._context, call)
+        chosen = [base for base in await self._chosen(rights, request.bases) if base not in HEADERS]
+
+        def work(connection: sqlite3.Connection) -> Activation:
+            found = candidates(connection, chosen, scanned(request.messages))
+            return activate([(base, entry_of(row)) for base, row in found], request)
+
+        return await self._store.read(work, Activation(used=request.used))
 
     # --- writing ----------------------------------------------------------------------------------
 

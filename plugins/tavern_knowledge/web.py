@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeBase, KnowledgeEntry
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, ActivationRequest, BaseHeader, KnowledgeBase, KnowledgeEntry
 from tavern_host.contracts.wire import Model
 
 
@@ -50,6 +50,12 @@ async def search(request: HttpRequest, context: PluginContext) -> HttpResponse:
         call=request.call,
     )
     return HttpResponse(data=[hit.to_json() for hit in found])
+
+
+async def activate(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with the entries that a conversation brings into a prompt, and why."""
+    body = read_model(ActivationRequest, request.json_body(), "the body is not {messages, bases?, seed?, budget? …}")
+    return HttpResponse(data=(await _kb(context).activate(body, call=request.call)).to_json())
 
 
 async def get_base(request: HttpRequest, context: PluginContext) -> HttpResponse:

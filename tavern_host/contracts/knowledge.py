@@ -62,7 +62,7 @@ class ActivationCriteria(_Published):
     semantic_threshold: float | None = None
     trigger_conditions: list[TriggerCondition] = Field(default_factory=list)
     trigger_probability: float = Field(default=1.0, ge=0, le=1)
-    scan_depth: int | None = Field(default=None, ge=0, le=1000)
+    scan_depth: int | None = Field(default=None, ge=0, le=100)
     case_sensitive: bool = False
     whole_words: bool | None = None
 
@@ -188,6 +188,53 @@ class KnowledgeHit(Model):
     score: float
 
 
+class ActivationRequest(Model):
+    """What entries are chosen by: the `messages`, oldest first. `bases` are ids and patterns, by default all of the
+    project. `budget` is in tokens (0 is none); `used` are those (`BASE/ID`) that were active before in the session. The
+    same request gives the same entries: chance comes from `seed`."""
+
+    messages: list[str] = Field(default_factory=list)
+    bases: list[str] | None = None
+    seed: str = ""
+    budget: int = Field(default=0, ge=0)
+    scan_depth: int = Field(default=4, ge=0, le=100)
+    used: list[str] = Field(default_factory=list)
+    variables: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class ActiveEntry(Model):
+    """An entry that reaches the prompt: its text with prefix and suffix, where it goes, and why it is in."""
+
+    base: str
+    id: str
+    name: str
+    text: str
+    role: str | None = None
+    depth_offset: int | None = None
+    exclude_from_history: bool = False
+    priority: float
+    tokens: int
+    why: list[str] = Field(default_factory=list)
+
+
+class InactiveEntry(Model):
+    """An entry whose keys were found, or that was switched on, and that stays out nevertheless."""
+
+    base: str
+    id: str
+    why: str
+
+
+class Activation(Model):
+    """The entries for a prompt, those of higher priority first; what was left out; the `tokens` that they take, and
+    what to give as `used` the next time in this session."""
+
+    entries: list[ActiveEntry] = Field(default_factory=list)
+    left_out: list[InactiveEntry] = Field(default_factory=list)
+    tokens: int = 0
+    used: list[str] = Field(default_factory=list)
+
+
 class WrittenEntry(Model):
     """An entry as it was written; one that is not enabled is a suggestion that a person has to enable."""
 
@@ -240,6 +287,10 @@ class KnowledgeBase(ServiceInterface, name="knowledgeBase"):
     ) -> list[KnowledgeHit]:
         """Return the entries that fit best, best first. `bases` are ids, aliases and patterns of them: by default all
         that the project has and the caller may read. Entries must have all of `tags` and one of `entry_types`."""
+
+    @acts("knowledgeBase:read", _READ, level="add")
+    async def activate(self, request: ActivationRequest, *, call: CallContext | None = None) -> Activation:
+        """Return the entries that a conversation brings into a prompt, each with the reasons."""
 
     @acts("knowledgeBase:write", _WRITE)
     async def put(
