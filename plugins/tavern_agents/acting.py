@@ -66,6 +66,8 @@ class Acting:
 
     async def groups(self) -> list[list[list[int]]]:
         """Return the chains in the order in which they are carried out; those of one group at once."""
+        if len(self._decision.blocks) == 1:
+            return [self._decision.blocks]
         found: list[list[list[int]]] = []
         joined = False
         for block in self._decision.blocks:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from tavern_agents.acting import Acting
 from tavern_agents.compaction import compact
@@ -33,11 +34,13 @@ from tavern_host.contracts.tools import TOOL_MANAGER
 
 
 class _End(Exception):
-    """The run has ended: how, with what text, and why."""
+    """The run has ended: how, with what text, and why, and with these last messages."""
 
-    def __init__(self, status: AgentStatus, text: str = "", reason: str | None = None) -> None:
+    def __init__(
+        self, status: AgentStatus, text: str = "", reason: str | None = None, messages: Sequence[ChatMessage] = ()
+    ) -> None:
         super().__init__(reason)
-        self.status, self.text, self.reason = status, text, reason
+        self.status, self.text, self.reason, self.messages = status, text, reason, messages
 
 
 @dataclass
@@ -74,13 +77,14 @@ class AgentLoop:
         self._cycles = CycleWatch(self.limits.repeats)
         try:
             self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), self.profile.inventory)
-            if kept is not None:
-                await self._take_up(kept)
             while True:
-                await self._boundary()
-                await self._step()
-        except _End as end:
-            await self._end(end.status, end.text, end.reason)
+                try:
+                    await self._steps(kept)
+                except _End as end:
+                    kept = None
+                    await self._end(end.status, end.text, end.reason, end.messages)
+                    if self.run.status.is_final:
+                        return
         except asyncio.CancelledError:
             if self.is_stopped:
                 await asyncio.shield(self._end(AgentStatus.INTERRUPTED, self.said, "Stopped on request"))
@@ -95,6 +99,13 @@ class AgentLoop:
             await self._end(AgentStatus.ERROR, self.said, describe(error))
 
     # --- steps ------------------------------------------------------------------------------------
+
+    async def _steps(self, kept: KeptRun | None) -> NoReturn:
+        if kept is not None:
+            await self._take_up(kept)
+        while True:
+            await self._boundary()
+            await self._step()
 
     async def _boundary(self) -> None:
         """Between two steps: wait while the run is paused, and hear what was said meanwhile."""
@@ -146,9 +157,9 @@ class AgentLoop:
             note = ChatMessage(role="user", content=framed(self._nudge))
             await self.write(messages=[answer.message(), note])
             return
-        await self.write(messages=[answer.message()])
-        if not self.has_mail:  # what was said meanwhile is answered too
-            raise _End(AgentStatus.REPLY, text)
+        if not self.has_mail:
+            raise _End(AgentStatus.REPLY, text, messages=[answer.message()])
+        await self.write(messages=[answer.message()])  # what was said meanwhile is answered too
 
     async def _act(self, decision: Decision, answer: LlmResponse) -> None:
         """Carry out the calls of an answer, and observe."""
@@ -359,7 +370,11 @@ class AgentLoop:
 
     async def write(self, **added: Any) -> list[Kept]:
         """Store how the run stands, with what is `added` and the steps that were said since."""
-        kept = await self.store.write(Progress(run=self.run, steps=self.trace.unwritten(), **added))
+        progress = Progress(run=self.run, steps=self.trace.unwritten(), **added)
+        kept = await self.store.write(progress)
+        if progress.has_mail:
+            self.has_mail = True
+            self._stands(status=AgentStatus.RUNNING, finished_at=None)
         self.conversation.kept.extend(kept)
         return kept
 
@@ -402,7 +417,10 @@ class AgentLoop:
             self._warned.add(text)
             self.trace.say("warning", text)
 
-    async def _end(self, status: AgentStatus, text: str, reason: str | None = None) -> None:
+    async def _end(
+        self, status: AgentStatus, text: str, reason: str | None = None, messages: Sequence[ChatMessage] = ()
+    ) -> None:
+        """Store how the run ended; it goes on where something was said to it before a reply was stored."""
         kind = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.ERROR: "error"}.get(
             status, "interrupted"
         )
@@ -410,6 +428,6 @@ class AgentLoop:
         said = {AgentStatus.REPLY: text, AgentStatus.LIMIT: f"Stopped: {reason}"}.get(status, reason or "")
         self._stands(status=status, text=text, reason=reason, approvals=[], finished_at=datetime.now(UTC))
         self.trace.say(cast("Any", kind), said, tokens=used.prompt_tokens + used.completion_tokens, **self._answered)
-        await self.write()
+        await self.write(messages=messages)
 
     _answered: dict[str, Any] = field(default_factory=dict)

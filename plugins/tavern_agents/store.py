@@ -65,7 +65,8 @@ class Progress:
     """What one step of a run adds, written in one transaction, and how the run stands then.
 
     `begun` are the places of calls in the last of the `messages`, `begun_later` calls of earlier ones by message and
-    place, as `tasks` and `results` are. The inbox was `heard` up to this number.
+    place, as `tasks` and `results` are. The inbox was `heard` up to this number. A run does not end with a reply while
+    it `has_mail`: that is set, and the run is kept as one that goes on.
     """
 
     run: AgentRun
@@ -76,6 +77,7 @@ class Progress:
     results: dict[tuple[int, int], ToolResult] = field(default_factory=dict)
     steps: Sequence[AgentTrace] = ()
     heard: int = 0
+    has_mail: bool = False
 
 
 @dataclass(frozen=True)
@@ -218,14 +220,17 @@ class AgentStore:
             connection.executemany("INSERT OR REPLACE INTO steps VALUES (?, ?, ?)", steps)
             if progress.heard:
                 connection.execute("DELETE FROM inbox WHERE run = ? AND seq <= ?", (run.id, progress.heard))
-            is_open = not run.status.is_final
+            stands = run
+            if run.status is AgentStatus.REPLY and _has_mail(connection, run.id):
+                progress.has_mail = True
+                stands = run.model_copy(update={"status": AgentStatus.RUNNING, "finished_at": None})
             connection.execute(
                 "UPDATE runs SET status = ?, is_open = ?, finished = ?, usage = ?, text = ?, reason = ?, "
                 "head = coalesce(?, head) WHERE id = ?",
                 (
-                    run.status.value,
-                    is_open,
-                    None if run.finished_at is None else micros(run.finished_at),
+                    stands.status.value,
+                    not stands.status.is_final,
+                    None if stands.finished_at is None else micros(stands.finished_at),
                     run.usage.model_dump_json(),
                     run.text,
                     run.reason,
@@ -302,6 +307,10 @@ class AgentStore:
 
     async def _execute(self, statement: str, values: Sequence[Any]) -> None:
         await self.database.write(lambda connection: connection.execute(statement, values))
+
+
+def _has_mail(connection: sqlite3.Connection, run_id: str) -> bool:
+    return connection.execute("SELECT 1 FROM inbox WHERE run = ? LIMIT 1", (run_id,)).fetchone() is not None
 
 
 def _stand_of(connection: sqlite3.Connection, run_id: str) -> tuple[str, int]:

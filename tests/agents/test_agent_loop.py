@@ -162,6 +162,21 @@ async def test_a_message_during_a_run_waits_for_a_boundary(bench: AgentBench) ->
     assert (await bench.runtime.wait(run.id)).text == "I hear you."
 
 
+async def test_a_message_from_another_host_is_answered_before_the_end(bench: AgentBench) -> None:
+    store = bench.host._manager.active["tavern-agents"].context.state["agents.store"]
+    model = bench.answers(said("Too early."), said("I heard."))
+    model.gate = asyncio.Event()
+    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+    async with asyncio.timeout(10):
+        while not model.asked:
+            await asyncio.sleep(0.01)
+    await store.say(run.id, ChatMessage(role="user", content="Hurry!"))  # nobody tells the runtime
+    model.gate.set()
+    reply = await bench.runtime.wait(run.id)
+    assert [m.content for m in reply.history] == ["Go.", "Too early.", "Hurry!", "I heard."]
+    assert (reply.outcome, reply.text) == ("reply", "I heard.")
+
+
 async def test_a_run_is_paused_resumed_and_interrupted(bench: AgentBench) -> None:
     model = bench.answers(*(written("tam", ("shout", {"text": str(n)})) for n in range(3)), said("Done."))
     model.gate = asyncio.Event()
