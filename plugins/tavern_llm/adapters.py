@@ -69,23 +69,18 @@ class Adapters:
         revision = self._context.hooks.revision
         if revision == self._revision:
             return self._infos
-        providers: dict[str, Contribution[Any]] = {}
-        infos: dict[str, LlmAdapterInfo | list[str]] = {}
+        offers: dict[str, list[tuple[LlmAdapterInfo, Contribution[Any]]]] = {}
         for contribution in await self._context.hooks.collect(HOOK):
             for info in contribution.value:
-                known = infos.get(info.name)
-                if known is None:
-                    infos[info.name] = info
-                    providers[info.name] = contribution
-                elif isinstance(known, list):
-                    known.append(contribution.plugin)
-                else:
-                    infos[info.name] = [providers.pop(info.name).plugin, contribution.plugin]
-        self._infos, self._providers, self._revision = infos, providers, revision
-        for name, known in infos.items():
-            if isinstance(known, list):
-                self._report_contended(name, known)
-        return infos
+                offers.setdefault(info.name, []).append((info, contribution))
+        self._revision, self._infos = revision, {}
+        self._providers = {name: found[0][1] for name, found in offers.items()}
+        for name, found in offers.items():
+            plugins = [contribution.plugin for _, contribution in found]
+            self._infos[name] = found[0][0] if len(found) == 1 else plugins
+            if len(found) > 1:
+                self._report_contended(name, plugins)
+        return self._infos
 
     @asynccontextmanager
     async def use(self, channel: Channel) -> AsyncIterator[OpenAdapter]:
@@ -113,9 +108,8 @@ class Adapters:
     def _report_contended(self, name: str, plugins: list[str]) -> None:
         message = f"the adapter {name!r} is provided by {' and '.join(plugins)}; none of them is used"
         for plugin in dict.fromkeys(plugins):
-            hint = f"keep one alone, such as with `tavern plugins disable {plugin}`"
-            if set(plugins) == {plugin}:
-                hint = "return each adapter once"
+            alone = f"keep one alone, such as with `tavern plugins disable {plugin}`"
+            hint = "return each adapter once" if set(plugins) == {plugin} else alone
             self._context.hooks.report(plugin, message, hint=hint)
 
     async def _opened(self, channel: Channel) -> OpenAdapter:

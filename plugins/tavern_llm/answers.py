@@ -3,9 +3,11 @@ server wants back. Reads leniently where servers differ."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tavern_host.contracts.llm import ChatMessage, LlmCallFragment, LlmChunk, LlmEmbeddings, LlmResponse, LlmUsage
+from tavern_host.contracts.wire import LIMIT
 from tavern_llm.chat_wire import ServerError, WireError, raise_error
 from tavern_llm.native_calls import CallAssembler
 from tavern_llm.thoughts import ThoughtSplitter
@@ -17,6 +19,7 @@ THOUGHT_SO_FAR = "What came so far were the model's thoughts; its answer begins 
 
 _KNOWN = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "audio", "annotations", "index"})
 _KNOWN |= {"logprobs", "token_ids", "stop_reason", "prefix", *REASONING}
+_CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
 _CONSTANT = frozenset({"type", "id", "format", "index"})
 """Fields of a part that each fragment of it repeats."""
 
@@ -52,7 +55,7 @@ class ReadMessage:
             chunks += [chunk for one, piece in split for chunk in self._say(one, piece)]
         chunks += self._say("text", _text(message.get("refusal")))
         calls = message.get("tool_calls") or message.get("function_call")
-        chunks += _call_chunks(self._calls.add(calls)) if calls else []
+        chunks += [LlmChunk(call=call) for call in self._calls.add(calls)] if calls else []
         for key, value in message.items():
             if key not in _KNOWN and value not in (None, "", [], {}):
                 self._extra[key] = _merged(self._extra.get(key), value)
@@ -61,7 +64,7 @@ class ReadMessage:
     def end(self) -> list[LlmChunk]:
         """Say that the message is whole; return what was held back."""
         chunks = [chunk for kind, text in self._splitter.finish() for chunk in self._say(kind, text)]
-        return chunks + _call_chunks(self._calls.end())
+        return chunks + [LlmChunk(call=call) for call in self._calls.end()]
 
     def message(self) -> ChatMessage:
         """Return the message. Thoughts that came apart from the text go back under the server's name for them where
@@ -165,11 +168,11 @@ class AnswerReader:
 def pieces_of(answer: LlmResponse) -> list[LlmChunk]:
     """Return a whole answer as the chunks of a stream."""
     calls = [
-        LlmCallFragment(index=index, id=call.id, name=call.name, arguments=call.arguments)
+        LlmChunk(call=LlmCallFragment(index=index, id=call.id, name=call.name, arguments=call.arguments))
         for index, call in enumerate(answer.tool_calls)
     ]
     said = [LlmChunk(reasoning=answer.reasoning or "", text=answer.text)] if answer.reasoning or answer.text else []
-    return [*said, *_call_chunks(calls), LlmChunk(response=answer)]
+    return [*said, *calls, LlmChunk(response=answer)]
 
 
 def read_usage(usage: Any, known: LlmUsage | None = None) -> LlmUsage:
@@ -177,20 +180,11 @@ def read_usage(usage: Any, known: LlmUsage | None = None) -> LlmUsage:
     known = known or LlmUsage()
     if not isinstance(usage, dict):
         return known
-    details = {**_dict(usage.get("prompt_tokens_details")), **_dict(usage.get("completion_tokens_details"))}
-    names = {
-        "prompt_tokens": ("prompt_tokens",),
-        "completion_tokens": ("completion_tokens",),
-        "cached_tokens": ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"),
-        "reasoning_tokens": ("reasoning_tokens",),
-    }
-    found = {
-        name: count
-        for name, keys in names.items()
-        for key in reversed(keys)
-        if isinstance(count := details.get(key, usage.get(key)), int) and not isinstance(count, bool) and count >= 0
-    }
-    return known.model_copy(update=found)
+    given = {**usage, **_dict(usage.get("prompt_tokens_details")), **_dict(usage.get("completion_tokens_details"))}
+    given["cached_tokens"] = next((given[key] for key in _CACHED if given.get(key) is not None), None)
+    counts = {name: given.get(name) for name in LlmUsage.model_fields}
+    right = {name: count for name, count in counts.items() if type(count) is int and 0 <= count < LIMIT}
+    return known.model_copy(update=right)
 
 
 def read_embeddings(data: dict[str, Any], model: str, count: int) -> LlmEmbeddings:
@@ -200,10 +194,12 @@ def read_embeddings(data: dict[str, Any], model: str, count: int) -> LlmEmbeddin
     found = {}
     for position, item in enumerate(items if isinstance(items, list) else []):
         if isinstance(item, dict) and isinstance(item.get("embedding"), list):
-            found[item.get("index", position)] = item["embedding"]
+            found[str(item.get("index", position))] = item["embedding"]
     try:
-        vectors = [[float(number) for number in found[index]] for index in range(count)]
-    except (KeyError, TypeError, ValueError):
+        vectors = [[float(number) for number in found[str(index)]] for index in range(count)]
+        if not all(math.isfinite(number) for vector in vectors for number in vector):
+            raise ValueError
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise WireError(f"answered without the vectors of all {count} texts") from None
     return LlmEmbeddings(vectors=vectors, model=model, usage=read_usage(data.get("usage")))
 
@@ -212,10 +208,6 @@ def _choices(data: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
     choices = data.get("choices")
     found = [choice for choice in (choices if isinstance(choices, list) else []) if isinstance(choice, dict)]
     return [(index if isinstance(index := choice.get("index"), int) else 0, choice) for choice in found]
-
-
-def _call_chunks(fragments: list[LlmCallFragment]) -> list[LlmChunk]:
-    return [LlmChunk(call=fragment) for fragment in fragments]
 
 
 def _parts(content: Any) -> list[tuple[str, str]]:

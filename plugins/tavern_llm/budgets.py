@@ -125,9 +125,7 @@ class Budgets:
                 if charge.tokens:
                     await self._add(int(now // DAY), who, charge.tokens)
             finally:
-                self._reserved[who] -= size
-                if not self._reserved[who]:
-                    del self._reserved[who]
+                self._reserved -= Counter({who: size})  # keeps what is above 0
 
     async def close(self) -> None:
         """Close the database."""

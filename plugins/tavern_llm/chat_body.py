@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
+from tavern_llm.options import parameters_problem
 from tavern_llm.plain_schemas import is_strict, plain_schema, plain_tool
 
 RESERVED = ("model", "messages", "stream")
@@ -65,6 +66,8 @@ def request_body(
     taken = [name for name in RESERVED if name in merged]
     if taken:
         raise InvalidInput(f"the parameters of an LLM request may not set {', '.join(taken)}; leave them out")
+    if problem := parameters_problem(merged):
+        raise InvalidInput(f"the parameters of an LLM request: {problem}")
     body: dict[str, Any] = {"model": model, **dict(sorted(merged.items()))}
     if request.tools and "text_tools" not in dialect.shapes:
         is_plain = "plain_schemas" in dialect.shapes

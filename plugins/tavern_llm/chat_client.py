@@ -124,9 +124,8 @@ class ChatClient:
                     break
                 said = await _read_error(response)
                 failure = self._failures.refusal(response, said)
-                better = None
-                if response.status in MAY_LEARN and not failure.info.details.get("overflow"):
-                    better = learned(dialect, request, body, said)
+                may_learn = response.status in MAY_LEARN and not failure.info.details.get("overflow")
+                better = learned(dialect, request, body, said) if may_learn else None
                 if better is None:
                     raise failure
                 response.close()
@@ -162,7 +161,7 @@ class ChatClient:
         except BrokenOff as error:
             raise failures.failure(str(error), retryable=True) from None
         except WireError as error:
-            hint = "; is base_url right (most end in /v1)?" if "HTML" in str(error) else ""
+            hint = "" if "MiB" in str(error) else "; is the address right (most end in /v1)?"
             raise failures.failure(f"{error}{hint}") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             silence = options.first_token if stream else options.timeout
@@ -228,34 +227,28 @@ class ChatClient:
             yield chunk
 
 
-class _Size:
-    """Counts what has arrived of one answer. Raises `WireError` past the limit."""
-
-    def __init__(self) -> None:
-        self._bytes = 0
-
-    def add(self, data: bytes) -> None:
-        self._bytes += len(data)
-        if self._bytes > MAX_BYTES:
+async def _bytes(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+    """Yield what arrives of an answer. Raises `WireError` past the limit."""
+    size = 0
+    async for data in response.content.iter_any():
+        size += len(data)
+        if size > MAX_BYTES:
             raise WireError(f"sent more than {MAX_BYTES >> 20} MiB; the answer was cut off")
+        yield data
 
 
 async def _json(response: aiohttp.ClientResponse) -> dict[str, Any]:
-    body, size = bytearray(), _Size()
-    async for data in response.content.iter_any():
-        size.add(data)
-        body += data
-    return parse_json(bytes(body))
+    return parse_json(b"".join([data async for data in _bytes(response)]))
 
 
 async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[str]:
     """Yield the data of each event that has some. Raises `ServerError` for an event of the type `error`."""
-    parser, size = SseParser(), _Size()
-    async for data in response.content.iter_any():
-        size.add(data)
-        for event in parser.feed(data):
-            if event.data.strip():
-                yield _event_data(event.type, event.data)
+    parser = SseParser()
+    async with aclosing(_bytes(response)) as pieces:
+        async for data in pieces:
+            for event in parser.feed(data):
+                if event.data.strip():
+                    yield _event_data(event.type, event.data)
     for event in parser.finish():
         if event.data.strip():
             yield _event_data(event.type, event.data)

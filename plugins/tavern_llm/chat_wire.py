@@ -25,7 +25,7 @@ class ServerError(Exception):
 def parse_json(text: str | bytes) -> dict[str, Any]:
     """Return a JSON object. Raises `WireError` for anything else, and for an HTML page in so many words."""
     try:
-        data = json.loads(text)
+        data = json.loads(text, parse_constant=lambda name: None)  # some send NaN, which is no JSON
     except (ValueError, RecursionError):
         start = text.lstrip()[:1]
         what = "an HTML page" if start in (b"<", "<") else "nothing" if not start else "text that is not JSON"

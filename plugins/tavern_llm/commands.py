@@ -1,4 +1,4 @@
-"""`tavern models list|add|test|default`: from an address and a key to a model that answers."""
+"""`tavern models list|add|test|remove|default`: from an address and a key to a model that answers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pydantic import JsonValue
 
 from tavern_host import CommandInfo, CommandOutput, CommandParameter, PluginContext
 from tavern_host.contracts.calls import system_call
-from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, PluginFailure
+from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, PluginFailure, one_line
 from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmRequest, LlmResponse
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_llm.adapters import Adapters
-from tavern_llm.failures import one_line
-from tavern_llm.models import HOW_TO_ADD, Channel, misconfigured
+from tavern_llm.failures import UNKNOWN
+from tavern_llm.models import HOW_TO_ADD, Channel, find_model, misconfigured, read_models
 from tavern_llm.service import LlmService
 
 QUESTION = "Say hello in one short sentence."
@@ -60,6 +60,7 @@ def commands() -> list[CommandInfo]:
             "Send a short request to a model and show its answer.",
             CommandParameter(name="name", help="The model's name; the default model if left out."),
         ),
+        command("remove", "remove_model", "Forget a language model, or an alias, that was set up here.", name),
         command("default", "set_default", "Choose the model that is asked where a request names none.", name),
     ]
 
@@ -90,7 +91,7 @@ async def add_model(arguments: dict[str, JsonValue], context: PluginContext) -> 
     prober = _Prober(context, name, str(arguments["adapter"]), await _options(arguments))
     try:
         if "base_url" in prober.options:
-            yield CommandOutput(kind="progress", text=f"Asking {prober.options['base_url']} what it has")
+            yield CommandOutput(kind="progress", text="Asking the server what it has")
         listed = await prober.find(str(arguments["model"] or ""))
         if listed is not None:
             prober.options["model"] = await _choice(listed)
@@ -135,6 +136,22 @@ async def set_default(arguments: dict[str, JsonValue], context: PluginContext) -
     above = "" if chosen == name else f", but the environment (TAVERN_SETTINGS) sets {chosen!r}, which stays in force"
     yield CommandOutput(kind="text", text=f"{name} is the default model{above}.")
     yield CommandOutput(kind="result", data={"name": chosen})
+
+
+async def remove_model(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Take a model out of the operator's settings; one that others stand for stays."""
+    name, layers = str(arguments["name"]), context.settings.layers("models")
+    present, setups = layers.get("operator", {}), read_models(layers)
+    if name not in present:
+        layer = (setups.get(name) or find_model(name, setups)).layer
+        raise InvalidInput(f"{name!r} stands in the {layer}'s settings, not in yours: take it out there")
+    values: dict[str, JsonValue] = {"models": {key: value for key, value in present.items() if key != name}}
+    was_default = context.settings.layers("defaultModel").get("operator") == name
+    values |= {"defaultModel": ""} if was_default else {}
+    await context.services.get(SETTINGS).save(SettingsChange(plugin=context.plugin, values=values))
+    default = "; it was the default, `tavern models default NAME` chooses another" if was_default else ""
+    yield CommandOutput(kind="text", text=f"{name} is removed{default}.")
+    yield CommandOutput(kind="result", data={"name": name, "wasDefault": was_default})
 
 
 class _Prober:
@@ -191,13 +208,15 @@ class _Prober:
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the adapter. Raises `InvalidInput` for wrong options, `PluginFailure`."""
-        options = {"model": "?", **self.options} if self.adapter == "openai" else self.options
+        options = {"model": UNKNOWN, **self.options} if self.adapter == "openai" else self.options
         channel = Channel(self._name, "operator", 0, self.adapter, options)
         try:
             async with self.adapters.use(channel) as adapter, asyncio.timeout(SECONDS):
                 return await adapter.method(method)(*arguments, system_call())
         except Misconfigured as error:
-            raise InvalidInput(error.message.removeprefix(misconfigured(channel, "").message)) from None
+            text = error.message.removeprefix(misconfigured(channel, "").message)
+            text = text.replace("base_url", "--url").replace("api_key_env", "--key-env").replace("api_key", "--key")
+            raise InvalidInput(text) from None
         except TimeoutError:
             raise PluginFailure(f"{self.what} did not answer within {SECONDS:.0f} s") from None
 

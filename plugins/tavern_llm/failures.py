@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from tavern_host.contracts.errors import PluginFailure
+from tavern_host.contracts.errors import PluginFailure, one_line
 from tavern_llm.chat_wire import WireError, error_message, parse_json
 from tavern_llm.dialects import is_overflow
 
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
     from tavern_llm.openai_options import OpenAiOptions
 
+UNKNOWN = "?"
+"""What stands for a model that is not chosen yet: its server is asked what it has."""
+
 SECRET_OPTIONS = ("api_key", "api_key_env")
 """Options of a model that hold a key, or name the environment variable that does."""
-
-MAX_LINE = 400
-"""Characters of a server's text that an error message may quote."""
-
 
 _PASSES = re.compile(r"overloaded|rate.?limit|try again|temporar|unavailable|time[sd]? ?out|disconnect", re.IGNORECASE)
 """What servers say that will be well later, where they give no status."""
@@ -33,12 +32,6 @@ class RetryableFailure(PluginFailure):
     """The model could not be reached or was busy; the same request may succeed later."""
 
     retryable = True
-
-
-def one_line(text: str, limit: int = MAX_LINE) -> str:
-    """Return `text` with its white space collapsed, cut to `limit` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def secrets_of(options: Mapping[str, Any]) -> list[str]:
@@ -65,8 +58,9 @@ class ServerFailures:
         """Return the failure that a status other than 200 means; `body` is what came with it."""
         status = response.status
         if 300 <= status < 400:
-            text = f"redirects elsewhere ({status}), which is not followed; set base_url to the address itself"
-            return self.failure(text, status=status)
+            return self.failure(
+                f"redirects elsewhere ({status}), which is not followed; use that address", status=status
+            )
         try:
             said = error_message(parse_json(body)) or ""
         except WireError:
@@ -74,10 +68,10 @@ class ServerFailures:
         has_no_credit = status == 402 or (status == 429 and "insufficient_quota" in body)
         retryable = (status in (408, 409, 425, 429) or status >= 500) and not has_no_credit
         meaning = {
-            401: "refuses the API key",
+            401: "refuses the API key" if self._options.key() else "wants an API key",
             402: "has no credit left",
             403: "refuses the API key, or the key may not use this model",
-            404: "knows no such model or address; check base_url and model",
+            404: "knows no such model or address; check the address and the model's name",
             429: "has no quota left" if has_no_credit else "is asked too often, or the quota is used up",
         }.get(status, "has failed" if status >= 500 else "refuses the request")
         details: dict[str, Any] = {"status": status}
@@ -104,16 +98,16 @@ class ServerFailures:
         if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
             return self.failure("has a certificate that is not trusted, or speaks no TLS")
         if isinstance(error, aiohttp.ClientConnectorDNSError):
-            return self.failure("cannot be found: its name has no address", retryable=True)
+            return self.failure("cannot be found: its name has no address; check the address", retryable=True)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return self.failure("cannot be reached: nobody took the connection", retryable=True)
+            return self.failure("cannot be reached: nobody took the connection; does it run there?", retryable=True)
         if isinstance(error, TimeoutError):
             return self.failure(f"stayed silent for {seconds:g} s", retryable=True)
         if isinstance(error, aiohttp.ClientConnectorError):
             reason = os.strerror(error.os_error.errno) if error.os_error.errno else "no connection"
-            return self.failure(f"cannot be reached: {reason}", retryable=True)
+            return self.failure(f"cannot be reached: {reason}; does it run there?", retryable=True)
         if isinstance(error, aiohttp.InvalidURL):
-            return self.failure("is not an address that can be reached; check base_url")
+            return self.failure("is not an address that can be reached; check the address")
         where = "in the middle of its answer" if answered else "before it answered"
         return self.failure(f"broke the connection {where}", retryable=True)
 
@@ -122,7 +116,8 @@ class ServerFailures:
         options = self._options
         line = redact(one_line(text), secrets_of(options.model_dump()))
         kind = RetryableFailure if retryable else PluginFailure
-        return kind(f"the model {options.model!r} at {options.origin()} {line}", **details)
+        who = "the server" if options.model == UNKNOWN else f"the model {options.model!r}"
+        return kind(f"{who} at {options.origin()} {line}", **details)
 
 
 def _seconds(wait: str) -> float | None:

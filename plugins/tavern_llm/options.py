@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+import math
+from collections.abc import Mapping
+
+from pydantic import JsonValue, ValidationError
 
 _PLAIN = {
     "extra_forbidden": "unknown option",
     "model_type": "must be keys and values",
     "tuple_type": "input should be a valid list",
 }
+
+_WHOLE = frozenset({"max_tokens", "max_completion_tokens", "n", "seed", "top_k"})
+_NUMBERS = _WHOLE | {"temperature", "top_p", "presence_penalty", "frequency_penalty"}
+
+
+def parameters_problem(parameters: Mapping[str, JsonValue]) -> str | None:
+    """Return which parameter of a request is no number and must be one. Which numbers are too large or too small its
+    server knows and says."""
+    for name in sorted(_NUMBERS & parameters.keys()):
+        value = parameters[name]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+        if value is not None and not (is_number and (name not in _WHOLE or value == int(value))):  # type: ignore[arg-type]
+            return f"{name}: must be a {'whole ' * (name in _WHOLE)}number"
+    return None
 
 
 def options_problem(adapter: str, error: ValidationError) -> str:

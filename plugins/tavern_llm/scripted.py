@@ -13,10 +13,9 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, new_id
-from tavern_host.contracts.errors import Misconfigured, PluginFailure
+from tavern_host.contracts.errors import Misconfigured, PluginFailure, one_line
 from tavern_host.contracts.llm import ChatMessage, LlmCallFragment, LlmChunk, LlmRequest, LlmResponse, LlmToolCall
 from tavern_host.contracts.wire import Model
-from tavern_llm.failures import one_line
 from tavern_llm.options import options_problem
 from tavern_llm.script import ScriptedReply, read_script
 
@@ -50,8 +49,7 @@ class ScriptedAdapter:
 
     async def complete(self, request: LlmRequest, call: CallContext) -> LlmResponse:
         """Return the reply that fits. Raises `PluginFailure` where none does, `Misconfigured` for the file."""
-        reply = self._next(request.messages)
-        return _answer(reply, request)
+        return _answer(self._next(request.messages), request)
 
     async def stream(self, request: LlmRequest, call: CallContext) -> AsyncIterator[LlmChunk]:
         """Yield the reply that fits in pieces; errors as in `complete`."""
@@ -84,7 +82,7 @@ class ScriptedAdapter:
             if reply.when.hold(messages):
                 self._given[index] = self._given.get(index, 0) + 1
                 return reply
-        last = f"{messages[-1].role}: {one_line(messages[-1].content, 200)!r}" if messages else "(none)"
+        last = f"{messages[-1].role}: {one_line(messages[-1].content)!r}" if messages else "(none)"
         raise PluginFailure(f"{self._options.file}: no reply fits; the last message was {last}; add one to the file")
 
     def _read_if_changed(self) -> None:

@@ -58,6 +58,12 @@ class _Session:
     call: CallContext
     tell: Tell
 
+    def answered(self, request: LlmRequest, response: LlmResponse) -> None:
+        """Count a whole answer, and let its span say what it was."""
+        self.tell(of_answer(request, response))
+        if self.charge is not None:
+            self.charge.answered(response)
+
 
 class LlmService(Llm):
     """The models that the settings set up, each opened when it is first asked."""
@@ -99,9 +105,7 @@ class LlmService(Llm):
         async with self._session("chat", request.model, lambda: prompt_tokens(request), call) as session:
             asked = request.model_copy(update={"model": session.model.setup.name})
             response = await self._retried(session, lambda adapter: adapter.target.complete(asked, call), LlmResponse)
-            session.tell(of_answer(asked, response))
-            if session.charge is not None:
-                session.charge.answered(response)
+            session.answered(asked, response)
         return await self._after(_named(response, asked), request, call)
 
     async def stream(self, request: LlmRequest, *, call: CallContext | None = None) -> AsyncIterator[LlmChunk]:
@@ -119,7 +123,7 @@ class LlmService(Llm):
                 async for chunk in chunks:
                     if chunk.response is not None:
                         response = _named(chunk.response, asked)
-                        session.tell(of_answer(asked, response))
+                        session.answered(asked, response)
                         chunk = chunk.model_copy(update={"response": response})
                     if not reviewed:
                         yield chunk
@@ -257,8 +261,6 @@ class LlmService(Llm):
                     async for chunk in chunks:
                         if charge is not None:
                             charge.saw(chunk)
-                            if chunk.response is not None:
-                                charge.answered(chunk.response)
                         is_begun = True
                         yield chunk
                 return

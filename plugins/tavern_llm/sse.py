@@ -48,16 +48,16 @@ class SseParser:
         first, *rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self._line.append(first)
         for part in rest:
-            line = "".join(self._line)
-            self._line = [part]
-            event = self._take(line)
+            event, self._line = self._take("".join(self._line)), [part]
             if event is not None:
                 events.append(event)
         return events
 
     def _take(self, line: str) -> SseEvent | None:
         if not line:
-            return self._dispatch()
+            kind, data = self._type or "message", self._data
+            self._type, self._data = "", []
+            return SseEvent(kind, "\n".join(data)) if data else None
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "data":
@@ -65,8 +65,3 @@ class SseParser:
         elif name == "event":
             self._type = value
         return None
-
-    def _dispatch(self) -> SseEvent | None:
-        kind, data = self._type or "message", self._data
-        self._type, self._data = "", []
-        return SseEvent(kind, "\n".join(data)) if data else None

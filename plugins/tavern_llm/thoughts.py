@@ -38,8 +38,7 @@ class ThoughtSplitter:
             before = self._state
             kind, piece = getattr(self, f"_{self._state}")(is_end)
             if kind == "void":
-                pieces.append(("void", ""))
-                pieces.append(("reasoning", "".join(self._texts)))
+                pieces += [("void", ""), ("reasoning", "".join(self._texts))]
                 self._texts = []
             if piece:
                 pieces.append(("reasoning" if kind == "void" else kind, piece))

@@ -26,6 +26,9 @@ def test_commands_options_and_names_are_completed(tmp_path: Path) -> None:
     write_plugin(project / "plugins" / "waits", {"__init__.py": "print('noise')\n"})
     write_plugin(project / "plugins" / "looks", {"plugin.yaml": "name: looks\nversion: [\n"})
     (project / "workflows" / "one.json").write_text('{"nodes": [], "edges": []}')
+    models = '{"extensions.tavern-llm.models": {"mine": {"adapter": "scripted", "file": "x.yaml"}}}'
+    with (project / "tavern.yaml").open("a") as settings:
+        settings.write(f"\nsettings: {models}\n")
     run_id = tavern("--project", project, "workflow", "run", "one", "--json").json()["id"]
     with Failures() as failures:
         for line, names in (
@@ -37,6 +40,8 @@ def test_commands_options_and_names_are_completed(tmp_path: Path) -> None:
             ("tavern workflow run o", ["file,o", "one"]),
             (f"tavern runs show {run_id[:5]}", [run_id[:12]]),
             ("tavern plugins check ", ["file,"]),
+            ("tavern models rem", ["remove"]),
+            ("tavern models remove m", ["mine"]),
             ("tavern plugins list --che", ["--check"]),
             ("tavern --project /no/such/folder tools show ", []),
             ("tavern plugins list ", []),

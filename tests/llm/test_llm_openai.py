@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 from helpers.openai_server import OpenAiServer
+from helpers.repetition import Failures
 from helpers.wire_server import WireServer
 from pydantic import ValidationError
 
@@ -34,6 +36,7 @@ def http(body: bytes | str, *, status: str = "200 OK", kind: str = "application/
     return lines.encode() + data
 
 
+CLOSE = "Connection: close\r\n"
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nConnection: close\r\n\r\n"
 
 
@@ -115,6 +118,58 @@ async def test_parameters_may_not_change_who_is_asked_what(wire_server: WireServ
     assert wire_server.requests == []
 
 
+async def test_parameters_that_must_be_numbers_are_checked(wire_server: WireServer, client: MakeClient) -> None:
+    made = await client(wire_server.base_url, parameters={"top_k": 2})
+    rows: list[tuple[dict[str, Any], str]] = [
+        ({"temperature": "hot"}, "temperature: must be a number"),
+        ({"top_p": True}, "top_p: must be a number"),
+        ({"presence_penalty": [1]}, "presence_penalty: must be a number"),
+        ({"temperature": math.nan}, "temperature: must be a number"),
+        ({"max_tokens": 1.5}, "max_tokens: must be a whole number"),
+        ({"seed": math.inf}, "seed: must be a whole number"),
+        ({"n": "2"}, "n: must be a whole number"),
+    ]
+    with Failures() as failures:
+        for parameters, told in rows:
+            with failures.row(parameters), pytest.raises(InvalidInput, match=f"an LLM request: {told}$"):
+                await made.complete(ask(**parameters))
+    assert wire_server.requests == []
+    wire_server.pieces = [
+        http('{"error": "temperature must be between 0 and 2, got 3"}', status="400 Bad Request", head=CLOSE)
+    ]
+    error = await failure(made.complete(ask(temperature=3, max_tokens=-1, top_p=None, n=1.0)))
+    assert "refuses the request (400): temperature must be between 0 and 2, got 3" in error.message
+    wire_server.pieces = [http(ANSWER, head=CLOSE)]
+    await made.complete(ask(temperature=0.5))
+    assert b'"temperature": 0.5' in wire_server.requests[-1]
+
+
+async def test_numbers_of_servers_that_are_none_do_no_harm(wire_server: WireServer, client: MakeClient) -> None:
+    made = await client(wire_server.base_url)
+    rows: list[tuple[str, LlmUsage]] = [
+        ('{"prompt_tokens": 1e3, "completion_tokens": -4}', LlmUsage()),
+        (f'{{"prompt_tokens": {10**40}, "completion_tokens": true}}', LlmUsage()),
+        (
+            '{"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}',
+            LlmUsage(prompt_tokens=3, cached_tokens=2),
+        ),
+        ('{"prompt_cache_hit_tokens": 2, "completion_tokens_details": 5}', LlmUsage(cached_tokens=2)),
+    ]
+    with Failures() as failures:
+        for usage, read in rows:
+            with failures.row(usage):
+                wire_server.pieces = [http(ANSWER.replace('{"choices"', f'{{"usage": {usage}, "choices"'), head=CLOSE)]
+                assert (await made.complete(ask())).usage == read
+        with failures.row("NaN"):
+            wire_server.pieces = [http(ANSWER.replace('"hi"', '"hi", "mood": NaN'), head=CLOSE)]
+            assert (await made.complete(ask())).extra == {}
+        vectors = ("[NaN]", "[1e999]", f"[{'9' * 400}]", '["x"]', "[[1]]", '[1], "index": []', '[1], "index": 1')
+        for vector in vectors:
+            with failures.row(vector):
+                wire_server.pieces = [http(f'{{"data": [{{"embedding": {vector}}}]}}', head=CLOSE)]
+                assert "without the vectors of all 1 texts" in (await failure(made.embed(["a"]))).message
+
+
 # --- answers --------------------------------------------------------------------------------------
 
 
@@ -172,7 +227,10 @@ async def test_a_server_that_does_not_stream_is_understood(wire_server: WireServ
 
 async def test_nobody_listens(client: MakeClient) -> None:
     error = await failure((await client("http://127.0.0.1:9/v1")).complete(ask()))
-    assert error.message == "the model 'tiny' at http://127.0.0.1:9 cannot be reached: Connection refused"
+    assert (
+        error.message
+        == "the model 'tiny' at http://127.0.0.1:9 cannot be reached: Connection refused; does it run there?"
+    )
     assert error.info.retryable
 
 
@@ -180,7 +238,7 @@ async def test_nobody_listens(client: MakeClient) -> None:
     ("status", "retryable", "part"),
     [
         ("400 Bad Request", False, "refuses the request (400): no such parameter"),
-        ("404 Not Found", False, "knows no such model or address; check base_url and model (404)"),
+        ("404 Not Found", False, "knows no such model or address; check the address and the model's name (404)"),
         ("402 Payment Required", False, "has no credit left (402)"),
         ("500 Oops", True, "has failed (500)"),
         ("503 Unavailable", True, "has failed (503)"),
@@ -222,9 +280,12 @@ async def test_a_redirect_is_not_followed(wire_server: WireServer, client: MakeC
 @pytest.mark.parametrize(
     ("body", "part"),
     [
-        ("<!DOCTYPE html><html>Welcome", "an HTML page where JSON was expected; is base_url right (most end in /v1)?"),
+        (
+            "<!DOCTYPE html><html>Welcome",
+            "an HTML page where JSON was expected; is the address right (most end in /v1)?",
+        ),
         ('{"choices": [', "text that is not JSON"),
-        ("", "nothing where JSON"),
+        ("", "nothing where JSON was expected; is the address right"),
         ("[1]", "JSON that is not an object"),
         ("{}", "without choices[0].message"),
         ('{"choices": "none"}', "without choices[0].message"),

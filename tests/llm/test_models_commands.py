@@ -158,13 +158,24 @@ def test_a_person_chooses_among_the_models(inn: Path, server: ModelServer) -> No
 
 WRONG: list[tuple[str, tuple[str, ...], int, str]] = [
     ("wrong key", ("--url", "{url}", "--key", "sk-wrong", "--model", "tiny"), 1, "refuses the API key (401)"),
-    ("no key", ("--url", "{url}", "--model", "tiny"), 1, "refuses the API key (401)"),
-    ("variable that is not set", ("--url", "{url}", "--key-env", "NO_KEY"), 2, "variable NO_KEY, named by api_key_env"),
+    ("no key", ("--url", "{url}"), 1, "Error: the server at {root} wants an API key (401)"),
+    ("variable that is not set", ("--url", "{url}", "--key-env", "NO_KEY"), 2, "variable NO_KEY, named by --key-env"),
     ("two keys", ("--url", "{url}", "--key", KEY, "--key-env", "X"), 2, "give --key or --key-env, not both"),
-    ("nobody there", ("--url", "http://127.0.0.1:1/v1", "--key", KEY), 1, "cannot be reached: Connection refused"),
+    (
+        "nobody there",
+        ("--url", "http://127.0.0.1:1/v1", "--key", KEY),
+        1,
+        "cannot be reached: Connection refused; does it run",
+    ),
     ("no address", ("--key", KEY), 2, "--url is missing: the server's address"),
-    ("bad address", ("--url", "example.com"), 2, "base_url: must be an address such as https://api.example.com/v1"),
-    ("wrong path", ("--url", "{root}/v2", "--key", KEY), 1, "knows no such model or address; check base_url"),
+    ("bad address", ("--url", "example.com"), 2, "--url: must be an address such as https://api.example.com/v1"),
+    (
+        "key in the address",
+        ("--url", "http://a:{key}@x.com"),
+        2,
+        "--url: must not hold credentials; use --key or --key-env",
+    ),
+    ("wrong path", ("--url", "{root}/v2", "--key", KEY), 1, "knows no such model or address; check the address"),
     (
         "wrong model",
         ("--url", "{url}", "--key", KEY, "--model", "tny"),
@@ -182,9 +193,9 @@ def test_what_is_wrong_is_told_and_nothing_saved(inn: Path, server: ModelServer)
         for name, arguments, code, told in WRONG:
             with failures.row(name):
                 root = server.base_url.removesuffix("/v1")
-                given = [argument.format(url=server.base_url, root=root) for argument in arguments]
+                given = [argument.format(url=server.base_url, root=root, key=KEY) for argument in arguments]
                 ran = models(inn, "add", "mine", *given)
-                assert (ran.code, told in ran.error) == (code, True), ran
+                assert (ran.code, told.format(root=root) in ran.error) == (code, True), ran
                 assert KEY not in ran.err
         with failures.row("bad name"):
             ran = models(inn, "add", "my model", "--url", server.base_url)
@@ -193,6 +204,27 @@ def test_what_is_wrong_is_told_and_nothing_saved(inn: Path, server: ModelServer)
             ran = models(inn, "default", "mine")
             assert (ran.code, "no language model is set up" in ran.error) == (1, True), ran
     assert listed(inn) == {}
+
+
+def test_a_model_is_removed_with_its_key(inn: Path, server: ModelServer) -> None:
+    (inn / "replies.yaml").write_text("- reply: I play.\n")
+    setup = '{"mine": {"adapter": "scripted", "file": "replies.yaml"}}'
+    (inn / "tavern.yaml").write_text(f"settings:\n  extensions.tavern-llm.models: {setup}\n")
+    assert models(inn, "add", "mine", "--url", server.base_url, "--key", KEY, "--model", "tiny", "--default").code == 0
+    saved = {"mine": {"adapter": "openai", "base_url": server.base_url, "model": "tiny"}, "fast": {"alias": "mine"}}
+    saved["tiny"] = {**saved["mine"], "api_key": KEY}
+    assert tavern("settings", "set", "tavern-llm.models", "--stdin", cwd=inn, stdin=json.dumps(saved)).code == 0
+    assert models(inn, "remove", "tiny").out == "tiny is removed.\n"
+    shown = tavern("settings", "get", "tavern-llm.models", cwd=inn).out
+    assert ("tiny" in shown, "***" in shown) == (True, False), "the other's model is called so; no key is left"
+    assert models(inn, "remove", "tiny").error == ("Error: there is no language model 'tiny' (there is fast, mine)")
+    ran = models(inn, "remove", "mine", "--json")
+    assert (ran.code, ran.json()) == (0, {"name": "mine", "wasDefault": True})
+    assert listed(inn)["mine"]["isScripted"] is True, "the project's own of this name"
+    assert models(inn, "remove", "fast", "--project", str(inn)).out == "fast is removed.\n"
+    hidden = models(inn, "remove", "mine")
+    told = "Error: 'mine' stands in the project's settings, not in yours: take it out there"
+    assert (hidden.code, hidden.error) == (2, told)
 
 
 async def test_models_are_listed_over_http(project: Path) -> None:
