@@ -1,15 +1,19 @@
-"""What remembering costs: adding to a long conversation and reading its end (docs/performance.md)."""
+"""What remembering costs: adding to a long conversation and reading its end, and searching a knowledge
+base (docs/performance.md)."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
+from benchmarks import lore
 from benchmarks.harness import ROUNDS, Result, awaited, measured
 from tavern_host import Host
 from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeBase
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.projects import Folders
 
@@ -45,12 +49,38 @@ async def _last(kept: ChatHistory, id: str) -> None:
     assert len(await kept.load_branch(id, "side", last=LAST)) == LAST
 
 
-async def _compared(name: str, work: Callable[[str], Awaitable[object]]) -> Result:
+async def _compared(name: str, work: Callable[[str], Awaitable[object]], limit: float = 2) -> Result:
     pairs = []
     for _ in range(ROUNDS):
         long = await awaited(lambda: work(str(LONG)), TIMES) / TIMES
         pairs.append((long, await awaited(lambda: work(str(SHORT)), TIMES) / TIMES))
-    return measured(name, pairs, "in one of 100", 2, limited="value", unit="ms", scale=1e3)
+    return measured(name, pairs, "in one of 100", limit, limited="value", unit="ms", scale=1e3)
 
 
-FIGURES = {"history": history}
+def knowledge() -> list[Result]:
+    """Return what a search costs among 10,000 entries, by questions of five words; beside it, among 100."""
+    return asyncio.run(_knowledge())
+
+
+async def _knowledge() -> list[Result]:
+    with tempfile.TemporaryDirectory() as folder:
+        folders = Folders(*(Path(folder) / name for name in ("config", "state", "data")))
+        async with Host(Path(folder) / "project", folders=folders) as host:
+            kept = host.services.get(KNOWLEDGE_BASE)
+            for size in (SHORT, LONG):
+                await kept.save_base(BaseHeader(kb_id=str(size)))
+                made = lore.entries(size)
+                for begin in range(0, size, 1000):
+                    await kept.put(str(size), made[begin : begin + 1000])
+            results = []
+            for name, language in (("English", lore.english()), ("Chinese", lore.chinese())):
+                work = partial(_ask, kept, language)
+                results.append(await _compared(f"a search by {name} words among 10,000 entries", work, limit=5))
+            return results
+
+
+async def _ask(kept: KnowledgeBase, language: lore.Language, base: str) -> None:
+    assert await kept.search(language.text(5), bases=[base])
+
+
+FIGURES = {"history": history, "knowledge": knowledge}

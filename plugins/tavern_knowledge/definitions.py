@@ -18,7 +18,7 @@ from tavern_host.contracts.knowledge import NODES, TOOLS, BaseHeader, KnowledgeE
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition, SlotDefinition
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition
 from tavern_knowledge import index
-from tavern_knowledge.index import Entries, Row
+from tavern_knowledge.index import Entries, Frequencies, Row
 from tavern_knowledge.store import StoredBase
 
 T = TypeVar("T")
@@ -40,6 +40,7 @@ class Definitions(Entries):
         self._context = context
         self._run = run
         self._connection: sqlite3.Connection | None = None
+        self.frequencies = Frequencies()
         self._revision: int | None = None
         self._looked_at = -_FRESH
         self._nodes: list[NodeDefinition] = []
@@ -53,6 +54,10 @@ class Definitions(Entries):
             await self._look()
         found: T = await self._run(lambda: work(self._opened()))
         return found
+
+    def known(self, connection: sqlite3.Connection) -> list[tuple[str, BaseHeader]]:
+        """Return the two bases."""
+        return list(HEADERS.items())
 
     async def base(self, base: str) -> StoredBase:
         """Return one of the two bases."""

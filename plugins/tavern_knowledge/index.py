@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.knowledge import KnowledgeEntry
+from tavern_host.contracts.knowledge import BaseHeader, KnowledgeEntry
 from tavern_host.storage.sqlite import Schema
 from tavern_knowledge.words import asked, indexed, normal
 
@@ -35,6 +35,11 @@ MAX_WORDS = 24
 """How many words of a query count."""
 MAX_INDEXED = 100_000
 """How many characters of an entry's text are indexed."""
+FEW = 2_000
+"""So many entries are ranked whatever words they have."""
+ENOUGH = 200
+"""How many entries are ranked at least, where so many have words of the query."""
+_MAX_KNOWN = 50_000
 _RANK = 60
 """Softens the difference between the first ranks of a ranking."""
 _WEIGHTS = "5.0, 3.0, 1.0, 0.0"
@@ -56,6 +61,20 @@ class Row:
     @classmethod
     def of_body(cls, id: str, body: str) -> Row:
         return cls(id, hashlib.sha256(body.encode()).hexdigest()[:16], body)
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is looked for: the entries must have all `tags` and, if there are any, one of the types."""
+
+    text: str
+    tags: Sequence[str] = ()
+    entry_types: Sequence[str] = ()
+    limit: int = 5
+
+
+Chooser = Callable[[list[tuple[str, BaseHeader]]], list[str]]
+"""Says which of the bases are looked at."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +167,8 @@ def _write(connection: sqlite3.Connection, number: int, place: int, row: Row) ->
         return
     criteria, tags = entry.activation_criteria, entry.management_metadata.tags
     keys = [*criteria.keywords, *(key for group in criteria.key_groups for key in group.keys), *tags]
-    scope = [f"b{number}", _scope("y", entry.entry_type), *(_scope("t", tag) for tag in tags)]
+    (base,) = connection.execute("SELECT id FROM bases WHERE number = ?", (number,)).fetchone()
+    scope = [_scope("b", base), _scope("y", entry.entry_type), *(_scope("t", tag) for tag in tags)]
     connection.execute(
         "INSERT INTO words (rowid, name, keys, text, scope) VALUES (?, ?, ?, ?, ?)",
         (
@@ -178,14 +198,44 @@ def _trigger(entry: KnowledgeEntry) -> str | None:
 
 
 def _scope(kind: str, text: str) -> str:
+    """Return a word that no text has."""
     return f"{kind}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
+class Frequencies:
+    """In how many entries words stand, as far as they were asked for; about right also while entries change."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self._size = 0
+
+    def telling(self, connection: sqlite3.Connection, terms: Sequence[str], enough: int) -> Sequence[str]:
+        """Return the rarest of the terms, as many as stand in enough entries together; in a small index all."""
+        (size,) = connection.execute("SELECT ifnull(max(seq), 0) FROM entries").fetchone()
+        if size < FEW:
+            return terms
+        if abs(size - self._size) > self._size // 10 or len(self._known) > _MAX_KNOWN:
+            self._known, self._size = {}, size
+        for term in terms:
+            if term not in self._known:
+                (count,) = connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (term,)).fetchone()
+                self._known[term] = count
+        chosen, sum = [], 0
+        for term in sorted(terms, key=self._known.__getitem__):
+            if sum >= enough:
+                break
+            chosen.append(term)
+            sum += self._known[term]
+        return chosen
+
+
 class Entries(ABC):
     """Entries of bases that can be read."""
+
+    frequencies: Frequencies
 
     @abstractmethod
     async def read(self, work: Callable[[sqlite3.Connection], T], absent: T) -> T:
@@ -206,11 +256,17 @@ class Entries(ABC):
             raise NotFound(f"the base {base!r} has no entry {id!r:.200}", base=base, entry=id)
         return found
 
-    async def search(
-        self, query: str, bases: Sequence[str], tags: Sequence[str], entry_types: Sequence[str], limit: int
-    ) -> list[Match]:
-        """Return the entries that fit best by their words."""
-        return await self.read(lambda connection: search_words(connection, query, bases, tags, entry_types, limit), [])
+    @abstractmethod
+    def known(self, connection: sqlite3.Connection) -> list[tuple[str, BaseHeader]]:
+        """Return the bases that can be used, by id."""
+
+    async def search(self, query: Query, choose: Chooser) -> list[Match]:
+        """Return the entries of the chosen bases that fit best by their words."""
+
+        def work(connection: sqlite3.Connection) -> list[Match]:
+            return search_words(connection, query, choose(self.known(connection)), self.frequencies)
+
+        return await self.read(work, [])
 
 
 def rows_of(connection: sqlite3.Connection, base: str, limit: int = -1, offset: int = 0) -> Iterable[Row]:
@@ -241,33 +297,39 @@ def count_of(connection: sqlite3.Connection, base: str) -> int:
 
 
 def search_words(
-    connection: sqlite3.Connection,
-    query: str,
-    bases: Sequence[str],
-    tags: Sequence[str],
-    entry_types: Sequence[str],
-    limit: int,
+    connection: sqlite3.Connection, query: Query, bases: Sequence[str], frequencies: Frequencies
 ) -> list[Match]:
-    """Return the entries of these bases that have words of the query, the best by BM25 first."""
-    words = asked(query, MAX_WORDS)
+    """Return the entries of these bases that have words of the query, the best by BM25 first.
+
+    In a large index an entry must have one of the rarer words if enough have one; the others count all the same.
+    """
+    words = asked(query.text, MAX_WORDS)
     marks = ", ".join("?" * len(bases))
     numbers = dict(connection.execute(f"SELECT number, id FROM bases WHERE id IN ({marks})", list(bases)))
     if not words or not numbers:
         return []
-    narrowed = [_any(f"b{number}" for number in numbers), *(_any([_scope("t", tag)]) for tag in tags)]
-    if entry_types:
-        narrowed.append(_any(_scope("y", kind) for kind in entry_types))
-    terms = " OR ".join(f'"{word[:-1]}" *' if word.endswith("*") else f'"{word}"' for word in words)
-    match = " AND ".join([*narrowed, f"({{name keys text}} : ({terms}))"])
-    found = connection.execute(
-        f"SELECT rowid, bm25(words, {_WEIGHTS}) AS score FROM words WHERE words MATCH ? ORDER BY score LIMIT ?",
-        (match, limit),
-    ).fetchall()
+    narrowed = [_any(_scope("b", base) for base in numbers.values()), *(_any([_scope("t", tag)]) for tag in query.tags)]
+    if query.entry_types:
+        narrowed.append(_any(_scope("y", kind) for kind in query.entry_types))
+    terms = [f'"{word[:-1]}" *' if word.endswith("*") else f'"{word}"' for word in words]
+    telling = frequencies.telling(connection, terms, max(ENOUGH, 10 * query.limit))
+    found: list[tuple[int, float]] = []
+    if len(telling) < len(terms):
+        found = _ranked(connection, [*narrowed, _any(telling), _any(terms)], query.limit)
+    if len(found) < query.limit:
+        found = _ranked(connection, [*narrowed, _any(terms)], query.limit)
     matches = []
     for seq, score in found:
         base, *row = connection.execute("SELECT base, id, hash, body FROM entries WHERE seq = ?", (seq,)).fetchone()
         matches.append(Match(numbers[base], Row(*row), -score))
     return matches
+
+
+def _ranked(connection: sqlite3.Connection, conditions: Sequence[str], limit: int) -> list[tuple[int, float]]:
+    return connection.execute(
+        f"SELECT rowid, bm25(words, {_WEIGHTS}) AS score FROM words WHERE words MATCH ? ORDER BY score LIMIT ?",
+        (" AND ".join(conditions), limit),
+    ).fetchall()
 
 
 def candidates(connection: sqlite3.Connection, bases: Sequence[str], text: str) -> list[tuple[str, Row]]:
@@ -290,13 +352,13 @@ def candidates(connection: sqlite3.Connection, bases: Sequence[str], text: str) 
 
 
 def _any(words: Iterable[str]) -> str:
-    return f"(scope : ({' OR '.join(words)}))"
+    return f"({' OR '.join(words)})"
 
 
 def fused(rankings: Sequence[Sequence[Match]]) -> list[Match]:
     """Return matches of several rankings as one, by the sum of their reciprocal ranks; one ranking stays as it is."""
-    if len(rankings) == 1:
-        return list(rankings[0])
+    if len(rankings) < 2:
+        return [match for ranking in rankings for match in ranking]
     scores: dict[tuple[str, str], float] = {}
     matches: dict[tuple[str, str], Match] = {}
     for ranking in rankings:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from tavern_host.context import PluginContext
@@ -26,7 +27,7 @@ from tavern_host.contracts.knowledge import (
 from tavern_knowledge.access import Rights, rights_of
 from tavern_knowledge.activation import activate, scanned
 from tavern_knowledge.definitions import HEADERS, Definitions
-from tavern_knowledge.index import Entries, Match, Row, candidates, entry_of, fused
+from tavern_knowledge.index import Entries, Match, Query, Row, candidates, entry_of, fused
 from tavern_knowledge.store import Change, Store, StoredBase
 
 MAX_LIMIT = 1_000
@@ -107,20 +108,19 @@ class Knowledge(KnowledgeBase):
     ) -> list[KnowledgeHit]:
         """Return the entries that fit best; see the interface."""
         rights = await rights_of(self._context, call)
-        chosen = await self._chosen(rights, bases)
-        limit = max(1, min(limit, MAX_LIMIT))
-        rankings = []
-        for entries in dict.fromkeys(map(self._of, chosen)):
-            among = [base for base in chosen if self._of(base) is entries]
-            rankings.append(await entries.search(query[:MAX_QUERY], among, tags or [], entry_types or [], limit))
-        return [_hit(match) for match in fused(rankings)[:limit]]
+        asked = Query(query[:MAX_QUERY], tags or (), entry_types or (), max(1, min(limit, MAX_LIMIT)))
+        choose = partial(_chosen, rights, bases)
+        rankings = [await self._store.search(asked, choose)]
+        if choose(list(HEADERS.items())):
+            rankings.append(await self._definitions.search(asked, choose))
+        return [_hit(match) for match in fused([one for one in rankings if one])[: asked.limit]]
 
     async def activate(self, request: ActivationRequest, *, call: CallContext | None = None) -> Activation:
         """Return the entries that a conversation brings into a prompt; see the interface."""
         rights = await rights_of(self._context, call)
-        chosen = [base for base in await self._chosen(rights, request.bases) if base not in HEADERS]
 
         def work(connection: sqlite3.Connection) -> Activation:
+            chosen = _chosen(rights, request.bases, self._store.known(connection))
             found = candidates(connection, chosen, scanned(request.messages))
             return activate([(base, entry_of(row)) for base, row in found], request)
 
@@ -224,15 +224,15 @@ class Knowledge(KnowledgeBase):
             raise rights.denied(name, "read")
         return base
 
-    async def _chosen(self, rights: Rights, patterns: Sequence[str] | None) -> list[str]:
-        known = [base.id for base in await self._store.bases() if rights.may_read(base.id, base.header)]
-        return rights.chosen(patterns, [*known, *HEADERS])
-
     async def _person(self, base: str, call: CallContext | None) -> Rights:
         rights = await rights_of(self._context, call)
         if rights.principal is not None and rights.principal.kind == "agent":
             raise rights.denied(base, "make, change or remove")
         return rights
+
+
+def _chosen(rights: Rights, patterns: Sequence[str] | None, known: list[tuple[str, BaseHeader]]) -> list[str]:
+    return rights.chosen(patterns, [base for base, header in known if rights.may_read(base, header)])
 
 
 def _given(**fields: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.storage.sqlite import DatabaseThread
 from tavern_knowledge import index
 from tavern_knowledge.files import MAX_ENTRIES, MAX_ENTRY, BaseFolder, check_id, hash_of, parse
-from tavern_knowledge.index import INDEX, Entries, Row
+from tavern_knowledge.index import INDEX, Entries, Frequencies, Row
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class StoredBase:
 
     header: BaseHeader
     id: str
-    entries: int
+    entries: int = 0
     problem: str | None = None
 
 
@@ -53,6 +53,8 @@ class Store(Entries):
         self._files = BaseFolder(folder)
         self._thread = DatabaseThread(private, INDEX, log, "store of knowledge")
         self._tell = tell
+        self.frequencies = Frequencies()
+        self._headers: dict[str, tuple[str, BaseHeader]] = {}
 
     async def close(self) -> None:
         """Finish what was begun and let go."""
@@ -82,6 +84,18 @@ class Store(Entries):
     async def bases(self) -> list[StoredBase]:
         """Return all bases, by id, those with problems too."""
         return await self.read(_bases, [])
+
+    def known(self, connection: sqlite3.Connection) -> list[tuple[str, BaseHeader]]:
+        """Return the bases that can be used; their headers are read when they have changed."""
+        found = {}
+        for id, hash in connection.execute("SELECT id, hash FROM bases WHERE problem IS NULL ORDER BY id"):
+            known = self._headers.get(id)
+            if known is None or known[0] != hash:
+                (header,) = connection.execute("SELECT header FROM bases WHERE id = ?", (id,)).fetchone()
+                known = hash, BaseHeader.model_validate_json(header)
+            found[id] = known
+        self._headers = found
+        return [(id, header) for id, (_, header) in found.items()]
 
     async def base(self, base: str) -> StoredBase:
         """Return a base that can be used. Raises `NotFound`, `InvalidInput` for one whose file is wrong."""

@@ -234,6 +234,29 @@ async def test_agents_read_and_write_what_their_profiles_say(bench: Bench) -> No
     await kb.delete_base("diary")
 
 
+async def test_common_words_find_entries_in_a_large_index(bench: Bench) -> None:
+    for base, count in (("large", 2_100), ("small", 3)):
+        await bench.kb.save_base(BaseHeader(kb_id=base))
+        rest = "the harbour of the old town"
+        every = [entry(f"{base}{n}", f"{rest}, {n % 50} lanterns and {base} number{n}") for n in range(count)]
+        for begin in range(0, count, 1_000):
+            await bench.kb.put(base, every[begin : begin + 1_000])
+    rows: list[tuple[str, list[str] | None, int, str]] = [
+        ("harbour town", None, 5, ""),
+        ("harbour town number1999", None, 5, "large1999"),
+        ("number7 harbour", ["small"], 3, "small"),
+        ("harbour large town", ["small"], 3, "small"),
+        ("lanterns small", None, 5, "small"),
+    ]
+    with Failures() as failures:
+        for query, bases, count, first in rows:
+            with failures.row(query):
+                found = await bench.kb.search(query, bases=bases)
+                assert (len(found), found[0].id.startswith(first)) == (count, True)
+    await bench.kb.delete_base("large")
+    await bench.kb.delete_base("small")
+
+
 async def test_a_lost_or_damaged_index_is_made_again(bench: Bench, tmp_path: Path) -> None:
     root, folders = tmp_path / "again", Folders(tmp_path / "config", tmp_path / "state", tmp_path / "data")
     shutil.copytree(bench.root / "knowledge", root / "knowledge")
