@@ -11,17 +11,17 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from tavern_agents.commands import trace_line
+from tavern_agents.commands import read_flags, trace_line
 from tavern_agents.history_commands import head_of
 from tavern_agents.tracing import EVENT
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentRun, AgentTrace
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
 from tavern_host.contracts.events import Gap
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.contracts.wire import without_surrogates
 
 _QUIET = frozenset({"reply", "error", "interrupted", "limit", "tool_running", "fragment"})
 """Steps that are not shown as lines: the end is shown as such."""
@@ -33,9 +33,9 @@ async def run_agent(arguments: dict[str, JsonValue], context: PluginContext) -> 
     message = arguments.get("message")
     if message is None and not sys.stdin.isatty():
         message = (await asyncio.to_thread(sys.stdin.read)).strip()
-        if not message:
-            raise InvalidInput("there is no message: give --message TEXT, or text on stdin")
     if message is not None:
+        if not str(message).strip():
+            raise InvalidInput("there is no message: give --message TEXT, or text on stdin")
         async for output in chat.say(str(message)):
             yield output
         async for output in chat.result():
@@ -103,12 +103,12 @@ class _Chat:
 
     async def say(self, message: str) -> AsyncIterator[CommandOutput]:
         """Show the agent's work on a message, and its reply."""
-        given: dict[str, Any] = {"profile_id": self._arguments["profile"], "message": message}
+        given: dict[str, Any] = {"profile_id": self._arguments["profile"], "message": without_surrogates(message)}
         if self._arguments.get("max_steps") is not None:
             given["limits"] = {"steps": self._arguments["max_steps"]}
         if self.conversation is not None:
             given |= {"conversation_id": self.conversation, "branch": self._arguments.get("branch")}
-        async for output in self.ask(read_model(AgentRequest, given, "agent run")):
+        async for output in self.ask(read_flags(AgentRequest, given)):
             yield output
 
     def ask(self, request: AgentRequest) -> AsyncIterator[CommandOutput]:

@@ -12,6 +12,8 @@ from tavern_agents.checking import profile_schema
 from tavern_agents.profiles import profiles_of, said
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.agents import AgentRunFilter, AgentTrace
+from tavern_host.contracts.documents import ModelT, read_model
+from tavern_host.contracts.errors import InvalidInput
 
 
 async def list_agents(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -49,10 +51,7 @@ async def show_schema(arguments: dict[str, JsonValue], context: PluginContext) -
 
 async def list_runs(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show runs, newest first."""
-    profile, limit = arguments.get("profile"), arguments.get("limit")
-    asked = AgentRunFilter(
-        profile_id=None if profile is None else str(profile), limit=limit if isinstance(limit, int) else 20
-    )
+    asked = read_flags(AgentRunFilter, {"profile_id": arguments.get("profile"), "limit": arguments["limit"]})
     runs = await context.services.get(AGENT_RUNTIME).runs(asked)
     rows = [
         [run.id, run.profile_id, run.status.value, f"{run.started_at:%Y-%m-%d %H:%M:%S}", str(run.usage.steps)]
@@ -82,6 +81,18 @@ async def interrupt_run(arguments: dict[str, JsonValue], context: PluginContext)
     run = await context.services.get(AGENT_RUNTIME).interrupt(str(arguments["run"]))
     yield CommandOutput(kind="text", text=f"{run.id}: {run.status.value}")
     yield CommandOutput(kind="result", data=run.to_json())
+
+
+def read_flags(model: type[ModelT], given: dict[str, Any]) -> ModelT:
+    """Return what a command is given as a model. Raises `InvalidInput` that names the flags."""
+    try:
+        return read_model(model, given, "")
+    except InvalidInput as error:
+        flags = {"$.limits.steps": "--max-steps", "$.conversation_id": "--conversation", "$.": "--"}
+        text = error.message.removeprefix(": ")
+        for path, flag in flags.items():
+            text = text.replace(path, flag)
+        raise InvalidInput(text) from None
 
 
 def trace_line(step: AgentTrace) -> str:

@@ -95,8 +95,7 @@ class Attempts:
             states.busy_until[channel] = self._not_before[channel]
         else:
             states.last_until[channel] = now + LAST_CHOICE_SECONDS
-        is_worn = not is_busy and self._failures[channel] >= ATTEMPTS
-        if is_worn or not info.retryable or not self._may_retry:
+        if not (info.retryable and self._may_retry) or (not is_busy and self._failures[channel] >= ATTEMPTS):
             self._left.discard(channel)
         if not self._left:
             raise error

@@ -138,8 +138,7 @@ class Budgets:
         budgets = self._context.settings.get("budgets") or {}
         if problem := budgets_problem(budgets):
             raise Misconfigured(f"{SETTING}: {problem}")
-        fitting = [tokens for pattern, tokens in budgets.items() if fnmatch.fnmatchcase(principal, pattern)]
-        return min(fitting, default=None)
+        return min((most for pattern, most in budgets.items() if fnmatch.fnmatchcase(principal, pattern)), default=None)
 
     async def _used(self, day: int, principal: str) -> int:
         def work(connection: sqlite3.Connection) -> int:

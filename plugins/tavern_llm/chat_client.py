@@ -177,9 +177,8 @@ class ChatClient:
     def _check_prompt(self, request: LlmRequest, usage: LlmUsage) -> None:
         """Raise `PluginFailure` where the server has read a part of the prompt only."""
         if was_cut(request, usage):
-            raise self._failures.failure(
-                f"has cut the prompt: it read {usage.prompt_tokens} tokens of more", overflow=True
-            )
+            text = f"has cut the prompt: it read {usage.prompt_tokens} tokens of more"
+            raise self._failures.failure(text, overflow=True)
 
     def _headers(self) -> dict[str, str]:
         key = self._options.key()

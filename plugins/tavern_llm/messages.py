@@ -57,8 +57,7 @@ def _known(value: Any, index: int) -> dict[str, Any]:
     calls = value.get("tool_calls")
     if isinstance(calls, list):
         known["tool_calls"] = [_call(call) for call in calls]
-    known["content"] = content
-    return known
+    return {**known, "content": content}
 
 
 def _call(value: Any) -> Any:

@@ -302,11 +302,7 @@ def _named(response: LlmResponse, request: LlmRequest) -> LlmResponse:
 @asynccontextmanager
 async def _deadline(call: CallContext, model: str) -> AsyncIterator[None]:
     """Cancel what runs inside at the call's deadline. Raises `DeadlineExceeded`."""
-    remaining = call.remaining()
-    if remaining is None:
-        yield
-        return
-    timer = asyncio.timeout(remaining)
+    timer = asyncio.timeout(call.remaining())
     try:
         async with timer:
             yield

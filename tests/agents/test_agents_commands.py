@@ -55,7 +55,12 @@ def test_without_a_final_reply_the_command_fails(tavern: Tavern) -> None:
     ("arguments", "part"),
     [
         (("keper", "--message", "x"), "there is no agent 'keper' (did you mean keeper?)"),
-        (("keeper", "--message", "x", "--max-steps", "0"), "limits.steps: Input should be greater than or equal to 1"),
+        (
+            ("keeper", "--message", "x", "--max-steps", "0"),
+            "Error: --max-steps: Input should be greater than or equal to 1",
+        ),
+        (("keeper", "--message", "x", "--conversation", ""), "Error: --conversation: String should have at least 1"),
+        (("keeper", "--message", " \n"), "Error: there is no message: give --message TEXT, or text on stdin"),
         (("keeper",), "--message"),
     ],
 )
@@ -69,6 +74,9 @@ def test_a_message_may_come_from_stdin(tavern: Tavern) -> None:
     tavern.replies(({"last_contains": "from afar"}, "I hear you."))
     done = tavern_command("--project", tavern.root, "agent", "run", "keeper", stdin="A voice from afar.\n")
     assert (done.code, done.out) == (0, "I hear you.\n")
+    tavern.replies(({"last_contains": "far \ufffd\ufffd"}, "I hear noise."))
+    done = tavern_command("--project", tavern.root, "agent", "run", "keeper", stdin="Thus far \udcff\udcfe\n")
+    assert (done.code, done.out) == (0, "I hear noise.\n")
 
 
 def test_runs_are_listed_traced_and_resumed(tavern: Tavern) -> None:
@@ -81,6 +89,8 @@ def test_runs_are_listed_traced_and_resumed(tavern: Tavern) -> None:
     assert traced.out.splitlines()[-1].startswith("reply: 2 steps, 1 calls")
     data = command(tavern, "agent", "trace", run["id"], "--json").json()
     assert [step["seq"] for step in data["trace"]] == list(range(1, len(data["trace"]) + 1))
+    listed = command(tavern, "agent", "runs", "--limit", "0")
+    assert (listed.code, listed.error) == (2, "Error: --limit: Input should be greater than or equal to 1")
     assert "has ended with a reply" in command(tavern, "agent", "resume", run["id"]).error
     assert "there is no run 'agent_0'" in command(tavern, "agent", "interrupt", "agent_0").error
 
