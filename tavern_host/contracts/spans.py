@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,8 @@ from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse, LlmU
 
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The variable that, set to `true`, lets spans of models hold what was said to them and what they answered."""
+
+_conversation: ContextVar[str | None] = ContextVar("the conversation that spans belong to", default=None)
 
 Tell = Callable[[Mapping[str, Any]], None]
 """Adds attributes to a span; those that are None are left out, and `error.type` marks it as failed."""
@@ -40,7 +43,13 @@ def span(
         return
     from opentelemetry import trace
 
-    known = {"operation.name": operation, **attributes, "tavern.trace.id": call.trace_id}
+    conversation = attributes.get("conversation.id") or _conversation.get()
+    known = {
+        "operation.name": operation,
+        **attributes,
+        "conversation.id": conversation,
+        "tavern.trace.id": call.trace_id,
+    }
     kind = trace.SpanKind.CLIENT if is_client else trace.SpanKind.INTERNAL
     made = tracer.start_span(f"{operation} {what}", kind=kind, attributes=_named(known))
 
@@ -51,7 +60,7 @@ def span(
 
     try:
         quiet = {"record_exception": False, "set_status_on_exception": False}  # a message may quote what was said
-        with nullcontext() if is_client else trace.use_span(made, **quiet):
+        with nullcontext() if is_client else _current(trace.use_span(made, **quiet), conversation):
             yield tell
     except GeneratorExit:
         raise  # the reader of a stream has left
@@ -60,6 +69,16 @@ def span(
         raise
     finally:
         made.end()
+
+
+@contextmanager
+def _current(span: AbstractContextManager[Any], conversation: str | None) -> Iterator[None]:
+    token = _conversation.set(conversation)
+    try:
+        with span:
+            yield
+    finally:
+        _conversation.reset(token)
 
 
 def error_type(error: BaseException) -> str:

@@ -100,6 +100,7 @@ async def test_each_request_and_call_is_a_span_below_its_agent(bench: AgentBench
         "operation.name": "chat",
         "provider.name": "told",
         "request.model": "m",
+        "conversation.id": "c1",
         "response.model": "m",
         "response.finish_reasons": ("stop",),
         "usage.input_tokens": 10,
@@ -111,10 +112,12 @@ async def test_each_request_and_call_is_a_span_below_its_agent(bench: AgentBench
         "tool.name": "mark",
         "tool.call.id": calls.tool_calls[0].id,
         "tool.type": "function",
+        "conversation.id": "c1",
         "tavern.tool.status": "done",
         "tavern.trace.id": trace_id,
     }
     assert (helper["agent.id"], inner["response.id"]) == ("helper", "r2")
+    assert helper["conversation.id"] == inner["conversation.id"] != "c1"
     assert [span.kind.name for span in found[:3]] == ["INTERNAL", "CLIENT", "INTERNAL"]
     assert "secret" not in "".join(span.to_json() for span in found)
     assert "hush" not in "".join(span.to_json() for span in found)
