@@ -82,9 +82,15 @@ async def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
 
 @hookimpl
 def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
-    """Return the macros `agent:name`, `agent:id` and `agent:description`."""
+    """Return the macros `agent:name`, `agent:id`, `agent:description` and `agent:memory`."""
     handler = "tavern_agents.subagents:field"
+    remembers = "What the agent remembers: its private state, its goals and its latest notes."
     return [
-        PromptMacroInfo(name=f"agent:{field}", handler=handler, description=f"The agent's {field}.")
-        for field in ("name", "id", "description")
+        PromptMacroInfo(
+            name="agent:memory", handler="tavern_agents.memory:memory_text", description=remembers, volatile=True
+        ),
+        *(
+            PromptMacroInfo(name=f"agent:{field}", handler=handler, description=f"The agent's {field}.")
+            for field in ("name", "id", "description")
+        ),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tavern_agents.deliberation import Deliberation
+from tavern_agents.memory import memory_problem
 from tavern_agents.profiles import Profiles, Source
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentProblem, AgentProfile
@@ -14,10 +15,7 @@ from tavern_host.contracts.tools import TOOL_MANAGER, ToolFilter
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 
 WITHOUT_EFFECT = {
-    "initial_private_state_schema": "private state comes with a later version",
-    "initial_private_state_values": "private state comes with a later version",
     "subscribed_event_types": "events come with a later version",
-    "initial_goals_reference": "goals come with a later version",
 }
 """Fields of the published format that do nothing yet, and why."""
 
@@ -46,8 +44,7 @@ def profile_schema() -> dict[str, Any]:
 
 def without_effect(profile: AgentProfile) -> list[str]:
     """Return the fields that a profile sets and that do nothing yet."""
-    given = {**(profile.model_extra or {}), "initial_private_state_values": profile.initial_private_state_values}
-    return [name for name in WITHOUT_EFFECT if given.get(name)]
+    return [name for name in WITHOUT_EFFECT if (profile.model_extra or {}).get(name)]
 
 
 async def _problems(context: PluginContext, source: Source, profile: AgentProfile) -> list[AgentProblem]:
@@ -71,6 +68,8 @@ async def _problems(context: PluginContext, source: Source, profile: AgentProfil
             add(f"there is no tool {pattern!r}{did_you_mean(pattern, known)}", *place)
         elif tool.unavailable is not None:
             add(f"the tool {pattern!r} cannot be called now: {tool.unavailable}", *place)
+    if wrong := memory_problem(profile):
+        add(wrong[1], wrong[0], level="error")
     for name in without_effect(profile):
         add(f"has no effect: {WITHOUT_EFFECT[name]}", name)
     for name in profile.model_extra or {}:

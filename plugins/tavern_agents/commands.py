@@ -12,8 +12,9 @@ from tavern_agents.checking import profile_schema
 from tavern_agents.profiles import profiles_of, said
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.agents import AgentRunFilter, AgentTrace
-from tavern_host.contracts.documents import ModelT, read_model
+from tavern_host.contracts.documents import ModelT, read_json, read_model
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.memory import MemoryChange
 
 
 async def list_agents(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -47,6 +48,28 @@ async def show_schema(arguments: dict[str, JsonValue], context: PluginContext) -
     schema = profile_schema()
     yield CommandOutput(kind="text", text=json.dumps(schema, indent=2))
     yield CommandOutput(kind="result", data=schema)
+
+
+async def show_memory(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show what an agent remembers, after a change if one is given."""
+    runtime, profile, history = context.services.get(AGENT_RUNTIME), arguments["profile"], arguments["conversation"]
+    branch, leaf = (None if (given := arguments.get(key)) is None else str(given) for key in ("branch", "leaf"))
+    change: dict[str, Any] = {
+        key: given if key == "note" else read_json(str(given).encode(), f"--{key}")
+        for key in ("state", "goals", "note")
+        if (given := arguments.get(key)) is not None
+    }
+    if change:
+        if leaf is not None:
+            raise InvalidInput("what an agent remembered at a message cannot be changed; leave --leaf out")
+        await runtime.change_memory(str(profile), str(history), read_flags(MemoryChange, change), branch=branch)
+    memory = await runtime.memory(str(profile), str(history), branch=branch, leaf=leaf)
+    yield CommandOutput(kind="text", text=json.dumps(memory.state, ensure_ascii=False, indent=2))
+    rows = [[goal.id, goal.status, f"{goal.priority:g}", goal.description or goal.base or ""] for goal in memory.goals]
+    yield CommandOutput(kind="table", columns=["goal", "status", "priority", "description"], rows=rows)
+    for note in memory.notes:
+        yield CommandOutput(kind="text", text=f"{note.at:%Y-%m-%d %H:%M:%S} {note.by}: {note.text}")
+    yield CommandOutput(kind="result", data=memory.to_json())
 
 
 async def list_runs(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:

@@ -52,6 +52,9 @@ T = TypeVar("T")
 
 EVENT = "CHAT_HISTORY"
 
+Addition = tuple[Place, Sequence[ChatMessage], Sequence[str]]
+"""Where messages are added, which, and the ids of those that they are copies of."""
+
 MAX_NODES = 10_000
 """The most messages of a tree that are returned at once."""
 
@@ -138,7 +141,7 @@ class Histories(ChatHistory):
         """Keep messages behind one. Raises `Conflict`, `NotFound`, `InvalidInput`."""
         history = named(history_id, "the id of a conversation")
         return await self._add(
-            history, lambda c: (find_place(c, history, branch, parent_id, head), messages), run_id, "added"
+            history, lambda c: (find_place(c, history, branch, parent_id, head), messages, ()), run_id, "added"
         )
 
     async def edit(
@@ -154,18 +157,20 @@ class Histories(ChatHistory):
     ) -> list[HistoryMessage]:
         """Keep a changed copy of a message beside it. Raises `Conflict`, `NotFound`, `InvalidInput`."""
 
-        def prepare(connection: sqlite3.Connection) -> tuple[Place, list[ChatMessage]]:
+        def prepare(connection: sqlite3.Connection) -> Addition:
             place = find_place(connection, history_id, branch, message_id, head)
             (old,) = read_path(connection, place.parent, 1)
-            messages = [old.message.model_copy(update={"content": content})]
+            copied = [old]
             if keep_rest:
                 path = read_path(connection, place.head)
                 at = next((n for n, message in enumerate(path) if message.id == message_id), None)
                 if at is None:
                     raise InvalidInput(f"the message {message_id!r} is not in the branch {place.branch!r}")
-                messages += [message.message for message in path[at + 1 :]]
+                copied += path[at + 1 :]
             before = None if old.parent_id is None else find_message(connection, history_id, old.parent_id)
-            return replace(place, parent=before), messages
+            changed = old.message.model_copy(update={"content": content})
+            messages = [changed, *(message.message for message in copied[1:])]
+            return replace(place, parent=before), messages, [message.id for message in copied]
 
         return await self._add(history_id, prepare, None, "edited")
 
@@ -182,10 +187,10 @@ class Histories(ChatHistory):
     ) -> list[HistoryMessage]:
         """Keep another answer beside one. Raises `Conflict`, `NotFound`, `InvalidInput`."""
 
-        def prepare(connection: sqlite3.Connection) -> tuple[Place, list[ChatMessage]]:
+        def prepare(connection: sqlite3.Connection) -> Addition:
             place = find_place(connection, history_id, branch, message_id, head)
             assert place.parent is not None
-            return replace(place, parent=turn_start(connection, place.parent)), messages
+            return replace(place, parent=turn_start(connection, place.parent)), messages, ()
 
         return await self._add(history_id, prepare, run_id, "swiped")
 
@@ -241,7 +246,7 @@ class Histories(ChatHistory):
                 raise Conflict(f"there is a conversation {new!r} already")
             messages = read_path(connection, _end(connection, history_id, message_id))
             bodies = [message_body(message.message) for message in messages]
-            add_messages(connection, new, Place(), bodies, None)
+            add_messages(connection, new, Place(), bodies, None, [message.id for message in messages])
             return read_details(connection, new)
 
         return await self._change(new, work, "added")
@@ -305,15 +310,15 @@ class Histories(ChatHistory):
     async def _add(
         self,
         history: str,
-        prepare: Callable[[sqlite3.Connection], tuple[Place, Sequence[ChatMessage]]],
+        prepare: Callable[[sqlite3.Connection], Addition],
         run_id: str | None,
         what: str,
     ) -> list[HistoryMessage]:
         def work(connection: sqlite3.Connection) -> list[HistoryMessage]:
-            place, messages = prepare(connection)
+            place, messages, copied = prepare(connection)
             check_idle(connection, history, place.branch)
             bodies = [message_body(message) for message in messages]
-            added = add_messages(connection, history, place, bodies, run_id)
+            added = add_messages(connection, history, place, bodies, run_id, copied)
             return read_path(connection, added[-1][0], len(added)) if added else []
 
         return await self._change(history, work, what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from tavern_agents.history_tree import MAX_NAME, exists, read_details, read_history
@@ -10,6 +11,7 @@ from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.histories import (
     ExportedBranch,
+    ExportedMemory,
     ExportedSummary,
     HistoryDetails,
     HistoryExport,
@@ -39,6 +41,14 @@ def export_history(connection: sqlite3.Connection, history: str) -> HistoryExpor
             "WHERE m.history = ? ORDER BY m.seq",
             (history,),
         ),
+        memories=[
+            ExportedMemory(message_id=id, agents=json.loads(body))
+            for id, body in connection.execute(
+                "SELECT m.id, coalesce(s.body, '{}') FROM messages m LEFT JOIN messages p ON p.seq = m.parent "
+                "LEFT JOIN states s ON s.seq = m.state WHERE m.history = ? AND m.state IS NOT p.state ORDER BY m.seq",
+                (history,),
+            )
+        ],
         summaries=[ExportedSummary(until=until, text=text) for until, text in summaries],
     )
 
@@ -49,9 +59,18 @@ def import_history(connection: sqlite3.Connection, exported: HistoryExport, hist
         raise Conflict(f"there is a conversation {history!r} already; import it under another id")
     if exported.active not in {branch.name for branch in exported.branches}:
         raise InvalidInput(f"active: there is no branch {exported.active!r}")
+    states: dict[str | None, int | None] = {}
+    for memory in exported.memories:
+        body = json.dumps({id: one.to_json() for id, one in memory.agents.items()}, ensure_ascii=False)
+        new = connection.execute("INSERT INTO states (body) VALUES (?)", (body,)).lastrowid
+        states[memory.message_id] = new if memory.agents else None
     kept: dict[str, tuple[int, int]] = {}
     for index, message in enumerate(exported.messages):
-        kept[message.id] = _add(connection, history, message, kept, f"messages[{index}]")
+        states[message.id] = states.get(message.id, states.get(message.parent_id))
+        kept[message.id] = _add(connection, history, message, kept, states[message.id], f"messages[{index}]")
+    for index, memory in enumerate(exported.memories):
+        if memory.message_id not in kept:
+            raise InvalidInput(f"memories[{index}].messageId: {memory.message_id!r} is no message")
     names = set[str]()
     for index, branch in enumerate(exported.branches):
         if branch.name in names or branch.head not in kept:
@@ -76,6 +95,7 @@ def _add(
     history: str,
     message: HistoryMessage,
     kept: dict[str, tuple[int, int]],
+    state: int | None,
     where: str,
 ) -> tuple[int, int]:
     """Keep a message whose parent is `kept` already; return its number and its depth."""
@@ -89,8 +109,8 @@ def _add(
     is_taken = connection.execute("SELECT 1 FROM messages WHERE id = ?", (message.id,)).fetchone() is not None
     id, body = new_id("msg") if is_taken else message.id, message_body(message.message)
     seq = connection.execute(
-        "INSERT INTO messages (id, history, parent, depth, created, run, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (id, history, parent, depth + 1, micros(message.created_at), message.run_id, body),
+        "INSERT INTO messages (id, history, parent, depth, created, run, body, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (id, history, parent, depth + 1, micros(message.created_at), message.run_id, body, state),
     ).lastrowid
     assert seq is not None
     return seq, depth + 1

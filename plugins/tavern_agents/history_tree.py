@@ -6,9 +6,12 @@ A message's number is above its parent's, so that the numbers of a path rise fro
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
 
 from tavern_agents.rows import Kept, moment, now, read_message, read_messages
 from tavern_host.contracts.calls import new_id
@@ -267,19 +270,28 @@ def id_of(connection: sqlite3.Connection, message: int) -> str:
 
 
 def add_messages(
-    connection: sqlite3.Connection, history: str, place: Place, bodies: Sequence[bytes], run: str | None
+    connection: sqlite3.Connection,
+    history: str,
+    place: Place,
+    bodies: Sequence[bytes],
+    run: str | None,
+    copied: Sequence[str] = (),
 ) -> list[tuple[int, str]]:
     """Add messages at a place, move its branch to the last, and return their numbers and ids. A conversation or branch
-    that is not there begins with them."""
+    that is not there begins with them. They are at the states of the messages that are `copied`, else at their
+    parent's."""
     at, parent, added = now(), place.parent, []
-    depth = 0
+    depth, state = 0, None
     if parent is not None:
-        (depth,) = connection.execute("SELECT depth FROM messages WHERE seq = ?", (parent,)).fetchone()
-    for body in bodies:
+        depth, state = connection.execute("SELECT depth, state FROM messages WHERE seq = ?", (parent,)).fetchone()
+    for number, body in enumerate(bodies):
         id, depth = new_id("msg"), depth + 1
+        if copied:
+            (state,) = connection.execute("SELECT state FROM messages WHERE id = ?", (copied[number],)).fetchone()
         parent = connection.execute(
-            "INSERT INTO messages (id, history, parent, depth, created, run, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (id, history, parent, depth, at, run, body),
+            "INSERT INTO messages (id, history, parent, depth, created, run, body, state) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (id, history, parent, depth, at, run, body, state),
         ).lastrowid
         assert parent is not None
         added.append((parent, id))
@@ -322,6 +334,38 @@ def delete_history(connection: sqlite3.Connection, history: str) -> bool:
     for table in ("steps", "calls", "inbox"):
         connection.execute(f"DELETE FROM {table} WHERE run IN {runs}", (history,))
     connection.execute("DELETE FROM summaries WHERE until IN (SELECT seq FROM messages WHERE history = ?)", (history,))
+    states = connection.execute(
+        "SELECT DISTINCT state FROM messages WHERE history = ? AND state IS NOT NULL", (history,)
+    ).fetchall()
     for table, column in (("runs", "conversation"), ("messages", "history"), ("branches", "history")):
         connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (history,))
+    drop_states(connection, [state for (state,) in states])
     return connection.execute("DELETE FROM histories WHERE id = ?", (history,)).rowcount > 0
+
+
+# --- states -------------------------------------------------------------------------------------------
+
+
+def read_states(connection: sqlite3.Connection, message: int) -> tuple[int, dict[str, JsonValue]]:
+    """Return the number of the state at a message, 0 for none yet, and what each agent remembers there."""
+    row = connection.execute(
+        "SELECT s.seq, s.body FROM messages m JOIN states s ON s.seq = m.state WHERE m.seq = ?", (message,)
+    ).fetchone()
+    return (0, {}) if row is None else (row[0], json.loads(row[1]))
+
+
+def write_states(connection: sqlite3.Connection, message: int, agents: dict[str, JsonValue]) -> None:
+    """Keep what each agent remembers at a message; those that were added behind it are not changed."""
+    (old,) = connection.execute("SELECT state FROM messages WHERE seq = ?", (message,)).fetchone()
+    body = json.dumps(agents, ensure_ascii=False)
+    new = connection.execute("INSERT INTO states (body) VALUES (?)", (body,)).lastrowid
+    connection.execute("UPDATE messages SET state = ? WHERE seq = ?", (new, message))
+    drop_states(connection, [old])
+
+
+def drop_states(connection: sqlite3.Connection, states: Sequence[int | None]) -> None:
+    """Forget those of the states at which no message is."""
+    connection.executemany(
+        "DELETE FROM states WHERE seq = ? AND NOT EXISTS (SELECT 1 FROM messages WHERE state = states.seq)",
+        [(state,) for state in states],
+    )

@@ -77,14 +77,15 @@ class AgentLoop:
         self._cycles = CycleWatch(self.limits.repeats)
         try:
             self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), self.profile.inventory)
-            while True:
-                try:
-                    await self._steps(kept)
-                except _End as end:
-                    kept = None
-                    await self._end(end.status, end.text, end.reason, end.messages)
-                    if self.run.status.is_final:
-                        return
+            with self.trace.following(self.call):
+                while True:
+                    try:
+                        await self._steps(kept)
+                    except _End as end:
+                        kept = None
+                        await self._end(end.status, end.text, end.reason, end.messages)
+                        if self.run.status.is_final:
+                            return
         except asyncio.CancelledError:
             if self.is_stopped:
                 await asyncio.shield(self._end(AgentStatus.INTERRUPTED, self.said, "Stopped on request"))

@@ -10,11 +10,14 @@ import contextlib
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import JsonValue
+
 from tavern_agents.checking import WITHOUT_EFFECT, check_profiles, without_effect
 from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import Deliberation
 from tavern_agents.histories import changed
 from tavern_agents.loop import AgentLoop
+from tavern_agents.memory import Memories, initial_memory
 from tavern_agents.profiles import profiles_of
 from tavern_agents.rows import KeptRun, RunEntry
 from tavern_agents.store import store_of
@@ -43,6 +46,7 @@ from tavern_host.contracts.errors import (
     TavernError,
 )
 from tavern_host.contracts.llm import ChatMessage, LlmUsage
+from tavern_host.contracts.memory import AgentMemory, GoalChange, MemoryChange
 from tavern_host.contracts.spans import of_usage, span
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 
@@ -68,6 +72,7 @@ class Runtime(AgentRuntime):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._store = store_of(context)
+        self._memories = Memories(context, self._store, self.get)
         self._profiles = profiles_of(context)
         self._reported: frozenset[str] = frozenset()
         self._loops: dict[str, AgentLoop] = {}
@@ -134,6 +139,7 @@ class Runtime(AgentRuntime):
         call = call or system_call()
         profile = await self.get(request.profile_id)
         deliberation = await self._deliberation(profile)
+        initial_memory(profile)
         parent = tracer_of(self._context, call)
         self._check_nesting(profile, parent)
         run_id = new_id("agent")
@@ -346,6 +352,46 @@ class Runtime(AgentRuntime):
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    async def memory(
+        self, profile_id: str, conversation_id: str, *, branch: str | None = None, leaf: str | None = None
+    ) -> AgentMemory:
+        """Return what an agent remembers; see the interface."""
+        return await self._memories.read(await self.get(profile_id), conversation_id, branch, leaf)
+
+    async def change_memory(
+        self,
+        profile_id: str,
+        conversation_id: str,
+        change: MemoryChange,
+        *,
+        branch: str | None = None,
+        revision: int | None = None,
+        call: CallContext | None = None,
+    ) -> AgentMemory:
+        """Change what an agent remembers; see the interface."""
+        by = str((call or system_call()).principal)
+        return await self._memories.change(
+            await self.get(profile_id), conversation_id, change, by, branch=branch, revision=revision
+        )
+
+    async def recall(self, *, call: CallContext | None = None) -> AgentMemory:
+        """Return what the agent that calls remembers. Raises `InvalidInput` where none does."""
+        return await self._memories.recall(call or system_call())
+
+    async def remember(
+        self,
+        *,
+        state: dict[str, JsonValue] | None = None,
+        goals: list[GoalChange] | None = None,
+        note: str | None = None,
+        call: CallContext | None = None,
+    ) -> AgentMemory:
+        """Change what the agent that calls remembers. Raises `InvalidInput`."""
+        change = MemoryChange(state=state or {}, goals=goals or [], note=note)
+        return await self._memories.remember(change, call or system_call())
 
     async def _reply(self, run_id: str) -> AgentReply:
         run = (await self._store.run(run_id)).run

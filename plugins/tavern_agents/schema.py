@@ -69,4 +69,11 @@ _BRANCHES = (
     "CREATE INDEX runs_open ON runs (conversation) WHERE is_open = 1",
 )
 
-AGENTS = Schema("agents.sqlite3", (_FIRST, _BRANCHES))
+_MEMORIES = (
+    # What the agents of a conversation remember at a message, and at those behind it until it changes; JSON by agent.
+    "CREATE TABLE states (seq INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL)",
+    "ALTER TABLE messages ADD COLUMN state INTEGER",
+    "CREATE INDEX messages_with_state ON messages (state) WHERE state IS NOT NULL",
+)
+
+AGENTS = Schema("agents.sqlite3", (_FIRST, _BRANCHES, _MEMORIES))

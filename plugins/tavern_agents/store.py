@@ -119,7 +119,7 @@ class AgentStore:
         after that, up to where the run stands."""
 
         def work(connection: sqlite3.Connection) -> tuple[str, list[Kept]]:
-            return read_conversation(connection, _stand_of(connection, run_id)[1])
+            return read_conversation(connection, stand_of(connection, run_id)[1])
 
         return await self.database.read(work, ("", []))
 
@@ -208,7 +208,7 @@ class AgentStore:
         def work(connection: sqlite3.Connection) -> list[Kept]:
             added: list[tuple[int, str]] = []
             if bodies:
-                branch, head = _stand_of(connection, run.id)
+                branch, head = stand_of(connection, run.id)
                 added = add_messages(connection, run.conversation_id, Place(branch, head, head), bodies, run.id)
                 calls = [(added[-1][0], place, run.id) for place in progress.begun]
                 connection.executemany("INSERT INTO calls (message, place, run) VALUES (?, ?, ?)", calls)
@@ -313,7 +313,7 @@ def _has_mail(connection: sqlite3.Connection, run_id: str) -> bool:
     return connection.execute("SELECT 1 FROM inbox WHERE run = ? LIMIT 1", (run_id,)).fetchone() is not None
 
 
-def _stand_of(connection: sqlite3.Connection, run_id: str) -> tuple[str, int]:
+def stand_of(connection: sqlite3.Connection, run_id: str) -> tuple[str, int]:
     """Return the branch that a run works on, and the message at which it stands."""
     branch, head = connection.execute("SELECT branch, head FROM runs WHERE id = ?", (run_id,)).fetchone()
     return branch, head
@@ -321,7 +321,7 @@ def _stand_of(connection: sqlite3.Connection, run_id: str) -> tuple[str, int]:
 
 def _check_stands(connection: sqlite3.Connection, run: AgentRun) -> None:
     """Raise `Conflict` where the branch of a run has moved to other messages since."""
-    branch, head = _stand_of(connection, run.id)
+    branch, head = stand_of(connection, run.id)
     place = find_branch(connection, run.conversation_id, branch)
     if place is None or place.head != head:
         raise Conflict(

@@ -11,6 +11,7 @@ from tavern_host import AGENT_RUNTIME, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentRunFilter
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.memory import MemoryChange
 from tavern_host.contracts.wire import Model
 
 
@@ -27,6 +28,14 @@ class RunBody(Model):
     history: list[ChatMessage] = Field(default_factory=list)
     max_steps: int | None = Field(default=None, ge=1, le=1000)
     limits: AgentLimits | None = None
+
+
+class MemoryBody(MemoryChange):
+    """The body of `POST /api/agents/{id}/memory`."""
+
+    conversation_id: str
+    branch: str | None = None
+    revision: int | None = None
 
 
 class SayBody(Model):
@@ -61,6 +70,28 @@ async def start_run(request: HttpRequest, context: PluginContext) -> HttpRespons
     """Answer with the `AgentRun` that has begun."""
     run = await context.services.get(AGENT_RUNTIME).start(_asked(request), call=request.call)
     return HttpResponse(status=202, data=run.to_json())
+
+
+async def get_memory(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with what an agent remembers: `?conversationId=&branch=&leaf=`."""
+    profile, query = request.parameters["id"], request.query
+    at = {key: query.get(key) or None for key in ("branch", "leaf")}
+    found = await context.services.get(AGENT_RUNTIME).memory(profile, query.get("conversationId", ""), **at)
+    return HttpResponse(data=found.to_json())
+
+
+async def change_memory(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Change what an agent remembers."""
+    body = read_model(MemoryBody, request.json_body(), "the body")
+    found = await context.services.get(AGENT_RUNTIME).change_memory(
+        request.parameters["id"],
+        body.conversation_id,
+        MemoryChange(state=body.state, goals=body.goals, note=body.note),
+        branch=body.branch,
+        revision=body.revision,
+        call=request.call,
+    )
+    return HttpResponse(data=found.to_json())
 
 
 async def list_runs(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.memory import AgentMemory, GoalChange, MemoryChange
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.toolcalls import ToolResult
 from tavern_host.contracts.wire import Model, OpenModel
@@ -44,6 +45,16 @@ class KnowledgeReference(OpenModel):
     access_permissions: list[str] = Field(default_factory=lambda: ["read"])
 
 
+class GoalReference(OpenModel):
+    """A goal that an agent has at first: the entry of a knowledge base that describes it."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    caiu_id: str = Field(min_length=1, max_length=200)
+    kb_alias_or_id: str | None = None
+    activation_priority: float = Field(default=0.5, ge=0, le=1)
+
+
 class AgentProfile(OpenModel):
     """An `agent_profile.json`; its keys are `snake_case`, as published."""
 
@@ -64,7 +75,15 @@ class AgentProfile(OpenModel):
     skill_workflow_ids_inventory: list[str] = Field(
         default_factory=list, description="Workflows that it may call, each as the tool workflow:ID."
     )
-    initial_private_state_values: dict[str, JsonValue] = Field(default_factory=dict)
+    initial_private_state_schema: dict[str, JsonValue] = Field(
+        default_factory=dict, description="The JSON Schema of its private state."
+    )
+    initial_private_state_values: dict[str, JsonValue] = Field(
+        default_factory=dict, description="Its private state at the beginning of a conversation."
+    )
+    initial_goals_reference: list[GoalReference] = Field(
+        default_factory=list, description="What it is after at the beginning of a conversation."
+    )
     knowledge_base_references: list[KnowledgeReference] = Field(default_factory=list)
     limits: AgentLimits = Field(
         default_factory=AgentLimits, description="How much one run may use; not in the platform's own format."
@@ -235,7 +254,7 @@ class AgentProblem(Model):
     message: str
 
 
-class AgentRuntime(ServiceInterface, name="agentRuntime", version=2):
+class AgentRuntime(ServiceInterface, name="agentRuntime", version=3):
     """Runs agents: deliberate, act, observe, until a reply without calls or a limit."""
 
     @reads
@@ -299,6 +318,45 @@ class AgentRuntime(ServiceInterface, name="agentRuntime", version=2):
     async def resume(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:
         """Let a run resume that was paused, interrupted, or ended with an error or at a limit. Raises `NotFound`,
         `Conflict` for one that replied."""
+
+    @reads(since=3)
+    async def memory(
+        self, profile_id: str, conversation_id: str, *, branch: str | None = None, leaf: str | None = None
+    ) -> AgentMemory:
+        """Return what an agent remembers at the head of a branch, by default the active one, or at the message `leaf`.
+        Raises `NotFound`, `Misconfigured`."""
+
+    @acts("agentRuntime:run", "Give agents messages to work on.", since=3)
+    async def change_memory(
+        self,
+        profile_id: str,
+        conversation_id: str,
+        change: MemoryChange,
+        *,
+        branch: str | None = None,
+        revision: int | None = None,
+        call: CallContext | None = None,
+    ) -> AgentMemory:
+        """Change what an agent remembers at the head of a branch, in one transaction. Raises `Conflict` where
+        `revision` is given and is another by now, `NotFound`, `InvalidInput` for a state that does not fit the
+        profile's schema."""
+
+    @acts(
+        "agentRuntime:recall", "Read what the agent remembers for which the plugin makes a call.", level="add", since=3
+    )
+    async def recall(self, *, call: CallContext | None = None) -> AgentMemory:
+        """Return what the agent remembers that makes the call. Raises `InvalidInput` where none does."""
+
+    @acts("agentRuntime:run", "Give agents messages to work on.", since=3)
+    async def remember(
+        self,
+        *,
+        state: dict[str, JsonValue] | None = None,
+        goals: list[GoalChange] | None = None,
+        note: str | None = None,
+        call: CallContext | None = None,
+    ) -> AgentMemory:
+        """Change what the agent remembers that makes the call; see `MemoryChange`. Raises `InvalidInput`."""
 
 
 AGENT_RUNTIME = ServiceKey(AgentRuntime)

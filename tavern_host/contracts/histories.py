@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.memory import KeptMemory
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
 
@@ -80,6 +81,13 @@ class ExportedSummary(Model):
     text: str
 
 
+class ExportedMemory(Model):
+    """What agents, by their ids, remember at a message and at those behind it, until another says otherwise."""
+
+    message_id: str
+    agents: dict[str, KeptMemory]
+
+
 class HistoryExport(Model):
     """A whole conversation as JSON: its messages, each behind its parent, and its branches."""
 
@@ -92,6 +100,7 @@ class HistoryExport(Model):
     branches: list[ExportedBranch]
     messages: list[HistoryMessage]
     summaries: list[ExportedSummary] = Field(default_factory=list)
+    memories: list[ExportedMemory] = Field(default_factory=list)
 
 
 class ChatHistory(ServiceInterface, name="chatHistory", version=2):

@@ -8,13 +8,16 @@ import itertools
 import sys
 from pathlib import Path
 
-from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory
+from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.llm import ChatMessage
-from tests.agents.agent_bench import agent_bench
+from tavern_host.contracts.memory import MemoryChange
+from tests.agents.agent_bench import AgentBench, agent_bench
 
 
-async def write(kept: ChatHistory, history: str) -> None:
-    """Append, edit, swipe and fork, and print the head of the active branch after each."""
+async def write(bench: AgentBench, history: str) -> None:
+    """Append, edit, swipe and fork, let an agent remember the number, and print the head of the active branch after
+    each."""
+    kept = bench.host.services.get(CHAT_HISTORY)
     (last, *_) = await kept.append(history, [ChatMessage(role="user", content="0")])
     for number in itertools.count(1):
         text = f"{history} {number} " + "x" * 2000
@@ -27,6 +30,8 @@ async def write(kept: ChatHistory, history: str) -> None:
             added = await kept.append(history, [said, answer], parent_id=last.id)
         last = added[-1]
         print(history, last.id, len(added), flush=True)
+        await bench.runtime.change_memory("keeper", history, MemoryChange(state={"n": number}))
+        print(history, last.id, f"n{number}", flush=True)
         if number % 10 == 0:
             await kept.fork(history, f"b{number}")
             print(history, f"b{number}", 0, flush=True)
@@ -34,9 +39,9 @@ async def write(kept: ChatHistory, history: str) -> None:
 
 async def main(folder: Path) -> None:
     """Write to several conversations at once."""
-    async with agent_bench(folder) as bench, asyncio.TaskGroup() as together:
+    async with agent_bench(folder, lambda project: project.profile()) as bench, asyncio.TaskGroup() as together:
         for name in ("a", "b", "c"):
-            together.create_task(write(bench.host.services.get(CHAT_HISTORY), name))
+            together.create_task(write(bench, name))
 
 
 if __name__ == "__main__":

@@ -184,6 +184,14 @@ def test_a_conversation_is_branched_by_commands(tavern: Tavern) -> None:
     assert "Ale?" in command(tavern, "history", "show", "c1", "--last", "1").out
     command(tavern, "agent", "run", "keeper", "--message", "Again?", "--conversation", "c1", "--branch", "main")
     assert "Again?" in command(tavern, "history", "show", "c1", "--branch", "main").out
+    given = ("--state", '{"mood": "dry"}', "--goals", '[{"id": "rest", "priority": 0.9}]', "--note", "Long day.")
+    remembered = command(tavern, "agent", "memory", "keeper", "c1", *given)
+    for part in ('"mood": "dry"', "rest", "0.9", "Long day."):
+        assert part in remembered.out
+    assert command(tavern, "agent", "memory", "keeper", "c1", "--json").json()["state"] == {"mood": "dry"}
+    for at, kept in ((("--branch", "main"), {}), (("--leaf", first["id"]), {"mood": "dry"})):
+        assert command(tavern, "agent", "memory", "keeper", "c1", *at, "--json").json()["state"] == kept
+    assert "--state" in command(tavern, "agent", "memory", "keeper", "c1", "--state", "{").error
     file = tavern.root / "c1.json"
     assert command(tavern, "history", "export", "c1", "--output", str(file)).code == 0
     assert command(tavern, "history", "import", str(file), "--id", "c2").code == 0

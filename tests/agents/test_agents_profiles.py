@@ -233,10 +233,10 @@ async def test_a_changed_profile_counts_at_the_next_message(tavern: Tavern) -> N
             return [step.text for step in await runtime.trace(run.id) if step.kind in ("started", "warning")]
 
         assert await say("HUSH") == ["The keeper begins"]
-        tavern.profile(name="The new keeper", initial_goals_reference=[{}], tool_ids_inventory=["hush"])
+        tavern.profile(name="The new keeper", subscribed_event_types=["x"], tool_ids_inventory=["hush"])
         began, *warnings = await say("say it")
         assert began == "The new keeper begins"
-        assert warnings == ["initial_goals_reference of the profile has no effect: goals come with a later version"]
+        assert warnings == ["subscribed_event_types of the profile has no effect: events come with a later version"]
         tavern.write("agents/keeper.json", "{")
         with pytest.raises(Misconfigured, match=r"agents/keeper.json:1: is not JSON"):
             await say("and now")

@@ -179,6 +179,14 @@ async def test_a_conversation_is_branched_over_http(browser: Browser, tavern: Ta
     assert len((await browser.get(f"{at}/messages?leaf={reply['id']}"))[1]) == 2
     tree = (await browser.get(f"{at}/tree"))[1]
     assert [(node["depth"], node["text"]) for node in tree[3:]] == [(2, "Wine."), (2, "Red or white?"), (3, "More?")]
+    memory = "/api/agents/keeper/memory"
+    about = {"conversationId": name, "state": {"mood": "dry"}, "goals": [{"id": "rest"}], "note": "Long day."}
+    changed = (await browser.post(memory, {**about, "revision": 0}))[1]
+    assert (changed["state"], changed["goals"][0]["id"]) == ({"mood": "dry"}, "rest")
+    assert (await browser.post(memory, {**about, "revision": 0}))[0] == 409
+    where = f"{memory}?conversationId={quote(name, safe='')}"
+    assert (await browser.get(where))[1] == changed
+    assert (await browser.get(f"{where}&leaf={reply['id']}"))[1]["state"] == {}
     exported = (await browser.get(f"{at}/export"))[1]
     assert (await browser.post("/api/histories?id=copy", exported))[1]["active"] == "side"
     assert (await browser.post(f"{at}/fork", {"newId": "fork"}))[1]["messages"] == 3

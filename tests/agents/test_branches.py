@@ -306,7 +306,7 @@ async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, _: int
     assert process.stdout is not None
     try:
         async with asyncio.timeout(40):
-            lines = [await process.stdout.readline() for _ in range(random.randint(60, 120))]
+            lines = [await process.stdout.readline() for _ in range(random.randint(60, 240))]
     finally:
         process.kill()
         rest = (await process.communicate())[0]
@@ -316,7 +316,7 @@ async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, _: int
             history, *about = line.decode().split()
             acknowledged.setdefault(history, []).append(about)
     assert len(acknowledged) == 3
-    async with agent_bench(tmp_path) as bench:
+    async with agent_bench(tmp_path, prepare) as bench:
         kept = histories(bench)
         for history, changes in acknowledged.items():
             nodes = await kept.tree(history, limit=10_000)
@@ -326,6 +326,10 @@ async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, _: int
             for node in nodes:
                 assert node.depth == depths[node.parent_id] + 1
                 depths[node.id] = node.depth
+            remembered = [(id, int(count[1:])) for id, count in changes if count[0] == "n"]
+            for id, number in remembered[-5:]:
+                assert (await bench.runtime.memory("keeper", history, leaf=id)).state == {"n": number}
+            changes = [change for change in changes if change[1][0] != "n"]
             heads = [id for id, count in changes if count != "0"]
             assert set(heads) <= set(depths)
             assert 0 <= len(nodes) - 1 - sum(int(count) for _, count in changes) <= 2

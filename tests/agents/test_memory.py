@@ -1,0 +1,208 @@
+"""What agents remember: by their own tools, by people, and with the branch."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from helpers.repetition import Failures
+from helpers.tavern_project import Tavern
+from helpers.told_model import said
+
+import tavern_demo
+from tavern_host.contracts.agents import AgentRequest
+from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, TavernError
+from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory
+from tavern_host.contracts.memory import GoalChange, MemoryChange
+from tests.agents.agent_bench import AgentBench, agent_bench, thinking
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SAMPLE = Path(tavern_demo.__file__).parent / "sample"
+READ, UPDATE = "ReadPrivateStateTool", "UpdatePrivateStateTool"
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "mood": {"type": "string", "enum": ["neutral", "friendly", "annoyed"]},
+        "reputation": {"type": "integer", "default": 0},
+        "seen": {"type": "object"},
+    },
+    "required": ["mood", "reputation"],
+}
+
+ELARA = {
+    "id": "elara",
+    "name": "Elara",
+    "version": "1",
+    "schema_version": "1.0",
+    "core_deliberation_workflow_id": "remember",
+    "tool_ids_inventory": [READ, UPDATE],
+    "initial_private_state_schema": SCHEMA,
+    "initial_private_state_values": {"mood": "neutral"},
+    "initial_goals_reference": [{"caiu_id": "keep_shop", "kb_alias_or_id": "journal", "activation_priority": 0.8}],
+}
+
+
+def prepare(project: Tavern) -> None:
+    project.profile(tool_ids_inventory=[READ, UPDATE])
+    project.write("workflows/remember.json", thinking("You are Elara.\n{{{agent:memory}}}"))
+    project.write("agents/elara.json", ELARA)
+    shutil.copytree(SAMPLE / "workflows", project.root / "workflows", dirs_exist_ok=True)
+    loops = {"id": "looper", "core_deliberation_workflow_id": "agents/deliberation-with-loop"}
+    project.write("agents/looper.json", {**ELARA, **loops})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
+    """Give one host for all tests of this file."""
+    async with agent_bench(tmp_path_factory.mktemp("memory"), prepare) as made:
+        yield made
+
+
+def histories(bench: AgentBench) -> ChatHistory:
+    return bench.host.services.get(CHAT_HISTORY)
+
+
+async def state(bench: AgentBench, history: str, **at: Any) -> dict[str, Any]:
+    return (await bench.runtime.memory("elara", history, **at)).state
+
+
+async def head_of(bench: AgentBench, history: str) -> str:
+    return (await histories(bench).load(history))[-1].id
+
+
+async def test_an_agent_changes_what_it_remembers(bench: AgentBench) -> None:
+    change = {
+        "state": {"mood": "friendly", "seen": {"ada": 1}},
+        "goals": [{"id": "warn_ada", "description": "Warn Ada."}, {"id": "keep_shop", "status": "done"}],
+        "note": "Ada is kind.",
+    }
+    model = bench.answers(said("", (UPDATE, change)), said("", (READ, {})), said("Hello, Ada."))
+    assert (await bench.run("I am Ada.", agent="elara", conversation_id="a")).text == "Hello, Ada."
+    memory = await bench.runtime.memory("elara", "a")
+    assert memory.state == {"mood": "friendly", "reputation": 0, "seen": {"ada": 1}}
+    assert [(g.id, g.status, g.base, g.priority) for g in memory.goals] == [
+        ("keep_shop", "done", "journal", 0.8),
+        ("warn_ada", "active", None, 0.5),
+    ]
+    assert [(note.by, note.text) for note in memory.notes] == [("agent:elara", "Ada is kind.")]
+    first, *_, last = model.asked
+    assert '{"state": {"reputation": 0, "mood": "neutral"}, "goals": [{"id": "keep_shop"' in first.messages[-1].content
+    assert '"mood": "friendly"' in last.messages[-2].content  # what the tool gave
+    assert "Ada is kind." in last.messages[-1].content  # what the prompt says
+    assert "keep_shop" not in last.messages[-1].content
+
+
+async def test_going_back_restores_what_was_remembered(bench: AgentBench) -> None:
+    kept = histories(bench)
+    bench.answers(said("", (UPDATE, {"state": {"reputation": 5}})), said("One."))
+    await bench.run("1", agent="elara", conversation_id="b")
+    one = await kept.load("b")
+    bench.answers(said("", (UPDATE, {"state": {"reputation": 9}})), said("Two."))
+    await bench.run("2", agent="elara", conversation_id="b")
+    two = await kept.load("b")
+    assert [(await state(bench, "b", leaf=m.id))["reputation"] for m in two] == [0, 5, 5, 5, 5, 9, 9, 9]
+    await kept.fork("b", "early", message_id=one[0].id)
+    assert (await state(bench, "b", branch="early"))["reputation"] == 0
+    model = bench.answers(said("Other."))
+    again = AgentRequest(
+        profile_id="elara", message="", conversation_id="b", parent_id=one[-1].id, head=await head_of(bench, "b")
+    )
+    assert (await bench.runtime.run(again)).text == "Other."
+    assert '"reputation": 0' in model.asked[0].messages[-1].content
+    assert (await state(bench, "b"))["reputation"] == 0
+    await bench.runtime.change_memory("elara", "b", MemoryChange(state={"reputation": 3}))
+    await kept.activate("b", message_id=one[1].id, head=await head_of(bench, "b"))
+    assert (await state(bench, "b"))["reputation"] == 9
+    await kept.edit("b", two[4].id, "2b", head=two[-1].id, keep_rest=True)
+    path = await kept.load("b")
+    assert [(await state(bench, "b", leaf=m.id))["reputation"] for m in path[4:]] == [5, 9, 9, 9]
+    await kept.fork_history("b", "b2")
+    assert (await state(bench, "b2"))["reputation"] == 9
+    exported = await kept.export_history("b")
+    before = {node.id: await state(bench, "b", leaf=node.id) for node in await kept.tree("b")}
+    await kept.delete("b")
+    assert (await state(bench, "b2"))["reputation"] == 9
+    await kept.import_history(exported)
+    assert {node.id: await state(bench, "b", leaf=node.id) for node in await kept.tree("b")} == before
+    assert await kept.export_history("b") == exported
+
+
+async def test_a_person_changes_what_an_agent_remembers(bench: AgentBench) -> None:
+    bench.answers(said("Hello."))
+    await bench.run(agent="elara", conversation_id="c")
+    begun = await bench.runtime.memory("elara", "c")
+    change = MemoryChange(state={"mood": "annoyed"}, goals=[GoalChange(id="rest", priority=1)], note="Late.")
+    changed = await bench.runtime.change_memory("elara", "c", change, revision=begun.revision)
+    assert (changed.state["mood"], changed.goals[-1].priority, changed.notes[-1].text) == ("annoyed", 1, "Late.")
+    rows: list[tuple[str, str, Any, type[TavernError], str]] = [
+        ("elara", "c", {"state": {"mood": "angry"}}, InvalidInput, '$.mood: "angry" is not one of'),
+        ("elara", "c", {"state": {"mood": None}}, InvalidInput, '"mood" is a required property'),
+        ("elara", "c", {"note": "x", "revision": begun.revision}, Conflict, "read it again"),
+        ("elara", "never", {}, NotFound, "there is no conversation 'never'"),
+        ("elara", "c", {"branch": "side"}, NotFound, "it has main"),
+        ("elra", "c", {}, NotFound, "did you mean elara?"),
+        ("elara", "c", {"state": {"seen": {"x": "y" * 300_000}}}, InvalidInput, "at most 262,144"),
+    ]
+    with Failures() as failures:
+        for agent, history, given, error, part in rows:
+            with failures.row(given):
+                about = {key: given.pop(key) for key in ("revision", "branch") if key in given}
+                with pytest.raises(TavernError) as caught:
+                    await bench.runtime.change_memory(agent, history, MemoryChange(**given), **about)
+                assert (caught.value.info.code, part in caught.value.message) == (error.code, True), caught.value
+    assert await bench.runtime.memory("elara", "c") == changed
+    with pytest.raises(InvalidInput, match="only an agent at work"):
+        await bench.runtime.recall()
+    notes = [MemoryChange(note=f"n{n}") for n in range(20)]
+    await asyncio.gather(*(bench.runtime.change_memory("elara", "c", note) for note in notes))
+    found = await bench.runtime.memory("elara", "c")
+    assert {note.text for note in found.notes} == {"Late.", *(f"n{n}" for n in range(20))}
+
+
+async def test_a_wrong_update_is_observed_and_changes_nothing(bench: AgentBench) -> None:
+    model = bench.answers(said("", (UPDATE, {"state": {"mood": "angry"}})), said("I stay calm."))
+    assert (await bench.run(agent="elara", conversation_id="d")).text == "I stay calm."
+    assert "is not one of" in model.asked[1].messages[-2].content
+    assert (await state(bench, "d"))["mood"] == "neutral"
+
+
+async def test_agents_of_one_conversation_remember_apart(bench: AgentBench) -> None:
+    bench.answers(said("", (UPDATE, {"state": {"x": 1}})), said("Mine."))
+    await bench.run(conversation_id="e")
+    bench.answers(said("", (UPDATE, {"state": {"mood": "friendly"}})), said("Mine, too."))
+    await bench.run(agent="elara", conversation_id="e")
+    assert (await bench.runtime.memory("keeper", "e")).state == {"x": 1}
+    assert await state(bench, "e") == {"mood": "friendly", "reputation": 0}
+
+
+async def test_an_agent_remembers_from_within_its_workflow(bench: AgentBench) -> None:
+    bench.answers(said("", (UPDATE, {"state": {"mood": "annoyed"}})), said("Done."))
+    assert (await bench.run(agent="looper", conversation_id="f")).text == "Done."
+    assert (await bench.runtime.memory("looper", "f")).state["mood"] == "annoyed"
+
+
+async def test_a_profile_that_cannot_remember_is_refused(bench: AgentBench) -> None:
+    rows: list[tuple[dict[str, Any], str]] = [
+        ({"initial_private_state_values": {"mood": "angry"}}, "initial_private_state_values: $.mood"),
+        ({"initial_private_state_values": {}}, 'initial_private_state_values: $: "mood" is a required'),
+        ({"initial_private_state_schema": {"type": "thing"}}, "initial_private_state_schema: is no usable JSON Schema"),
+        ({"initial_private_state_schema": {"$ref": "http://127.0.0.1:1/x"}}, "initial_private_state_schema: is no"),
+        ({"initial_goals_reference": [{"caiu_id": ""}]}, "$.initial_goals_reference[0].caiu_id"),
+    ]
+    with Failures() as failures:
+        for number, (changes, part) in enumerate(rows):
+            with failures.row(changes):
+                bench.project.write("agents/elara.json", {**ELARA, "id": f"e{number}", **changes})
+                with pytest.raises(Misconfigured) as caught:
+                    await bench.run(agent=f"e{number}")
+                assert part in caught.value.message
+                (problem,) = [p for p in await bench.runtime.check(f"e{number}") if p.level == "error"]
+                assert part.split(":")[0].removeprefix("$.") in problem.path
+    bench.project.write("agents/elara.json", ELARA)
