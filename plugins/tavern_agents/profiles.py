@@ -31,6 +31,7 @@ MAX_PROFILE = 1 << 20
 
 _STATE = "agents.profiles"
 
+_ID = "must have 1 to 200 characters, no blanks, and none of / @ * ?"
 _TWICE = "stands here twice: keep one of them"
 
 _Stamps = tuple[tuple[str, int, int, int], ...]
@@ -213,5 +214,5 @@ def _problem(error: Any) -> tuple[Location, str]:
     if error["type"] == "missing":
         return error["loc"], "is missing"
     if error["type"] == "string_pattern_mismatch":
-        return error["loc"], "must not be empty"
+        return error["loc"], _ID if error["loc"] == ("id",) else "must not be empty"
     return error["loc"], f"{error['msg'][:1].lower()}{error['msg'][1:]}, found {json_type(error.get('input'))}"

@@ -60,7 +60,10 @@ class AgentProfile(OpenModel):
 
     model_config = ConfigDict(alias_generator=None)
 
-    id: Filled = Field(description="The agent's id, by which it is run, and called as the tool agent:ID.")
+    id: str = Field(
+        pattern=r"^[^\s/@*?]{1,200}$",
+        description="The agent's id, by which it is run, and called as the tool agent:ID.",
+    )
     name: Filled = Field(description="Its name, for people and in its prompts.")
     version: Filled = Field(description="The version of this profile, such as 1.0.0.")
     schema_version: Filled = Field(description="The version of the format: 1.0.")

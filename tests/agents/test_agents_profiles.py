@@ -57,6 +57,7 @@ def test_a_project_without_agents_has_none(tmp_path: Path) -> None:
     assert read_profiles(tmp_path).by_id == {}
 
 
+ID = "must have 1 to 200 characters, no blanks, and none of / @ * ?"
 ROWS: list[tuple[str | bytes, str]] = [
     ('{"id": "b",\n "name": }', ":2: is not JSON: Expecting value (column 10)"),
     ("[]", ": must hold a JSON object, not an array"),
@@ -127,12 +128,12 @@ def test_every_problem_of_every_file_is_told_with_its_path(tmp_path: Path) -> No
     profiles = read_profiles(tmp_path)
     assert list(profiles.by_id) == ["elara"]
     assert profiles.problems == [
-        "agents/a.json:1: $.id: must not be empty",
+        f"agents/a.json:1: $.id: {ID}",
         "agents/a.json:1: $.name: input should be a valid string, found an integer",
         "agents/a.json:1: $.core_deliberation_workflow_id: is missing",
         "agents/a.json:4: $.tool_ids_inventory[1]: input should be a valid string, found an integer",
         "agents/b.json:2: is not JSON: Expecting value (column 10)",
-        "agents/d.json:1: $.id: must not be empty",
+        f"agents/d.json:1: $.id: {ID}",
         "agents/d.json:1: $.name: must not be empty",
     ]
 
@@ -198,7 +199,8 @@ def test_schema_and_reader_agree(tmp_path: Path) -> None:
         {"limits": {"steps": "3"}},
         {"limits": {"further": 3}},
         {"limits": None},
-        {"id": ""},
+        *({"id": wrong} for wrong in ("", "a b", "a/b", "a@b", "*", "a\nb", "x" * 201)),
+        {"id": "workflow:é-1.2"},
         {"name": " \t"},
         {"version": 1},
         {"description": None},

@@ -108,14 +108,17 @@ async def test_macros_in_what_people_and_tools_say_are_never_expanded(tavern: Ta
 
 
 async def test_a_macro_that_nobody_knows_is_left_and_warned_about_once(tavern: Tavern) -> None:
-    tavern.write("workflows/think.json", deliberation("{{{acme:moon}}} {{{system:available_tools}}}"))
+    tavern.write("workflows/think.json", deliberation("{{{acme:moon}}} {{{system:tiem}}} {{{system:available_tools}}}"))
     tavern.replies(
         ({"last_contains": "executed successfully"}, "Done."),
-        ({"contains": "{{{acme:moon}}}"}, action("shout", text="a")),
+        ({"contains": "{{{acme:moon}}} {{{system:tiem}}} "}, action("shout", text="a")),
     )
     assert (await tavern.run("Hello.")).text == "Done."
     warnings = list(tavern.said("warning"))
-    assert warnings == ["no plugin provides the macro 'acme:moon'; left as it is"]
+    assert warnings == [
+        "no plugin provides the macro 'acme:moon'; left as it is",
+        "no plugin provides the macro 'system:tiem' (did you mean system:time?); left as it is",
+    ]
 
 
 async def test_a_macro_that_fails_costs_only_itself(tavern: Tavern, tmp_path: Path) -> None:

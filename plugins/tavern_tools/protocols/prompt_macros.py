@@ -10,6 +10,7 @@ from tavern_host.context import Contribution, PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Misconfigured, NotFound, PluginFailure, TavernError, describe
 from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.tools import ExpandedPrompt
 from tavern_tools.catalog.contributions import mend_hint
 from tavern_tools.protocols.expansion import Expander
@@ -58,7 +59,7 @@ class PromptMacros:
         name = request.name
         offers = self._offers.get(name, [])
         if not offers:
-            raise NotFound(f"no plugin provides the macro {name!r}; left as it is")
+            raise NotFound(f"no plugin provides the macro {name!r}{did_you_mean(name, self._offers)}; left as it is")
         if len(offers) > 1:
             plugins = " and ".join(contribution.plugin for _, contribution in offers)
             raise Misconfigured(f"the macro {name!r} is provided by {plugins}; left as it is")
