@@ -144,10 +144,22 @@ def _tell_nobody(attributes: Mapping[str, Any]) -> None:
     """Take attributes where there is no span."""
 
 
-@cache
 def _tracer() -> Any:
+    """Return the tracer of the program, None where it was not set up for spans."""
+    trace = _api()
+    provider = None if trace is None else trace.get_tracer_provider()
+    return None if provider is None or isinstance(provider, trace.ProxyTracerProvider) else _tracer_of(provider)
+
+
+@cache
+def _api() -> Any:
     try:
         from opentelemetry import trace
     except ImportError:
         return None
-    return trace.get_tracer("tavern-host")
+    return trace
+
+
+@cache
+def _tracer_of(provider: Any) -> Any:
+    return provider.get_tracer("tavern-host")

@@ -51,7 +51,7 @@ def exporter() -> Iterator[InMemorySpanExporter]:
     """Give what was exported in the test alone."""
     EXPORTER.clear()
     yield EXPORTER
-    spans._tracer.cache_clear()
+    spans._api.cache_clear()
 
 
 def exported() -> list[ReadableSpan]:
@@ -161,7 +161,7 @@ async def test_what_was_said_is_held_where_that_is_set(bench: AgentBench, monkey
 
 
 async def test_without_the_package_there_are_no_spans(bench: AgentBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    spans._tracer.cache_clear()
+    spans._api.cache_clear()
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     bench.answers(said("", ("mark", {"text": "x"})), said("Done."))
     assert (await bench.run()).text == "Done."
