@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from pydantic import JsonValue
 
 from tavern_host import CommandOutput, InvalidInput, NotFound, PluginContext
+from tavern_host.contracts.documents import read_document_bytes, read_model
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeBase
+from tavern_host.storage.files import write_atomic
+from tavern_knowledge.web import ExportQuery
 
 Arguments = dict[str, JsonValue]
 
@@ -90,6 +95,30 @@ async def remove(arguments: Arguments, context: PluginContext) -> AsyncIterator[
         raise NotFound(f"there is no {what}")
     yield CommandOutput(kind="text", text=f"removed {what}")
     yield CommandOutput(kind="result", data={"removed": what})
+
+
+async def import_base(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Make a base of another program's document, and name what of it has no effect."""
+    path = Path(str(arguments["file"]))
+    base = str(arguments.get("base") or path.stem)
+    content = await asyncio.to_thread(read_document_bytes, path)
+    report = await _kb(context).import_base(base, content, replace=bool(arguments.get("replace")))
+    yield CommandOutput(kind="text", text=f"{report.base}: {report.entries} entries ({report.format})")
+    if report.unsupported:
+        yield CommandOutput(kind="progress", text=f"kept, without effect here: {', '.join(report.unsupported)}")
+    yield CommandOutput(kind="result", data=report.to_json())
+
+
+async def export_base(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Write a base as another program's document, and name what that cannot hold."""
+    asked = read_model(ExportQuery, {"format": arguments.get("format")}, "the format")
+    made = await _kb(context).export_base(str(arguments["base"]), format=asked.format)
+    path = Path(str(arguments.get("output") or Path.cwd() / made.name))
+    await asyncio.to_thread(write_atomic, path, made.content)
+    yield CommandOutput(kind="text", text=str(path))
+    if made.unsupported:
+        yield CommandOutput(kind="progress", text=f"not in the document: {', '.join(made.unsupported)}")
+    yield CommandOutput(kind="result", data={"file": str(path), "unsupported": list(made.unsupported)})
 
 
 def _kb(context: PluginContext) -> KnowledgeBase:

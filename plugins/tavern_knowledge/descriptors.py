@@ -12,11 +12,75 @@ _ROUTES = (
     ("GET", "/api/knowledge/{base}", "get_base", "A base without its entries."),
     ("PUT", "/api/knowledge/{base}", "save_base", "Make a base, or change what is said of it."),
     ("DELETE", "/api/knowledge/{base}", "delete_base", "Remove a base with its file."),
+    ("POST", "/api/knowledge/{base}/import", "import_base", "Make a base of a lorebook or a character card."),
+    ("GET", "/api/knowledge/{base}/export", "export_base", "A base as a lorebook or a character card."),
     ("GET", "/api/knowledge/{base}/entries", "list_entries", "Entries of a base, in its order."),
     ("POST", "/api/knowledge/{base}/entries", "put_entries", "Write entries, all or none."),
     ("GET", "/api/knowledge/{base}/entries/{entry}", "get_entry", "An entry with its revision."),
     ("PUT", "/api/knowledge/{base}/entries/{entry}", "put_entry", "Write an entry; `?revision=` is what it must have."),
     ("DELETE", "/api/knowledge/{base}/entries/{entry}", "delete_entry", "Remove an entry."),
+)
+
+
+_BASE = CommandParameter(name="base", help="The base's id.", required=True)
+_ENTRY = CommandParameter(name="entry", help="The entry's id.")
+_TAG = CommandParameter(name="--tag", help="A tag of the entry; may be repeated.", multiple=True)
+_FORMATS = "world_info, character_book, lorebook_v3, card_v1, card_v2, card_v3 or png."
+_COMMANDS: tuple[tuple[str, str, tuple[CommandParameter, ...]], ...] = (
+    ("list", "List knowledge bases.", ()),
+    (
+        "search",
+        "Find entries of knowledge bases.",
+        (
+            CommandParameter(name="query", help="What is looked for.", required=True),
+            CommandParameter(
+                name="--base", help="Only this base, or those of a pattern such as host:*.", multiple=True
+            ),
+            _TAG,
+            CommandParameter(name="--limit", type="integer", default=5, help="At most so many."),
+        ),
+    ),
+    (
+        "show",
+        "Show the entries of a base, or one of them.",
+        (_BASE, _ENTRY, CommandParameter(name="--limit", type="integer", default=100, help="At most so many entries.")),
+    ),
+    (
+        "add",
+        "Write an entry; a base that is missing is made.",
+        (
+            _BASE,
+            CommandParameter(name="text", help="What the entry says.", required=True),
+            CommandParameter(name="--id", help="The entry's id; one that is there is changed."),
+            CommandParameter(name="--name", help="What people call it."),
+            CommandParameter(name="--type", help="What kind of entry it is."),
+            CommandParameter(name="--keyword", help="A word that brings it into a prompt.", multiple=True),
+            _TAG,
+        ),
+    ),
+    (
+        "remove",
+        "Remove an entry, or with --all a base with its file.",
+        (_BASE, _ENTRY, CommandParameter(name="--all", type="flag", help="The whole base.")),
+    ),
+    (
+        "import",
+        "Make a base of a lorebook or a character card: JSON, or a PNG picture that carries it.",
+        (
+            CommandParameter(name="file", type="path", help="The document.", required=True),
+            CommandParameter(name="--base", help="The base's id; by default that of the file's name."),
+            CommandParameter(name="--replace", type="flag", help="Replace a base that is there."),
+        ),
+    ),
+    (
+        "export",
+        "Write a base as a lorebook or a character card.",
+        (
+            _BASE,
+            CommandParameter(name="--format", default="world_info", help=_FORMATS),
+            CommandParameter(name="--output", type="path", help="The file; by default BASE.json or BASE.png here."),
+        ),
+    ),
 )
 
 
@@ -30,52 +94,13 @@ def routes() -> list[RouteInfo]:
 
 def commands() -> list[CommandInfo]:
     """Return the commands `tavern kb …`."""
-    base = CommandParameter(name="base", help="The base's id.", required=True)
-    entry = CommandParameter(name="entry", help="The entry's id.")
-    handlers = "tavern_knowledge.commands"
+    handlers = {"list": "list_bases", "import": "import_base", "export": "export_base"}
     return [
-        CommandInfo(name="kb list", help="List knowledge bases.", handler=f"{handlers}:list_bases"),
         CommandInfo(
-            name="kb search",
-            help="Find entries of knowledge bases.",
-            handler=f"{handlers}:search",
-            parameters=[
-                CommandParameter(name="query", help="What is looked for.", required=True),
-                CommandParameter(
-                    name="--base", help="Only this base, or those of a pattern such as host:*.", multiple=True
-                ),
-                CommandParameter(name="--tag", help="Only entries with this tag.", multiple=True),
-                CommandParameter(name="--limit", type="integer", default=5, help="At most so many."),
-            ],
-        ),
-        CommandInfo(
-            name="kb show",
-            help="Show the entries of a base, or one of them.",
-            handler=f"{handlers}:show",
-            parameters=[
-                base,
-                entry,
-                CommandParameter(name="--limit", type="integer", default=100, help="At most so many entries."),
-            ],
-        ),
-        CommandInfo(
-            name="kb add",
-            help="Write an entry; a base that is missing is made.",
-            handler=f"{handlers}:add",
-            parameters=[
-                base,
-                CommandParameter(name="text", help="What the entry says.", required=True),
-                CommandParameter(name="--id", help="The entry's id; one that is there is changed."),
-                CommandParameter(name="--name", help="What people call it."),
-                CommandParameter(name="--type", help="What kind of entry it is."),
-                CommandParameter(name="--keyword", help="A word that brings it into a prompt.", multiple=True),
-                CommandParameter(name="--tag", help="A tag.", multiple=True),
-            ],
-        ),
-        CommandInfo(
-            name="kb remove",
-            help="Remove an entry, or with --all a base with its file.",
-            handler=f"{handlers}:remove",
-            parameters=[base, entry, CommandParameter(name="--all", type="flag", help="The whole base.")],
-        ),
+            name=f"kb {name}",
+            help=help,
+            handler=f"tavern_knowledge.commands:{handlers.get(name, name)}",
+            parameters=list(parameters),
+        )
+        for name, help, parameters in _COMMANDS
     ]

@@ -22,7 +22,7 @@ from tavern_host.contracts.wire import MAX_LEVELS
 from tavern_host.storage.confined_fs import confined_folder, open_file, reason_of, replace_file, stat_file, writing
 from tavern_knowledge.index import Row
 
-SUFFIX = ".json"
+SUFFIX, PICTURE = ".json", ".png"
 MAX_BASES = 500
 MAX_ENTRIES = 50_000
 MAX_ENTRY = 1 << 20
@@ -94,10 +94,26 @@ class BaseFolder:
             return _stamp(stat_file(folder, name)), hash_of(data)
 
     def remove(self, base: str) -> None:
-        """Remove a base's file, if it is there."""
+        """Remove a base's file and the picture beside it, those that are there."""
         with suppress(FileNotFoundError), confined_folder(self._path, []) as folder, writing(folder, _LOCK_SECONDS):
-            os.unlink(f"{base}{SUFFIX}", dir_fd=folder)
+            for suffix in (PICTURE, SUFFIX):
+                with suppress(FileNotFoundError):
+                    os.unlink(f"{base}{suffix}", dir_fd=folder)
             os.fsync(folder)
+
+    def picture(self, base: str) -> bytes | None:
+        """Return the picture beside a base, or None where there is none that can be read."""
+        with suppress(OSError), confined_folder(self._path, []) as folder:
+            with os.fdopen(open_file(folder, f"{base}{PICTURE}"), "rb") as file:
+                data = file.read(MAX_DOCUMENT + 1)
+            return data if len(data) <= MAX_DOCUMENT else None
+        return None
+
+    def write_picture(self, base: str, picture: bytes | None) -> None:
+        """Replace the picture beside a base; None leaves what is there."""
+        if picture is not None:
+            with confined_folder(self._path, [], make=True) as folder, writing(folder, _LOCK_SECONDS):
+                replace_file(folder, f"{base}{PICTURE}", picture, overwrite=True)
 
 
 def _stamp(about: os.stat_result | None) -> str:

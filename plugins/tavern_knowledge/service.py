@@ -11,6 +11,7 @@ from typing import Any
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.documents import MAX_DOCUMENT
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.knowledge import (
     Activation,
@@ -18,8 +19,11 @@ from tavern_host.contracts.knowledge import (
     BaseHeader,
     BaseSummary,
     EntryPage,
+    ExportFormat,
+    ImportReport,
     KnowledgeBase,
     KnowledgeEntry,
+    KnowledgeFile,
     KnowledgeHit,
     StoredEntry,
     WrittenEntry,
@@ -27,6 +31,7 @@ from tavern_host.contracts.knowledge import (
 from tavern_knowledge.access import Rights, rights_of
 from tavern_knowledge.activation import activate, scanned
 from tavern_knowledge.definitions import HEADERS, Definitions
+from tavern_knowledge.exchange.documents import read, write
 from tavern_knowledge.index import Entries, Match, Query, Row, candidates, entry_of, fused
 from tavern_knowledge.store import Change, Store, StoredBase
 
@@ -202,6 +207,30 @@ class Knowledge(KnowledgeBase):
         """Make a base, or change what is said of it."""
         rights = await self._person(header.kb_id, call)
         return _summary(await self._store.save(header.kb_id, header), rights)
+
+    async def export_base(
+        self, base: str, *, format: ExportFormat = "world_info", call: CallContext | None = None
+    ) -> KnowledgeFile:
+        """Return a base in another program's format; see the interface."""
+        found = await self._readable(base, call)
+        rows, _ = await self._of(found.id).rows(found.id, -1, 0)
+        picture = await self._store.picture(found.id) if format == "png" and found.id not in HEADERS else None
+        return await asyncio.to_thread(
+            lambda: write(found.id, found.header, [entry_of(row) for row in rows], format, picture)
+        )
+
+    async def import_base(
+        self, base: str, content: bytes, *, replace: bool = False, call: CallContext | None = None
+    ) -> ImportReport:
+        """Make a base of another program's document; see the interface."""
+        await self._person(base, call)
+        if len(content) > MAX_DOCUMENT:
+            raise InvalidInput(f"the document has more than {MAX_DOCUMENT >> 20} MiB")
+        found = await asyncio.to_thread(read, content, base)
+        rows = [Row.of(entry) for entry in found.entries]
+        await self._store.save(base, found.header, rows, new=not replace, picture=found.picture)
+        unsupported = sorted(found.unsupported)
+        return ImportReport(base=base, format=found.format, entries=len(rows), unsupported=unsupported)
 
     async def delete_base(self, base: str, *, call: CallContext | None = None) -> bool:
         """Remove a base with its file."""

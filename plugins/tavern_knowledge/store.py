@@ -142,25 +142,41 @@ class Store(Entries):
             self._tell(Change(base, found))
         return len(found)
 
-    async def save(self, base: str, header: BaseHeader, rows: Sequence[Row] | None = None) -> StoredBase:
-        """Make a base or change its header; with `rows` they become its entries. Raises `InvalidInput`."""
+    async def save(
+        self,
+        base: str,
+        header: BaseHeader,
+        rows: Sequence[Row] | None = None,
+        *,
+        new: bool = False,
+        picture: bytes | None = None,
+    ) -> StoredBase:
+        """Make a base, which may not be there if it must be `new`, or change its header; with `rows` they become its
+        entries, and the picture the one beside it. Raises `InvalidInput`, `Conflict`."""
         check_id(base)
         read_model(BaseAccess, header.kb_extensions.get("access") or {}, "kb_extensions.access")
 
         def work(connection: sqlite3.Connection) -> StoredBase:
             self._follow(connection)
+            if new and base in self._files.stamps():
+                raise Conflict(f"there is a base {base!r} already; say that it is to be replaced, or give another id")
             if connection.execute("SELECT 1 FROM bases WHERE id = ? AND problem IS NULL", (base,)).fetchone() is None:
                 if base in self._files.stamps():
                     _base(connection, base)  # its file is wrong: it says why, and is not replaced
                 index.base_number(connection, base)
             if rows is not None:
                 index.replace_all(connection, base, rows)
+                self._files.write_picture(base, picture)
             self._save(connection, base, _dumped(header))
             return _base(connection, base)
 
         saved = await self._thread.write(work)
         self._tell(Change(base, [] if rows is None else [row.id for row in rows]))
         return saved
+
+    async def picture(self, base: str) -> bytes | None:
+        """Return the picture beside a base, or None."""
+        return await self._thread.run(lambda: self._files.picture(base))
 
     async def delete_base(self, base: str) -> bool:
         """Remove a base with its file, whatever is in that."""

@@ -6,7 +6,14 @@ from pydantic import Field
 
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, ActivationRequest, BaseHeader, KnowledgeBase, KnowledgeEntry
+from tavern_host.contracts.knowledge import (
+    KNOWLEDGE_BASE,
+    ActivationRequest,
+    BaseHeader,
+    ExportFormat,
+    KnowledgeBase,
+    KnowledgeEntry,
+)
 from tavern_host.contracts.wire import Model
 
 
@@ -24,6 +31,12 @@ class EntriesBody(Model):
     """The body of `POST /api/knowledge/{base}/entries`."""
 
     entries: list[KnowledgeEntry]
+
+
+class ExportQuery(Model):
+    """The query of `GET /api/knowledge/{base}/export`."""
+
+    format: ExportFormat = "world_info"
 
 
 class PageQuery(Model):
@@ -74,6 +87,21 @@ async def save_base(request: HttpRequest, context: PluginContext) -> HttpRespons
 async def delete_base(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Remove a base with its file."""
     return HttpResponse(data={"deleted": await _kb(context).delete_base(_base(request), call=request.call)})
+
+
+async def import_base(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Make a base of the document that is the body; `?replace=true` replaces one that is there."""
+    replace = request.query.get("replace", "false") == "true"
+    report = await _kb(context).import_base(_base(request), request.body, replace=replace, call=request.call)
+    return HttpResponse(data=report.to_json())
+
+
+async def export_base(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with a base as a document: `?format=`; the header `X-Unsupported` names what it cannot hold."""
+    asked = read_model(ExportQuery, dict(request.query), "the query")
+    made = await _kb(context).export_base(_base(request), format=asked.format, call=request.call)
+    headers = {"X-Unsupported": ", ".join(made.unsupported)} if made.unsupported else {}
+    return HttpResponse(body=made.content, content_type=made.media_type, headers=headers)
 
 
 async def list_entries(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -235,6 +235,27 @@ class Activation(Model):
     used: list[str] = Field(default_factory=list)
 
 
+ExportFormat = Literal["world_info", "character_book", "lorebook_v3", "card_v1", "card_v2", "card_v3", "png"]
+
+
+class ImportReport(Model):
+    """What became of a document: the base, its entries, and the fields that are kept but have no effect here."""
+
+    base: str
+    format: str
+    entries: int
+    unsupported: list[str] = Field(default_factory=list)
+
+
+class KnowledgeFile(Model):
+    """A base as a document in another program's format; `unsupported` names what of it the format cannot hold."""
+
+    name: str
+    media_type: str
+    content: bytes
+    unsupported: list[str] = Field(default_factory=list)
+
+
 class WrittenEntry(Model):
     """An entry as it was written; one that is not enabled is a suggestion that a person has to enable."""
 
@@ -330,6 +351,19 @@ class KnowledgeBase(ServiceInterface, name="knowledgeBase"):
     @acts("knowledgeBase:write", _WRITE)
     async def save_base(self, header: BaseHeader, *, call: CallContext | None = None) -> BaseSummary:
         """Make a base, or change what is said of it; its entries stay. For people, and plugins on their own."""
+
+    @acts("knowledgeBase:read", _READ, level="add")
+    async def export_base(
+        self, base: str, *, format: ExportFormat = "world_info", call: CallContext | None = None
+    ) -> KnowledgeFile:
+        """Return a base as a lorebook or a character card; what the format cannot hold is named."""
+
+    @acts("knowledgeBase:write", _WRITE)
+    async def import_base(
+        self, base: str, content: bytes, *, replace: bool = False, call: CallContext | None = None
+    ) -> ImportReport:
+        """Make a base of a lorebook or a character card (JSON or PNG); what has no effect here is kept and named. For
+        people, and plugins on their own. Raises `Conflict` for a base that is there unless it is to be replaced."""
 
     @acts("knowledgeBase:write", _WRITE)
     async def delete_base(self, base: str, *, call: CallContext | None = None) -> bool:

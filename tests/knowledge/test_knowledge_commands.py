@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from helpers.command_line import tavern
+
+from tests.knowledge.cards import V2, picture, text_chunk
+from tests.knowledge.test_knowledge_exchange import missing
 
 
 def test_commands_do_what_the_service_does(tmp_path: Path) -> None:
@@ -37,3 +41,20 @@ def test_commands_do_what_the_service_does(tmp_path: Path) -> None:
     kb("remove", "lore", added["id"])
     kb("remove", "lore", "--all")
     assert not (tmp_path / "knowledge" / "lore.json").exists()
+
+
+def test_commands_move_documents(tmp_path: Path) -> None:
+    assert tavern("init", tmp_path / "inn").code == 0
+    (tmp_path / "elara.png").write_bytes(picture(text_chunk("chara", V2)))
+
+    def kb(*arguments: str) -> Any:
+        return tavern("--project", tmp_path / "inn", "kb", *arguments, cwd=tmp_path)
+
+    imported = kb("import", "elara.png")
+    assert (imported.code, imported.out) == (0, "elara: 11 entries (card_v2)\n")
+    assert "kept, without effect here: character_book.entries.acme" in imported.err
+    assert kb("import", "elara.png", "--json").code == 2
+    exported = kb("export", "elara", "--format", "card_v3", "--output", "out.json")
+    assert exported.code == 0, exported.err
+    assert missing(V2["data"], json.loads((tmp_path / "out.json").read_text())["data"]) == []
+    assert kb("export", "elara", "--format", "none").code == 2

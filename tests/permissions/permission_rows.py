@@ -579,8 +579,10 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "runStore.put": [b"{}"],
     "chatHistory.import_history": [EMPTY_HISTORY],
     "knowledgeBase.write": ["none"],
+    "knowledgeBase.import_base": ["x", b'{"entries": {}}'],
     "knowledgeBase.put": ["none", [KnowledgeEntry(id="a")]],
 }
+_OF_A_BASE = ("header", "list_entries", "get", "put", "write", "delete", "export_base")
 _ASKED_FOR_NOTHING = {
     "executionEngine.output",
     "llm.embed",  # the scripted adapter cannot
@@ -590,7 +592,7 @@ _ASKED_FOR_NOTHING = {
     *(f"chatHistory.{method}" for method in ("rename_branch", "delete_branch", "import_history")),
     *(f"toolManager.{method}" for method in ("read_stream", "task", "cancel_task", "decide")),
     *(f"scriptTools.{method}" for method in ("execute_python_script", "execute_nodejs_script")),
-    *(f"knowledgeBase.{method}" for method in ("header", "list_entries", "get", "put", "write", "delete")),
+    *(f"knowledgeBase.{method}" for method in _OF_A_BASE),
     *(f"systemTools.{method}" for method in ("stream_read", "task_status", "task_result", "task_cancel")),
 }
 """Methods that are asked about what there is not, such as a run or a task: to say so they must be reached."""
@@ -600,6 +602,7 @@ _NAMED: dict[str, dict[str, Any]] = {
     "chatHistory.edit": {"head": "msg_0"},
     "chatHistory.swipe": {"head": "msg_0"},
     "knowledgeBase.write": {"base": "none"},
+    "knowledgeBase.import_base": {"replace": True},
     "runStore.accept": {"worker": WORKER, "lease": 60.0},
     "runStore.prune": {"max_age": 86400.0, "max_bytes": 10**9},
 }

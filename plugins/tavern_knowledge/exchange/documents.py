@@ -1,0 +1,227 @@
+"""Whole documents: world files, lorebooks and character cards (V1, V2, V3; JSON, or a PNG that carries it), as a base
+and back. What of a card is text becomes an entry each; the rest is kept in the base's header and written back."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tavern_host.contracts.documents import read_document
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.knowledge import BaseHeader, ExportFormat, KnowledgeEntry, KnowledgeFile
+from tavern_knowledge.exchange.lorebooks import KEPT, book_entries, entries_of, world_entries
+from tavern_knowledge.exchange.png import SIGNATURE, texts_of, with_texts
+
+MAX_JSON = 8 << 20
+"""How many bytes the JSON of an imported document may have."""
+
+_V1 = ("name", "description", "personality", "scenario", "first_mes", "mes_example")
+_V2_TEXTS = ("creator_notes", "system_prompt", "post_history_instructions")
+_V2_LISTS = ("alternate_greetings",)
+_V3_LISTS = ("group_only_greetings",)
+_V2_OTHERS = ("tags", "creator", "character_version", "extensions", "character_book")
+_ASPECTS: dict[str, tuple[str, bool]] = {
+    "description": ("character_profile_element", True),
+    "personality": ("character_profile_element", True),
+    "scenario": ("character_profile_element", True),
+    "first_mes": ("dialogue_snippet", False),
+    "mes_example": ("dialogue_snippet", False),
+    "creator_notes": ("fact", False),
+    "system_prompt": ("instruction", True),
+    "post_history_instructions": ("instruction", True),
+    "alternate_greetings": ("dialogue_snippet", False),
+    "group_only_greetings": ("dialogue_snippet", False),
+}
+"""The texts of a card: the type of the entry that each becomes, and whether it always reaches a prompt."""
+_BOOK_SETTINGS = ("scan_depth", "token_budget", "recursive_scanning", "recursive", "scanDepth", "tokenBudget")
+_SPECS = {"card_v2": ("chara_card_v2", "2.0"), "card_v3": ("chara_card_v3", "3.0")}
+
+
+@dataclass
+class Imported:
+    """What a document holds: a base, and the picture that it came in, without the card."""
+
+    format: str
+    header: BaseHeader
+    entries: list[KnowledgeEntry]
+    unsupported: set[str] = field(default_factory=set)
+    picture: bytes | None = None
+
+
+def read(data: bytes, base: str) -> Imported:
+    """Return what a document of any of the formats holds, as the base `base`. Raises `InvalidInput`."""
+    if data.startswith(SIGNATURE):
+        texts = texts_of(data, MAX_JSON * 2)
+        text = texts.get("ccv3") or texts.get("chara")
+        if text is None:
+            raise InvalidInput("the PNG picture holds no character card: it has no text named ccv3 or chara")
+        found = read(_decoded(text), base)
+        found.picture = with_texts(data, {"ccv3": b"", "chara": b""})
+        return found
+    if len(data) > MAX_JSON:
+        raise InvalidInput(f"the document has more than {MAX_JSON >> 20} MiB of JSON")
+    document = read_document(data)
+    inner = document.get("data")
+    if document.get("spec") in ("chara_card_v2", "chara_card_v3") and isinstance(inner, dict):
+        about = {key: value for key, value in document.items() if key not in ("data", "spec", "spec_version")}
+        return _card("card_v3" if document["spec"] == "chara_card_v3" else "card_v2", inner, about, base)
+    if document.get("spec") == "lorebook_v3" and isinstance(inner, dict):
+        return _book("lorebook_v3", inner, base)
+    entries = document.get("entries")
+    if isinstance(entries, dict):
+        return _book("world_info", document, base)
+    if isinstance(entries, list) and not any(
+        "content" in one and isinstance(one["content"], dict) for one in entries if isinstance(one, dict)
+    ):
+        return _book("character_book", document, base)
+    if isinstance(document.get("name"), str) and any(key in document for key in ("first_mes", "description")):
+        return _card("card_v1", document, {}, base)
+    raise InvalidInput("the document is neither a lorebook nor a character card that is known here")
+
+
+def _decoded(text: bytes) -> bytes:
+    try:
+        return base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidInput("the character card in the PNG picture is not Base64") from None
+
+
+def _book(format: str, book: dict[str, Any], base: str) -> Imported:
+    kind = "world_info" if format == "world_info" else "character_book"
+    entries, unsupported = entries_of(book.get("entries") or [], "$", kind)
+    about = {key: value for key, value in book.items() if key not in ("entries", "name", "description")}
+    unsupported |= {name for name in _BOOK_SETTINGS if about.get(name) not in (None, False, 0)}
+    header = _header(base, book.get("name"), book.get("description"), {"format": format, "book": about})
+    return Imported(format, header, entries, unsupported)
+
+
+def _header(base: str, name: Any, description: Any, kept: dict[str, Any], **more: Any) -> BaseHeader:
+    given = {"kb_displayName": name, "kb_description": description}
+    texts = {key: value[:1000] for key, value in given.items() if isinstance(value, str) and value}
+    return BaseHeader.model_validate({"kb_id": base, **texts, **more, "kb_extensions": {KEPT: kept}})
+
+
+def _card(format: str, data: dict[str, Any], top: dict[str, Any], base: str) -> Imported:
+    name = data.get("name") if isinstance(data.get("name"), str) else base
+    entries: list[KnowledgeEntry] = []
+    rest = dict(data)
+    for aspect in _ASPECTS:
+        value = data.get(aspect)
+        texts = value if isinstance(value, list) else [value]
+        if value is None or not all(isinstance(text, str) for text in texts):
+            continue
+        rest[aspect] = [] if isinstance(value, list) else ""
+        entries += [
+            _aspect(aspect, number, text, str(name))
+            for number, text in enumerate(texts)
+            if text or isinstance(value, list)
+        ]
+    unsupported: set[str] = set()
+    book = rest.pop("character_book", None)
+    kept: dict[str, Any] = {"format": format, "card": rest, "top": top}
+    if isinstance(book, dict):
+        found = _book("character_book", book, base)
+        entries += found.entries
+        unsupported = {f"character_book.{one}" for one in found.unsupported}
+        kept["book"] = {key: value for key, value in book.items() if key != "entries"}
+    unsupported |= {name for name in ("assets", "extensions") if rest.get(name)}
+    tags, creator = rest.get("tags"), rest.get("creator")
+    more: dict[str, Any] = {"tags": [tag for tag in tags if isinstance(tag, str)]} if isinstance(tags, list) else {}
+    more |= {"author": creator} if isinstance(creator, str) and creator else {}
+    return Imported(format, _header(base, name, None, kept, **more), entries, unsupported)
+
+
+def _aspect(aspect: str, number: int, text: str, name: str) -> KnowledgeEntry:
+    kind, always = _ASPECTS[aspect]
+    is_list = aspect in _V2_LISTS + _V3_LISTS
+    entry = {
+        "id": f"card-{aspect}-{number}" if is_list else f"card-{aspect}",
+        "entry_type": kind,
+        "displayName": f"{name}: {aspect}"[:1000],
+        "content": {"value": text},
+        "activation_criteria": {"trigger_conditions": [{"type": "always"}]} if always else {},
+        "usage_metadata": {"priority": 1000, "role": "system"},
+        "management_metadata": {
+            "tags": [f"character_data:{name}", f"aspect:{aspect}"],
+            "source": "imported_from:sillytavern:card",
+        },
+    }
+    return KnowledgeEntry.model_validate(entry)
+
+
+# --- and back -------------------------------------------------------------------------------------
+
+
+def write(
+    base: str, header: BaseHeader, entries: Sequence[KnowledgeEntry], format: ExportFormat, picture: bytes | None
+) -> KnowledgeFile:
+    """Return a base as a document, and the names of what it cannot hold."""
+    kept = header.kb_extensions.get(KEPT)
+    about: dict[str, Any] = kept if isinstance(kept, dict) else {}
+    if format == "png":
+        v2, lost = _as_card(header, entries, about, "card_v2")
+        v3, _ = _as_card(header, entries, about, "card_v3")
+        content = with_texts(picture, {"chara": base64.b64encode(_dumped(v2)), "ccv3": base64.b64encode(_dumped(v3))})
+        lost -= {name for name in lost if name in v3["data"]}
+        return KnowledgeFile(name=f"{base}.png", media_type="image/png", content=content, unsupported=sorted(lost))
+    document: dict[str, Any]
+    if format in ("card_v1", "card_v2", "card_v3"):
+        document, lost = _as_card(header, entries, about, format)
+    else:
+        listed: Any
+        listed, lost = (world_entries if format == "world_info" else book_entries)(entries)
+        named = {"name": header.display_name} if header.display_name else {}
+        named |= {"description": header.description} if header.description else {}
+        settings = about.get("book")
+        document = {**(settings if isinstance(settings, dict) else {}), **named, "entries": listed}
+        if format == "lorebook_v3":
+            document = {"spec": "lorebook_v3", "data": {"extensions": {}, **document}}
+    return KnowledgeFile(
+        name=f"{base}.json", media_type="application/json", content=_dumped(document), unsupported=sorted(lost)
+    )
+
+
+def _dumped(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, indent=2).encode("utf-8", "replace")
+
+
+def _as_card(
+    header: BaseHeader, entries: Sequence[KnowledgeEntry], about: dict[str, Any], format: str
+) -> tuple[dict[str, Any], set[str]]:
+    card = about.get("card")
+    data: dict[str, Any] = dict.fromkeys((*_V1, *_V2_TEXTS), "")
+    data |= {"alternate_greetings": [], "tags": list(header.tags), "creator": header.author or ""}
+    data |= {"character_version": header.kb_version, "extensions": {}}
+    data |= card if isinstance(card, dict) else {}
+    data |= {"name": header.display_name or header.kb_id, "tags": list(header.tags)}
+    others = []
+    for entry in entries:
+        aspect = next(
+            (tag.partition(":")[2] for tag in entry.management_metadata.tags if tag.startswith("aspect:")), ""
+        )
+        if aspect not in _ASPECTS:
+            others.append(entry)
+        elif isinstance(data.get(aspect), list) or aspect in _V2_LISTS + _V3_LISTS:
+            data[aspect] = [*(data.get(aspect) or []), entry.content.value]
+        else:
+            data[aspect] = entry.content.value
+    book, lost = book_entries(others)
+    settings = about.get("book")
+    if others or settings is not None:
+        data["character_book"] = {"extensions": {}, **(settings if isinstance(settings, dict) else {}), "entries": book}
+    known = _V1 if format == "card_v1" else (*_V1, *_V2_TEXTS, *_V2_LISTS, *_V2_OTHERS)
+    if format == "card_v3":
+        data.setdefault("group_only_greetings", [])
+    elif format == "card_v2" or about.get("format") != "card_v1":
+        lost = lost | {key for key, value in data.items() if key not in known and value not in (None, "", [], {})}
+        data = {key: value for key, value in data.items() if key in known}
+    if format == "card_v1":
+        return data, lost
+    top = about.get("top")
+    above = {key: data.get(key, value) for key, value in top.items()} if isinstance(top, dict) else {}
+    spec, version = _SPECS[format]
+    return {**above, "spec": spec, "spec_version": version, "data": data}, lost

@@ -1,0 +1,309 @@
+"""Entries of SillyTavern's world files and of the books in character cards (V2, V3), as entries of a base and back.
+
+What an entry has here decides; what it has not, or what has no effect here, is kept in
+`extensions.st_import_metadata` and written back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tavern_host.contracts.documents import json_type
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.knowledge import KnowledgeEntry
+
+KEPT = "st_import_metadata"
+MAX_ENTRIES = 10_000
+
+_LOGIC = ("OR", "NOT_ALL", "NOT", "AND")
+"""What secondary keys ask for, by SillyTavern's numbers."""
+_ROLES = ("system", "user", "assistant")
+_PLACES = (
+    "before_char",
+    "after_char",
+    "before_an",
+    "after_an",
+    "at_depth",
+    "before_examples",
+    "after_examples",
+    "outlet",
+)
+_AT_DEPTH = 4
+
+_WORLD = {"key", "keysecondary", "comment", "content", "constant", "selective", "selectiveLogic", "order", "position"}
+_WORLD |= {"disable", "probability", "useProbability", "depth", "scanDepth", "caseSensitive", "matchWholeWords", "role"}
+_BOOK = {"keys", "secondary_keys", "content", "enabled", "insertion_order", "case_sensitive", "name", "comment"}
+_BOOK |= {"selective", "constant", "position", "priority"}
+_BOOK_EXTENSIONS = {
+    "position": "position",
+    "probability": "probability",
+    "useProbability": "useProbability",
+    "depth": "depth",
+    "selectiveLogic": "selectiveLogic",
+    "role": "role",
+    "scan_depth": "scanDepth",
+    "match_whole_words": "matchWholeWords",
+    "case_sensitive": "caseSensitive",
+}
+"""Fields of a world's entry that a card keeps in the entry's `extensions`."""
+_HARMLESS = {"uid", "id", "addMemo", "displayIndex", "display_index", "extensions", "insertion_order"}
+"""Fields that are kept and written back, and need have no effect."""
+_DEFAULTS: dict[str, Any] = {"groupWeight": 100, "group_weight": 100, "probability": 100}
+
+
+def entries_of(value: Any, where: str, kind: str) -> tuple[list[KnowledgeEntry], set[str]]:
+    """Return the entries of a book and which of their fields have no effect here. `kind` is `world_info` or
+    `character_book`. Raises `InvalidInput` naming the entry."""
+    listed = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(listed, list) or len(listed) > MAX_ENTRIES:
+        what = f"{len(listed):,} entries" if isinstance(listed, list) else json_type(value)
+        raise InvalidInput(f"{where}.entries: expected at most {MAX_ENTRIES:,} entries, got {what}")
+    found: list[KnowledgeEntry] = []
+    unsupported: set[str] = set()
+    ids: set[str] = set()
+    for index, entry in enumerate(listed):
+        if not isinstance(entry, dict):
+            raise InvalidInput(f"{where}.entries[{index}]: expected an object, got {json_type(entry)}")
+        reader = _Fields(entry if kind == "world_info" else _as_world(entry), f"{where}.entries[{index}]")
+        number = entry.get("uid", entry.get("id"))
+        id = f"st-{index if number is None or f'st-{number}' in ids else number}"[:200]
+        while id in ids:
+            id += "-2"
+        ids.add(id)
+        mapped = _WORLD if kind == "world_info" else _BOOK
+        kept = {key: each for key, each in entry.items() if key not in mapped}
+        if kind == "character_book" and entry.get("priority") is not None:
+            kept["insertion_order"] = entry.get("insertion_order", 100)
+        if isinstance(inner := kept.get("extensions"), dict) and kind == "character_book":
+            kept["extensions"] = {key: each for key, each in inner.items() if key not in _BOOK_EXTENSIONS}
+        found.append(_entry(id, reader, {"format": kind, "fields": kept, "had": sorted(entry)}))
+        unsupported |= {f"entries.{name}" for name in _without_effect(kept)}
+        if any(
+            key.startswith("/") and key.rfind("/") > 0 for key in (*reader.texts("key"), *reader.texts("keysecondary"))
+        ):
+            unsupported.add("entries.keys: regular expressions")
+    return found, unsupported
+
+
+def _without_effect(kept: dict[str, Any]) -> Iterable[str]:
+    inner = kept.get("extensions")
+    for key, value in (*kept.items(), *(inner.items() if isinstance(inner, dict) else ())):
+        if key not in _HARMLESS and value not in (None, False, 0, "", [], {}, _DEFAULTS.get(key)):
+            yield key
+
+
+def _as_world(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of a card's book with the names of a world's."""
+    inner = entry.get("extensions")
+    more = {new: inner[old] for old, new in _BOOK_EXTENSIONS.items() if old in inner} if isinstance(inner, dict) else {}
+    place = entry.get("position")
+    if place in _PLACES and "position" not in more:
+        more["position"] = _PLACES.index(place)
+    if isinstance(entry.get("case_sensitive"), bool):
+        more["caseSensitive"] = entry["case_sensitive"]
+    order = entry.get("priority") if entry.get("priority") is not None else entry.get("insertion_order")
+    return {
+        "key": entry.get("keys"),
+        "keysecondary": entry.get("secondary_keys"),
+        "comment": entry.get("comment") or entry.get("name"),
+        "content": entry.get("content"),
+        "constant": entry.get("constant"),
+        "selective": entry.get("selective", False),
+        "order": order,
+        "disable": entry.get("enabled") is False,
+        **more,
+    }
+
+
+class _Fields:
+    """Reads fields that may be anything."""
+
+    def __init__(self, value: dict[str, Any], where: str) -> None:
+        self._value, self._where = value, where
+
+    def has(self, name: str) -> bool:
+        return self._value.get(name) is not None
+
+    def raw(self, name: str) -> Any:
+        return self._value.get(name)
+
+    def texts(self, name: str) -> list[str]:
+        found = self._value.get(name) or []
+        found = found.split(",") if isinstance(found, str) else found
+        if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+            raise InvalidInput(f"{self._where}.{name}: expected a list of texts")
+        return [text.strip() for text in found if text.strip()]
+
+    def text(self, name: str) -> str:
+        found = self._value.get(name)
+        if found is not None and not isinstance(found, str):
+            raise InvalidInput(f"{self._where}.{name}: expected text, got {json_type(found)}")
+        return found or ""
+
+    def number(self, name: str, default: float) -> float:
+        found = self._value.get(name)
+        if found is None:
+            return default
+        if isinstance(found, bool) or not isinstance(found, int | float) or abs(found) > 2**53:
+            raise InvalidInput(f"{self._where}.{name}: expected a number, got {json_type(found)}")
+        return found
+
+    def flag(self, name: str, default: bool) -> bool:
+        found = self._value.get(name)
+        return default if found is None else bool(found)
+
+
+def _entry(id: str, fields: _Fields, kept: dict[str, Any]) -> KnowledgeEntry:
+    secondary = fields.texts("keysecondary")
+    logic = int(fields.number("selectiveLogic", 0))
+    criteria: dict[str, Any] = {"keywords": fields.texts("key")}
+    inert: list[str] = []
+    if secondary and fields.flag("selective", True):
+        named = {"group_id": "secondary", "logic": _LOGIC[logic] if 0 <= logic < len(_LOGIC) else "OR"}
+        criteria["key_groups"] = [{**named, "keys": secondary, "required": True}]
+    else:
+        inert += ["keysecondary", "selective", "selectiveLogic"]
+    if fields.flag("constant", False):
+        criteria["trigger_conditions"] = [{"type": "always"}]
+    if fields.flag("useProbability", True):
+        criteria["trigger_probability"] = min(max(fields.number("probability", 100) / 100, 0), 1)
+    else:
+        inert += ["probability", "useProbability"]
+    if (depth := int(fields.number("scanDepth", -1))) >= 0:
+        criteria["scan_depth"] = min(depth, 100)
+    for name, ours in (("caseSensitive", "case_sensitive"), ("matchWholeWords", "whole_words")):
+        if fields.has(name):
+            criteria[ours] = fields.flag(name, False)
+    place, role = int(fields.number("position", 0)), int(fields.number("role", 0))
+    usage: dict[str, Any] = {"priority": fields.number("order", 100)}
+    if place == _AT_DEPTH:
+        usage["depth_offset"] = max(0, int(fields.number("depth", 4)))
+        usage["role"] = _ROLES[role] if 0 <= role < 3 else "system"
+    else:
+        inert += ["depth", "role"]
+    kept["inert"] = {name: fields.raw(name) for name in inert if fields.has(name)}
+    name = _PLACES[place] if 0 <= place < len(_PLACES) else str(place)
+    about: dict[str, Any] = {
+        "tags": [f"placement:{name}"],
+        "source": f"imported_from:sillytavern:{kept['format']}",
+        "is_enabled": not fields.flag("disable", False),
+    }
+    made: dict[str, Any] = {
+        "id": id,
+        "entry_type": "lore_detail",
+        "content": {"value": fields.text("content")},
+        "activation_criteria": criteria,
+        "usage_metadata": usage,
+        "management_metadata": about,
+        "extensions": {KEPT: kept},
+    }
+    if comment := fields.text("comment"):
+        made["displayName"] = comment[:1000]
+    return KnowledgeEntry.model_validate(made)
+
+
+# --- and back -------------------------------------------------------------------------------------
+
+
+def world_entries(entries: Iterable[KnowledgeEntry]) -> tuple[dict[str, Any], set[str]]:
+    """Return entries as those of a world file, by number, and what of them it cannot hold."""
+    found: dict[str, Any] = {}
+    unsupported: set[str] = set()
+    for index, entry in enumerate(entries):
+        made, lost = _world_entry(entry, index)
+        kept = _kept(entry, "world_info")
+        uid = kept.get("uid", index)
+        found[str(uid if str(uid) not in found else f"{uid}-{index}")] = {"uid": uid, **made, **kept}
+        unsupported |= lost
+    return found, unsupported
+
+
+def book_entries(entries: Iterable[KnowledgeEntry]) -> tuple[list[dict[str, Any]], set[str]]:
+    """Return entries as those of a card's book, and what of them it cannot hold."""
+    found: list[dict[str, Any]] = []
+    unsupported: set[str] = set()
+    for index, entry in enumerate(entries):
+        world, lost = _world_entry(entry, index)
+        kept = _kept(entry, "character_book")
+        inner = kept.pop("extensions", {})
+        about = entry.extensions.get(KEPT)
+        had = about.get("had") if isinstance(about, dict) else None
+        has_priority = isinstance(had, list) and "priority" in had
+        place = "after_char" if world["position"] == 1 else "before_char"
+        more = {old: world[new] for old, new in _BOOK_EXTENSIONS.items()}
+        made = {
+            "keys": world["key"],
+            "content": world["content"],
+            "extensions": {**more, **(inner if isinstance(inner, dict) else {})},
+            "enabled": not world["disable"],
+            "insertion_order": world["order"],
+            "case_sensitive": bool(world["caseSensitive"]),
+            "name": world["comment"],
+            "comment": world["comment"],
+            "id": index,
+            "selective": world["selective"],
+            "secondary_keys": world["keysecondary"],
+            "constant": world["constant"],
+            "position": place,
+            **({"priority": world["order"]} if has_priority else {}),
+        }
+        found.append({**made, **kept})
+        unsupported |= lost
+    return found, unsupported
+
+
+def _kept(entry: KnowledgeEntry, kind: str) -> dict[str, Any]:
+    """Return the fields that an entry came with, from a document of this kind."""
+    about = entry.extensions.get(KEPT)
+    if not isinstance(about, dict) or about.get("format") != kind:
+        return {}
+    fields = about.get("fields")
+    return dict(fields) if isinstance(fields, dict) else {}
+
+
+def _world_entry(entry: KnowledgeEntry, index: int) -> tuple[dict[str, Any], set[str]]:
+    criteria, usage, about = entry.activation_criteria, entry.usage_metadata, entry.management_metadata
+    lost: set[str] = set()
+    groups = [group for group in criteria.key_groups if group.required]
+    if len(groups) > 1 or len(groups) < len(criteria.key_groups):
+        lost.add("entries.activation_criteria.key_groups")
+    if any(condition.type != "always" for condition in criteria.trigger_conditions):
+        lost.add("entries.activation_criteria.trigger_conditions")
+    lost |= {
+        f"entries.usage_metadata.{name}"
+        for name in ("once_per_session", "exclude_from_history")
+        if getattr(usage, name)
+    }
+    lost |= {f"entries.usage_metadata.{name}" for name in ("prefix", "suffix") if getattr(usage, name).is_enabled}
+    if not entry.content.mime_type.startswith("text/") or entry.content.path or entry.content.url:
+        lost.add("entries.content: media")
+    kept = entry.extensions.get(KEPT)
+    inert = kept.get("inert") if isinstance(kept, dict) else None
+    earlier: dict[str, Any] = inert if isinstance(inert, dict) else {}
+    names = [tag.removeprefix("placement:") for tag in about.tags if tag.startswith("placement:")]
+    place = _PLACES.index(names[0]) if names and names[0] in _PLACES else 0
+    at_depth = usage.depth_offset is not None
+    world = {
+        "key": criteria.keywords,
+        "keysecondary": groups[0].keys if groups else [],
+        "comment": entry.display_name or "",
+        "content": entry.content.value,
+        "constant": any(condition.type == "always" for condition in criteria.trigger_conditions),
+        "selective": bool(groups),
+        "selectiveLogic": _LOGIC.index(groups[0].logic) if groups else 0,
+        "order": usage.priority,
+        "position": _AT_DEPTH if at_depth else 0 if place == _AT_DEPTH else place,
+        "disable": not about.is_enabled,
+        "probability": round(criteria.trigger_probability * 100, 6),
+        "useProbability": True,
+        "depth": usage.depth_offset if at_depth else 4,
+        "scanDepth": criteria.scan_depth,
+        "caseSensitive": criteria.case_sensitive if "case_sensitive" in criteria.model_fields_set else None,
+        "matchWholeWords": criteria.whole_words,
+        "role": _ROLES.index(usage.role) if usage.role in _ROLES else 0,
+    }
+    still = {"keysecondary", "selective", "selectiveLogic"} if not groups else set()
+    still |= {"depth", "role"} if not at_depth else set()
+    still |= {"probability", "useProbability"} if criteria.trigger_probability == 1 else set()
+    return {**world, **{name: value for name, value in earlier.items() if name in still}}, lost
