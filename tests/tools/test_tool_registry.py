@@ -163,20 +163,20 @@ def script(bench: Any, tool_id: str, **more: Any) -> Any:
 
 async def test_a_range_picks_a_version_of_a_tool(bench: Any) -> None:
     for number in ("1.2.0", "2.0.0-rc.1", "1.10.0", "0.9"):
-        path = bench.write_info("kb:Query", version=number)
+        path = bench.write_info("wiki:Query", version=number)
         path.rename(path.with_name(f"query-{number}.tool.json"))
     for name, version in (("", "1.10.0"), ("@^1.2", "1.10.0"), ("@<1", "0.9"), ("@2.0.0-rc.1", "2.0.0-rc.1")):
-        assert (await bench.tools.get(f"kb:Query{name}")).version == version
+        assert (await bench.tools.get(f"wiki:Query{name}")).version == version
     assert [tool.version for tool in await bench.listed()] == ["1.10.0"]
-    assert (await bench.call("kb:Query@^1.2", name="tavern-tools")).status == "done"
+    assert (await bench.call("wiki:Query@^1.2", name="tavern-tools")).status == "done"
     rows: Any = [
         (
-            "kb:Query@^3",
-            r'the tool "kb:Query" has no version that fits \^3 \(it has 1\.10\.0, 1\.2\.0, 0\.9, 2\.0\.0-rc\.1\)',
+            "wiki:Query@^3",
+            r'the tool "wiki:Query" has no version that fits \^3 \(it has 1\.10\.0, 1\.2\.0, 0\.9, 2\.0\.0-rc\.1\)',
         ),
-        ("kb:Query@newest", r'"newest" is no range of versions of the tool "kb:Query" \(such are'),
-        ("kb:Qery@^1", r'no tool has the id "kb:Qery@\^1" \(did you mean kb:Query\?\)'),
-        ("kb:query", r'no tool has the id "kb:query" \(did you mean kb:Query\?\)'),
+        ("wiki:Query@newest", r'"newest" is no range of versions of the tool "wiki:Query" \(such are'),
+        ("wiki:Qery@^1", r'no tool has the id "wiki:Qery@\^1" \(did you mean wiki:Query\?\)'),
+        ("wiki:query", r'no tool has the id "wiki:query" \(did you mean wiki:Query\?\)'),
         ("node:core:Uppercase", r"did you mean node:core:UpperCase"),
     ]
     with Failures() as failures:
