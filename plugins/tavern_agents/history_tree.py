@@ -156,7 +156,8 @@ def read_children(connection: sqlite3.Connection, history: str, parent: int | No
 def read_tree(connection: sqlite3.Connection, history: str, limit: int, offset: int) -> list[HistoryNode]:
     """Return the messages of all branches, parents before children."""
     rows = connection.execute(
-        "SELECT m.id, p.id, m.depth, m.created, m.run, m.body FROM messages m LEFT JOIN messages p ON p.seq = m.parent "
+        "SELECT m.id, p.id, m.depth, m.created, m.run, m.body, s.body FROM messages m "
+        "LEFT JOIN messages p ON p.seq = m.parent LEFT JOIN summaries s ON s.until = m.seq "
         "WHERE m.history = ? ORDER BY m.seq LIMIT ? OFFSET ?",
         (history, limit, offset),
     )
@@ -170,8 +171,9 @@ def read_tree(connection: sqlite3.Connection, history: str, limit: int, offset: 
             calls=[call.name for call in message.tool_calls],
             created_at=moment(created),
             run_id=run,
+            summary=summary,
         )
-        for id, parent, depth, created, run, body in rows
+        for id, parent, depth, created, run, body, summary in rows
     ]
 
 

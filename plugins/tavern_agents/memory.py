@@ -6,6 +6,7 @@ is going back in memory. All agents of a conversation are in one row of `states`
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -21,7 +22,8 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.documents import json_path
-from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound
+from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, TavernError
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
 from tavern_host.contracts.macros import MacroRequest
 from tavern_host.contracts.memory import AgentGoal, AgentMemory, AgentNote, KeptMemory, MemoryChange
 
@@ -33,6 +35,9 @@ MAX_MEMORY = 256 << 10
 
 MAX_NOTES = 200
 """How many notes are kept."""
+
+MAX_DESCRIPTION = 4_000
+"""How many characters of a goal's entry in a knowledge base are read."""
 
 _NOTES_SHOWN = 20
 """How many notes a prompt has."""
@@ -129,9 +134,24 @@ class Memories:
         """Return the memory of the agent that makes a call. Raises `InvalidInput`."""
         profile, history, run_id = await self._own(call)
         initial = initial_memory(profile)
-        return await self._store.database.write(
-            lambda connection: _memory(connection, profile, history, stand_of(connection, run_id)[1], initial)
-        )
+
+        def work(connection: sqlite3.Connection) -> AgentMemory:
+            return _memory(connection, profile, history, stand_of(connection, run_id)[1], initial)
+
+        memory = await self._store.database.write(work)
+        bases = [reference.source_id for reference in profile.knowledge_base_references]
+        goals = [await self._described(goal, bases, call) for goal in memory.goals]
+        return memory.model_copy(update={"goals": goals})
+
+    async def _described(self, goal: AgentGoal, bases: list[str], call: CallContext) -> AgentGoal:
+        """Return a goal with what its entry of a knowledge base says, if it says nothing itself."""
+        for base in [goal.base] if goal.base else bases:
+            if goal.description or goal.status != "active":
+                break
+            with contextlib.suppress(TavernError):
+                found = await self._context.services.get(KNOWLEDGE_BASE).get(base, goal.id, call=call)
+                goal = goal.model_copy(update={"description": found.entry.content.value[:MAX_DESCRIPTION]})
+        return goal
 
     async def remember(self, change: MemoryChange, call: CallContext) -> AgentMemory:
         """Change the memory of the agent that makes a call. Raises `InvalidInput`."""

@@ -53,7 +53,8 @@ class HistoryDetails(HistorySummary):
 
 class HistoryNode(Model):
     """A message's place in the tree of a conversation. `depth` is 1 for a first message; `text` is how its content
-    begins; `calls` are the tools that it calls."""
+    begins; `calls` are the tools that it calls. `summary` is what a model gets in the place of the messages that lead
+    to this one, itself among them, where they were too long for it."""
 
     id: str
     parent_id: str | None = None
@@ -63,6 +64,7 @@ class HistoryNode(Model):
     calls: list[str] = Field(default_factory=list)
     created_at: datetime
     run_id: str | None = None
+    summary: str | None = None
 
 
 class ExportedBranch(Model):

@@ -177,6 +177,8 @@ async def test_a_summary_holds_where_it_was_made(bench: AgentBench) -> None:
     assert "They counted." in model.asked[-1].messages[1].content
     (summary,) = (await kept.export_history("e")).summaries
     assert summary.text == "They counted."
+    (node,) = [node for node in await kept.tree("e") if node.summary is not None]
+    assert (node.id, node.summary) == (summary.until, summary.text)
     await kept.fork("e", "early", message_id=path[1].id)
     model = bench.answers(said("early"), said("late"))
     await bench.run("And?", conversation_id="e", branch="early")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -12,12 +13,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from helpers.repetition import Failures
+from helpers.workflow_documents import function
 
 from tavern_agents.schema import AGENTS
+from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.events import Event
+from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory, HistoryExport
 from tavern_host.contracts.llm import ChatMessage, LlmToolCall
+from tavern_host.contracts.workflows import Workflow
 from tests.agents.agent_bench import AgentBench, agent_bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -203,6 +208,45 @@ async def test_each_change_is_an_event(bench: AgentBench, kept: ChatHistory) -> 
     await events.close()
     found = [event.payload async for event in events if isinstance(event, Event)]
     assert found == [{"historyId": "e", "change": what} for what in ("added", "edited", "forked", "deleted")]
+
+
+async def test_two_hosts_of_a_project_lose_nothing(tmp_path: Path) -> None:
+    async with agent_bench(tmp_path) as one, agent_bench(tmp_path) as two:
+        kept = [bench.host.services.get(CHAT_HISTORY) for bench in (one, two)]
+        (first,) = await kept[0].append("h", [user("0")])
+        done = await asyncio.gather(
+            *(kept[n % 2].edit("h", first.id, f"e{n}", head=first.id) for n in range(6)),
+            *(kept[n % 2].append("h", [user(f"a{n}")]) for n in range(20)),
+            return_exceptions=True,
+        )
+        refused = [one for one in done if isinstance(one, BaseException)]
+        assert {type(one) for one in refused} == {Conflict}
+        for service in kept:
+            nodes = await service.tree("h")
+            assert len(nodes) == 27 - len(refused)
+            assert {f"a{n}" for n in range(20)} <= {node.text for node in nodes}
+
+
+async def test_a_failed_read_overwrites_nothing(tmp_path: Path) -> None:
+    async with agent_bench(tmp_path) as bench:
+        await bench.host.services.get(CHAT_HISTORY).append("i", [user("1")])
+    (path,) = tmp_path.rglob("agents.sqlite3")
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 99")
+    before = path.read_bytes()
+    save = {"history_id": "i", "user_message": "2"}
+    node = {"n": {"type": "core:SaveChatHistory", "inputValues": save}}
+    document = function("w", node, "n.count > out.count", takes={}, gives={"count": "INTEGER"})
+    async with agent_bench(tmp_path, lambda project: project.profile()) as bench:
+        kept = bench.host.services.get(CHAT_HISTORY)
+        for act in (kept.load("i"), kept.append("i", [user("x")]), bench.run(conversation_id="i")):
+            with pytest.raises(TavernError, match="another version of the program"):
+                await act
+        run = await bench.host.services.get(EXECUTION_ENGINE).run(
+            RunRequest(workflow=Workflow.model_validate(document))
+        )
+        assert run.status is RunStatus.ERROR
+    assert path.read_bytes() == before
 
 
 # --- as JSON ------------------------------------------------------------------------------------------

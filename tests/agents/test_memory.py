@@ -46,6 +46,12 @@ ELARA = {
     "initial_private_state_schema": SCHEMA,
     "initial_private_state_values": {"mood": "neutral"},
     "initial_goals_reference": [{"caiu_id": "keep_shop", "kb_alias_or_id": "journal", "activation_priority": 0.8}],
+    "knowledge_base_references": [{"source_id": "elaras_journal", "alias": "journal"}],
+}
+
+JOURNAL = {
+    "kb_id": "elaras_journal",
+    "entries": [{"id": "keep_shop", "entry_type": "goal_definition", "content": {"value": "Keep the herb shop open."}}],
 }
 
 
@@ -53,6 +59,7 @@ def prepare(project: Tavern) -> None:
     project.profile(tool_ids_inventory=[READ, UPDATE])
     project.write("workflows/remember.json", thinking("You are Elara.\n{{{agent:memory}}}"))
     project.write("agents/elara.json", ELARA)
+    project.write("knowledge/elaras_journal.json", JOURNAL)
     shutil.copytree(SAMPLE / "workflows", project.root / "workflows", dirs_exist_ok=True)
     loops = {"id": "looper", "core_deliberation_workflow_id": "agents/deliberation-with-loop"}
     project.write("agents/looper.json", {**ELARA, **loops})
@@ -94,6 +101,7 @@ async def test_an_agent_changes_what_it_remembers(bench: AgentBench) -> None:
     assert [(note.by, note.text) for note in memory.notes] == [("agent:elara", "Ada is kind.")]
     first, *_, last = model.asked
     assert '{"state": {"reputation": 0, "mood": "neutral"}, "goals": [{"id": "keep_shop"' in first.messages[-1].content
+    assert '"description": "Keep the herb shop open."' in first.messages[-1].content
     assert '"mood": "friendly"' in last.messages[-2].content  # what the tool gave
     assert "Ada is kind." in last.messages[-1].content  # what the prompt says
     assert "keep_shop" not in last.messages[-1].content
