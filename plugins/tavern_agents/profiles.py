@@ -94,13 +94,15 @@ class ProfileFolder:
         self._context = context
         self._stamps: _Stamps | None = None
         self._profiles = Profiles()
+        self._looks, self._latest = 0, 0
 
     async def now(self) -> Profiles:
         """Return what the folder holds. Files are read again when one of them has changed."""
+        self._looks = number = self._looks + 1
         stamps, profiles = await asyncio.to_thread(self._look, self._stamps)
-        if profiles is not None and stamps != self._stamps:
+        if profiles is not None and number > self._latest:  # a look that took long knows less than a later one
             before, self._profiles, is_first = self._profiles, profiles, self._stamps is None
-            self._stamps = stamps
+            self._stamps, self._latest = stamps, number
             if not is_first:
                 self._publish(before, profiles)
         return self._profiles
