@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, result_messages
 from tavern_agents.decision import Decision
 from tavern_agents.feedback import limit_for
+from tavern_agents.long_results import how_to_read, whole_text
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.tracing import Tracer
 from tavern_host.context import PluginContext
@@ -19,11 +20,13 @@ from tavern_host.contracts.agents import AgentProfile
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.observations import cut_middle, observation
 from tavern_host.contracts.toolcalls import (
     TaskFilter,
     ToolCallRequest,
     ToolError,
     ToolErrorType,
+    ToolFeedback,
     ToolResult,
     ToolScope,
 )
@@ -45,7 +48,13 @@ class Worker(Protocol):
     async def write(self, **added: Any) -> list[Kept]:
         """Store what is added."""
 
-    def waits_for(self, task_id: str, request: ToolCallRequest) -> None:
+    async def shortened(self, tool_id: str, text: str) -> str | None:
+        """Return a summary of a long result; None where nobody makes one."""
+
+    def offer_reader(self) -> None:
+        """Let the agent read on in long results from now on."""
+
+    async def waits_for(self, task_id: str, request: ToolCallRequest) -> None:
         """Note that a call waits for a person."""
 
     def waits_no_more(self, task_id: str) -> None:
@@ -61,7 +70,7 @@ class Acting:
         self.message = message
         self._call = call
         self._tools: ToolManager = loop.context.services.get(TOOL_MANAGER)
-        self._scope = ToolScope(allowed=loop.profile.inventory, streams="system:stream_read" in loop.tool_ids)
+        self._scope = ToolScope(allowed=loop.trace.allowed, streams="system:stream_read" in loop.tool_ids)
         self.results: dict[int, ToolResult] = {}
 
     async def groups(self) -> list[list[list[int]]]:
@@ -151,9 +160,9 @@ class Acting:
     async def _wait_for(self, place: int, task_id: str) -> None:
         """Wait until a call was decided about and, if it was approved, made."""
         request = self._decision.calls[place]
-        self._loop.waits_for(task_id, request)
-        await self._keep(tasks={place: task_id})
         try:
+            await self._loop.waits_for(task_id, request)
+            await self._keep(tasks={place: task_id})
             while True:
                 task = await self._tools.task(task_id, wait=_WAIT, call=self._call)
                 if task.status.is_final:
@@ -190,11 +199,27 @@ class Acting:
         """Return what the model gets to read about its calls. `say` hears the text about each."""
         decision = self._decision
         results = [self.results[place] for place in sorted(self.results)]
-        answers = await self._tools.feedback(decision.calls, results, limit=limit_for(len(decision.calls)))
+        limit = limit_for(len(decision.calls))
+        answers = await self._tools.feedback(decision.calls, results, limit=limit)
         for place, (request, one) in enumerate(zip(decision.calls, answers, strict=False)):
-            say(request, one.text, self.results.get(place))
+            result = self.results.get(place)
+            if result is not None and len(one.text) > limit:
+                answers[place] = one = await self._shortened(place, request, result, one, limit)
+            say(request, one.text, result)
         twins = {call_id: answers[place].text for call_id, place in decision.twins.items()}
         return result_messages(decision.calls, answers, twins | decision.unusable)
+
+    async def _shortened(
+        self, place: int, request: ToolCallRequest, result: ToolResult, shown: ToolFeedback, limit: int
+    ) -> ToolFeedback:
+        """Return what is read of a result that is too long: a summary, or its ends, and how to read it whole."""
+        whole = await whole_text(self._tools, result)
+        text = await self._loop.shortened(request.tool_id, whole)
+        text = shown.text if text is None else cut_middle(text, limit)
+        self._loop.offer_reader()
+        text = f"{text}\n{how_to_read(self.message, place, len(whole))}"
+        framed = text if request.protocol == "native" else observation(text, request.tool_id)
+        return ToolFeedback(tool_id=request.tool_id, text=text, framed=framed)
 
 
 def _lost(request: ToolCallRequest, message: str, kind: ToolErrorType) -> ToolResult:

@@ -7,7 +7,7 @@ from tavern_agents.store import AgentStore
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.llm import LLM, ChatMessage, LlmRequest
+from tavern_host.contracts.llm import LLM, ChatMessage, LlmRequest, LlmResponse
 from tavern_host.contracts.observations import cut_middle
 
 MAX_TEXT = 200_000
@@ -27,14 +27,15 @@ async def compact(
     tokens: int,
     model: str,
     call: CallContext,
-) -> int:
-    """Summarise the first messages so that about `tokens` stay, store that, and return how many were summarised.
+) -> tuple[int, LlmResponse | None]:
+    """Summarise the first messages so that about `tokens` stay, store that, and return how many were summarised, and
+    the model's answer.
 
     Nothing changes where it fails. Raises `TavernError`.
     """
     count = conversation.boundary(tokens)
     if count == 0:
-        return 0
+        return 0, None
     lines = [f"{kept.message.role}: {_text(kept.message)}" for kept in conversation.kept[:count]]
     if conversation.summary:
         lines.insert(0, SUMMARY + conversation.summary)
@@ -51,7 +52,7 @@ async def compact(
     await store.summarise(conversation.kept[count - 1].seq, answer.text.strip())
     conversation.summary = answer.text.strip()
     del conversation.kept[:count]
-    return count
+    return count, answer
 
 
 def _text(message: ChatMessage) -> str:

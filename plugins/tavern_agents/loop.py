@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn, cast
 
 from tavern_agents.acting import Acting
-from tavern_agents.compaction import compact
+from tavern_agents.compaction import MAX_TEXT, compact
 from tavern_agents.conversation import Conversation, estimate
 from tavern_agents.decision import Decision, read_decision
-from tavern_agents.deliberation import Deliberation, Situation
+from tavern_agents.deliberation import TEXT_OUTPUTS, Deliberation, Situation
 from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
 from tavern_agents.inventory import tool_ids, tools_text
+from tavern_agents.long_results import READER
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore, Progress
 from tavern_agents.tracing import Tracer
@@ -29,6 +30,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Interrupted, PluginFailure, TavernError, describe
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmResponse
+from tavern_host.contracts.observations import cut_middle
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import TOOL_MANAGER
 
@@ -77,6 +79,8 @@ class AgentLoop:
         self._cycles = CycleWatch(self.limits.repeats)
         try:
             self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), self.profile.inventory)
+            if any(READER in kept.message.content for kept in self.conversation.kept):
+                self.offer_reader()
             with self.trace.following(self.call):
                 while True:
                     try:
@@ -172,8 +176,9 @@ class AgentLoop:
         limit = used_up(self.limits, self.run.usage, 0, calls=len(decision.calls))
         if limit is not None:
             raise await self._last(limit)
-        for place, call in enumerate(decision.calls):
-            data: dict[str, Any] = {"toolId": call.tool_id, "index": call.index, "arguments": call.arguments}
+        shown = await self.context.services.get(TOOL_MANAGER).masked(decision.calls)
+        for place, (call, arguments) in enumerate(zip(decision.calls, shown, strict=True)):
+            data: dict[str, Any] = {"toolId": call.tool_id, "index": call.index, "arguments": arguments}
             self.trace.say("tool_call", f"Calls {call.tool_id}", place=place, **data)
         acting = Acting(self, decision, 0, self.call.child())
         groups = await acting.groups()
@@ -304,7 +309,17 @@ class AgentLoop:
         )
 
     def _account(self, answer: LlmResponse, run_id: str) -> None:
-        """Add what an answer used."""
+        """Add what an answer used, and remember what the next step needs to know of it."""
+        self._count(answer)
+        self._model, self._prompt_tokens = answer.model, answer.usage.prompt_tokens or 0
+        for notice in answer.notices:
+            self._warn(notice)
+        if answer.reasoning:
+            self.trace.say("thought", answer.reasoning, isReasoning=True)
+        self._answered = {"runId": run_id, "responseId": answer.response_id, "model": answer.model}
+
+    def _count(self, answer: LlmResponse) -> None:
+        """Add the tokens and the price of an answer."""
         used, usage = answer.usage, self.run.usage
         prompt, completion = used.prompt_tokens or 0, used.completion_tokens or 0
         model = self._models.get(answer.model)
@@ -325,12 +340,6 @@ class AgentLoop:
                 }
             )
         )
-        self._model, self._prompt_tokens = answer.model, prompt
-        for notice in answer.notices:
-            self._warn(notice)
-        if answer.reasoning:
-            self.trace.say("thought", answer.reasoning, isReasoning=True)
-        self._answered = {"runId": run_id, "responseId": answer.response_id, "model": answer.model}
 
     _model: str = ""
     _prompt_tokens: int = 0
@@ -353,7 +362,9 @@ class AgentLoop:
         size = estimate(self.conversation.messages())
         tokens = min(size, self._context_tokens() or size) // 3
         try:
-            count = await compact(self.context, self.store, self.conversation, tokens, self._model, self.call)
+            count, answer = await compact(self.context, self.store, self.conversation, tokens, self._model, self.call)
+            if answer is not None:
+                self._count(answer)
         except TavernError as error:
             self._warn(f"the conversation could not be summarised: {error.message}", again=True)
             return False
@@ -382,12 +393,38 @@ class AgentLoop:
     def _stands(self, **changes: Any) -> None:
         self.run = self.run.model_copy(update=changes)
 
-    def waits_for(self, task_id: str, request: ToolCallRequest) -> None:
+    async def shortened(self, tool_id: str, text: str) -> str | None:
+        """Return what the profile's workflow for observations makes of a long result."""
+        reference = self.profile.observation_workflow_id
+        if reference is None:
+            return None
+        request = RunRequest(workflow_id=reference, inputs={"observation": cut_middle(text, MAX_TEXT)}, recover=False)
+        call = self.call.child(timeout=self._seconds_left())
+        try:
+            run = await self.context.services.get(EXECUTION_ENGINE).run(request, call=call)
+            found = next((run.outputs[key] for key in ("summary", *TEXT_OUTPUTS) if run.outputs.get(key)), None)
+            if not isinstance(found, str):
+                raise PluginFailure(run.error.message if run.error else "it gave no output summary or text")
+        except TavernError as error:
+            self._warn(f"the result of {tool_id} could not be shortened by {reference!r}: {error.message}", again=True)
+            return None
+        self.trace.say("compacted", f"Shortened the result of {tool_id}", toolId=tool_id, runId=run.id)
+        return found
+
+    def offer_reader(self) -> None:
+        """Let the agent read on in long results from now on: it has the tool for it in all further requests."""
+        if self.tool_ids and READER not in self.tool_ids:
+            self.tool_ids.append(READER)
+            self.trace.allowed.append(READER)
+            self._offered = None
+
+    async def waits_for(self, task_id: str, request: ToolCallRequest) -> None:
         """Note that a call waits for a person."""
+        [arguments] = await self.context.services.get(TOOL_MANAGER).masked([request])
         self.waiting[task_id] = request
         self._approvals()
         text = f"{request.tool_id} waits for approval"
-        self.trace.say("awaiting_approval", text, taskId=task_id, toolId=request.tool_id, arguments=request.arguments)
+        self.trace.say("awaiting_approval", text, taskId=task_id, toolId=request.tool_id, arguments=arguments)
 
     def waits_no_more(self, task_id: str) -> None:
         """Note that a call was decided about."""

@@ -16,6 +16,7 @@ from tavern_agents.checking import WITHOUT_EFFECT, check_profiles, without_effec
 from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import Deliberation
 from tavern_agents.histories import changed
+from tavern_agents.long_results import read_part
 from tavern_agents.loop import AgentLoop
 from tavern_agents.memory import Memories, initial_memory
 from tavern_agents.profiles import profiles_of
@@ -34,6 +35,7 @@ from tavern_host.contracts.agents import (
     AgentStatus,
     AgentSummary,
     AgentTrace,
+    ResultPart,
 )
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
 from tavern_host.contracts.errors import (
@@ -48,6 +50,7 @@ from tavern_host.contracts.errors import (
 from tavern_host.contracts.llm import ChatMessage, LlmUsage
 from tavern_host.contracts.memory import AgentMemory, GoalChange, MemoryChange
 from tavern_host.contracts.spans import of_usage, span
+from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 
 MAX_NESTING = 4
@@ -308,6 +311,22 @@ class Runtime(AgentRuntime):
         """Return the kept steps of a run. Raises `NotFound`."""
         await self._store.run(run_id)
         return await self._store.steps(run_id, after)
+
+    async def read_result(
+        self,
+        handle: str,
+        *,
+        offset: int = 0,
+        length: int = 8000,
+        find: str | None = None,
+        call: CallContext | None = None,
+    ) -> ResultPart:
+        """Return a part of a long result, for the agent that the call belongs to; see the interface."""
+        tracer = None if call is None else tracer_of(self._context, call)
+        if tracer is None:
+            raise InvalidInput(f"no agent is at work here that could read on in {handle!r:.100}")
+        tools = self._context.services.get(TOOL_MANAGER)
+        return await read_part(self._store, tools, tracer.conversation_id, handle, offset, length, find)
 
     async def send(self, run_id: str, message: str, *, call: CallContext | None = None) -> AgentRun:
         """Say something to an agent at work. Raises `NotFound`, `Conflict`."""

@@ -294,6 +294,19 @@ class AgentStore:
 
         return await self.database.read(work, [])
 
+    async def result(self, history: str, message: int, place: int) -> ToolResult | None:
+        """Return the result of a call of a conversation, None where it has no such."""
+        query = (
+            "SELECT c.result FROM calls c JOIN messages m ON m.seq = c.message "
+            "WHERE c.message = ? AND c.place = ? AND m.history = ?"
+        )
+
+        def work(connection: sqlite3.Connection) -> ToolResult | None:
+            row = connection.execute(query, (message, place, history)).fetchone()
+            return None if row is None or row[0] is None else ToolResult.model_validate_json(row[0])
+
+        return await self.database.read(work, None)
+
     async def results(self, run_id: str) -> list[ToolResult]:
         """Return the results of a run's calls, in order."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
+from tavern_agents.long_results import reader_tool
 from tavern_agents.profiles import profiles_of
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile
@@ -15,8 +16,9 @@ TIMEOUT = 3_600_000.0
 
 
 async def agent_tools(context: PluginContext) -> list[ToolDefinition]:
-    """Return a tool for each agent of the project. It is listed only where it is asked for by its id."""
-    return [_tool(profile) for profile in (await profiles_of(context).now()).by_id.values()]
+    """Return a tool for each agent of the project, and the one that reads long results: they are listed only where they
+    are asked for by id."""
+    return [reader_tool(), *(_tool(profile) for profile in (await profiles_of(context).now()).by_id.values())]
 
 
 def _tool(profile: AgentProfile) -> ToolDefinition:

@@ -44,6 +44,7 @@ class Tracer:
         self._about = {"agent_run_id": agent_run_id, "profile_id": profile_id, "conversation_id": conversation_id}
         self.agent_run_id = agent_run_id
         self.profile_id = profile_id
+        self.conversation_id = conversation_id
         self.trace_id = ""
         self.allowed = list(allowed)
         since = 0.0 if began is None else (datetime.now(UTC) - began).total_seconds()

@@ -34,6 +34,7 @@ from tavern_tools.protocols.native import aliases, native_schemas
 from tavern_tools.protocols.prompt_macros import PromptMacros
 from tavern_tools.protocols.registered import protocols_of
 from tavern_tools.protocols.run_outputs import DEFAULT_LIMIT, LIMIT, act_on
+from tavern_tools.tasks.secrets import masked
 
 MAX_WAIT = 60.0
 """How many seconds a read of a stream waits at most."""
@@ -122,6 +123,17 @@ class Tools(ToolManager):
     ) -> list[ToolFeedback]:
         """Return what a language model reads about the results of calls."""
         return feedback(calls, results, limit)
+
+    async def masked(self, calls: list[ToolCallRequest]) -> list[dict[str, JsonValue]]:
+        """Return the arguments of calls without their secrets."""
+        catalog = await self._registry.recent()
+        found = []
+        for call in calls:
+            tool, arguments = catalog.find(call.tool_id), call.arguments
+            if tool is not None:  # a text may spell the names in other ways
+                arguments = tool.parameters.bind(arguments, text=call.protocol not in (None, "native")).arguments
+            found.append(masked(arguments, () if tool is None else tool.parameters.secrets))
+        return found
 
     async def expand(
         self, value: JsonValue, *, tool_ids: list[str] | None = None, call: CallContext | None = None

@@ -71,6 +71,11 @@ class AgentProfile(OpenModel):
         description="The workflow that it thinks with: its id, or the path of its file in the project."
     )
     description: str = Field(default="", description="What it does; other agents read it.")
+    observation_workflow_id: str | None = Field(
+        default=None,
+        description="The workflow that shortens long results: its input observation to its output summary or text; not "
+        "in the platform's own format.",
+    )
     tool_ids_inventory: list[str] = Field(
         default_factory=list,
         description="The whole of what it may call: ids of tools, and patterns of them with * and ?.",
@@ -237,6 +242,16 @@ class AgentReply(Model):
     error: str | None = None
 
 
+class ResultPart(Model):
+    """A part of the text of a result: `total` characters in all, from `offset` on. `next` is where the next part
+    begins, None behind the last one."""
+
+    text: str
+    offset: int
+    total: int
+    next: int | None = None
+
+
 class AgentSummary(Model):
     """What a list of agents shows."""
 
@@ -349,6 +364,24 @@ class AgentRuntime(ServiceInterface, name="agentRuntime", version=3):
     )
     async def recall(self, *, call: CallContext | None = None) -> AgentMemory:
         """Return what the agent remembers that makes the call. Raises `InvalidInput` where none does."""
+
+    @acts(
+        "agentRuntime:recall", "Read what the agent remembers for which the plugin makes a call.", level="add", since=3
+    )
+    async def read_result(
+        self,
+        handle: str,
+        *,
+        offset: int = 0,
+        length: int = 8000,
+        find: str | None = None,
+        call: CallContext | None = None,
+    ) -> ResultPart:
+        """Return a part of a result that was too long to be shown whole, for the agent in whose conversation it is.
+
+        With `find` the part begins where that text next stands. Raises `NotFound`, `InvalidInput`, also where no agent
+        makes the call.
+        """
 
     @acts("agentRuntime:run", "Give agents messages to work on.", since=3)
     async def remember(

@@ -130,7 +130,7 @@ class ExpandedPrompt(Model):
     warnings: list[str] = Field(default_factory=list)
 
 
-class ToolManager(ServiceInterface, name="toolManager", records=("tool",)):
+class ToolManager(ServiceInterface, name="toolManager", version=2, records=("tool",)):
     """Registers, finds, describes, validates and calls tools. A failed call is a result, never a raise.
 
     A tool is named by its id, or as `id@RANGE` (`kb:Query@^1.2`), which picks the newest version within the range.
@@ -186,6 +186,10 @@ class ToolManager(ServiceInterface, name="toolManager", records=("tool",)):
     ) -> list[ToolFeedback]:
         """Return the feedback on these calls for a language model, also on those that were not made since
         an earlier step had failed; each at most about `limit` characters long."""
+
+    @reads(since=2)
+    async def masked(self, calls: list[ToolCallRequest]) -> list[dict[str, JsonValue]]:
+        """Return the arguments of each call as people and logs see them: secrets are replaced by `MASK`."""
 
     @acts("toolManager:expand", "Have prompt macros filled in.", level="add")
     async def expand(

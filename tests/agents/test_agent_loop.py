@@ -285,6 +285,7 @@ async def test_a_conversation_that_outgrows_the_model_is_summarised(bench: Agent
     assert len(kept) == 8  # nothing of it is lost
     runs = await bench.runtime.runs()
     assert any(step.kind == "compacted" for step in await bench.trace(runs[0].id))
+    assert (runs[0].usage.steps, runs[0].usage.prompt_tokens) == (1, 20)  # the summary counts
 
 
 async def test_a_model_that_says_overflow_is_asked_once_more_after_a_summary(bench: AgentBench) -> None:
