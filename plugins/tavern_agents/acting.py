@@ -28,6 +28,7 @@ from tavern_host.contracts.toolcalls import (
     ToolErrorType,
     ToolFeedback,
     ToolResult,
+    ToolRule,
     ToolScope,
 )
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
@@ -42,6 +43,8 @@ class Worker(Protocol):
     context: PluginContext
     profile: AgentProfile
     tool_ids: list[str]
+    repeated: list[str]
+    """Tools that are called only with a person's consent: an answer beside this one has called them."""
     trace: Tracer
     is_stopped: bool
 
@@ -70,7 +73,11 @@ class Acting:
         self.message = message
         self._call = call
         self._tools: ToolManager = loop.context.services.get(TOOL_MANAGER)
-        self._scope = ToolScope(allowed=loop.trace.allowed, streams="system:stream_read" in loop.tool_ids)
+        self._scope = ToolScope(
+            allowed=loop.trace.allowed,
+            approval=[ToolRule(tool=id) for id in loop.repeated],
+            streams="system:stream_read" in loop.tool_ids,
+        )
         self.results: dict[int, ToolResult] = {}
 
     async def groups(self) -> list[list[list[int]]]:

@@ -8,6 +8,9 @@ from fnmatch import fnmatchcase
 from tavern_host.contracts.observations import documented_tools
 from tavern_host.contracts.tools import ToolFilter, ToolManager
 
+REMEMBER = "UpdatePrivateStateTool"
+"""Changes what an agent remembers, which belongs to a branch."""
+
 
 async def tool_ids(manager: ToolManager, patterns: Iterable[str]) -> list[str]:
     """Return the ids that patterns stand for, in order; an id that is no pattern stays, whether it is a tool or not."""
@@ -18,6 +21,14 @@ async def tool_ids(manager: ToolManager, patterns: Iterable[str]) -> list[str]:
         else:
             found[pattern] = None
     return list(found)
+
+
+async def with_effects(manager: ToolManager, ids: list[str]) -> list[str]:
+    """Return those of the tools whose calls have effects that going back in a conversation does not undo."""
+    if not ids:
+        return []
+    harmless = {REMEMBER} | {tool.id for tool in await manager.list_tools(ToolFilter(ids=ids)) if tool.read_only}
+    return [id for id in ids if id not in harmless]
 
 
 async def chosen_tools(manager: ToolManager, chosen: list[str], allowed: list[str] | None) -> list[str]:

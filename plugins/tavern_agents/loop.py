@@ -18,7 +18,7 @@ from tavern_agents.conversation import Conversation, estimate
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.deliberation import TEXT_OUTPUTS, Deliberation, Situation
 from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
-from tavern_agents.inventory import tool_ids, tools_text
+from tavern_agents.inventory import tool_ids, tools_text, with_effects
 from tavern_agents.long_results import READER
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore, Progress
@@ -60,6 +60,7 @@ class AgentLoop:
     trace: Tracer
     conversation: Conversation
     tool_ids: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
     waiting: dict[str, ToolCallRequest] = field(default_factory=dict)
     may_run: asyncio.Event = field(default_factory=asyncio.Event)
     observations: list[str] = field(default_factory=list)
@@ -79,6 +80,7 @@ class AgentLoop:
         self._cycles = CycleWatch(self.limits.repeats)
         try:
             self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), self.profile.inventory)
+            self.repeated = await with_effects(self.context.services.get(TOOL_MANAGER), self.repeated)
             if any(READER in kept.message.content for kept in self.conversation.kept):
                 self.offer_reader()
             with self.trace.following(self.call):

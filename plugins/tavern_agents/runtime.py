@@ -174,6 +174,7 @@ class Runtime(AgentRuntime):
             call=agent,
             trace=trace,
             conversation=Conversation(begun.summary, begun.kept),
+            repeated=begun.repeated,
         )
         self._begin(loop, None)
         changed(self._context, run.conversation_id, "added")
@@ -256,6 +257,7 @@ class Runtime(AgentRuntime):
             call=kept.entry.call,
             trace=trace,
             conversation=Conversation(summary, messages),
+            repeated=await self._store.called_beside(run, kept.entry.first),
         )
         self._begin(loop, kept)
         if kept.run.status is AgentStatus.PAUSED:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tavern_agents.history_tree import (
     Place,
     add_messages,
+    called_beside,
     check_idle,
     find_branch,
     find_place,
@@ -82,13 +83,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class Begun:
-    """A run that has begun: the message that it works on, what stands for the messages first said, and the messages
-    after those."""
+    """A run that has begun: the message that it works on, what stands for the messages first said, the messages after
+    those, and the tools that answers beside its own have called."""
 
     run: AgentRun
     first: str
     summary: str
     kept: list[Kept]
+    repeated: list[str]
 
 
 def store_of(context: PluginContext) -> AgentStore:
@@ -122,6 +124,12 @@ class AgentStore:
             return read_conversation(connection, stand_of(connection, run_id)[1])
 
         return await self.database.read(work, ("", []))
+
+    async def called_beside(self, run: AgentRun, first: str) -> list[str]:
+        """Return the tools that answers beside that of a run have called."""
+        return await self.database.read(
+            lambda connection: called_beside(connection, run.conversation_id, first, run.id), []
+        )
 
     async def messages(self, run: AgentRun) -> list[ChatMessage]:
         """Return the messages that a run added to its conversation, oldest first."""
@@ -157,7 +165,8 @@ class AgentStore:
             summary, kept = read_conversation(connection, place.parent)
             at = add_messages(connection, history, place, [message_body(message) for message in said], run.id)
             kept += [Kept(seq, id, message, run.id) for (seq, id), message in zip(at, said, strict=True)]
-            begun = Begun(run.model_copy(update={"branch": place.branch}), kept[-1].id, summary, kept)
+            repeated = called_beside(connection, history, kept[-1].id, run.id)
+            begun = Begun(run.model_copy(update={"branch": place.branch}), kept[-1].id, summary, kept, repeated)
             kept_entry = entry.model_copy(update={"first": begun.first})
             insert_run(connection, begun.run, kept[-1].seq, kept_entry.model_dump_json(), self.host)
             connection.executemany(

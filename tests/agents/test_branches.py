@@ -28,7 +28,10 @@ SHOUT = ("shout", {"text": "ale"})
 
 
 def prepare(project: Tavern) -> None:
-    project.profile(tool_ids_inventory=["shout"])
+    upper = {"type": "node", "nodeType": "core:UpperCase"}
+    project.write("tools/shout.tool.json", {"id": "shout", "implementation": upper, "readOnly": True})
+    project.write("tools/mark.tool.json", {"id": "mark", "implementation": {"type": "node", "nodeType": "told:Mark"}})
+    project.profile(tool_ids_inventory=["shout", "mark", "UpdatePrivateStateTool"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -71,6 +74,28 @@ async def test_a_swipe_replaces_the_turn_with_its_calls(bench: AgentBench) -> No
     model = bench.answers(said("On."))
     assert (await bench.run("Go on.", conversation_id="a")).text == "On."
     assert [m.role for m in model.asked[0].messages][1:] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+async def test_side_effects_are_repeated_with_consent_only(bench: AgentBench) -> None:
+    kept = histories(bench)
+    calls = [("mark", {"text": "one"}), ("UpdatePrivateStateTool", {"note": "x"}), SHOUT]
+    bench.answers(said("", *calls), said("Marked."), said("", ("mark", {"text": "two"})), said("And two."))
+    await bench.run("Mark.", conversation_id="f")
+    first, *_, reply = await kept.load("f")
+    assert (await bench.run("Again.", conversation_id="f")).text == "And two."  # goes on: nothing is repeated
+    rows = [("refuse", "ApprovalRefused", reply.id), ("approve", "MARKED", first.id)]
+    for decision, observed, message in rows:
+        model = bench.answers(said("", ("mark", {"text": "marked"}), *calls[1:]), said("Done."))
+        head = await head_of(kept, "f")
+        request = AgentRequest(profile_id="keeper", message="", conversation_id="f", parent_id=message, head=head)
+        run = await bench.runtime.start(request)
+        (task,) = await bench.waiting()
+        assert (task.tool_id, (await bench.runtime.get_run(run.id)).approvals) == ("mark", [task.id])
+        await bench.tools.decide(task.id, "approve" if decision == "approve" else "refuse")
+        assert (await bench.runtime.wait(run.id)).text == "Done."
+        assert observed in str(model.asked[1].messages)
+    marks = (bench.project.root / "marks").read_text().split()
+    assert marks == ["one", "two", "marked"]
 
 
 async def test_an_edited_message_is_answered(bench: AgentBench) -> None:
