@@ -5,7 +5,7 @@ What agents do with what they find is theirs; models that make embeddings belong
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
 
 
@@ -13,14 +13,6 @@ from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the service `knowledgeBase`."""
     return [service_info(KNOWLEDGE_BASE, "tavern_knowledge.service:Knowledge")]
-
-
-@hookimpl
-async def tavern_shutdown(context: PluginContext) -> None:
-    """Let go of the store."""
-    store = context.state.get("knowledge.store")
-    if store is not None:
-        await store.close()
 
 
 @hookimpl

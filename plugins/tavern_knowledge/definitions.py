@@ -9,7 +9,7 @@ import asyncio
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,6 +55,23 @@ class Definitions(Entries):
         found: T = await self._run(lambda: work(self._opened()))
         return found
 
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return `work(connection)`, done in one transaction."""
+
+        def within() -> T:
+            connection = self._opened()
+            connection.execute("BEGIN")
+            try:
+                result = work(connection)
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+            return result
+
+        done: T = await self._run(within)
+        return done
+
     def known(self, connection: sqlite3.Connection) -> list[tuple[str, BaseHeader]]:
         """Return the two bases."""
         return list(HEADERS.items())
@@ -72,11 +89,11 @@ class Definitions(Entries):
         if revision != self._revision:
             nodes = await self._context.services.get(NODE_MANAGER).list_nodes()
             if nodes != self._nodes:
-                await self._run(lambda: self._index(NODES, (self._node_row(node) for node in nodes)))
+                await self.write(lambda found: index.replace_all(found, NODES, list(map(self._node_row, nodes))))
                 self._nodes = nodes
         tools = [tool for tool in await self._context.services.get(TOOL_MANAGER).list_tools() if tool.listed]
         if tools != self._tools:
-            await self._run(lambda: self._index(TOOLS, (self._tool_row(tool) for tool in tools)))
+            await self.write(lambda found: index.replace_all(found, TOOLS, list(map(self._tool_row, tools))))
             self._tools = tools
         self._revision, self._looked_at = revision, began
 
@@ -89,16 +106,6 @@ class Definitions(Entries):
             for statement in index.TABLES:
                 self._connection.execute(statement)
         return self._connection
-
-    def _index(self, base: str, rows: Iterable[Row]) -> None:
-        connection = self._opened()
-        connection.execute("BEGIN")
-        try:
-            index.replace_all(connection, base, list(rows))
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
 
     def _node_row(self, node: NodeDefinition) -> Row:
         slots = {"inputs": _slots(node.inputs), "outputs": _slots(node.outputs)}

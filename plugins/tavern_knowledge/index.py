@@ -28,8 +28,10 @@ TABLES = (
     "CREATE INDEX entries_in_order ON entries (base, place)",
     # `scope` holds a word for the base, for each tag and for the type, by which a search is narrowed.
     "CREATE VIRTUAL TABLE words USING fts5(name, keys, text, scope, tokenize = 'porter unicode61')",
+    "CREATE TABLE vectors (hash TEXT NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (hash, model)) "
+    "WITHOUT ROWID",
 )
-INDEX = Schema("index.sqlite3", (TABLES,))
+INDEX = Schema("knowledge.sqlite3", (TABLES,))
 
 MAX_WORDS = 24
 """How many words of a query count."""
@@ -257,6 +259,10 @@ class Entries(ABC):
         return found
 
     @abstractmethod
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return `work(connection)`, done in one transaction. For what is in the index alone."""
+
+    @abstractmethod
     def known(self, connection: sqlite3.Connection) -> list[tuple[str, BaseHeader]]:
         """Return the bases that can be used, by id."""
 
@@ -304,13 +310,9 @@ def search_words(
     In a large index an entry must have one of the rarer words if enough have one; the others count all the same.
     """
     words = asked(query.text, MAX_WORDS)
-    marks = ", ".join("?" * len(bases))
-    numbers = dict(connection.execute(f"SELECT number, id FROM bases WHERE id IN ({marks})", list(bases)))
-    if not words or not numbers:
+    if not words or not bases:
         return []
-    narrowed = [_any(_scope("b", base) for base in numbers.values()), *(_any([_scope("t", tag)]) for tag in query.tags)]
-    if query.entry_types:
-        narrowed.append(_any(_scope("y", kind) for kind in query.entry_types))
+    narrowed = conditions(query, bases)
     terms = [f'"{word[:-1]}" *' if word.endswith("*") else f'"{word}"' for word in words]
     telling = frequencies.telling(connection, terms, max(ENOUGH, 10 * query.limit))
     found: list[tuple[int, float]] = []
@@ -318,11 +320,21 @@ def search_words(
         found = _ranked(connection, [*narrowed, _any(telling), _any(terms)], query.limit)
     if len(found) < query.limit:
         found = _ranked(connection, [*narrowed, _any(terms)], query.limit)
-    matches = []
-    for seq, score in found:
-        base, *row = connection.execute("SELECT base, id, hash, body FROM entries WHERE seq = ?", (seq,)).fetchone()
-        matches.append(Match(numbers[base], Row(*row), -score))
-    return matches
+    return [match_of(connection, seq, -score) for seq, score in found]
+
+
+def conditions(query: Query, bases: Sequence[str]) -> list[str]:
+    """Return, for `MATCH`, what is asked of an entry besides its words; there must be a base."""
+    narrowed = [_any(_scope("b", base) for base in bases), *(_any([_scope("t", tag)]) for tag in query.tags)]
+    return narrowed + ([_any(_scope("y", kind) for kind in query.entry_types)] if query.entry_types else [])
+
+
+def match_of(connection: sqlite3.Connection, seq: int, score: float) -> Match:
+    """Return the entry of a number as a match."""
+    base, *row = connection.execute(
+        "SELECT b.id, e.id, e.hash, e.body FROM entries e JOIN bases b ON b.number = e.base WHERE e.seq = ?", (seq,)
+    ).fetchone()
+    return Match(base, Row(*row), score)
 
 
 def _ranked(connection: sqlite3.Connection, conditions: Sequence[str], limit: int) -> list[tuple[int, float]]:
@@ -342,13 +354,8 @@ def candidates(connection: sqlite3.Connection, bases: Sequence[str], text: str) 
         list(bases),
     )
     chosen = [seq for seq, keys in found if keys == "*" or any(key in text for key in keys.split("\n"))]
-    rows = []
-    for seq in chosen:
-        base, *row = connection.execute(
-            "SELECT b.id, e.id, e.hash, e.body FROM entries e JOIN bases b ON b.number = e.base WHERE e.seq = ?", (seq,)
-        ).fetchone()
-        rows.append((base, Row(*row)))
-    return rows
+    matches = (match_of(connection, seq, 0.0) for seq in chosen)
+    return [(match.base, match.row) for match in matches]
 
 
 def _any(words: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.documents import MAX_DOCUMENT
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.knowledge import (
+    TOOLS,
     Activation,
     ActivationRequest,
     BaseHeader,
@@ -28,10 +29,12 @@ from tavern_host.contracts.knowledge import (
     StoredEntry,
     WrittenEntry,
 )
+from tavern_host.contracts.services import gives_new
 from tavern_knowledge.access import Rights, rights_of
 from tavern_knowledge.activation import activate, scanned
 from tavern_knowledge.definitions import HEADERS, Definitions
-from tavern_knowledge.exchange.documents import read, write
+from tavern_knowledge.embeddings import Embeddings
+from tavern_knowledge.exchange.documents import Imported, read, write
 from tavern_knowledge.index import Entries, Match, Query, Row, candidates, entry_of, fused
 from tavern_knowledge.store import Change, Store, StoredBase
 
@@ -42,42 +45,29 @@ MAX_QUERY = 10_000
 MAX_TEXT = 4_000
 """How many characters of an entry a search shows."""
 
-_STATE, _DEFINITIONS = "knowledge.store", "knowledge.definitions"
-
-
-def store_of(context: PluginContext) -> Store:
-    """Return the store that the parts of this plugin share in one host."""
-    store = context.state.get(_STATE)
-    if not isinstance(store, Store):
-        loop = asyncio.get_running_loop()
-
-        def tell(change: Change) -> None:
-            payload = {"base": change.base, "entries": change.ids[:MAX_LIMIT], "removed": change.removed}
-            loop.call_soon_threadsafe(context.events.publish, f"{context.plugin}.changed", payload)
-
-        folder, private = context.project.folder("knowledge"), context.operator_dir / "knowledge"
-        store = context.state[_STATE] = Store(folder, private, context.log, tell)
-    return store
-
-
-def definitions_of(context: PluginContext) -> Definitions:
-    """Return the host's definitions, which the parts of this plugin share."""
-    found = context.state.get(_DEFINITIONS)
-    if not isinstance(found, Definitions):
-        found = context.state[_DEFINITIONS] = Definitions(context, store_of(context).run)
-    return found
-
 
 class Knowledge(KnowledgeBase):
     """The knowledge of the project."""
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._store = store_of(context)
-        self._definitions = definitions_of(context)
+        self._loop = asyncio.get_running_loop()
+        folder, private = context.project.folder("knowledge"), context.operator_dir / "knowledge"
+        self._store = Store(folder, private, context.log, self._tell)
+        self._definitions = Definitions(context, self._store.run)
+        self._embeddings = Embeddings(context)
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the store."""
+        await self._store.close()
+
+    def _tell(self, change: Change) -> None:
+        payload = {"base": change.base, "entries": change.ids[:MAX_LIMIT], "removed": change.removed}
+        self._loop.call_soon_threadsafe(self._context.events.publish, f"{self._context.plugin}.changed", payload)
 
     # --- reading ----------------------------------------------------------------------------------
 
+    @gives_new
     async def bases(self, *, call: CallContext | None = None) -> list[BaseSummary]:
         """Return the bases that the caller may read."""
         rights = await rights_of(self._context, call)
@@ -88,6 +78,7 @@ class Knowledge(KnowledgeBase):
         """Return a base without its entries."""
         return (await self._readable(base, call)).header
 
+    @gives_new
     async def list_entries(
         self, base: str, *, limit: int = 100, offset: int = 0, call: CallContext | None = None
     ) -> EntryPage:
@@ -96,11 +87,13 @@ class Knowledge(KnowledgeBase):
         rows, total = await self._of(found.id).rows(found.id, max(0, min(limit, MAX_LIMIT)), max(0, offset))
         return EntryPage(entries=[_stored(found.id, row) for row in rows], total=total)
 
+    @gives_new
     async def get(self, base: str, entry_id: str, *, call: CallContext | None = None) -> StoredEntry:
         """Return one entry."""
         found = await self._readable(base, call)
         return _stored(found.id, await self._of(found.id).row(found.id, entry_id))
 
+    @gives_new
     async def search(
         self,
         query: str,
@@ -115,11 +108,21 @@ class Knowledge(KnowledgeBase):
         rights = await rights_of(self._context, call)
         asked = Query(query[:MAX_QUERY], tags or (), entry_types or (), max(1, min(limit, MAX_LIMIT)))
         choose = partial(_chosen, rights, bases)
-        rankings = [await self._store.search(asked, choose)]
-        if choose(list(HEADERS.items())):
-            rankings.append(await self._definitions.search(asked, choose))
+        rankings = []
+        for entries in (self._store, self._definitions)[: 2 if choose(list(HEADERS.items())) else 1]:
+            rankings += [await entries.search(asked, choose), await self._embeddings.ranking(entries, asked, choose)]
         return [_hit(match) for match in fused([one for one in rankings if one])[: asked.limit]]
 
+    async def select_tools(
+        self, query: str, tool_ids: list[str], *, limit: int = 20, call: CallContext | None = None
+    ) -> list[str]:
+        """Return the tools that fit a task best; see the interface."""
+        asked = Query(query[:MAX_QUERY], limit=MAX_LIMIT)
+        found = await self._definitions.search(asked, lambda known: [base for base, _ in known])
+        ranked = [match.row.id if match.base == TOOLS else f"node:{match.row.id}" for match in found]
+        return list(dict.fromkeys([*(id for id in ranked if id in tool_ids), *tool_ids]))[: max(0, limit)]
+
+    @gives_new
     async def activate(self, request: ActivationRequest, *, call: CallContext | None = None) -> Activation:
         """Return the entries that a conversation brings into a prompt; see the interface."""
         rights = await rights_of(self._context, call)
@@ -208,6 +211,7 @@ class Knowledge(KnowledgeBase):
         rights = await self._person(header.kb_id, call)
         return _summary(await self._store.save(header.kb_id, header), rights)
 
+    @gives_new
     async def export_base(
         self, base: str, *, format: ExportFormat = "world_info", call: CallContext | None = None
     ) -> KnowledgeFile:
@@ -226,8 +230,12 @@ class Knowledge(KnowledgeBase):
         await self._person(base, call)
         if len(content) > MAX_DOCUMENT:
             raise InvalidInput(f"the document has more than {MAX_DOCUMENT >> 20} MiB")
-        found = await asyncio.to_thread(read, content, base)
-        rows = [Row.of(entry) for entry in found.entries]
+
+        def take() -> tuple[Imported, list[Row]]:
+            imported = read(content, base)
+            return imported, [Row.of(entry) for entry in imported.entries]
+
+        found, rows = await asyncio.to_thread(take)
         await self._store.save(base, found.header, rows, new=not replace, picture=found.picture)
         unsupported = sorted(found.unsupported)
         return ImportReport(base=base, format=found.format, entries=len(rows), unsupported=unsupported)

@@ -81,6 +81,10 @@ class Store(Entries):
         await self._thread.write(self._follow)
         return await self._thread.read(work, absent)
 
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return `work(connection)`, done in one transaction."""
+        return await self._thread.write(work)
+
     async def bases(self) -> list[StoredBase]:
         """Return all bases, by id, those with problems too."""
         return await self.read(_bases, [])

@@ -62,6 +62,6 @@ def _words(text: str, *, whole: bool) -> Iterator[str]:
                 yield f"{part}*"
             continue
         yield part.casefold()[:LONGEST_WORD]
-        pieces = _CAMEL.split(part) if len(part) <= LONGEST_WORD else [part]
+        pieces = _CAMEL.split(part) if len(part) <= LONGEST_WORD and not part.islower() else [part]
         if len(pieces) > 1:
             yield from (piece.casefold() for piece in pieces)

@@ -310,6 +310,13 @@ class KnowledgeBase(ServiceInterface, name="knowledgeBase"):
         that the project has and the caller may read. Entries must have all of `tags` and one of `entry_types`."""
 
     @acts("knowledgeBase:read", _READ, level="add")
+    async def select_tools(
+        self, query: str, tool_ids: list[str], *, limit: int = 20, call: CallContext | None = None
+    ) -> list[str]:
+        """Return the tools of a list that fit a task best, best first, at most `limit`: where few fit, others of the
+        list follow in its order. For prompts that have no room for all."""
+
+    @acts("knowledgeBase:read", _READ, level="add")
     async def activate(self, request: ActivationRequest, *, call: CallContext | None = None) -> Activation:
         """Return the entries that a conversation brings into a prompt, each with the reasons."""
 

@@ -72,3 +72,10 @@ async def test_definitions_follow_plugins_and_tool_files(tmp_path: Path) -> None
         assert await found("anchor") == ["sea:anchor"]
         await host.enable("ahoy")
         assert await found("mizzen") == ["ahoy:Hoist"]
+
+
+async def test_the_tools_of_a_long_list_that_fit_come_first(bench: Bench) -> None:
+    tools = [f"other:{n}" for n in range(40)] + ["node:core:UpperCase", "FileOperator.DeleteFile"]
+    assert (await bench.kb.select_tools("删除文件", tools, limit=2)) == ["FileOperator.DeleteFile", "other:0"]
+    assert "node:core:UpperCase" in await bench.kb.select_tools("capital letters", tools, limit=3)
+    assert await bench.kb.select_tools("nothing at all", ["a", "b"], limit=5) == ["a", "b"]

@@ -264,7 +264,7 @@ async def test_a_lost_or_damaged_index_is_made_again(bench: Bench, tmp_path: Pat
         async with Host(root, folders=folders) as host:
             kb = host.services.get(KNOWLEDGE_BASE)
             assert [hit.id for hit in await kb.search("红龙")] == ["dragon"]
-            (index,) = folders.state.rglob("index.sqlite3")
+            (index,) = folders.state.rglob("knowledge.sqlite3")
             index.unlink()
             assert [hit.id for hit in await kb.search("红龙")] == ["dragon"]
             index.unlink()

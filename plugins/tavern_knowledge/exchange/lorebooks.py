@@ -35,18 +35,11 @@ _WORLD = {"key", "keysecondary", "comment", "content", "constant", "selective", 
 _WORLD |= {"disable", "probability", "useProbability", "depth", "scanDepth", "caseSensitive", "matchWholeWords", "role"}
 _BOOK = {"keys", "secondary_keys", "content", "enabled", "insertion_order", "case_sensitive", "name", "comment"}
 _BOOK |= {"selective", "constant", "position", "priority"}
-_BOOK_EXTENSIONS = {
-    "position": "position",
-    "probability": "probability",
-    "useProbability": "useProbability",
-    "depth": "depth",
-    "selectiveLogic": "selectiveLogic",
-    "role": "role",
-    "scan_depth": "scanDepth",
-    "match_whole_words": "matchWholeWords",
-    "case_sensitive": "caseSensitive",
-}
+_SAME = ("position", "probability", "useProbability", "depth", "selectiveLogic", "role")
+_OTHERS = {"scan_depth": "scanDepth", "match_whole_words": "matchWholeWords", "case_sensitive": "caseSensitive"}
+_BOOK_EXTENSIONS = {name: name for name in _SAME} | _OTHERS
 """Fields of a world's entry that a card keeps in the entry's `extensions`."""
+_BOOK_NAMES = {"keys": "key", "secondary_keys": "keysecondary", "content": "content", "constant": "constant"}
 _HARMLESS = {"uid", "id", "addMemo", "displayIndex", "display_index", "extensions", "insertion_order"}
 """Fields that are kept and written back, and need have no effect."""
 _DEFAULTS: dict[str, Any] = {"groupWeight": 100, "group_weight": 100, "probability": 100}
@@ -103,17 +96,9 @@ def _as_world(entry: dict[str, Any]) -> dict[str, Any]:
     if isinstance(entry.get("case_sensitive"), bool):
         more["caseSensitive"] = entry["case_sensitive"]
     order = entry.get("priority") if entry.get("priority") is not None else entry.get("insertion_order")
-    return {
-        "key": entry.get("keys"),
-        "keysecondary": entry.get("secondary_keys"),
-        "comment": entry.get("comment") or entry.get("name"),
-        "content": entry.get("content"),
-        "constant": entry.get("constant"),
-        "selective": entry.get("selective", False),
-        "order": order,
-        "disable": entry.get("enabled") is False,
-        **more,
-    }
+    named = {ours: entry.get(theirs) for theirs, ours in _BOOK_NAMES.items()}
+    named |= {"selective": entry.get("selective", False), "disable": entry.get("enabled") is False, "order": order}
+    return {**named, "comment": entry.get("comment") or entry.get("name"), **more}
 
 
 class _Fields:
@@ -232,22 +217,11 @@ def book_entries(entries: Iterable[KnowledgeEntry]) -> tuple[list[dict[str, Any]
         has_priority = isinstance(had, list) and "priority" in had
         place = "after_char" if world["position"] == 1 else "before_char"
         more = {old: world[new] for old, new in _BOOK_EXTENSIONS.items()}
-        made = {
-            "keys": world["key"],
-            "content": world["content"],
-            "extensions": {**more, **(inner if isinstance(inner, dict) else {})},
-            "enabled": not world["disable"],
-            "insertion_order": world["order"],
-            "case_sensitive": bool(world["caseSensitive"]),
-            "name": world["comment"],
-            "comment": world["comment"],
-            "id": index,
-            "selective": world["selective"],
-            "secondary_keys": world["keysecondary"],
-            "constant": world["constant"],
-            "position": place,
-            **({"priority": world["order"]} if has_priority else {}),
-        }
+        made = {theirs: world[ours] for theirs, ours in _BOOK_NAMES.items()} | {"id": index, "position": place}
+        made |= {"name": world["comment"], "comment": world["comment"], "selective": world["selective"]}
+        made |= {"extensions": {**more, **(inner if isinstance(inner, dict) else {})}, "enabled": not world["disable"]}
+        made |= {"insertion_order": world["order"], "case_sensitive": bool(world["caseSensitive"])}
+        made |= {"priority": world["order"]} if has_priority else {}
         found.append({**made, **kept})
         unsupported |= lost
     return found, unsupported
