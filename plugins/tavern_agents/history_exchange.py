@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tavern_agents.history_tree import MAX_NAME, exists, read_details, read_history
+from tavern_agents.history_tree import MAX_NAME, exists, insert_message, read_details, read_history
 from tavern_agents.rows import message_body, micros
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput
@@ -108,9 +108,5 @@ def _add(
         parent, depth = kept[message.parent_id]
     is_taken = connection.execute("SELECT 1 FROM messages WHERE id = ?", (message.id,)).fetchone() is not None
     id, body = new_id("msg") if is_taken else message.id, message_body(message.message)
-    seq = connection.execute(
-        "INSERT INTO messages (id, history, parent, depth, created, run, body, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (id, history, parent, depth + 1, micros(message.created_at), message.run_id, body, state),
-    ).lastrowid
-    assert seq is not None
-    return seq, depth + 1
+    at = micros(message.created_at)
+    return insert_message(connection, id, history, parent, depth + 1, at, message.run_id, body, state), depth + 1

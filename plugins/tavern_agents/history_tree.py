@@ -312,12 +312,7 @@ def add_messages(
         id, depth = new_id("msg"), depth + 1
         if copied:
             (state,) = connection.execute("SELECT state FROM messages WHERE id = ?", (copied[number],)).fetchone()
-        parent = connection.execute(
-            "INSERT INTO messages (id, history, parent, depth, created, run, body, state) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (id, history, parent, depth, at, run, body, state),
-        ).lastrowid
-        assert parent is not None
+        parent = insert_message(connection, id, history, parent, depth, at, run, body, state)
         added.append((parent, id))
     if parent is not None:
         move_branch(connection, history, place.branch, parent, at)
@@ -327,6 +322,16 @@ def add_messages(
             (history, at, at, len(bodies), place.branch),
         )
     return added
+
+
+def insert_message(connection: sqlite3.Connection, *values: str | int | bytes | None) -> int:
+    """Keep one message: its id, conversation, parent, depth, time, run, body and state. Return its number."""
+    row = connection.execute(
+        "INSERT INTO messages (id, history, parent, depth, created, run, body, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        values,
+    )
+    assert row.lastrowid is not None
+    return row.lastrowid
 
 
 def move_branch(connection: sqlite3.Connection, history: str, branch: str, head: int, at: int) -> None:

@@ -213,6 +213,29 @@ async def test_a_summary_holds_where_it_was_made(bench: AgentBench) -> None:
     assert await kept.load_branch("e", leaf=path[-1].id) == path
 
 
+async def test_a_swipe_outlives_its_host(tmp_path: Path) -> None:
+    async with agent_bench(tmp_path, prepare) as bench:
+        bench.answers(said("", ("mark", {"text": "one"})), said("Old."))
+        await bench.run("Mark.", conversation_id="a")
+        first, *_, reply = await histories(bench).load("a")
+        model = bench.answers(said("never said"))
+        model.gate = asyncio.Event()
+        request = AgentRequest(profile_id="keeper", message="", conversation_id="a", parent_id=reply.id, head=reply.id)
+        run = await bench.runtime.start(request)
+        async with asyncio.timeout(10):
+            while not model.asked:
+                await asyncio.sleep(0.01)
+    async with agent_bench(tmp_path, prepare, serving=True) as bench:
+        model = bench.answers(said("", ("mark", {"text": "one"})), said("New."))
+        (task,) = await bench.waiting()
+        await bench.tools.decide(task.id, "refuse")
+        assert (await bench.runtime.wait(run.id)).text == "New."
+        assert [m.content for m in model.asked[0].messages][1:] == ["Mark."]
+        path = await histories(bench).load("a")
+        assert ([path[0].id, path[-1].message.content], len(path)) == ([first.id, "New."], 4)
+        assert (bench.project.root / "marks").read_text() == "one\n"
+
+
 # --- two hundred turns --------------------------------------------------------------------------------
 
 
