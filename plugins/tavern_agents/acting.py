@@ -51,6 +51,9 @@ class Worker(Protocol):
     async def write(self, **added: Any) -> list[Kept]:
         """Store what is added."""
 
+    async def adopted(self, request: ToolCallRequest, message: int) -> ToolResult | None:
+        """Return the result of a call of another agent that was made before the host ended, when it has one."""
+
     async def shortened(self, tool_id: str, text: str) -> str | None:
         """Return a summary of a long result; None where nobody makes one."""
 
@@ -128,7 +131,9 @@ class Acting:
                 with self._loop.trace.following(self._call):
                     await self._chain([place])
             else:
-                self.results[place] = _lost(request, MAY_HAVE_RUN, ToolErrorType.UNKNOWN_OUTCOME)
+                of_agent = request.tool_id.startswith("agent:")
+                adopted = await self._loop.adopted(request, self.message) if of_agent else None
+                self.results[place] = adopted or _lost(request, MAY_HAVE_RUN, ToolErrorType.UNKNOWN_OUTCOME)
         await self._keep(results=self.results)
 
     async def _accepted(self, request: ToolCallRequest, known: set[str]) -> str | None:

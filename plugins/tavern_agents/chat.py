@@ -176,7 +176,9 @@ class _Chat:
             how = f"tavern approvals approve {task_id} (or refuse)"
             yield CommandOutput(kind="progress", text=f"{step.data.get('toolId')} {shown} waits: {how}")
             return
-        question = f"{step.profile_id} wants to call {step.data.get('toolId')} {shown}\n[y]es, [n]o, [e]dit? "
+        path = step.data.get("path")
+        who = " for ".join(map(str, reversed(path))) if isinstance(path, list) else step.profile_id
+        question = f"{who} wants to call {step.data.get('toolId')} {shown}\n[y]es, [n]o, [e]dit? "
         said = (await _ask(question)).strip().lower()
         arguments: dict[str, JsonValue] | None = None
         if said.startswith("e"):

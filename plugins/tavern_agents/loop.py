@@ -6,6 +6,7 @@ Each step is stored before the next one begins; a run that is resumed begins wit
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,13 +26,13 @@ from tavern_agents.store import AgentStore, Progress
 from tavern_agents.tracing import Tracer
 from tavern_agents.watch import CycleWatch, used_up
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentLimits, AgentProfile, AgentRun, AgentStatus
+from tavern_host.contracts.agents import AGENT_RUNTIME, AgentLimits, AgentProfile, AgentRun, AgentStatus
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Interrupted, PluginFailure, TavernError, describe
+from tavern_host.contracts.errors import Conflict, Interrupted, PluginFailure, TavernError, describe
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmResponse
 from tavern_host.contracts.observations import cut_middle
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
+from tavern_host.contracts.toolcalls import ContentPart, TaskFilter, TaskStatus, ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import TOOL_MANAGER
 
 
@@ -94,6 +95,7 @@ class AgentLoop:
                             return
         except asyncio.CancelledError:
             if self.is_stopped:
+                await asyncio.shield(self._take_calls_back())
                 await asyncio.shield(self._end(AgentStatus.INTERRUPTED, self.said, "Stopped on request"))
             else:  # the host stops: the next one resumes the run
                 await asyncio.shield(self.write())
@@ -106,6 +108,17 @@ class AgentLoop:
             await self._end(AgentStatus.ERROR, self.said, describe(error))
 
     # --- steps ------------------------------------------------------------------------------------
+
+    async def _take_calls_back(self) -> None:
+        """Cancel the calls that wait for a person's decision, those too of which the run was just to hear."""
+        tools = self.context.services.get(TOOL_MANAGER)
+        asked = TaskFilter(principal=str(self.call.principal), statuses=[TaskStatus.AWAITING_APPROVAL])
+        try:
+            for task in await tools.tasks(asked, call=self.call):
+                if task.run_id == self.run.id:
+                    await tools.cancel_task(task.id, call=self.call)
+        except TavernError as error:
+            self._warn(f"calls that wait for a person could not be cancelled: {error.message}")
 
     async def _steps(self, kept: KeptRun | None) -> NoReturn:
         if kept is not None:
@@ -420,13 +433,38 @@ class AgentLoop:
             self.trace.allowed.append(READER)
             self._offered = None
 
+    async def adopted(self, request: ToolCallRequest, message: int) -> ToolResult | None:
+        """Return what came of the run that a call of another agent began before the host ended; None for no such."""
+        said, profile_id = request.arguments.get("message"), request.tool_id.removeprefix("agent:")
+        run_id = await self.store.sub_run(self.run.id, profile_id, str(said), message)
+        if run_id is None:
+            return None
+        runtime = self.context.services.get(AGENT_RUNTIME)
+        with contextlib.suppress(Conflict):  # it has ended, or is at work
+            if not (await runtime.get_run(run_id)).status.is_final:
+                await runtime.resume(run_id)
+        reply = await runtime.wait(run_id)
+        if reply.outcome != "reply":
+            return None
+        content = [ContentPart(type="text", text=reply.text)]
+        return ToolResult(
+            tool_id=request.tool_id,
+            index=request.index,
+            block=request.block,
+            request_id=request.request_id,
+            status="done",
+            content=content,
+            structured=reply.text,
+        )
+
     async def waits_for(self, task_id: str, request: ToolCallRequest) -> None:
         """Note that a call waits for a person."""
         [arguments] = await self.context.services.get(TOOL_MANAGER).masked([request])
         self.waiting[task_id] = request
         self._approvals()
         text = f"{request.tool_id} waits for approval"
-        self.trace.say("awaiting_approval", text, taskId=task_id, toolId=request.tool_id, arguments=arguments)
+        about: dict[str, Any] = {"taskId": task_id, "toolId": request.tool_id, "arguments": arguments}
+        self.trace.say("awaiting_approval", text, **about, path=list(self.trace.path))
 
     def waits_no_more(self, task_id: str) -> None:
         """Note that a call was decided about."""

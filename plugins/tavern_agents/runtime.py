@@ -80,6 +80,7 @@ class Runtime(AgentRuntime):
         self._reported: frozenset[str] = frozenset()
         self._loops: dict[str, AgentLoop] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._resuming: set[str] = set()
         context.state[STATE] = self
 
     # --- profiles ---------------------------------------------------------------------------------
@@ -158,7 +159,8 @@ class Runtime(AgentRuntime):
         # Within a workflow's run the calls stay calls of that run: the engine does not let them wait for its end.
         agent = call.child(principal=Principal(kind="agent", id=profile.id), run_id=call.run_id or run_id)
         entry = RunEntry(request=request, call=agent.model_copy(update={"deadline": None}))
-        trace = Tracer(self._context, run_id, profile.id, run.conversation_id, allowed=profile.inventory)
+        above = () if parent is None else parent.path
+        trace = Tracer(self._context, run_id, profile.id, run.conversation_id, allowed=profile.inventory, above=above)
         trace.say("started", f"{profile.name} begins", message=request.message, parentRunId=run.parent_run_id)
         for name in without_effect(profile):
             trace.say("warning", f"{name} of the profile has no effect: {WITHOUT_EFFECT[name]}")
@@ -222,6 +224,15 @@ class Runtime(AgentRuntime):
         return await self._resume(run_id)
 
     async def _resume(self, run_id: str) -> AgentRun:
+        if run_id in self._resuming:
+            raise Conflict(f"the run {run_id} is being resumed")
+        self._resuming.add(run_id)
+        try:
+            return await self._resumed(run_id)
+        finally:
+            self._resuming.discard(run_id)
+
+    async def _resumed(self, run_id: str) -> AgentRun:
         kept = await self._store.claim(run_id)
         if kept is None:
             raise Conflict(f"another host works on the run {run_id}")
@@ -245,6 +256,7 @@ class Runtime(AgentRuntime):
             seq=steps[-1].seq if steps else 0,
             allowed=profile.inventory,
             began=run.started_at,
+            above=await self._store.path_above(run),
         )
         loop = AgentLoop(
             context=self._context,
@@ -268,7 +280,8 @@ class Runtime(AgentRuntime):
         """Resume the runs whose host ended in the middle of them."""
         for run_id in await self._store.abandoned():
             try:
-                await self._resume(run_id)
+                if run_id not in self._loops:  # else the run that called it as a tool has resumed it
+                    await self._resume(run_id)
             except TavernError as error:
                 self._context.log.warning("the run %s of an agent cannot be resumed: %s", run_id, error.message)
 
@@ -286,10 +299,10 @@ class Runtime(AgentRuntime):
         loop = self._loops.get(run.id)
         if loop is None:
             return run
-        below = [task for other in self._below(run.id) for task in other.waiting]
-        approvals = [*loop.waiting, *below]
-        status = AgentStatus.WAITING if approvals and loop.run.status is AgentStatus.RUNNING else loop.run.status
-        return loop.run.model_copy(update={"approvals": approvals, "status": status})
+        first = len(loop.trace.path) - 1
+        asked = {task: one.trace.path[first:] for one in (loop, *self._below(run.id)) for task in one.waiting}
+        status = AgentStatus.WAITING if asked and loop.run.status is AgentStatus.RUNNING else loop.run.status
+        return loop.run.model_copy(update={"approvals": list(asked), "asked_by": asked, "status": status})
 
     def _below(self, run_id: str) -> list[AgentLoop]:
         """Return the runs of sub-agents, and theirs."""

@@ -303,6 +303,33 @@ class AgentStore:
 
         return await self.database.read(work, [])
 
+    async def path_above(self, run: AgentRun) -> list[str]:
+        """Return the agents that called each other up to a run, the first one first."""
+        query = (
+            "WITH RECURSIVE above (id, profile, parent, depth) AS ("
+            "SELECT id, profile, parent, 0 FROM runs WHERE id = ? UNION ALL "
+            "SELECT r.id, r.profile, r.parent, depth + 1 FROM runs r JOIN above ON r.id = above.parent) "
+            "SELECT profile FROM above ORDER BY depth DESC"
+        )
+        return await self.database.read(
+            lambda connection: [profile for (profile,) in connection.execute(query, (run.parent_run_id,))], []
+        )
+
+    async def sub_run(self, parent: str, profile: str, said: str, message: int) -> str | None:
+        """Return the run of another agent that a call in a message of the run `parent` began, None where none did."""
+        query = (
+            "SELECT id, entry FROM runs WHERE parent = ? AND profile = ? "
+            "AND started >= (SELECT created FROM messages WHERE seq = ?) ORDER BY seq DESC"
+        )
+
+        def work(connection: sqlite3.Connection) -> str | None:
+            for run_id, entry in connection.execute(query, (parent, profile, message)):
+                if RunEntry.model_validate_json(entry).request.message == said:
+                    return str(run_id)
+            return None
+
+        return await self.database.read(work, None)
+
     async def result(self, history: str, message: int, place: int) -> ToolResult | None:
         """Return the result of a call of a conversation, None where it has no such."""
         query = (

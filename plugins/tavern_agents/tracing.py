@@ -28,7 +28,8 @@ _STATE = "agents.tracers"
 
 class Tracer:
     """The steps of one run of one agent; `step` is the deliberation it is at, `seq` the last number given,
-    `allowed` are the patterns of the tools that the agent may call."""
+    `allowed` are the patterns of the tools that the agent may call, `path` the agents that called each other, down to
+    this one."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Tracer:
         seq: int = 0,
         allowed: Sequence[str] = (),
         began: datetime | None = None,
+        above: Sequence[str] = (),
     ) -> None:
         self._context = context
         self._about = {"agent_run_id": agent_run_id, "profile_id": profile_id, "conversation_id": conversation_id}
@@ -46,6 +48,7 @@ class Tracer:
         self.profile_id = profile_id
         self.conversation_id = conversation_id
         self.trace_id = ""
+        self.path = [*above, profile_id]
         self.allowed = list(allowed)
         since = 0.0 if began is None else (datetime.now(UTC) - began).total_seconds()
         self._began = time.monotonic() - since

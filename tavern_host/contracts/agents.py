@@ -157,7 +157,8 @@ class AgentRun(Model):
     """A run of an agent: its work on one message.
 
     `branch` is that of the conversation on which it works. `text` is the reply, or what it said last. `approvals` are
-    the tasks that wait for a person, those of sub-agents among them. `parent_run_id` is the run whose agent called this
+    the tasks that wait for a person, those of sub-agents among them; `asked_by` names the agents through which each of
+    them is asked, the run's own first. `parent_run_id` is the run whose agent called this
     one as a tool. `reason` says why it ended without a reply.
     """
 
@@ -169,6 +170,7 @@ class AgentRun(Model):
     text: str = ""
     usage: AgentUsage = Field(default_factory=AgentUsage)
     approvals: list[str] = Field(default_factory=list)
+    asked_by: dict[str, list[str]] = Field(default_factory=dict)
     started_at: datetime
     finished_at: datetime | None = None
     parent_run_id: str | None = None

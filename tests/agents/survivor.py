@@ -23,6 +23,7 @@ STAGES = {
     "chain": written(
         "tam", ("mark", {"text": "first"}), ("mark", {"text": "second", "seconds": "60"}), ("mark", {"text": "third"})
     ),
+    "sub": written("tam", ("agent:helper", {"message": "streaming"})),
     "approve": written("tam", ("pay", {"text": "paid"})),
     "refuse": written("tam", ("pay", {"text": "robbed"})),
 }
@@ -36,7 +37,9 @@ def prepare(project: Tavern) -> None:
     mark = {"type": "node", "nodeType": "told:Mark"}
     for name, more in {"mark": {}, "look": {"readOnly": True}, "pay": {"requiresApproval": True}}.items():
         project.write(f"tools/{name}.tool.json", {"id": name, "implementation": mark, **more})
-    project.profile(tool_ids_inventory=["mark", "look", "pay"])
+    project.profile(tool_ids_inventory=["mark", "look", "pay", "agent:helper"])
+    helper = {"id": "helper", "name": "Helper", "version": "1", "schema_version": "1.0"}
+    project.write("agents/helper.json", {**helper, "core_deliberation_workflow_id": "think"})
 
 
 def marks(bench: AgentBench) -> list[str]:
@@ -58,14 +61,15 @@ async def _slowly() -> Said:
 
 async def main(folder: Path) -> None:
     """Let agents work until each is at its stage, say so, and stay there."""
-    async with agent_bench(folder, prepare, serving=True) as bench:
+    room = {"extensions.tavern-engine.maxConcurrentRuns": 16}
+    async with agent_bench(folder, prepare, serving=True, settings=room) as bench:
         model = bench.model(say)
         runs = {}
         for stage in STAGES:
             request = AgentRequest(profile_id="keeper", message=stage, conversation_id=stage)
             runs[stage] = (await bench.runtime.start(request)).id
         await bench.waiting(2)
-        while not (set(marks(bench)) >= MARKS and len(model.asked) == len(STAGES)):
+        while not (set(marks(bench)) >= MARKS and len(model.asked) == len(STAGES) + 1):
             await asyncio.sleep(0.01)
         print(json.dumps(runs), flush=True)
         await asyncio.sleep(60)

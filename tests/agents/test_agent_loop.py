@@ -113,6 +113,10 @@ async def test_an_approval_of_a_sub_agent_surfaces_with_its_run(bench: AgentBenc
         while not (standing := await bench.runtime.get_run(run.id)).approvals:
             await asyncio.sleep(0.01)
     assert (standing.status, standing.approvals) == (AgentStatus.WAITING, [task.id])
+    assert standing.asked_by == {task.id: ["keeper", "helper"]}
+    [below] = [run for run in await bench.runtime.runs() if run.parent_run_id == standing.id]
+    [step] = await bench.trace(below.id, "awaiting_approval")
+    assert step.data["path"] == ["keeper", "helper"]
     assert str(task.principal) == "agent:helper"
     await bench.tools.decide(task.id, "approve")
     reply = await bench.runtime.wait(run.id)

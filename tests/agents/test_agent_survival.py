@@ -46,6 +46,7 @@ OBSERVED = {
     "acting": "may have run, or not",
     "repeatable": "LOOKING",
     "chain": "may have run, or not",
+    "sub": "Output: Back at streaming.",  # the helper's run is resumed, and heard, not begun again
     "approve": "PAID",
     "refuse": "ApprovalRefused",
 }
