@@ -59,15 +59,8 @@ class Definitions(Entries):
         """Return `work(connection)`, done in one transaction."""
 
         def within() -> T:
-            connection = self._opened()
-            connection.execute("BEGIN")
-            try:
-                result = work(connection)
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
-            return result
+            with self._opened() as connection:
+                return work(connection)
 
         done: T = await self._run(within)
         return done
@@ -102,7 +95,7 @@ class Definitions(Entries):
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             self._chinese = json.loads(_CHINESE.read_text(encoding="utf-8"))
-            self._connection = sqlite3.connect(":memory:", isolation_level=None)
+            self._connection = sqlite3.connect(":memory:")
             for statement in index.TABLES:
                 self._connection.execute(statement)
         return self._connection

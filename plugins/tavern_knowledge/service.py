@@ -175,21 +175,15 @@ class Knowledge(KnowledgeBase):
             with contextlib.suppress(NotFound):
                 row = await self._of(found.id).row(found.id, entry_id)
                 entry, revision = entry_of(row), row.hash
-        criteria, about = entry.activation_criteria, entry.management_metadata
         source = "agent_generated" if call is not None and call.principal.kind == "agent" else None
-        changed = entry.model_copy(
-            update={
-                "content": entry.content.model_copy(update={"value": text}),
-                **_given(display_name=name, entry_type=entry_type),
-                **(
-                    {}
-                    if keywords is None
-                    else {"activation_criteria": criteria.model_copy(update={"keywords": keywords})}
-                ),
-                "management_metadata": about.model_copy(update=_given(tags=tags, source=source)),
-            }
+        changed = _given(
+            display_name=name,
+            entry_type=entry_type,
+            content=entry.content.model_copy(update={"value": text}),
+            activation_criteria=entry.activation_criteria.model_copy(update=_given(keywords=keywords)),
+            management_metadata=entry.management_metadata.model_copy(update=_given(tags=tags, source=source)),
         )
-        (stored,) = await self.put(base, [changed], revision=revision, call=call)
+        (stored,) = await self.put(base, [entry.model_copy(update=changed)], revision=revision, call=call)
         is_enabled = stored.entry.management_metadata.is_enabled
         return WrittenEntry(base=found.id, id=stored.entry.id, revision=stored.revision, is_enabled=is_enabled)
 
@@ -237,8 +231,8 @@ class Knowledge(KnowledgeBase):
 
         found, rows = await asyncio.to_thread(take)
         await self._store.save(base, found.header, rows, new=not replace, picture=found.picture)
-        unsupported = sorted(found.unsupported)
-        return ImportReport(base=base, format=found.format, entries=len(rows), unsupported=unsupported)
+        named = sorted(found.unsupported)
+        return ImportReport(base=base, format=found.format, entries=len(rows), unsupported=named)
 
     async def delete_base(self, base: str, *, call: CallContext | None = None) -> bool:
         """Remove a base with its file."""
@@ -262,9 +256,15 @@ class Knowledge(KnowledgeBase):
         return base
 
     async def _person(self, base: str, call: CallContext | None) -> Rights:
+        """Return the rights of a caller who may make, change and remove a base. Raises `PermissionDenied`."""
         rights = await rights_of(self._context, call)
-        if rights.principal is not None and rights.principal.kind == "agent":
-            raise rights.denied(base, "make, change or remove")
+        if not rights.is_person:
+            with contextlib.suppress(NotFound):
+                found = await self._store.base(base)
+                if rights.writable(base, found.header) != "yes":
+                    raise rights.denied(base, "change")
+            if rights.references is not None:
+                raise rights.denied(base, "make, change or remove")
         return rights
 
 

@@ -231,6 +231,17 @@ async def test_agents_read_and_write_what_their_profiles_say(bench: Bench) -> No
     assert suggested.entry.management_metadata.related_ids == ["inn"]
     assert await kb.search("pirates") == []
     assert [hit.id for hit in await kb.search("quiet inn")] == ["inn"]
+    acme = CallContext(principal=Principal(kind="plugin", id="tavern-tools"))
+    opened = {"kb_id": "diary", "kb_extensions": {"access": {"write": ["plugin:acme"]}}}
+    for act in (
+        kb.save_base(BaseHeader.model_validate(opened), call=acme),
+        kb.import_base("diary", b'{"entries": {}}', replace=True, call=acme),
+        kb.delete_base("diary", call=acme),
+    ):
+        with pytest.raises(TavernError, match="may not change"):
+            await act
+    await kb.save_base(BaseHeader(kb_id="acme"), call=acme)
+    await kb.delete_base("acme", call=acme)
     await kb.delete_base("diary")
 
 

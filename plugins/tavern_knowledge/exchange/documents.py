@@ -13,7 +13,7 @@ from typing import Any
 from tavern_host.contracts.documents import read_document
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.knowledge import BaseHeader, ExportFormat, KnowledgeEntry, KnowledgeFile
-from tavern_knowledge.exchange.lorebooks import KEPT, book_entries, entries_of, world_entries
+from tavern_knowledge.exchange.lorebooks import KEPT, as_object, book_entries, entries_of, world_entries
 from tavern_knowledge.exchange.png import SIGNATURE, texts_of, with_texts
 
 MAX_JSON = 8 << 20
@@ -74,9 +74,7 @@ def read(data: bytes, base: str) -> Imported:
     entries = document.get("entries")
     if isinstance(entries, dict):
         return _book("world_info", document, base)
-    if isinstance(entries, list) and not any(
-        "content" in one and isinstance(one["content"], dict) for one in entries if isinstance(one, dict)
-    ):
+    if isinstance(entries, list) and not any(isinstance(as_object(one).get("content"), dict) for one in entries):
         return _book("character_book", document, base)
     if isinstance(document.get("name"), str) and any(key in document for key in ("first_mes", "description")):
         return _card("card_v1", document, {}, base)
@@ -115,11 +113,8 @@ def _card(format: str, data: dict[str, Any], top: dict[str, Any], base: str) -> 
         if value is None or not all(isinstance(text, str) for text in texts):
             continue
         rest[aspect] = [] if isinstance(value, list) else ""
-        entries += [
-            _aspect(aspect, number, text, str(name))
-            for number, text in enumerate(texts)
-            if text or isinstance(value, list)
-        ]
+        is_list = isinstance(value, list)
+        entries += [_aspect(aspect, n, text, str(name)) for n, text in enumerate(texts) if text or is_list]
     unsupported: set[str] = set()
     book = rest.pop("character_book", None)
     kept: dict[str, Any] = {"format": format, "card": rest, "top": top}
@@ -160,8 +155,7 @@ def write(
     base: str, header: BaseHeader, entries: Sequence[KnowledgeEntry], format: ExportFormat, picture: bytes | None
 ) -> KnowledgeFile:
     """Return a base as a document, and the names of what it cannot hold."""
-    kept = header.kb_extensions.get(KEPT)
-    about: dict[str, Any] = kept if isinstance(kept, dict) else {}
+    about = as_object(header.kb_extensions.get(KEPT))
     if format == "png":
         v2, lost = _as_card(header, entries, about, "card_v2")
         v3, _ = _as_card(header, entries, about, "card_v3")
@@ -176,8 +170,7 @@ def write(
         listed, lost = (world_entries if format == "world_info" else book_entries)(entries)
         named = {"name": header.display_name} if header.display_name else {}
         named |= {"description": header.description} if header.description else {}
-        settings = about.get("book")
-        document = {**(settings if isinstance(settings, dict) else {}), **named, "entries": listed}
+        document = {**as_object(about.get("book")), **named, "entries": listed}
         if format == "lorebook_v3":
             document = {"spec": "lorebook_v3", "data": {"extensions": {}, **document}}
     return KnowledgeFile(
@@ -192,17 +185,15 @@ def _dumped(document: dict[str, Any]) -> bytes:
 def _as_card(
     header: BaseHeader, entries: Sequence[KnowledgeEntry], about: dict[str, Any], format: str
 ) -> tuple[dict[str, Any], set[str]]:
-    card = about.get("card")
     data: dict[str, Any] = dict.fromkeys((*_V1, *_V2_TEXTS), "")
     data |= {"alternate_greetings": [], "tags": list(header.tags), "creator": header.author or ""}
     data |= {"character_version": header.kb_version, "extensions": {}}
-    data |= card if isinstance(card, dict) else {}
+    data |= as_object(about.get("card"))
     data |= {"name": header.display_name or header.kb_id, "tags": list(header.tags)}
     others = []
     for entry in entries:
-        aspect = next(
-            (tag.partition(":")[2] for tag in entry.management_metadata.tags if tag.startswith("aspect:")), ""
-        )
+        aspects = [tag.partition(":")[2] for tag in entry.management_metadata.tags if tag.startswith("aspect:")]
+        aspect = aspects[0] if aspects else ""
         if aspect not in _ASPECTS:
             others.append(entry)
         elif isinstance(data.get(aspect), list) or aspect in _V2_LISTS + _V3_LISTS:
@@ -210,9 +201,8 @@ def _as_card(
         else:
             data[aspect] = entry.content.value
     book, lost = book_entries(others)
-    settings = about.get("book")
-    if others or settings is not None:
-        data["character_book"] = {"extensions": {}, **(settings if isinstance(settings, dict) else {}), "entries": book}
+    if others or "book" in about:
+        data["character_book"] = {"extensions": {}, **as_object(about.get("book")), "entries": book}
     known = _V1 if format == "card_v1" else (*_V1, *_V2_TEXTS, *_V2_LISTS, *_V2_OTHERS)
     if format == "card_v3":
         data.setdefault("group_only_greetings", [])
@@ -221,7 +211,6 @@ def _as_card(
         data = {key: value for key, value in data.items() if key in known}
     if format == "card_v1":
         return data, lost
-    top = about.get("top")
-    above = {key: data.get(key, value) for key, value in top.items()} if isinstance(top, dict) else {}
+    above = {key: data.get(key, value) for key, value in as_object(about.get("top")).items()}
     spec, version = _SPECS[format]
     return {**above, "spec": spec, "spec_version": version, "data": data}, lost

@@ -30,6 +30,7 @@ _PLACES = (
     "outlet",
 )
 _AT_DEPTH = 4
+_COMPARED = {"caseSensitive": "case_sensitive", "matchWholeWords": "whole_words"}
 
 _WORLD = {"key", "keysecondary", "comment", "content", "constant", "selective", "selectiveLogic", "order", "position"}
 _WORLD |= {"disable", "probability", "useProbability", "depth", "scanDepth", "caseSensitive", "matchWholeWords", "role"}
@@ -68,28 +69,27 @@ def entries_of(value: Any, where: str, kind: str) -> tuple[list[KnowledgeEntry],
         kept = {key: each for key, each in entry.items() if key not in mapped}
         if kind == "character_book" and entry.get("priority") is not None:
             kept["insertion_order"] = entry.get("insertion_order", 100)
-        if isinstance(inner := kept.get("extensions"), dict) and kind == "character_book":
+        if kind == "character_book" and "extensions" in kept:
+            inner = as_object(kept["extensions"])
             kept["extensions"] = {key: each for key, each in inner.items() if key not in _BOOK_EXTENSIONS}
-        found.append(_entry(id, reader, {"format": kind, "fields": kept, "had": sorted(entry)}))
+        found.append(_entry(id, reader, {"format": kind, "fields": kept}))
         unsupported |= {f"entries.{name}" for name in _without_effect(kept)}
-        if any(
-            key.startswith("/") and key.rfind("/") > 0 for key in (*reader.texts("key"), *reader.texts("keysecondary"))
-        ):
+        keys = reader.texts("key") + reader.texts("keysecondary")
+        if any(key.startswith("/") and key.rfind("/") > 0 for key in keys):
             unsupported.add("entries.keys: regular expressions")
     return found, unsupported
 
 
 def _without_effect(kept: dict[str, Any]) -> Iterable[str]:
-    inner = kept.get("extensions")
-    for key, value in (*kept.items(), *(inner.items() if isinstance(inner, dict) else ())):
+    for key, value in (*kept.items(), *as_object(kept.get("extensions")).items()):
         if key not in _HARMLESS and value not in (None, False, 0, "", [], {}, _DEFAULTS.get(key)):
             yield key
 
 
 def _as_world(entry: dict[str, Any]) -> dict[str, Any]:
     """Return an entry of a card's book with the names of a world's."""
-    inner = entry.get("extensions")
-    more = {new: inner[old] for old, new in _BOOK_EXTENSIONS.items() if old in inner} if isinstance(inner, dict) else {}
+    inner = as_object(entry.get("extensions"))
+    more = {new: inner[old] for old, new in _BOOK_EXTENSIONS.items() if old in inner}
     place = entry.get("position")
     if place in _PLACES and "position" not in more:
         more["position"] = _PLACES.index(place)
@@ -101,17 +101,19 @@ def _as_world(entry: dict[str, Any]) -> dict[str, Any]:
     return {**named, "comment": entry.get("comment") or entry.get("name"), **more}
 
 
+def as_object(value: Any) -> dict[str, Any]:
+    """Return an object as it is, an empty one in the place of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
 class _Fields:
     """Reads fields that may be anything."""
 
     def __init__(self, value: dict[str, Any], where: str) -> None:
         self._value, self._where = value, where
 
-    def has(self, name: str) -> bool:
-        return self._value.get(name) is not None
-
-    def raw(self, name: str) -> Any:
-        return self._value.get(name)
+    def given(self, names: Iterable[str]) -> dict[str, Any]:
+        return {name: value for name in names if (value := self._value.get(name)) is not None}
 
     def texts(self, name: str) -> list[str]:
         found = self._value.get(name) or []
@@ -157,9 +159,7 @@ def _entry(id: str, fields: _Fields, kept: dict[str, Any]) -> KnowledgeEntry:
         inert += ["probability", "useProbability"]
     if (depth := int(fields.number("scanDepth", -1))) >= 0:
         criteria["scan_depth"] = min(depth, 100)
-    for name, ours in (("caseSensitive", "case_sensitive"), ("matchWholeWords", "whole_words")):
-        if fields.has(name):
-            criteria[ours] = fields.flag(name, False)
+    criteria |= {_COMPARED[name]: bool(value) for name, value in fields.given(_COMPARED).items()}
     place, role = int(fields.number("position", 0)), int(fields.number("role", 0))
     usage: dict[str, Any] = {"priority": fields.number("order", 100)}
     if place == _AT_DEPTH:
@@ -167,20 +167,16 @@ def _entry(id: str, fields: _Fields, kept: dict[str, Any]) -> KnowledgeEntry:
         usage["role"] = _ROLES[role] if 0 <= role < 3 else "system"
     else:
         inert += ["depth", "role"]
-    kept["inert"] = {name: fields.raw(name) for name in inert if fields.has(name)}
+    kept["inert"] = fields.given(inert)
     name = _PLACES[place] if 0 <= place < len(_PLACES) else str(place)
-    about: dict[str, Any] = {
-        "tags": [f"placement:{name}"],
-        "source": f"imported_from:sillytavern:{kept['format']}",
-        "is_enabled": not fields.flag("disable", False),
-    }
+    about = {"tags": [f"placement:{name}"], "source": f"imported_from:sillytavern:{kept['format']}"}
     made: dict[str, Any] = {
         "id": id,
         "entry_type": "lore_detail",
         "content": {"value": fields.text("content")},
         "activation_criteria": criteria,
         "usage_metadata": usage,
-        "management_metadata": about,
+        "management_metadata": {**about, "is_enabled": not fields.flag("disable", False)},
         "extensions": {KEPT: kept},
     }
     if comment := fields.text("comment"):
@@ -196,7 +192,7 @@ def world_entries(entries: Iterable[KnowledgeEntry]) -> tuple[dict[str, Any], se
     found: dict[str, Any] = {}
     unsupported: set[str] = set()
     for index, entry in enumerate(entries):
-        made, lost = _world_entry(entry, index)
+        made, lost = _world_entry(entry)
         kept = _kept(entry, "world_info")
         uid = kept.get("uid", index)
         found[str(uid if str(uid) not in found else f"{uid}-{index}")] = {"uid": uid, **made, **kept}
@@ -209,19 +205,16 @@ def book_entries(entries: Iterable[KnowledgeEntry]) -> tuple[list[dict[str, Any]
     found: list[dict[str, Any]] = []
     unsupported: set[str] = set()
     for index, entry in enumerate(entries):
-        world, lost = _world_entry(entry, index)
+        world, lost = _world_entry(entry)
         kept = _kept(entry, "character_book")
-        inner = kept.pop("extensions", {})
-        about = entry.extensions.get(KEPT)
-        had = about.get("had") if isinstance(about, dict) else None
-        has_priority = isinstance(had, list) and "priority" in had
+        inner = as_object(kept.pop("extensions", {}))
         place = "after_char" if world["position"] == 1 else "before_char"
         more = {old: world[new] for old, new in _BOOK_EXTENSIONS.items()}
         made = {theirs: world[ours] for theirs, ours in _BOOK_NAMES.items()} | {"id": index, "position": place}
         made |= {"name": world["comment"], "comment": world["comment"], "selective": world["selective"]}
-        made |= {"extensions": {**more, **(inner if isinstance(inner, dict) else {})}, "enabled": not world["disable"]}
+        made |= {"extensions": {**more, **inner}, "enabled": not world["disable"]}
         made |= {"insertion_order": world["order"], "case_sensitive": bool(world["caseSensitive"])}
-        made |= {"priority": world["order"]} if has_priority else {}
+        made |= {"priority": world["order"]} if "insertion_order" in kept else {}
         found.append({**made, **kept})
         unsupported |= lost
     return found, unsupported
@@ -229,36 +222,28 @@ def book_entries(entries: Iterable[KnowledgeEntry]) -> tuple[list[dict[str, Any]
 
 def _kept(entry: KnowledgeEntry, kind: str) -> dict[str, Any]:
     """Return the fields that an entry came with, from a document of this kind."""
-    about = entry.extensions.get(KEPT)
-    if not isinstance(about, dict) or about.get("format") != kind:
-        return {}
-    fields = about.get("fields")
-    return dict(fields) if isinstance(fields, dict) else {}
+    about = as_object(entry.extensions.get(KEPT))
+    return dict(as_object(about.get("fields"))) if about.get("format") == kind else {}
 
 
-def _world_entry(entry: KnowledgeEntry, index: int) -> tuple[dict[str, Any], set[str]]:
+def _world_entry(entry: KnowledgeEntry) -> tuple[dict[str, Any], set[str]]:
     criteria, usage, about = entry.activation_criteria, entry.usage_metadata, entry.management_metadata
-    lost: set[str] = set()
     groups = [group for group in criteria.key_groups if group.required]
-    if len(groups) > 1 or len(groups) < len(criteria.key_groups):
-        lost.add("entries.activation_criteria.key_groups")
-    if any(condition.type != "always" for condition in criteria.trigger_conditions):
-        lost.add("entries.activation_criteria.trigger_conditions")
-    lost |= {
-        f"entries.usage_metadata.{name}"
-        for name in ("once_per_session", "exclude_from_history")
-        if getattr(usage, name)
+    content = entry.content
+    lost = {
+        "activation_criteria.key_groups": len(groups) > 1 or len(groups) < len(criteria.key_groups),
+        "activation_criteria.trigger_conditions": any(c.type != "always" for c in criteria.trigger_conditions),
+        "usage_metadata.once_per_session": usage.once_per_session,
+        "usage_metadata.exclude_from_history": usage.exclude_from_history,
+        "usage_metadata.prefix": usage.prefix.is_enabled,
+        "usage_metadata.suffix": usage.suffix.is_enabled,
+        "content: media": not content.mime_type.startswith("text/") or content.path or content.url,
     }
-    lost |= {f"entries.usage_metadata.{name}" for name in ("prefix", "suffix") if getattr(usage, name).is_enabled}
-    if not entry.content.mime_type.startswith("text/") or entry.content.path or entry.content.url:
-        lost.add("entries.content: media")
-    kept = entry.extensions.get(KEPT)
-    inert = kept.get("inert") if isinstance(kept, dict) else None
-    earlier: dict[str, Any] = inert if isinstance(inert, dict) else {}
+    earlier = as_object(as_object(entry.extensions.get(KEPT)).get("inert"))
     names = [tag.removeprefix("placement:") for tag in about.tags if tag.startswith("placement:")]
     place = _PLACES.index(names[0]) if names and names[0] in _PLACES else 0
     at_depth = usage.depth_offset is not None
-    world = {
+    world: dict[str, Any] = {
         "key": criteria.keywords,
         "keysecondary": groups[0].keys if groups else [],
         "comment": entry.display_name or "",
@@ -280,4 +265,5 @@ def _world_entry(entry: KnowledgeEntry, index: int) -> tuple[dict[str, Any], set
     still = {"keysecondary", "selective", "selectiveLogic"} if not groups else set()
     still |= {"depth", "role"} if not at_depth else set()
     still |= {"probability", "useProbability"} if criteria.trigger_probability == 1 else set()
-    return {**world, **{name: value for name, value in earlier.items() if name in still}}, lost
+    world |= {name: value for name, value in earlier.items() if name in still}
+    return world, {f"entries.{name}" for name, is_lost in lost.items() if is_lost}
