@@ -17,6 +17,7 @@ from tavern_agents.history_tree import (
     delete_history,
     exists,
     find_branch,
+    find_end,
     find_message,
     find_place,
     latest_below,
@@ -168,8 +169,8 @@ class Histories(ChatHistory):
                     raise InvalidInput(f"the message {message_id!r} is not in the branch {place.branch!r}")
                 copied += path[at + 1 :]
             before = None if old.parent_id is None else find_message(connection, history_id, old.parent_id)
-            changed = old.message.model_copy(update={"content": content})
-            messages = [changed, *(message.message for message in copied[1:])]
+            edited = old.message.model_copy(update={"content": content})
+            messages = [edited, *(message.message for message in copied[1:])]
             return replace(place, parent=before), messages, [message.id for message in copied]
 
         return await self._add(history_id, prepare, None, "edited")
@@ -225,9 +226,7 @@ class Histories(ChatHistory):
         new = named(name, "the name of a branch")
 
         def work(connection: sqlite3.Connection) -> HistoryDetails:
-            require(connection, history_id)
-            at = _end(connection, history_id, message_id)
-            row = (history_id, new, at, now(), now())
+            row = (history_id, new, find_end(connection, history_id, None, message_id), now(), now())
             if connection.execute("INSERT OR IGNORE INTO branches VALUES (?, ?, ?, ?, ?)", row).rowcount == 0:
                 raise Conflict(f"the conversation {history_id!r} has a branch {new!r} already")
             return read_details(connection, history_id)
@@ -244,7 +243,7 @@ class Histories(ChatHistory):
             require(connection, history_id)
             if exists(connection, new):
                 raise Conflict(f"there is a conversation {new!r} already")
-            messages = read_path(connection, _end(connection, history_id, message_id))
+            messages = read_path(connection, find_end(connection, history_id, None, message_id))
             bodies = [message_body(message.message) for message in messages]
             add_messages(connection, new, Place(), bodies, None, [message.id for message in messages])
             return read_details(connection, new)
@@ -335,12 +334,3 @@ class Histories(ChatHistory):
 def changed(context: PluginContext, history: str, what: str) -> None:
     """Publish that a conversation has changed."""
     context.events.publish(EVENT, {"historyId": history, "change": what})
-
-
-def _end(connection: sqlite3.Connection, history: str, message_id: str | None) -> int:
-    """Return a message, by default the head of the active branch."""
-    if message_id is not None:
-        return find_message(connection, history, message_id)
-    place = find_branch(connection, history)
-    assert place is not None and place.head is not None
-    return place.head

@@ -136,6 +136,18 @@ def find_message(connection: sqlite3.Connection, history: str, message_id: str) 
     return int(row[0])
 
 
+def find_end(
+    connection: sqlite3.Connection, history: str, branch: str | None = None, message_id: str | None = None
+) -> int:
+    """Return a message, by default the head of a branch. Raises `NotFound`."""
+    require(connection, history)
+    if message_id is not None:
+        return find_message(connection, history, message_id)
+    place = find_branch(connection, history, branch)
+    assert place is not None and place.head is not None
+    return place.head
+
+
 def read_path(connection: sqlite3.Connection, leaf: int | None, last: int | None = None) -> list[HistoryMessage]:
     """Return the messages that lead to one, oldest first, at most the `last` ones."""
     if last == 0:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from tavern_agents.histories import changed
-from tavern_agents.history_tree import find_branch, find_message, id_of, read_states, require, write_states
+from tavern_agents.history_tree import find_end, id_of, read_states, write_states
 from tavern_agents.store import AgentStore, stand_of
 from tavern_agents.tracing import agent_of
 from tavern_host.context import PluginContext
@@ -34,7 +34,9 @@ MAX_MEMORY = 256 << 10
 """The largest memory of an agent, in bytes of JSON."""
 
 MAX_NOTES = 200
-"""How many notes are kept."""
+"""How many notes are kept, as long as they have no more than `MAX_LOG` characters together."""
+
+MAX_LOG = 50_000
 
 MAX_DESCRIPTION = 4_000
 """How many characters of a goal's entry in a knowledge base are read."""
@@ -75,11 +77,19 @@ def state_problem(schema: dict[str, JsonValue], state: dict[str, JsonValue]) -> 
     """Return what is wrong with a state. Raises `ValueError` for a schema that cannot be used."""
     if not schema:
         return None
+    if _refers(schema):  # references can multiply what is compared
+        raise ValueError("it has references ($ref), which are not supported here")
     from jsonschema_rs import RegexOptions, validator_for
 
     validator = validator_for(schema, offline=True, pattern_options=RegexOptions())
     error = next(validator.iter_errors(state), None)
     return None if error is None else f"{json_path(*error.instance_path)}: {error.message[:300]}"
+
+
+def _refers(part: JsonValue) -> bool:
+    if isinstance(part, dict):
+        return "$ref" in part or "$dynamicRef" in part or any(_refers(inner) for inner in part.values())
+    return isinstance(part, list) and any(_refers(inner) for inner in part)
 
 
 class Memories:
@@ -96,10 +106,13 @@ class Memories:
         self, profile: AgentProfile, history: str, branch: str | None = None, leaf: str | None = None
     ) -> AgentMemory:
         """Return an agent's memory at the head of a branch, or at a message. Raises `NotFound`, `Misconfigured`."""
+        return await self._at(profile, history, lambda connection: find_end(connection, history, branch, leaf))
+
+    async def _at(self, profile: AgentProfile, history: str, place: Callable[[sqlite3.Connection], int]) -> AgentMemory:
         initial = initial_memory(profile)
 
         def work(connection: sqlite3.Connection) -> AgentMemory:
-            return _memory(connection, profile, history, _place(connection, history, branch, leaf), initial)
+            return _memory(connection, profile, history, place(connection), initial)
 
         found = await self._store.database.read(work, None)
         if found is None:
@@ -118,7 +131,7 @@ class Memories:
         """Change an agent's memory at the head of a branch. Raises `Conflict` where the `revision` is another,
         `NotFound`, `InvalidInput` for a state that does not fit the profile's schema."""
         return await self._change(
-            profile, history, change, by, lambda connection: _place(connection, history, branch, None), revision
+            profile, history, change, by, lambda connection: find_end(connection, history, branch), revision
         )
 
     async def _own(self, call: CallContext) -> tuple[AgentProfile, str, str]:
@@ -133,12 +146,7 @@ class Memories:
     async def recall(self, call: CallContext) -> AgentMemory:
         """Return the memory of the agent that makes a call. Raises `InvalidInput`."""
         profile, history, run_id = await self._own(call)
-        initial = initial_memory(profile)
-
-        def work(connection: sqlite3.Connection) -> AgentMemory:
-            return _memory(connection, profile, history, stand_of(connection, run_id)[1], initial)
-
-        memory = await self._store.database.write(work)
+        memory = await self._at(profile, history, lambda connection: stand_of(connection, run_id)[1])
         bases = [reference.source_id for reference in profile.knowledge_base_references]
         goals = [await self._described(goal, bases, call) for goal in memory.goals]
         return memory.model_copy(update={"goals": goals})
@@ -200,15 +208,6 @@ async def memory_text(request: MacroRequest, context: PluginContext) -> str:
     return json.dumps({key: part for key, part in shown.items() if part}, ensure_ascii=False)
 
 
-def _place(connection: sqlite3.Connection, history: str, branch: str | None, leaf: str | None) -> int:
-    require(connection, history)
-    if leaf is not None:
-        return find_message(connection, history, leaf)
-    place = find_branch(connection, history, branch)
-    assert place is not None and place.head is not None
-    return place.head
-
-
 def _memory(
     connection: sqlite3.Connection, profile: AgentProfile, history: str, message: int, initial: KeptMemory
 ) -> AgentMemory:
@@ -237,7 +236,9 @@ def _changed(profile: AgentProfile, memory: KeptMemory, change: MemoryChange, by
     notes = list(memory.notes)
     if change.note is not None:
         notes.append(AgentNote(at=datetime.now(UTC), by=by, text=change.note))
-    new = KeptMemory(state=state, goals=list(goals.values()), notes=notes[-MAX_NOTES:])
+    while len(notes) > MAX_NOTES or sum(len(note.text) for note in notes) > MAX_LOG:
+        del notes[0]
+    new = KeptMemory(state=state, goals=list(goals.values()), notes=notes)
     size = len(new.model_dump_json().encode())
     if size > MAX_MEMORY:
         raise InvalidInput(f"the memory of {profile.id!r} would have {size:,} bytes; at most {MAX_MEMORY:,}")

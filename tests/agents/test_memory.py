@@ -145,6 +145,7 @@ async def test_going_back_restores_what_was_remembered(bench: AgentBench) -> Non
 async def test_a_person_changes_what_an_agent_remembers(bench: AgentBench) -> None:
     bench.answers(said("Hello."))
     await bench.run(agent="elara", conversation_id="c")
+    await histories(bench).fork_history("c", "long")
     begun = await bench.runtime.memory("elara", "c")
     change = MemoryChange(state={"mood": "annoyed"}, goals=[GoalChange(id="rest", priority=1)], note="Late.")
     changed = await bench.runtime.change_memory("elara", "c", change, revision=begun.revision)
@@ -168,6 +169,10 @@ async def test_a_person_changes_what_an_agent_remembers(bench: AgentBench) -> No
     assert await bench.runtime.memory("elara", "c") == changed
     with pytest.raises(InvalidInput, match="only an agent at work"):
         await bench.runtime.recall()
+    for number in range(20):
+        await bench.runtime.change_memory("elara", "long", MemoryChange(note=f"{number}" * 2000))
+    texts = [note.text[:2] for note in (await bench.runtime.memory("elara", "long")).notes]
+    assert (texts[-1], 10 < len(texts) < 20) == ("19", True)
     notes = [MemoryChange(note=f"n{n}") for n in range(20)]
     await asyncio.gather(*(bench.runtime.change_memory("elara", "c", note) for note in notes))
     found = await bench.runtime.memory("elara", "c")
@@ -197,11 +202,13 @@ async def test_an_agent_remembers_from_within_its_workflow(bench: AgentBench) ->
 
 
 async def test_a_profile_that_cannot_remember_is_refused(bench: AgentBench) -> None:
+    schema = "initial_private_state_schema: is no usable JSON Schema: "
     rows: list[tuple[dict[str, Any], str]] = [
         ({"initial_private_state_values": {"mood": "angry"}}, "initial_private_state_values: $.mood"),
         ({"initial_private_state_values": {}}, 'initial_private_state_values: $: "mood" is a required'),
-        ({"initial_private_state_schema": {"type": "thing"}}, "initial_private_state_schema: is no usable JSON Schema"),
-        ({"initial_private_state_schema": {"$ref": "http://127.0.0.1:1/x"}}, "initial_private_state_schema: is no"),
+        ({"initial_private_state_schema": {"type": "thing"}}, schema),
+        ({"initial_private_state_schema": {"$ref": "http://127.0.0.1:1/x"}}, schema),
+        ({"initial_private_state_schema": {"$defs": {}, "allOf": [{"$ref": "#/$defs"}]}}, f"{schema}it has references"),
         ({"initial_goals_reference": [{"caiu_id": ""}]}, "$.initial_goals_reference[0].caiu_id"),
     ]
     with Failures() as failures:
