@@ -9,14 +9,16 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from tavern_agents.adoption import adopted
 from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, result_messages
 from tavern_agents.decision import Decision
 from tavern_agents.feedback import limit_for
-from tavern_agents.long_results import how_to_read, whole_text
+from tavern_agents.long_results import how_to_read, shortened, whole_text
 from tavern_agents.rows import Kept, KeptRun
+from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentProfile
+from tavern_host.contracts.agents import AgentProfile, AgentRun
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.llm import ChatMessage
@@ -41,6 +43,8 @@ class Worker(Protocol):
     """The run of an agent for which calls are made."""
 
     context: PluginContext
+    store: AgentStore
+    run: AgentRun
     profile: AgentProfile
     tool_ids: list[str]
     repeated: list[str]
@@ -50,12 +54,6 @@ class Worker(Protocol):
 
     async def write(self, **added: Any) -> list[Kept]:
         """Store what is added."""
-
-    async def adopted(self, request: ToolCallRequest, message: int) -> ToolResult | None:
-        """Return the result of a call of another agent that was made before the host ended, when it has one."""
-
-    async def shortened(self, tool_id: str, text: str) -> str | None:
-        """Return a summary of a long result; None where nobody makes one."""
 
     def offer_reader(self) -> None:
         """Let the agent read on in long results from now on."""
@@ -131,9 +129,8 @@ class Acting:
                 with self._loop.trace.following(self._call):
                     await self._chain([place])
             else:
-                of_agent = request.tool_id.startswith("agent:")
-                adopted = await self._loop.adopted(request, self.message) if of_agent else None
-                self.results[place] = adopted or _lost(request, MAY_HAVE_RUN, ToolErrorType.UNKNOWN_OUTCOME)
+                found = await adopted(self._loop.context, self._loop.store, self._loop.run.id, request, self.message)
+                self.results[place] = found or _lost(request, MAY_HAVE_RUN, ToolErrorType.UNKNOWN_OUTCOME)
         await self._keep(results=self.results)
 
     async def _accepted(self, request: ToolCallRequest, known: set[str]) -> str | None:
@@ -226,7 +223,8 @@ class Acting:
     ) -> ToolFeedback:
         """Return what is read of a result that is too long: a summary, or its ends, and how to read it whole."""
         whole = await whole_text(self._tools, result)
-        text = await self._loop.shortened(request.tool_id, whole)
+        loop = self._loop
+        text = await shortened(loop.context, loop.profile, loop.trace, self._call, request.tool_id, whole)
         text = shown.text if text is None else cut_middle(text, limit)
         self._loop.offer_reader()
         text = f"{text}\n{how_to_read(self.message, place, len(whole))}"

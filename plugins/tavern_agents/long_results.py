@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import re
 
+from tavern_agents.compaction import MAX_TEXT
+from tavern_agents.deliberation import TEXT_OUTPUTS
 from tavern_agents.store import AgentStore
-from tavern_host.contracts.agents import ResultPart
-from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_agents.tracing import Tracer
+from tavern_host.context import PluginContext
+from tavern_host.contracts.agents import AgentProfile, ResultPart
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure, TavernError
+from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest
+from tavern_host.contracts.observations import cut_middle
 from tavern_host.contracts.toolcalls import ToolResult
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation, ToolManager
 
@@ -77,3 +84,23 @@ async def read_part(
         raise NotFound(f"{find!r:.100} does not stand in {handle} behind its first {offset} characters")
     end = min(len(text), begin + max(1, min(length, MAX_PART)))
     return ResultPart(text=text[begin:end], offset=begin, total=len(text), next=end if end < len(text) else None)
+
+
+async def shortened(
+    context: PluginContext, profile: AgentProfile, trace: Tracer, call: CallContext, tool_id: str, text: str
+) -> str | None:
+    """Return what the profile's workflow for observations makes of a result; None where there is none, or it fails."""
+    reference = profile.observation_workflow_id
+    if reference is None:
+        return None
+    request = RunRequest(workflow_id=reference, inputs={"observation": cut_middle(text, MAX_TEXT)}, recover=False)
+    try:
+        run = await context.services.get(EXECUTION_ENGINE).run(request, call=call)
+        found = next((run.outputs[key] for key in ("summary", *TEXT_OUTPUTS) if run.outputs.get(key)), None)
+        if not isinstance(found, str):
+            raise PluginFailure(run.error.message if run.error else "it gave no output summary or text")
+    except TavernError as error:
+        trace.say("warning", f"the result of {tool_id} could not be shortened by {reference!r}: {error.message}")
+        return None
+    trace.say("compacted", f"Shortened the result of {tool_id}", toolId=tool_id, runId=run.id)
+    return found

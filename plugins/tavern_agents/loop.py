@@ -6,7 +6,6 @@ Each step is stored before the next one begins; a run that is resumed begins wit
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,25 +13,24 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn, cast
 
 from tavern_agents.acting import Acting
-from tavern_agents.compaction import MAX_TEXT, compact
+from tavern_agents.compaction import compact
 from tavern_agents.conversation import Conversation, estimate
 from tavern_agents.decision import Decision, read_decision
-from tavern_agents.deliberation import TEXT_OUTPUTS, Deliberation, Situation
+from tavern_agents.deliberation import Deliberation, Situation
 from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
 from tavern_agents.inventory import tool_ids, tools_text, with_effects
 from tavern_agents.long_results import READER
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore, Progress
 from tavern_agents.tracing import Tracer
-from tavern_agents.watch import CycleWatch, used_up
+from tavern_agents.watch import CycleWatch, added, used_up
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AGENT_RUNTIME, AgentLimits, AgentProfile, AgentRun, AgentStatus
+from tavern_host.contracts.agents import AgentLimits, AgentProfile, AgentRun, AgentStatus
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Conflict, Interrupted, PluginFailure, TavernError, describe
+from tavern_host.contracts.errors import Interrupted, PluginFailure, TavernError, describe
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmResponse
-from tavern_host.contracts.observations import cut_middle
-from tavern_host.contracts.toolcalls import ContentPart, TaskFilter, TaskStatus, ToolCallRequest, ToolResult
+from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import TOOL_MANAGER
 
 
@@ -333,31 +331,15 @@ class AgentLoop:
             self.trace.say("thought", answer.reasoning, isReasoning=True)
         self._answered = {"runId": run_id, "responseId": answer.response_id, "model": answer.model}
 
-    def _count(self, answer: LlmResponse) -> None:
-        """Add the tokens and the price of an answer."""
-        used, usage = answer.usage, self.run.usage
-        prompt, completion = used.prompt_tokens or 0, used.completion_tokens or 0
-        model = self._models.get(answer.model)
-        cost = usage.cost
-        if prompt or completion:
-            if model is None or model.price_input is None or model.price_output is None:
-                cost = None
-                if self.limits.cost is not None:
-                    self._warn(f"the model {answer.model!r} has no price, so the limit of the cost is not kept")
-            elif cost is not None:
-                cost += (prompt * model.price_input + completion * model.price_output) / 1e6
-        self._stands(
-            usage=usage.model_copy(
-                update={
-                    "prompt_tokens": usage.prompt_tokens + prompt,
-                    "completion_tokens": usage.completion_tokens + completion,
-                    "cost": cost,
-                }
-            )
-        )
-
     _model: str = ""
     _prompt_tokens: int = 0
+
+    def _count(self, answer: LlmResponse) -> None:
+        """Add the tokens and the price of an answer."""
+        usage = added(self.run.usage, answer, self._models.get(answer.model))
+        if usage.cost is None and self.run.usage.cost is not None and self.limits.cost is not None:
+            self._warn(f"the model {answer.model!r} has no price, so the limit of the cost is not kept")
+        self._stands(usage=usage)
 
     async def _is_too_long(self) -> bool:
         """Whether what the model gets next is about to be longer than it takes, as far as that is known."""
@@ -389,9 +371,8 @@ class AgentLoop:
         return count > 0
 
     def _seconds_left(self) -> float | None:
-        return (
-            None if self.limits.seconds is None else max(1.0, self.limits.seconds - (time.monotonic() - self._worked))
-        )
+        seconds = self.limits.seconds
+        return None if seconds is None else max(1.0, seconds - (time.monotonic() - self._worked))
 
     # --- what is stored and said ------------------------------------------------------------------
 
@@ -408,54 +389,12 @@ class AgentLoop:
     def _stands(self, **changes: Any) -> None:
         self.run = self.run.model_copy(update=changes)
 
-    async def shortened(self, tool_id: str, text: str) -> str | None:
-        """Return what the profile's workflow for observations makes of a long result."""
-        reference = self.profile.observation_workflow_id
-        if reference is None:
-            return None
-        request = RunRequest(workflow_id=reference, inputs={"observation": cut_middle(text, MAX_TEXT)}, recover=False)
-        call = self.call.child(timeout=self._seconds_left())
-        try:
-            run = await self.context.services.get(EXECUTION_ENGINE).run(request, call=call)
-            found = next((run.outputs[key] for key in ("summary", *TEXT_OUTPUTS) if run.outputs.get(key)), None)
-            if not isinstance(found, str):
-                raise PluginFailure(run.error.message if run.error else "it gave no output summary or text")
-        except TavernError as error:
-            self._warn(f"the result of {tool_id} could not be shortened by {reference!r}: {error.message}", again=True)
-            return None
-        self.trace.say("compacted", f"Shortened the result of {tool_id}", toolId=tool_id, runId=run.id)
-        return found
-
     def offer_reader(self) -> None:
         """Let the agent read on in long results from now on: it has the tool for it in all further requests."""
         if self.tool_ids and READER not in self.tool_ids:
             self.tool_ids.append(READER)
             self.trace.allowed.append(READER)
             self._offered = None
-
-    async def adopted(self, request: ToolCallRequest, message: int) -> ToolResult | None:
-        """Return what came of the run that a call of another agent began before the host ended; None for no such."""
-        said, profile_id = request.arguments.get("message"), request.tool_id.removeprefix("agent:")
-        run_id = await self.store.sub_run(self.run.id, profile_id, str(said), message)
-        if run_id is None:
-            return None
-        runtime = self.context.services.get(AGENT_RUNTIME)
-        with contextlib.suppress(Conflict):  # it has ended, or is at work
-            if not (await runtime.get_run(run_id)).status.is_final:
-                await runtime.resume(run_id)
-        reply = await runtime.wait(run_id)
-        if reply.outcome != "reply":
-            return None
-        content = [ContentPart(type="text", text=reply.text)]
-        return ToolResult(
-            tool_id=request.tool_id,
-            index=request.index,
-            block=request.block,
-            request_id=request.request_id,
-            status="done",
-            content=content,
-            structured=reply.text,
-        )
 
     async def waits_for(self, task_id: str, request: ToolCallRequest) -> None:
         """Note that a call waits for a person."""

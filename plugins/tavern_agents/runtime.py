@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from datetime import UTC, datetime
-from typing import Any
 
 from pydantic import JsonValue
 
@@ -19,6 +18,7 @@ from tavern_agents.histories import changed
 from tavern_agents.long_results import read_part
 from tavern_agents.loop import AgentLoop
 from tavern_agents.memory import Memories, initial_memory
+from tavern_agents.outcomes import reply_of, span_of
 from tavern_agents.profiles import profiles_of
 from tavern_agents.rows import KeptRun, RunEntry
 from tavern_agents.store import store_of
@@ -47,9 +47,9 @@ from tavern_host.contracts.errors import (
     PluginFailure,
     TavernError,
 )
-from tavern_host.contracts.llm import ChatMessage, LlmUsage
+from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.memory import AgentMemory, GoalChange, MemoryChange
-from tavern_host.contracts.spans import of_usage, span
+from tavern_host.contracts.spans import span
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 
@@ -129,7 +129,7 @@ class Runtime(AgentRuntime):
         except asyncio.CancelledError:
             await self._stop(run.id)
             raise
-        return await self._reply(run.id)
+        return await reply_of(self._store, run.id)
 
     async def ask(self, profile_id: str, message: str, *, call: CallContext | None = None) -> str:
         """Return an agent's reply; see the interface."""
@@ -204,7 +204,7 @@ class Runtime(AgentRuntime):
                 try:
                     await loop.work(kept)
                 finally:
-                    tell(_outcome(loop.run))
+                    tell(span_of(loop.run))
         finally:
             self._loops.pop(loop.run.id, None)
             self._tasks.pop(loop.run.id, None)
@@ -316,7 +316,7 @@ class Runtime(AgentRuntime):
             await asyncio.wait([task])
         else:
             await self._ended_elsewhere(run_id)
-        return await self._reply(run_id)
+        return await reply_of(self._store, run_id)
 
     async def _ended_elsewhere(self, run_id: str) -> None:
         while not (await self._store.run(run_id)).run.status.is_final:  # noqa: ASYNC110 another process writes it
@@ -426,35 +426,6 @@ class Runtime(AgentRuntime):
         """Change what the agent that calls remembers. Raises `InvalidInput`."""
         change = MemoryChange(state=state or {}, goals=goals or [], note=note)
         return await self._memories.remember(change, call or system_call())
-
-    async def _reply(self, run_id: str) -> AgentReply:
-        run = (await self._store.run(run_id)).run
-        messages, results = await asyncio.gather(self._store.messages(run), self._store.results(run_id))
-        outcomes = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.INTERRUPTED: "interrupted"}
-        return AgentReply.model_validate(
-            {
-                "agent_run_id": run.id,
-                "profile_id": run.profile_id,
-                "conversation_id": run.conversation_id,
-                "outcome": outcomes.get(run.status, "error"),
-                "text": run.text,
-                "steps": run.usage.steps,
-                "tool_results": results,
-                "history": messages,
-                "usage": run.usage,
-                "error": run.reason,
-            }
-        )
-
-
-def _outcome(run: AgentRun) -> dict[str, Any]:
-    """Return what a span says of how a run ended."""
-    failed = run.status in (AgentStatus.ERROR, AgentStatus.INTERRUPTED)
-    usage = LlmUsage(
-        prompt_tokens=run.usage.prompt_tokens or None, completion_tokens=run.usage.completion_tokens or None
-    )
-    status = run.status.value
-    return {**of_usage(usage), "tavern.run.status": status, "error.type": status if failed else None}
 
 
 async def resume_abandoned(context: PluginContext) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from tavern_host.contracts.agents import AgentLimits, AgentUsage
+from tavern_host.contracts.llm import LlmModelInfo, LlmResponse
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 
 LONGEST_CYCLE = 3
@@ -68,3 +69,20 @@ def used_up(limits: AgentLimits, usage: AgentUsage, seconds: float, calls: int =
     if limits.seconds is not None and seconds >= limits.seconds:
         return f"it has worked for {limits.seconds:g} seconds"
     return None
+
+
+def added(usage: AgentUsage, answer: LlmResponse, model: LlmModelInfo | None) -> AgentUsage:
+    """Return what a run used, with an answer. The cost is not known any more where the model has no price."""
+    prompt, completion = answer.usage.prompt_tokens or 0, answer.usage.completion_tokens or 0
+    cost = usage.cost
+    if prompt or completion:
+        if model is None or model.price_input is None or model.price_output is None:
+            cost = None
+        elif cost is not None:
+            cost += (prompt * model.price_input + completion * model.price_output) / 1e6
+    used = {
+        "prompt_tokens": usage.prompt_tokens + prompt,
+        "completion_tokens": usage.completion_tokens + completion,
+        "cost": cost,
+    }
+    return usage.model_copy(update=used)

@@ -1,0 +1,43 @@
+"""How a run of an agent ended: as its caller hears it, and as a span says it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tavern_agents.store import AgentStore
+from tavern_host.contracts.agents import AgentReply, AgentRun, AgentStatus
+from tavern_host.contracts.llm import LlmUsage
+from tavern_host.contracts.spans import of_usage
+
+_OUTCOMES = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.INTERRUPTED: "interrupted"}
+
+
+async def reply_of(store: AgentStore, run_id: str) -> AgentReply:
+    """Return how a run ended, with what it added to its conversation. Raises `NotFound`."""
+    run = (await store.run(run_id)).run
+    messages, results = await asyncio.gather(store.messages(run), store.results(run_id))
+    return AgentReply.model_validate(
+        {
+            "agent_run_id": run.id,
+            "profile_id": run.profile_id,
+            "conversation_id": run.conversation_id,
+            "outcome": _OUTCOMES.get(run.status, "error"),
+            "text": run.text,
+            "steps": run.usage.steps,
+            "tool_results": results,
+            "history": messages,
+            "usage": run.usage,
+            "error": run.reason,
+        }
+    )
+
+
+def span_of(run: AgentRun) -> dict[str, Any]:
+    """Return what a span says of how a run ended."""
+    failed = run.status in (AgentStatus.ERROR, AgentStatus.INTERRUPTED)
+    usage = LlmUsage(
+        prompt_tokens=run.usage.prompt_tokens or None, completion_tokens=run.usage.completion_tokens or None
+    )
+    status = run.status.value
+    return {**of_usage(usage), "tavern.run.status": status, "error.type": status if failed else None}
