@@ -30,7 +30,6 @@ from tavern_host.contracts.toolcalls import (
     ToolErrorType,
     ToolFeedback,
     ToolResult,
-    ToolRule,
     ToolScope,
 )
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
@@ -47,8 +46,6 @@ class Worker(Protocol):
     run: AgentRun
     profile: AgentProfile
     tool_ids: list[str]
-    repeated: list[str]
-    """Tools that are called only with a person's consent: an answer beside this one has called them."""
     trace: Tracer
     is_stopped: bool
 
@@ -76,7 +73,7 @@ class Acting:
         self._tools: ToolManager = loop.context.services.get(TOOL_MANAGER)
         self._scope = ToolScope(
             allowed=loop.trace.allowed,
-            approval=[ToolRule(tool=id) for id in loop.repeated],
+            approval=loop.trace.consent,
             streams="system:stream_read" in loop.tool_ids,
         )
         self.results: dict[int, ToolResult] = {}

@@ -17,7 +17,6 @@ from tavern_agents.rows import Kept, moment, now, read_message, read_messages
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.histories import HistoryBranch, HistoryDetails, HistoryMessage, HistoryNode
-from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,14 +25,6 @@ MAIN = "main"
 """The branch that a conversation begins with."""
 
 MAX_NAME = 200
-
-_NEVER_RAN = {
-    ToolErrorType.TOOL_NOT_FOUND,
-    ToolErrorType.PARAMETER_VALIDATION,
-    ToolErrorType.PERMISSION_DENIED,
-    ToolErrorType.APPROVAL_REFUSED,
-    ToolErrorType.INTERRUPTED,
-}
 
 MAX_TEXT = 200
 """How many characters of a message the tree shows."""
@@ -53,6 +44,13 @@ _UNSUMMARISED = (
 _BELOW = (
     "WITH RECURSIVE below (seq) AS (SELECT ? UNION ALL "
     "SELECT m.seq FROM below JOIN messages m ON m.history = ? AND m.parent = below.seq) SELECT max(seq) FROM below"
+)
+
+_RUNS_BESIDE = (
+    "WITH beside (run) AS (SELECT DISTINCT answer.run FROM messages first "
+    "JOIN messages instead ON instead.history = first.history AND instead.parent IS first.parent "
+    "JOIN messages answer ON answer.history = instead.history AND answer.parent = instead.seq "
+    "WHERE first.id = ? AND first.history = ? AND answer.run != ?)"
 )
 
 
@@ -228,16 +226,14 @@ def turn_start(connection: sqlite3.Connection, message: int) -> int | None:
 
 
 def called_beside(connection: sqlite3.Connection, history: str, message_id: str, run: str) -> list[str]:
-    """Return the tools that other runs have called, or may have, which answered a message or one in its place."""
-    results = connection.execute(
-        "SELECT c.result FROM calls c WHERE c.result IS NOT NULL AND c.run IN (SELECT DISTINCT answer.run "
-        "FROM messages first JOIN messages beside ON beside.history = first.history AND beside.parent IS first.parent "
-        "JOIN messages answer ON answer.history = beside.history AND answer.parent = beside.seq "
-        "WHERE first.id = ? AND first.history = ? AND answer.run != ?)",
+    """Return the tools that other runs have called, or tried to, which answered a message or one in its place."""
+    rows = connection.execute(
+        f"{_RUNS_BESIDE} SELECT json_extract(CAST(s.body AS TEXT), '$.data.toolId') FROM steps s "
+        "WHERE s.run IN beside AND json_extract(CAST(s.body AS TEXT), '$.kind') = 'tool_running' "
+        "UNION SELECT json_extract(CAST(c.result AS TEXT), '$.toolId') FROM calls c WHERE c.run IN beside",
         (message_id, history, run),
     )
-    found = [ToolResult.model_validate_json(body) for (body,) in results]
-    return sorted({one.tool_id for one in found if one.error is None or one.error.type not in _NEVER_RAN})
+    return sorted(tool for (tool,) in rows if tool is not None)
 
 
 def latest_below(connection: sqlite3.Connection, history: str, message: int) -> int:

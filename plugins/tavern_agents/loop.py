@@ -30,7 +30,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Interrupted, PluginFailure, TavernError, describe
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmResponse
-from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolCallRequest, ToolResult
+from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolCallRequest, ToolResult, ToolRule
 from tavern_host.contracts.tools import TOOL_MANAGER
 
 
@@ -60,6 +60,7 @@ class AgentLoop:
     conversation: Conversation
     tool_ids: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
+    """Tools that answers beside this run's own have called."""
     waiting: dict[str, ToolCallRequest] = field(default_factory=dict)
     may_run: asyncio.Event = field(default_factory=asyncio.Event)
     observations: list[str] = field(default_factory=list)
@@ -79,7 +80,8 @@ class AgentLoop:
         self._cycles = CycleWatch(self.limits.repeats)
         try:
             self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), self.profile.inventory)
-            self.repeated = await with_effects(self.context.services.get(TOOL_MANAGER), self.repeated)
+            repeated = await with_effects(self.context.services.get(TOOL_MANAGER), self.repeated)
+            self.trace.consent = [ToolRule(tool=id) for id in repeated]
             if any(READER in kept.message.content for kept in self.conversation.kept):
                 self.offer_reader()
             with self.trace.following(self.call):

@@ -17,6 +17,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentTrace, TraceKind
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.observations import cut_middle
+from tavern_host.contracts.toolcalls import ToolRule
 
 EVENT = "AGENT_TRACE"
 
@@ -48,6 +49,8 @@ class Tracer:
         self.profile_id = profile_id
         self.conversation_id = conversation_id
         self.trace_id = ""
+        self.consent: list[ToolRule] = []
+        """Names the calls that wait for a person."""
         self.path = [*above, profile_id]
         self.allowed = list(allowed)
         since = 0.0 if began is None else (datetime.now(UTC) - began).total_seconds()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from helpers.repetition import Failures, repetitions
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
 
+import tavern_demo
 from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentStatus
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory
@@ -24,6 +26,7 @@ from tests.agents.agent_bench import AgentBench, agent_bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+SAMPLE = Path(tavern_demo.__file__).parent / "sample"
 SHOUT = ("shout", {"text": "ale"})
 
 
@@ -32,6 +35,10 @@ def prepare(project: Tavern) -> None:
     project.write("tools/shout.tool.json", {"id": "shout", "implementation": upper, "readOnly": True})
     project.write("tools/mark.tool.json", {"id": "mark", "implementation": {"type": "node", "nodeType": "told:Mark"}})
     project.profile(tool_ids_inventory=["shout", "mark", "UpdatePrivateStateTool"])
+    shutil.copytree(SAMPLE / "workflows", project.root / "workflows", dirs_exist_ok=True)
+    about = {"id": "looper", "name": "Looper", "version": "1", "schema_version": "1.0"}
+    thinks = {"core_deliberation_workflow_id": "agents/deliberation-with-loop", "tool_ids_inventory": ["mark"]}
+    project.write("agents/looper.json", {**about, **thinks})
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -94,8 +101,15 @@ async def test_side_effects_are_repeated_with_consent_only(bench: AgentBench) ->
         await bench.tools.decide(task.id, "approve" if decision == "approve" else "refuse")
         assert (await bench.runtime.wait(run.id)).text == "Done."
         assert observed in str(model.asked[1].messages)
+    call = said("", ("mark", {"text": "looped"}))
+    bench.answers(call, said("Looped."))
+    await bench.run("Loop.", agent="looper", conversation_id="g")
+    bench.answers(call, said("It waits."))
+    assert (await again(bench, "g", await head_of(kept, "g"), agent="looper")).text == "It waits."
+    (task,) = await bench.waiting()
+    await bench.tools.decide(task.id, "refuse")
     marks = (bench.project.root / "marks").read_text().split()
-    assert marks == ["one", "two", "marked"]
+    assert marks == ["one", "two", "marked", "looped"]
 
 
 async def test_an_edited_message_is_answered(bench: AgentBench) -> None:

@@ -66,7 +66,8 @@ async def execute_tool(
             tracer.say("tool_running", f"Calls {request.tool_id}", toolId=request.tool_id, nodeId=context.node_id)
     results: list[ToolResult] = []
     if requests:
-        results = await manager.call_all(requests, scope=ToolScope(allowed=patterns), call=context.call)
+        scope = ToolScope(allowed=patterns, approval=[] if tracer is None else tracer.consent)
+        results = await manager.call_all(requests, scope=scope, call=context.call)
     answers = await manager.feedback(requests, results, limit=limit_for(len(requests)))
     if tracer is not None:
         for answer in answers:
