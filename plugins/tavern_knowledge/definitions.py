@@ -1,6 +1,6 @@
 """The host's own node types and tools as entries, kept in step with what is loaded: in memory, for each host its own.
 
-Names and descriptions in Chinese come from `chinese.json` beside this file.
+Names and descriptions in Chinese, and other words for the same in both languages, come from `glossary.json`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition
 from tavern_knowledge import index
 from tavern_knowledge.index import Entries, Frequencies, Row
 from tavern_knowledge.store import StoredBase
+from tavern_knowledge.words import indexed, is_cjk
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ HEADERS = {
 }
 _FRESH = 1.0
 """Seconds for which a look at the tools holds: their files and workflows may change at any time."""
-_CHINESE = Path(__file__).with_name("chinese.json")
+_GLOSSARY = Path(__file__).with_name("glossary.json")
 
 
 class Definitions(Entries):
@@ -46,7 +47,8 @@ class Definitions(Entries):
         self._nodes: list[NodeDefinition] = []
         self._tools: list[ToolDefinition] = []
         self._lock = asyncio.Lock()
-        self._chinese: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._synonyms: list[list[str]] = []
 
     async def read(self, work: Callable[[sqlite3.Connection], T], absent: T) -> T:
         """Return `work(connection)` once the index has the definitions as they are."""
@@ -94,7 +96,8 @@ class Definitions(Entries):
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._chinese = json.loads(_CHINESE.read_text(encoding="utf-8"))
+            glossary = json.loads(_GLOSSARY.read_text(encoding="utf-8"))
+            self._names, self._synonyms = glossary["names"], [line.split() for line in glossary["synonyms"]]
             self._connection = sqlite3.connect(":memory:")
             for statement in index.TABLES:
                 self._connection.execute(statement)
@@ -118,16 +121,25 @@ class Definitions(Entries):
         return self._row(tool.id, "tool_definition", tool.display_name or tool.id, lines, list(tool.tags), about)
 
     def _row(self, id: str, kind: str, name: str, lines: list[str], tags: list[str], about: dict[str, Any]) -> Row:
-        chinese, _, more = self._chinese.get(id, "").partition("：")
+        chinese, _, more = self._names.get(id, "").partition("：")
         entry = {
             "id": id[:200],
             "entry_type": kind,
             "displayName": f"{name} · {chinese}"[:1000] if chinese and chinese not in name else name[:1000],
             "content": {"value": "\n".join([line for line in (*lines, more) if line])},
+            "activation_criteria": {"keywords": self._other_words(f"{id} {name} {chinese} {lines[0]} {more}")},
             "management_metadata": {"tags": tags, "source": "host"},
             "extensions": about,
         }
         return Row.of(KnowledgeEntry.model_validate(entry))
+
+    def _other_words(self, text: str) -> list[str]:
+        """Return the words that mean the same as words of a text."""
+        known = set(indexed([text]).split())
+        groups = [
+            words for words in self._synonyms if any(w in text if is_cjk(w) else w.lower() in known for w in words)
+        ]
+        return list(dict.fromkeys(word for words in groups for word in words if word not in text))
 
 
 def _slots(slots: dict[str, SlotDefinition]) -> dict[str, str]:

@@ -44,7 +44,7 @@ ENOUGH = 200
 _MAX_KNOWN = 50_000
 _RANK = 60
 """Softens the difference between the first ranks of a ranking."""
-_WEIGHTS = "5.0, 3.0, 1.0, 0.0"
+_WEIGHTS = "5.0, 2.0, 1.0, 0.0"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ async def test_questions_find_the_right_nodes_and_tools(bench: Bench) -> None:
         found = {hit.id for hit in await bench.kb.search(question, bases=["host:*"], limit=5)}
         recalls["English" if question.isascii() else "Chinese"].append(len(found & set(right)) / len(right))
         missed += [(question, sorted(found))] if not found >= set(right) else []
-    assert {language: len(values) for language, values in recalls.items()} == {"Chinese": 30, "English": 30}
+    assert all(len(values) >= 30 for values in recalls.values())
     for language, values in recalls.items():
         assert sum(values) / len(values) >= 0.9, (language, missed)
 
