@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from tavern_host.contracts.observations import documented_tools
+from tavern_host.contracts.toolcalls import ToolRule
 from tavern_host.contracts.tools import ToolFilter, ToolManager
 
 REMEMBER = "UpdatePrivateStateTool"
@@ -23,12 +24,12 @@ async def tool_ids(manager: ToolManager, patterns: Iterable[str]) -> list[str]:
     return list(found)
 
 
-async def with_effects(manager: ToolManager, ids: list[str]) -> list[str]:
-    """Return those of the tools whose calls have effects that going back in a conversation does not undo."""
+async def consent(manager: ToolManager, ids: list[str]) -> list[ToolRule]:
+    """Return rules that name those of the tools whose effects are not undone by going back in a conversation."""
     if not ids:
         return []
     harmless = {REMEMBER} | {tool.id for tool in await manager.list_tools(ToolFilter(ids=ids)) if tool.read_only}
-    return [id for id in ids if id not in harmless]
+    return [ToolRule(tool=id) for id in ids if id not in harmless]
 
 
 async def chosen_tools(manager: ToolManager, chosen: list[str], allowed: list[str] | None) -> list[str]:

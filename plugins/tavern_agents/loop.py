@@ -18,7 +18,7 @@ from tavern_agents.conversation import Conversation, estimate
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.deliberation import Deliberation, Situation
 from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
-from tavern_agents.inventory import tool_ids, tools_text, with_effects
+from tavern_agents.inventory import consent, tool_ids, tools_text
 from tavern_agents.long_results import READER
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore, Progress
@@ -30,7 +30,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Interrupted, PluginFailure, TavernError, describe
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmResponse
-from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolCallRequest, ToolResult, ToolRule
+from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import TOOL_MANAGER
 
 
@@ -60,7 +60,6 @@ class AgentLoop:
     conversation: Conversation
     tool_ids: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
-    """Tools that answers beside this run's own have called."""
     waiting: dict[str, ToolCallRequest] = field(default_factory=dict)
     may_run: asyncio.Event = field(default_factory=asyncio.Event)
     observations: list[str] = field(default_factory=list)
@@ -80,8 +79,7 @@ class AgentLoop:
         self._cycles = CycleWatch(self.limits.repeats)
         try:
             self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), self.profile.inventory)
-            repeated = await with_effects(self.context.services.get(TOOL_MANAGER), self.repeated)
-            self.trace.consent = [ToolRule(tool=id) for id in repeated]
+            self.trace.consent = await consent(self.context.services.get(TOOL_MANAGER), self.repeated)
             if any(READER in kept.message.content for kept in self.conversation.kept):
                 self.offer_reader()
             with self.trace.following(self.call):
