@@ -46,10 +46,11 @@ _BELOW = (
     "SELECT m.seq FROM below JOIN messages m ON m.history = ? AND m.parent = below.seq) SELECT max(seq) FROM below"
 )
 
+# A CROSS JOIN keeps SQLite from looking through the whole conversation first.
 _RUNS_BESIDE = (
     "WITH beside (run) AS (SELECT DISTINCT answer.run FROM messages first "
-    "JOIN messages instead ON instead.history = first.history AND instead.parent IS first.parent "
-    "JOIN messages answer ON answer.history = instead.history AND answer.parent = instead.seq "
+    "CROSS JOIN messages instead ON instead.history = first.history AND instead.parent IS first.parent "
+    "CROSS JOIN messages answer ON answer.history = instead.history AND answer.parent = instead.seq "
     "WHERE first.id = ? AND first.history = ? AND answer.run != ?)"
 )
 
