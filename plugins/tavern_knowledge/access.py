@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -41,7 +41,7 @@ class Rights:
         """Return whether the caller may read a base; everybody may read the host's own."""
         if self.is_person or base in (NODES, TOOLS):
             return True
-        return (self.references is None or base in self.references) and self._fits(header.access.read)
+        return self._referred(base, header) is not None and self._fits(header.access.read)
 
     def writable(self, base: str, header: BaseHeader) -> Writable:
         """Return whether the caller may write a base."""
@@ -51,20 +51,28 @@ class Rights:
             return "yes"
         if not self._fits(header.access.write):
             return "no"
-        return "yes" if self.references is None else self.references.get(base, "no")
+        return self._referred(base, header) or "no"
 
-    def chosen(self, patterns: Iterable[str] | None, known: Iterable[str]) -> list[str]:
-        """Return those of the known ids that ids, aliases and patterns name; without patterns all of the project's."""
+    def chosen(self, patterns: Sequence[str] | None, known: Iterable[tuple[str, BaseHeader]]) -> list[str]:
+        """Return the ids of those bases that may be read and that ids, aliases and patterns name; without patterns all
+        of the project's."""
+        readable = [(id, {id, header.kb_id}) for id, header in known if self.may_read(id, header)]
         if patterns is None:
-            return [id for id in known if id not in (NODES, TOOLS)]
+            return [id for id, _ in readable if id not in (NODES, TOOLS)]
         wanted = [*patterns, *(self.aliases[p] for p in patterns if p in self.aliases)]
-        return [id for id in known if any(id == p or fnmatchcase(id, p) for p in wanted)]
+        return [id for id, names in readable if any(n == p or fnmatchcase(n, p) for p in wanted for n in names)]
 
     def denied(self, base: str, doing: str) -> PermissionDenied:
         """Return the error for what the caller may not do."""
         agent = self.references is not None
         hint = "its profile's knowledge_base_references name what it may read and write" if agent else "see its access"
         return PermissionDenied(f"{self.principal} may not {doing} the knowledge base {base!r}: {hint}", base=base)
+
+    def _referred(self, base: str, header: BaseHeader) -> Writable | None:
+        """Return what an agent's profile says of a base, by its file's name or its own id, or None."""
+        if self.references is None:
+            return "yes"
+        return self.references.get(base) or self.references.get(header.kb_id)
 
     def _fits(self, patterns: Iterable[str]) -> bool:
         return any(fnmatchcase(str(self.principal), pattern) for pattern in patterns)

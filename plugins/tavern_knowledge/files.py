@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -65,7 +64,8 @@ class BaseFolder:
             every = os.listdir(folder)  # noqa: PTH208 (of an open folder)
             names = (name for name in every if name.endswith(SUFFIX) and _ID.fullmatch(name[:-5]))
             for name in sorted(names)[:MAX_BASES]:
-                found[name.removesuffix(SUFFIX)] = _stamp(stat_file(folder, name))
+                if (about := stat_file(folder, name)) is not None:
+                    found[name.removesuffix(SUFFIX)] = _stamp(about)
         return found
 
     def read(self, base: str) -> tuple[bytes, str]:
@@ -91,7 +91,7 @@ class BaseFolder:
             raise InvalidInput(f"the base {base!r} would have more than {MAX_DOCUMENT >> 20} MiB")
         with confined_folder(self._path, [], make=True) as folder, writing(folder, _LOCK_SECONDS):
             replace_file(folder, name, data, overwrite=True)
-            return _stamp(stat_file(folder, name)), hash_of(data)
+            return _stamp(os.stat(name, dir_fd=folder, follow_symlinks=False)), hash_of(data)
 
     def remove(self, base: str) -> None:
         """Remove a base's file and the picture beside it, those that are there."""
@@ -116,9 +116,7 @@ class BaseFolder:
                 replace_file(folder, f"{base}{PICTURE}", picture, overwrite=True)
 
 
-def _stamp(about: os.stat_result | None) -> str:
-    if about is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+def _stamp(about: os.stat_result) -> str:
     return f"{about.st_mtime_ns}-{about.st_size}-{about.st_ino}-{about.st_ctime_ns}"
 
 
@@ -195,81 +193,71 @@ def top_level(data: bytes, split: str) -> tuple[dict[str, Any], list[str]]:
     reader = _Reader(text)
     found: dict[str, Any] = {}
     items: list[str] = []
-    for key, begin in reader.members():
-        if key == split and text[begin : begin + 1] == "[":
-            items = list(reader.items(begin))
+    for _ in reader.each("{", "}"):
+        if reader.next() != '"':
+            raise reader.wrong("expected a key")
+        key = reader.value()
+        reader.expect(":")
+        if key == split and reader.next() == "[":
+            for _ in reader.each("[", "]"):
+                begin = reader.at
+                reader.value()
+                items.append(text[begin : reader.at])
         else:
-            found[key] = reader.value(begin)
+            found[key] = reader.value()
+    if reader.next():
+        raise reader.wrong("expected the end")
     if split in found:
         raise InvalidInput(f"$.{split}: expected an array, got {json_type(found[split])}")
     return found, items
 
 
 class _Reader:
-    """Reads a JSON text part by part."""
+    """Reads a JSON text part by part; `at` is the place that it has come to."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
         self._decode = json.JSONDecoder().raw_decode
+        self.at = 0
 
-    def members(self) -> Iterator[tuple[str, int]]:
-        """Yield the keys of the object that the text holds, and where their values begin; the caller reads each."""
-        self._expect("{")
-        if self._next() != "}":
-            while True:
-                key = self.value(self._at)
-                if not isinstance(key, str):
-                    raise self._wrong("expected a key")
-                self._expect(":")
-                self._next()
-                yield key, self._at
-                if self._next() != ",":
-                    break
-                self._expect(",")
-                self._next()
-        self._expect("}")
-        if self._next():
-            raise self._wrong("expected the end")
+    def each(self, opening: str, closing: str) -> Iterator[None]:
+        """Stop before each part of an object or array, for the caller to read it."""
+        self.expect(opening)
+        if self.next() != closing:
+            yield
+            while self.next() == ",":
+                self.at += 1
+                self.next()
+                yield
+        self.expect(closing)
 
-    def items(self, begin: int) -> Iterator[str]:
-        """Yield the JSON texts of the items of an array."""
-        self._at = begin
-        self._expect("[")
-        if self._next() != "]":
-            while True:
-                self._next()
-                start = self._at
-                self.value(start)
-                yield self._text[start : self._at]
-                if self._next() != ",":
-                    break
-                self._expect(",")
-        self._expect("]")
-
-    def value(self, begin: int) -> Any:
-        """Return the value that begins at a place, and go on behind it."""
+    def value(self) -> Any:
+        """Return the value that begins here."""
+        self.next()
         try:
-            value, self._at = self._decode(self._text, begin)
+            value, self.at = self._decode(self._text, self.at)
         except json.JSONDecodeError as error:
-            self._at = error.pos
-            raise self._wrong(error.msg) from None
+            self.at = error.pos
+            raise self.wrong(error.msg) from None
         except RecursionError:
-            raise self._wrong(f"it is nested more than {MAX_LEVELS} levels deep") from None
+            raise self.wrong(f"it is nested more than {MAX_LEVELS} levels deep") from None
         except ValueError as error:
-            raise self._wrong(str(error)) from None
+            raise self.wrong(str(error)) from None
         return value
 
-    def _next(self) -> str:
-        match = _SPACE.match(self._text, self._at)
-        self._at = match.end() if match else self._at
-        return self._text[self._at : self._at + 1]
+    def next(self) -> str:
+        """Go past white space, and return the character there."""
+        match = _SPACE.match(self._text, self.at)
+        self.at = match.end() if match else self.at
+        return self._text[self.at : self.at + 1]
 
-    def _expect(self, character: str) -> None:
-        if self._next() != character:
-            raise self._wrong(f"expected {character!r}")
-        self._at += 1
+    def expect(self, character: str) -> None:
+        """Go past a character that must be here."""
+        if self.next() != character:
+            raise self.wrong(f"expected {character!r}")
+        self.at += 1
 
-    def _wrong(self, reason: str) -> TavernError:
-        line, column = self._text.count("\n", 0, self._at) + 1, self._at - self._text.rfind("\n", 0, self._at)
+    def wrong(self, reason: str) -> TavernError:
+        """Return the error that the text is wrong here."""
+        line, column = self._text.count("\n", 0, self.at) + 1, self.at - self._text.rfind("\n", 0, self.at)
         return InvalidInput(f"it is not JSON: line {line}, column {column}: {reason}")

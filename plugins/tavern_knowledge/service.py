@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -107,7 +106,7 @@ class Knowledge(KnowledgeBase):
         """Return the entries that fit best; see the interface."""
         rights = await rights_of(self._context, call)
         asked = Query(query[:MAX_QUERY], tags or (), entry_types or (), max(1, min(limit, MAX_LIMIT)))
-        choose = partial(_chosen, rights, bases)
+        choose = partial(rights.chosen, bases)
         rankings = []
         for entries in (self._store, self._definitions)[: 2 if choose(list(HEADERS.items())) else 1]:
             rankings += [await entries.search(asked, choose), await self._embeddings.ranking(entries, asked, choose)]
@@ -128,7 +127,7 @@ class Knowledge(KnowledgeBase):
         rights = await rights_of(self._context, call)
 
         def work(connection: sqlite3.Connection) -> Activation:
-            chosen = _chosen(rights, request.bases, self._store.known(connection))
+            chosen = rights.chosen(request.bases, self._store.known(connection))
             found = candidates(connection, chosen, scanned(request.messages))
             return activate([(base, entry_of(row)) for base, row in found], request)
 
@@ -266,10 +265,6 @@ class Knowledge(KnowledgeBase):
             if rights.references is not None:
                 raise rights.denied(base, "make, change or remove")
         return rights
-
-
-def _chosen(rights: Rights, patterns: Sequence[str] | None, known: list[tuple[str, BaseHeader]]) -> list[str]:
-    return rights.chosen(patterns, [base for base, header in known if rights.may_read(base, header)])
 
 
 def _given(**fields: Any) -> dict[str, Any]:

@@ -252,10 +252,14 @@ def _bases(connection: sqlite3.Connection) -> list[StoredBase]:
 
 
 def _base(connection: sqlite3.Connection, base: str, *, usable: bool = True) -> StoredBase:
-    row = connection.execute("SELECT header, problem FROM bases WHERE id = ?", (base,)).fetchone()
+    row = connection.execute(
+        "SELECT id, header, problem FROM bases WHERE id = ?1 OR "
+        "(problem IS NULL AND json_extract(header, '$.kb_id') = ?1) ORDER BY id != ?1 LIMIT 1",
+        (base,),
+    ).fetchone()
     if row is None:
         return _unknown(base, [id for (id,) in connection.execute("SELECT id FROM bases")])
-    header, problem = row
+    base, header, problem = row
     if problem is not None:
         if usable:
             raise InvalidInput(f"the base {base!r} cannot be used: knowledge/{base}.json: {problem}", base=base)

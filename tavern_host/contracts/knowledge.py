@@ -133,7 +133,7 @@ class BaseHeader(_Published):
     kb_version: str = "1.0.0"
     schema_version: str = "1.0"
     display_name: str = Field(default="", alias="kb_displayName", max_length=1000)
-    description: str = Field(default="", alias="kb_description", max_length=20_000)
+    description: str = Field(default="", alias="kb_description", max_length=100_000)
     embedding_model_id: str | None = None
     created_at: str | None = None
     updated_at: str | None = None
@@ -148,8 +148,9 @@ class BaseHeader(_Published):
 
 
 class BaseSummary(Model):
-    """A base in a list. `id` names it everywhere: that of its file. `problem` is why it cannot be used. `writable` says
-    whether the caller may write: `suggest` lets it add entries that a person has to enable."""
+    """A base in a list. `id` names it everywhere: that of its file; the `kb_id` in the file is understood as well.
+    `problem` is why it cannot be used. `writable` says whether the caller may write: `suggest` lets it add entries that
+    a person has to enable."""
 
     id: str
     name: str = ""

@@ -134,9 +134,11 @@ async def test_edits_of_the_file_count_at_once(bench: Bench) -> None:
 async def test_a_wrong_file_is_named_and_never_overwritten(bench: Bench) -> None:
     long = "x" * ((1 << 20) + 1)
     rows: list[tuple[Any, str]] = [
-        ("{", "line 1, column 2"),
+        ("{", "line 1, column 2: expected a key"),
         ('{"entries": [1,]}', "line 1, column 16"),
         ("[]", "expected '{'"),
+        ('{"entries": [], 1: 2}', "column 17: expected a key"),
+        ('{"entries": []} x', "expected the end"),
         ({"entries": {}}, "$.entries: expected an array, got an object"),
         ({"entries": [{"content": {}}, {"id": "a", "content": 7}]}, "$.entries[0]: $.id: it has none; $.entries[1]"),
         ({"entries": [{"id": "a"}, {"id": "a"}]}, "$.entries[1].id: 'a' is the id of another entry"),
@@ -201,7 +203,7 @@ async def test_what_cannot_be_named_or_does_not_fit_is_refused(bench: Bench) -> 
 
 async def test_agents_read_and_write_what_their_profiles_say(bench: Bench) -> None:
     await bench.kb.save_base(BaseHeader.model_validate({"kb_id": "diary", "kb_extensions": {"access": {"write": []}}}))
-    keeper = bench.agent("keeper", ("lore=world", ["read"]), ("diary", ["write_caiu"]))
+    keeper = bench.agent("keeper", ("kb_lore=world", ["read"]), ("diary", ["write_caiu"]))
     scribe = bench.agent("scribe", ("lore", ["read", "write_caiu"]))
     critic = bench.agent("critic", ("lore", ["read", "write_suggestions"]))
     nobody = CallContext(principal=Principal(kind="agent", id="nobody"))
@@ -210,7 +212,8 @@ async def test_agents_read_and_write_what_their_profiles_say(bench: Bench) -> No
     assert {base.id: base.writable for base in await kb.bases(call=keeper)} == {"lore": "no", "diary": "no", **own}
     assert {base.id: base.writable for base in await kb.bases(call=nobody)} == own
     assert (await kb.get("world", "inn", call=keeper)).base == "lore"
-    assert [hit.id for hit in await kb.search("inn", bases=["world"], call=keeper)] == ["inn"]
+    for named in ("world", "lore", "kb_lore", "kb_*"):
+        assert [hit.id for hit in await kb.search("inn", bases=[named], call=keeper)] == ["inn"]
     assert await kb.search("inn", call=nobody) == []
     denied = [
         kb.get("lore", "inn", call=nobody),
