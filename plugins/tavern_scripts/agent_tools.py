@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
@@ -9,6 +11,9 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptLanguage, ScriptRequest, ScriptResult
 from tavern_host.contracts.scripttools import ScriptOutcome, ScriptTools
+
+_TOOLS = re.compile(r"\btools\b")
+"""What code says that calls tools. No other code is given any, which would take time."""
 
 SHORTEST_MS = 100
 """The shortest time limit that can be asked for, in milliseconds."""
@@ -62,6 +67,7 @@ class AgentTools(ScriptTools):
                 input_data=input_data,
                 files=files or [],
                 session=session,
+                tools=["*"] if session is None and _TOOLS.search(code) else [],
                 timeout_ms=_time(timeout_ms),
             ),
             call,

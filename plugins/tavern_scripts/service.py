@@ -46,6 +46,8 @@ from tavern_scripts.results.refusal import Refused
 from tavern_scripts.results.run_state import RunState, enforced_by, new_state, result_of_run, result_of_task
 from tavern_scripts.sandbox.backends import Sandboxes
 from tavern_scripts.sandbox.processes import to_the_end
+from tavern_scripts.tool_calls.channel import CallChannel, WallClock
+from tavern_scripts.tool_calls.giving import ToolCalls
 from tavern_scripts.workers.launches import Places, RunExtras, input_of, launch_of, pieces
 from tavern_scripts.workers.pool import WarmPool
 from tavern_scripts.workers.run_resources import RunResources
@@ -68,6 +70,7 @@ class Scripts(ScriptExecution):
         self._scratch = Scratch(context.data_dir / "runs")
         self._removing: set[asyncio.Future[None]] = set()
         self._turns = _RunLimiter()
+        self._calls = ToolCalls(context)
         self._pool = WarmPool(
             self._scratch.make, context.log, size=lambda: self._lasting().warm, idle=lambda: self._lasting().idle
         )
@@ -168,7 +171,7 @@ class Scripts(ScriptExecution):
             plan = await self._planner.plan(request, remaining=call.remaining())
             chosen = await self._sandboxes.chosen()
             state = new_state(plan, chosen, say)
-            async with self._turns.of(plan.policy.concurrent):
+            async with self._calls.turn(call, self._turns.of(plan.policy.concurrent)):
                 output = await self._run(state, chosen.backend, call, say)
         except Refused as refused:
             error = refused.error
@@ -199,7 +202,11 @@ class Scripts(ScriptExecution):
                     launch = _launch(plan, places, extra)
                 else:
                     launch = await asyncio.to_thread(_launch, plan, places, extra)
-                ended = await self._listen(state, self._outputs(plan, backend, launch, data, call), call)
+                channel = await self._calls.channel(plan, call, stack)
+                if channel is not None:
+                    launch = await asyncio.to_thread(channel.given_to, launch, places.script, plan.interpreter.language)
+                outputs = self._outputs(plan, backend, launch, data, call)
+                ended = await self._listen(state, outputs, call, channel)
             output = state.outcome.result(ended)
             if ended.data:
                 state.notes.append(ended.data.decode("utf-8", "replace"))
@@ -219,6 +226,8 @@ class Scripts(ScriptExecution):
     ) -> AsyncIterator[SandboxOutput]:
         """Run what was prepared: the one place where a program begins."""
         session = plan.request.session
+        if launch.calls is not None:
+            return backend.run(launch, pieces(data))
         if session is None:
             return self._pool.run(backend, launch, pieces(data))
         if not plan.program.is_code:
@@ -235,7 +244,9 @@ class Scripts(ScriptExecution):
         sessions = SessionLimits(policy.sessions, policy.session_idle, policy.session_cpu)
         return WorkerLimits(policy.warm, policy.warm_idle, sessions)
 
-    async def _listen(self, state: RunState, outputs: AsyncIterator[SandboxOutput], call: CallContext) -> SandboxOutput:
+    async def _listen(
+        self, state: RunState, outputs: AsyncIterator[SandboxOutput], call: CallContext, channel: CallChannel | None
+    ) -> SandboxOutput:
         """Return how a program ended. Raises `Refused` where it took too long, or gave too much."""
         remaining = call.remaining()  # less than before, where it had to wait for its turn
         wall = state.plan.limits.wall if remaining is None else min(state.plan.limits.wall, remaining)
@@ -243,6 +254,8 @@ class Scripts(ScriptExecution):
         began = time.monotonic()
         try:
             async with asyncio.timeout(wall) as timer, aclosing(outputs) as coming:  # type: ignore[type-var]
+                if channel is not None:
+                    await channel.open(WallClock(timer, call, wall))
                 async for output in coming:
                     if output.kind == "ended":
                         ended = output
@@ -253,6 +266,8 @@ class Scripts(ScriptExecution):
         except Exception as error:  # a sandbox of another plugin may fail in any way
             if isinstance(error, TimeoutError) and timer.expired():
                 state.outcome.close()
+                if channel is not None and channel.broken is not None:
+                    raise channel.broken from None
                 message = f"the script did not end within {wall:g} s, and was ended with all that it had begun"
                 raise Refused(ScriptErrorType.TIMEOUT, message, state.outcome.errors()) from None
             self._context.log.exception("the sandbox %s failed", state.enforced.backend)
@@ -262,6 +277,8 @@ class Scripts(ScriptExecution):
             if ended is None:
                 state.usage = ScriptUsage(wall_ms=(time.monotonic() - began) * 1000)
                 state.outcome.close()
+        if channel is not None and channel.broken is not None:
+            raise channel.broken
         if ended is None:
             raise Refused(ScriptErrorType.SECURITY, "the sandbox ended without saying how the script did")
         state.usage = ended.usage

@@ -87,6 +87,10 @@ class Tools(ToolManager):
         found = {tool_id: tool.definition for tool_id in tool_ids if (tool := catalog.find(tool_id)) is not None}
         return native_schemas(tool_ids, found)
 
+    async def callable_tools(self, *, call: CallContext | None = None) -> list[ToolDefinition]:
+        """Return the tools that may be called within `call`."""
+        return await self._caller.callable_tools(self._call(call))
+
     async def _found(self, tool_ids: list[str]) -> list[ToolDefinition]:
         catalog = await self._registry.catalog()
         return [tool.definition for tool_id in tool_ids if (tool := catalog.find(tool_id)) is not None]

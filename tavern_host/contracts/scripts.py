@@ -57,7 +57,9 @@ class ScriptRequest(Model):
     instead of the last JSON document on stdout. `config` becomes `TAVERN_CONFIG_*` inside the sandbox; the values under
     the keys `secrets` are hidden in logs and errors. `files` are paths in the project's files folder that the script
     may read, under the same paths in the folder TAVERN_FILES; what it leaves in the folder TAVERN_OUTPUT comes back as
-    files. `session` names variables that live on between calls. `timeout_ms` is in milliseconds.
+    files. `session` names variables that live on between calls. `tools` are ids, and patterns of ids, of tools that
+    `code` may call as functions of its module `tools`: of those that the call of the run may call, and no others; not
+    in a session. `timeout_ms` is in milliseconds, without the time in which such calls are waited for.
     """
 
     tool_id: str | None = None
@@ -75,6 +77,7 @@ class ScriptRequest(Model):
     secrets: list[str] = Field(default_factory=list)
     files: list[str] = Field(default_factory=list)
     session: str | None = None
+    tools: list[str] = Field(default_factory=list)
     security_context: SecurityContext = Field(default_factory=SecurityContext)
 
 
@@ -222,6 +225,7 @@ class SandboxLaunch(Model):
     `proxy` is the socket on this side that its only network is, if any; inside it is reached as the environment's
     `HTTP_PROXY` says. `channel`: the program may write its result to the descriptor 3. Without `address_space` memory
     is limited by what is used only, not by what is reserved. Of `limits`, `wall` is left to the output's reader.
+    `calls` is a descriptor of this process, one end of a pair of sockets, that the program has as 7 (TAVERN_CALLS_FD).
     """
 
     argv: list[str]
@@ -231,6 +235,7 @@ class SandboxLaunch(Model):
     limits: ScriptLimits
     proxy: str | None = None
     channel: bool = False
+    calls: int | None = None
     address_space: bool = True
 
 

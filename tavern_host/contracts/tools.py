@@ -130,7 +130,7 @@ class ExpandedPrompt(Model):
     warnings: list[str] = Field(default_factory=list)
 
 
-class ToolManager(ServiceInterface, name="toolManager", version=2, records=("tool",)):
+class ToolManager(ServiceInterface, name="toolManager", version=3, records=("tool",)):
     """Registers, finds, describes, validates and calls tools. A failed call is a result, never a raise.
 
     A tool is named by its id, or as `id@RANGE` (`kb:Query@^1.2`), which picks the newest version within the range.
@@ -203,6 +203,11 @@ class ToolManager(ServiceInterface, name="toolManager", version=2, records=("too
         self, request: ToolCallRequest, *, scope: ToolScope | None = None, call: CallContext | None = None
     ) -> ToolResult:
         """Validate, authorise and carry out one call."""
+
+    @acts("toolManager:execute", "Call tools.", since=3)
+    async def callable_tools(self, *, call: CallContext | None = None) -> list[ToolDefinition]:
+        """Return the tools that may be called with this context now, by id: by the caller's rights, and by the scope
+        of the call of a tool that it is made in. Which arguments may be given, each call finds out."""
 
     @acts("toolManager:execute", "Call tools.")
     async def call_all(

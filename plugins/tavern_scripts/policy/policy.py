@@ -26,6 +26,7 @@ _MOST = 10_000
 @dataclass(frozen=True)
 class Policy:
     """What is allowed. `limits.wall` holds where nobody asks for a time; `most_wall` is the longest time, in seconds.
+    `most_calls` is how many calls of tools a script may make.
 
     `folders` hold the scripts that are named by a path. `hosts` and `writes` are patterns; `interpreters` are paths of
     programs by language. `warm` interpreters wait for scripts, `warm_idle` seconds at most; `sessions` are open at the
@@ -41,6 +42,7 @@ class Policy:
     limits: ScriptLimits
     most_wall: float
     most_files: int
+    most_calls: int
     concurrent: int
     warm: int
     warm_idle: float
@@ -81,6 +83,7 @@ def read_policy(settings: Settings, root: Path) -> Policy:
         limits=limits,
         most_wall=max(default, read.number("maxTimeoutSeconds", 300)),
         most_files=int(read.number("maxFiles", 100)),
+        most_calls=int(read.number("maxToolCalls", 20_000, or_none=True)),
         concurrent=int(read.number("concurrentRuns", 16)),
         warm=int(read.number("warmInterpreters", 0, or_none=True)),
         warm_idle=read.number("warmIdleSeconds", 300),

@@ -35,7 +35,7 @@ def main() -> NoReturn:
     child = os.fork()
     if child == 0:
         _become(job, rules, library)
-    for number in (0, 1, 2, 3):
+    for number in (0, 1, 2, 3, 7):
         with contextlib.suppress(OSError):
             os.close(number)
     _, status = os.waitpid(child, 0)

@@ -25,6 +25,9 @@ from tavern_scripts.sandbox.watch import Reason, Watch, tree
 ARGUMENTS, GATE, INFO = 4, 5, 6
 """The descriptors that a maker of sandboxes finds its arguments, its gate and its outlet for reports at."""
 
+CALLS = 7
+"""The descriptor by which a program calls tools, if it was given any."""
+
 _CPU_SIGNAL, _SIZE_SIGNAL = -24, -25
 _PATIENCE = 10.0
 """How many seconds a maker may take until it reports, and until its file system is there."""
@@ -230,6 +233,8 @@ class _Box:
             theirs[0], feeding = _pipe(ours, ours_is_writer=True)
             theirs[GATE], gate = _pipe(ours, ours_is_writer=True)
             theirs[ARGUMENTS] = _file(recipe.arguments)
+            if recipe.launch.calls is not None:
+                theirs[CALLS] = os.dup(recipe.launch.calls)
             if recipe.owner is not None:
                 for number in (0, *names.values()):
                     os.fchown(theirs[number], recipe.owner, recipe.owner)

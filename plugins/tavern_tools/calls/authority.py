@@ -78,6 +78,19 @@ class Authority:
         self, tool: Tool, arguments: dict[str, JsonValue], principal: Principal, scope: ToolScope | None
     ) -> Verdict:
         """Return what becomes of a call with these arguments, as the tool gets them. Never raises."""
+        ruling = self._ruling_of(tool, principal, scope)
+        if ruling.verdict is None:
+            return self._weigh(ruling, arguments, principal, scope)
+        if scope is not None and scope.approval and ruling.verdict is ALLOW and not ruling.approves:
+            return self._weigh(ruling, arguments, principal, scope)
+        return ruling.verdict
+
+    def may_call(self, tool: Tool, principal: Principal, scope: ToolScope | None) -> bool:
+        """Return whether a principal may call a tool, with some arguments at least."""
+        verdict = self._ruling_of(tool, principal, scope).verdict
+        return verdict is None or verdict.kind != "deny"
+
+    def _ruling_of(self, tool: Tool, principal: Principal, scope: ToolScope | None) -> _Ruling:
         if self._settings.revision != self._revision:
             self._refresh()
         allowed = None if scope is None or scope.allowed is None else tuple(scope.allowed)
@@ -88,11 +101,7 @@ class Authority:
             if len(self._rulings) >= _RULINGS:
                 self._rulings.clear()
             self._rulings[key] = ruling
-        if ruling.verdict is None:
-            return self._weigh(ruling, arguments, principal, scope)
-        if scope is not None and scope.approval and ruling.verdict is ALLOW and not ruling.approves:
-            return self._weigh(ruling, arguments, principal, scope)
-        return ruling.verdict
+        return ruling
 
     def may_decide(self, principal: Principal, tool_id: str, arguments: Mapping[str, JsonValue] | None = None) -> bool:
         """Return whether a principal may approve calls of a tool: it is an approver, and its own roles let it call

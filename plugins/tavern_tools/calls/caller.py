@@ -20,6 +20,7 @@ from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
 from tavern_host.contracts.spans import span
 from tavern_host.contracts.toolcalls import ToolApproval, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
+from tavern_host.contracts.tools import ToolDefinition, ToolFilter
 from tavern_host.contracts.wire import WireError, carried
 from tavern_tools.calls.audit import CallAudit, Updates
 from tavern_tools.calls.authority import Authority
@@ -67,7 +68,10 @@ class Caller:
         self.tasks = Tasks(context, self._make_task, self._may_decide, self._check_edited)
 
     async def call(self, request: ToolCallRequest, scope: ToolScope | None, context: CallContext) -> ToolResult:
-        """Return the result of a call, retried as often as `request.retry` says."""
+        """Return the result of a call, retried as often as `request.retry` says. Without a `scope`, that of the call
+        that it is made in holds."""
+        if scope is None:
+            scope = self._runners.scope_within(context)
         result = await self.make(self._new(request, scope, context))
         delay = RETRY_DELAY
         for attempt in range(request.retry):
@@ -78,6 +82,14 @@ class Caller:
             result = await self.make(self._new(request, scope, context))
             result = result.model_copy(update={"attempts": attempt + 2})
         return result
+
+    async def callable_tools(self, context: CallContext) -> list[ToolDefinition]:
+        """Return the tools that may be called with this context now."""
+        scope = self._runners.scope_within(context)
+        catalog = await self._registry.catalog()
+        asked = None if scope is None or scope.allowed is None else ToolFilter(ids=scope.allowed)
+        found = [catalog.get(tool.id) for tool in catalog.listed(asked) if tool.unavailable is None]
+        return [tool.definition for tool in found if self._authority.may_call(tool, context.principal, scope)]
 
     async def make(self, call: Call) -> ToolResult:
         """Take a call through its steps, and return its result."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import JsonValue
@@ -13,7 +15,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
-from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType
+from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType, ToolScope
 from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
 from tavern_host.sdk.time_limits import until_given_up
 from tavern_tools.builtin.project_folder import read
@@ -42,6 +44,11 @@ class Runners:
         self._context = context
         self._streams = streams
         self._timeout = float(context.settings.get("callTimeout", 120))
+        self._scopes: dict[str, ToolScope] = {}
+
+    def scope_within(self, context: CallContext) -> ToolScope | None:
+        """Return the scope of the call that a call is made in: what its caller may not do, its tool may not."""
+        return self._scopes.get(context.id) or self._scopes.get(context.parent_id or "")
 
     async def run(self, call: Call) -> Call:
         """Return the call with what its tool returns within the time limit: the tool's own or else the setting
@@ -69,12 +76,14 @@ class Runners:
         if kind == "service":
             method = self._method(tool)
             acts = method.info.permission is not None
-            output = await method(arguments, call.context.child(timeout=seconds + _LATER) if acts else call.context)
-            return output_of_service(tool.definition, output)
+            context = call.context.child(timeout=seconds + _LATER) if acts else call.context
+            with self._holding(context, scope):
+                return output_of_service(tool.definition, await method(arguments, context))
         child = call.context.child(timeout=seconds + _LATER)
         if kind == "script":
             report = _no_report if call.progress is None else call.progress.report
-            return await run_script(self._context, tool.definition, arguments, child, report)
+            with self._holding(child, scope):
+                return await run_script(self._context, tool.definition, arguments, child, report)
         request = await self._request(tool, await self._with_files(tool, arguments))
         if tool.streams and scope is not None and scope.streams:
             keys = [key for key in tool.outputs or () if key in tool.streams]
@@ -84,6 +93,18 @@ class Runners:
             part = ContentPart(type="stream", uri=handle, name=", ".join(keys))
             return Output({"stream": handle}, (part,))
         return Output(await self._finished(tool, request, child))
+
+    @contextlib.contextmanager
+    def _holding(self, context: CallContext, scope: ToolScope | None) -> Iterator[None]:
+        """Let the scope of a call hold for the calls that its tool makes for it."""
+        if scope is None or context.id in self._scopes:
+            yield
+            return
+        self._scopes[context.id] = scope
+        try:
+            yield
+        finally:
+            del self._scopes[context.id]
 
     def _method(self, tool: Tool) -> ServiceMethod:
         """Return what calls the method that a service tool names."""

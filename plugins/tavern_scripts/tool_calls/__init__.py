@@ -1,0 +1,1 @@
+"""Calls of tools that a script in its sandbox makes."""

@@ -1,0 +1,53 @@
+"""The module `tools` of a script: written beside its code, from the tools that it was given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tavern_host.contracts.code_mode import CodeStyle, ambiguous_names, function_names, signature
+from tavern_host.contracts.scripts import SandboxMount, ScriptLanguage
+from tavern_host.contracts.tools import ToolDefinition
+from tavern_scripts.workers.launches import SCRIPT
+
+_RUNNER_FILES = Path(__file__).parent.parent / "runners"
+
+
+def write_module(folder: Path, language: ScriptLanguage, tools: Sequence[ToolDefinition]) -> list[SandboxMount]:
+    """Write the module into the folder of a script; return what is to be seen of it. Blocking."""
+    style: CodeStyle = "python" if language == "python" else "javascript"
+    by_id = {tool.id: tool for tool in tools}
+    names, shared = function_names(by_id, style), ambiguous_names(by_id, style)
+    if style == "python":
+        about = {name: {"id": id, "doc": _documentation(name, by_id[id])} for name, id in names.items()}
+        source = (_RUNNER_FILES / "tools.py").read_text(encoding="utf-8")
+        _write(folder / "tools.py", source)
+        _write(folder / "tools.json", json.dumps({"names": about, "shared": shared}))
+        seen = ("tools.py", "tools.json")
+        return [SandboxMount(target=f"{SCRIPT}/{name}", source=str(folder / name)) for name in seen]
+    place = folder / "node_modules" / "tools"
+    place.mkdir(parents=True)
+    for made in (place, place.parent):
+        made.chmod(0o755)
+    _write(place / "package.json", json.dumps({"name": "tools", "type": "module", "exports": "./index.mjs"}))
+    lines = [(_RUNNER_FILES / "tools.mjs").read_text(encoding="utf-8")]
+    for name, tool_id in names.items():
+        text = _documentation(name, by_id[tool_id]).replace("*/", "* /")
+        lines.append(f"/** {text} */\nexport const {name} = (given) => call({json.dumps(tool_id)}, given);")
+    parts = ["call", "ToolError", *names]
+    for name in shared.keys() - names.keys():
+        message = json.dumps(f"{name} could be {' or '.join(shared[name])}: use that name")
+        parts.append(f"get {name}() {{ throw new TypeError({message}); }}")
+    lines.append(f"export default {{ {', '.join(parts)} }};")
+    _write(place / "index.mjs", "\n".join(lines))
+    return [SandboxMount(target=f"{SCRIPT}/node_modules/tools", source=str(place))]
+
+
+def _documentation(name: str, tool: ToolDefinition) -> str:
+    return f"{signature(name, tool)}\n\n{tool.description or tool.display_name} ({tool.id})"
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)

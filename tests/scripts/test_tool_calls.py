@@ -1,0 +1,344 @@
+"""Scripts that call tools: what they may call, what they are told, and that nothing of it outlives their runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from helpers.repetition import Failures, repetitions
+
+from tavern_host.contracts.audit import AUDIT
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.code_mode import ambiguous_names, function_names, signatures
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.scripts import ScriptErrorType, ScriptRequest
+from tavern_host.contracts.settings import SETTINGS, SettingsChange
+from tavern_host.contracts.toolcalls import TaskFilter, ToolCallRequest, ToolResult, ToolRule, ToolScope
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolImplementation
+from tavern_host.projects import Folders
+from tests.scripts.scripthost import Scripts, scripts_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+AGENT = Principal(kind="agent", id="clerk")
+OPEN = ["CodeInterpreter:execute", "system:get_current_time", "FileOperator.ReadFile", "FileOperator.WriteFile"]
+FRAMES = "import json, os\nfd = int(os.environ['TAVERN_CALLS_FD'])\n" + (
+    "def send(data): os.write(fd, len(data).to_bytes(4, 'big') + data)\n"
+    "def frame(**given): send(json.dumps(given).encode())\n"
+    "# tools\n"
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def open_scripts(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scripts]:
+    """The scripts of a host whose scripts may make 10,000 calls."""
+    place = tmp_path_factory.mktemp("calls")
+    folders = Folders(*(place / name for name in ("config", "state", "data")))
+    async with scripts_of(place, folders_of=folders, maxToolCalls=10_050) as opened:
+        yield opened
+
+
+async def execute(
+    scripts: Scripts, code: str, language: str = "python", *, scope: ToolScope | None = None, **arguments: Any
+) -> ToolResult:
+    """Return what comes of code that an agent has run."""
+    request = ToolCallRequest(
+        tool_id="CodeInterpreter:execute", arguments={"language": language, "code": code, **arguments}
+    )
+    call = CallContext(principal=AGENT, project=scripts.host.project.id)
+    scope = scope or ToolScope(allowed=OPEN)
+    return await scripts.host.services.get(TOOL_MANAGER).call(request, scope=scope, call=call)
+
+
+async def value(scripts: Scripts, code: str, language: str = "python", **given: Any) -> Any:
+    """Return what such code gave."""
+    result = await execute(scripts, code, language, **given)
+    assert result.error is None, result.error
+    assert isinstance(result.structured, dict)
+    return result.structured["outputData"]
+
+
+PYTHON = """
+import asyncio, json, threading, tools
+from tools import file_operator_write_file, read_file
+file_operator_write_file(filePath="a.txt", content="hi")
+try:
+    read_file(filePath="b.txt")
+except tools.ToolError as error:
+    failure = [error.type, "b.txt" in error.message, error.details]
+found = []
+threads = [threading.Thread(target=lambda: found.append(read_file(filePath="a.txt")["content"])) for _ in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+async def both():
+    return await asyncio.gather(*(tools.aio.read_file(filePath="a.txt") for _ in range(3)))
+found += [one["content"] for one in asyncio.run(both())]
+print(json.dumps([failure, found == ["hi"] * 7, "(FileOperator.ReadFile)" in read_file.__doc__]))
+"""
+JAVASCRIPT = """
+import tools, { readFile, fileOperatorWriteFile, ToolError } from "tools";
+await fileOperatorWriteFile({ filePath: "a.txt", content: "hi" });
+let failure;
+try { await readFile({ filePath: "b.txt" }); } catch (error) {
+  failure = [error.type, error instanceof ToolError && error.message.includes("b.txt"), error.details];
+}
+const found = await Promise.all(Array.from({ length: 25 }, () => tools.readFile({ filePath: "a.txt" })));
+console.log(JSON.stringify([failure, found.every((one) => one.content === "hi"), found.length === 25]));
+"""
+
+
+@pytest.mark.parametrize(("language", "code"), [("python", PYTHON), ("nodejs", JAVASCRIPT)])
+async def test_tools_are_functions_and_failures_exceptions(open_scripts: Scripts, language: str, code: str) -> None:
+    given = await value(open_scripts, code, language)
+
+    assert given == [["ExecutionError", True, {"code": "not_found"}], True, True]
+
+
+async def test_a_script_may_call_what_its_caller_may(open_scripts: Scripts) -> None:
+    code = """
+import json, tools
+said = []
+for tool in ("system:get_current_time", "FileOperator.DeleteFile", "CodeInterpreter:execute", "nothing"):
+    try:
+        tools.call(tool)
+        said.append("made")
+    except tools.ToolError as error:
+        said.append(error.type)
+print(json.dumps([said, hasattr(tools, "delete_file"), hasattr(tools, "get_current_time")]))
+"""
+    denied = "PermissionDenied"
+    assert await value(open_scripts, code) == [["made", denied, denied, denied], False, True]
+
+
+async def test_a_forged_call_is_authorised_as_any(open_scripts: Scripts) -> None:
+    service = open_scripts.service
+    manager = open_scripts.host.services.get(TOOL_MANAGER)
+    nobody = CallContext(principal=AGENT, project=open_scripts.host.project.id)
+
+    assert await manager.callable_tools(call=nobody) == []
+
+    code = "import tools, json; print(json.dumps(dir(tools)))"
+    given = await service.run(ScriptRequest(code=code, language="python", tools=["*"]), call=nobody)
+    assert given.output_data == ["ToolError", "aio", "call"]
+    user = CallContext(principal=Principal(kind="user", id="ann"), project=open_scripts.host.project.id)
+    some = await service.run(ScriptRequest(code=code, language="python", tools=["system:get_*"]), call=user)
+    assert some.output_data == ["ToolError", "aio", "call", "get_current_time", "system_get_current_time"]
+
+
+async def test_what_another_plugin_passes_on_gets_no_tools(open_scripts: Scripts) -> None:
+    code = "import os; print('TAVERN_CALLS_FD' in os.environ)"
+    user = CallContext(principal=Principal(kind="user", id="ann"))
+    for call, expected in ((user, "True"), (user.model_copy(update={"via": "acme"}), "False")):
+        request = ScriptRequest(code=code, language="python", tools=["*"])
+        assert (await open_scripts.service.run(request, call=call)).output_data == expected
+
+
+async def test_files_and_sessions_get_no_tools(open_scripts: Scripts) -> None:
+    open_scripts.put("x.py", "print(1)")
+    for given in ({"script_path": "x.py"}, {"code": "1", "language": "python", "session": "s"}):
+        with pytest.raises(InvalidInput, match="tools are given to code only"):
+            await open_scripts.service.run(ScriptRequest.model_validate({**given, "tools": ["*"]}))
+
+
+async def test_a_revoke_holds_for_the_next_call(open_scripts: Scripts) -> None:
+    code = """
+import json, time, tools
+made = 0
+tools.write_file(filePath="begun.txt", content="")
+try:
+    while made < 3000:
+        tools.get_current_time()
+        made += 1
+        time.sleep(0.01)
+except tools.ToolError as error:
+    print(json.dumps([made > 0, error.type, "clerk" in error.message]))
+"""
+    settings = open_scripts.host.services.get(SETTINGS)
+    key = "extensions.tavern-tools.access"
+    rules = {"roles": {"clerks": {"deny": ["system:get_current_time"]}}, "principals": {"agent:clerk": ["clerks"]}}
+    begun = open_scripts.host.project.root / "files" / "begun.txt"
+    begun.unlink(missing_ok=True)
+    running = asyncio.create_task(value(open_scripts, code))
+    while not begun.exists():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    change = SettingsChange(plugin="tavern-tools", values={key: rules})
+    try:
+        await settings.save(change)
+        assert await running == [True, "PermissionDenied", True]
+    finally:
+        await settings.save(change.model_copy(update={"values": {key: {}}}))
+
+
+async def test_thousands_of_calls_are_made(open_scripts: Scripts) -> None:
+    number = repetitions(500, 10_000)
+    code = f"""
+import json, tools
+print(json.dumps(sum(tools.get_current_time()["unix"] > 0 for _ in range({number}))))
+"""
+    assert await value(open_scripts, code, timeoutMs=60_000) == number
+
+
+async def test_more_calls_than_the_operator_allows_fail(tmp_path: Path) -> None:
+    code = """
+import json, tools
+made = []
+for _ in range(5):
+    try:
+        tools.get_current_time()
+        made.append("made")
+    except tools.ToolError as error:
+        made.append(error.type)
+print(json.dumps(made))
+"""
+    async with scripts_of(tmp_path, maxToolCalls=3) as scripts:
+        assert await value(scripts, code) == [*["made"] * 3, *["ResourceError"] * 2]
+
+
+async def test_calls_are_in_the_audit_log(open_scripts: Scripts) -> None:
+    await value(open_scripts, "import tools; tools.write_file(filePath='audited.txt', content='1')")
+
+    entries = await open_scripts.host.services.get(AUDIT).tail(50)
+    found = [e for e in entries if e.action == "tool.called" and '"filePath": "audited.txt"' in json.dumps(e.details)]
+    assert len(found) == 1
+    assert found[0].actor == str(AGENT)
+
+
+WAITING = """
+import json, tools
+try:
+    print(json.dumps(tools.write_file(filePath="approved.txt", content="1")["path"]))
+except tools.ToolError as error:
+    print(json.dumps([error.type, "refused" in error.message]))
+"""
+
+
+async def test_a_script_waits_for_an_approval(open_scripts: Scripts) -> None:
+    manager = open_scripts.host.services.get(TOOL_MANAGER)
+    scope = ToolScope(allowed=OPEN, approval=[ToolRule(tool="FileOperator.*")])
+    for decision, expected in (("approve", "approved.txt"), ("refuse", ["PermissionDenied", True])):
+        running = asyncio.create_task(value(open_scripts, WAITING, scope=scope, timeoutMs=1500))
+        task_id = await asked(open_scripts)
+        await asyncio.sleep(2)  # longer than the script may take by itself
+        await manager.decide(task_id, decision)  # type: ignore[arg-type]
+        assert await running == expected
+
+
+async def test_a_call_that_nobody_waits_for_is_withdrawn(open_scripts: Scripts) -> None:
+    scope = ToolScope(allowed=OPEN, approval=[ToolRule(tool="FileOperator.*")])
+    running = asyncio.create_task(execute(open_scripts, WAITING, scope=scope))
+    task_id = await asked(open_scripts)
+    running.cancel()
+    await asyncio.wait([running])
+
+    task = await open_scripts.host.services.get(TOOL_MANAGER).task(task_id, wait=5)
+    assert task.status == "cancelled"
+
+
+async def asked(scripts: Scripts) -> str:
+    """Return the task of a call that waits for a person."""
+    manager = scripts.host.services.get(TOOL_MANAGER)
+    while True:
+        tasks = await manager.tasks(TaskFilter(statuses=["awaiting_approval"]))
+        if tasks:
+            return tasks[0].id
+        await asyncio.sleep(0.02)
+
+
+FORGED = {
+    "too short": "os.write(fd, bytes(4))",
+    "too long": "os.write(fd, b'\\xff\\xff\\xff\\xff')",
+    "no JSON": "send(b'{')",
+    "no text": "send(b'\\xff\\xfe')",
+    "deep": "send(b'[' * 100_000)",
+    "no call": "send(b'[1]')",
+    "more than a call": "frame(id=1, tool='system:get_current_time', arguments={}, scope={'allowed': ['*']})",
+    "less than a call": "frame(id=1)",
+    "no number": "frame(id=True, tool='system:get_current_time', arguments={})",
+    "a huge number": "frame(id=2**70, tool='system:get_current_time', arguments={})",
+    "no arguments": "frame(id=1, tool='system:get_current_time', arguments=[])",
+    "not finite": 'send(b\'{"id": 1, "tool": "x", "arguments": {"a": NaN}}\')',
+    "twice": "[frame(id=1, tool='FileOperator.WriteFile', arguments={'filePath': 'x', 'content': ''}) for _ in 'ab']",
+}
+
+
+async def test_forged_frames_end_their_run_only(open_scripts: Scripts) -> None:
+    before = set(Path("/proc/self/fd").iterdir())
+    with Failures() as failures:
+        for name, code in FORGED.items():
+            with failures.row(name):
+                result = await execute(open_scripts, f"{FRAMES}{code}\nimport time; time.sleep(20)")
+                assert result.error is not None
+                assert "channel of its tools" in result.error.message
+    honest = f"{FRAMES}frame(id=7, tool='system:get_current_time', arguments={{}})\nprint(len(os.read(fd, 9999)) > 40)"
+    assert await value(open_scripts, honest) == "True"
+    assert len(set(Path("/proc/self/fd").iterdir()) - before) <= 2
+
+
+async def test_an_unread_flood_of_calls_is_bounded(open_scripts: Scripts) -> None:
+    code = f"""{FRAMES}
+os.set_blocking(fd, False)
+sent = 0
+try:
+    for number in range(1, 1_000_000):
+        frame(id=number, tool="FileOperator.ReadFile", arguments={{"filePath": "big.txt"}})
+        sent += 1
+except BlockingIOError:
+    print(sent < 100_000)
+"""
+    (open_scripts.host.project.root / "files").mkdir(exist_ok=True)
+    (open_scripts.host.project.root / "files" / "big.txt").write_text("x" * 100_000)
+    assert await value(open_scripts, code) == "True"
+
+
+async def test_too_large_a_result_is_an_exception(tmp_path: Path) -> None:
+    code = """
+import tools
+try:
+    tools.read_file(filePath="large.txt")
+except tools.ToolError as error:
+    print(error.type)
+"""
+    async with scripts_of(tmp_path, inputKilobytes=8) as scripts:
+        files = scripts.host.project.root / "files"
+        files.mkdir(exist_ok=True)
+        (files / "large.txt").write_text(f"{'x' * 500}\n" * 100)
+        assert await value(scripts, code) == "OutputError"
+
+
+async def test_calls_do_not_count_as_time(open_scripts: Scripts) -> None:
+    code = "import tools, time\ntools.get_current_time()\ntime.sleep(30)"
+    result = await execute(open_scripts, code, timeoutMs=1000)
+    assert result.error is not None
+    assert result.error.type == ScriptErrorType.TIMEOUT
+
+
+async def test_names_of_functions_are_told_apart() -> None:
+    ids = ["a.get", "b.get", "FileOperator.ReadFile", "kb:Query", "x.class", "工具.搜索", "a_get"]
+
+    names = function_names(ids)
+
+    assert names["read_file"] == names["file_operator_read_file"] == "FileOperator.ReadFile"
+    assert "get" not in names
+    assert (names["a_get"], names["a_get_2"], names["b_get"]) == ("a.get", "a_get", "b.get")
+    assert ambiguous_names(ids)["get"] == ["a_get", "b_get"]
+    assert names["class_"] == "x.class"
+    assert names["搜索"] == "工具.搜索"
+    assert all(name.isidentifier() for name in names)
+    assert function_names(ids, "javascript")["readFile"] == "FileOperator.ReadFile"
+
+
+async def test_signatures_say_what_is_required() -> None:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"limit": {"type": "integer"}, "path": {"type": "string"}},
+        "required": ["path"],
+    }
+    about = ToolImplementation(kind="service", service="s", method="m")
+    tool = ToolDefinition(id="f.ReadAll", description="Reads.", implementation=about, parameters=schema)
+
+    assert signatures([tool]) == ('def read_all(*, path: str, limit: int = …) -> object\n    """Reads. (f.ReadAll)"""')
