@@ -21,7 +21,7 @@ from tavern_engine.registry import NodeRegistry
 from tavern_engine.run.active_run import ActiveRun
 from tavern_engine.run.bounded import FinishedRuns, bounded, output_of
 from tavern_engine.run.event_batch import EventBatch
-from tavern_engine.run.json_values import LARGE, error_form
+from tavern_engine.run.json_values import LARGE, carried_outputs, error_form
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.output_calls import check_principal, with_call_results
 from tavern_engine.run.priority_semaphore import PrioritySemaphore
@@ -393,9 +393,9 @@ class Engine(ExecutionEngine):
             return run
         try:
             changed = await hooks.filter("tavern_after_execute", run, call=active.call)
+            return run.model_copy(update={"outputs": carried_outputs(changed.outputs)})
         except TavernError as refused:
             return withheld(run, refused.info)
-        return run.model_copy(update={"outputs": changed.outputs})
 
     def _settle(self, active: ActiveRun, run: Run) -> None:
         """End a run: wake its waiters, release its slot, publish its end."""

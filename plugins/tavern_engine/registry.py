@@ -216,5 +216,5 @@ class Nodes(NodeManager):
         types = await self._registry.types()
         if full_type not in types:
             why = withheld(full_type, await self._registry.plugins())
-            raise NotFound(f"there is no node type {full_type!r}{why or did_you_mean(full_type, types)}")
+            raise NotFound(f"there is no node type {full_type!r}{did_you_mean(full_type, types)}{why}")
         return types[full_type]

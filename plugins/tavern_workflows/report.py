@@ -88,8 +88,8 @@ class Hints:
         return self._known[key]
 
     def of_type(self, name: str, names: Collection[str]) -> str:
-        """Return why the plugin of a node type does not offer it, else which type was meant, or nothing."""
-        return withheld(name, self._plugins) or self(name, names)
+        """Return which type was meant, and why the plugin of a node type does not offer it, each or nothing."""
+        return self(name, names) + withheld(name, self._plugins)
 
     def _size(self, names: Collection[str]) -> int:
         """Return how many characters the names have; they are kept, so that their identity stays theirs."""

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import click
 
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PluginInfo, withheld
 from tavern_host.hookspecs import hooks
 
@@ -86,20 +87,19 @@ def parse(
             raise click.UsageError(message, error.ctx) from None
         raise
     except click.UsageError as error:
-        if arguments[0] not in root.commands and (who := _who_may_have(arguments[0], plugins)):
-            raise click.UsageError(f"No such command {arguments[0]!r}{who}", error.ctx) from None
+        if (word := arguments[0]) not in root.commands and (who := _who_may_have(word, plugins)):
+            message = f"No such command {word!r}{did_you_mean(word, root.commands)}{who}"
+            raise click.UsageError(message, error.ctx) from None
         raise
     return outcome if isinstance(outcome, Invocation) else None
 
 
 def _who_may_have(word: str, plugins: Sequence[PluginInfo]) -> str:
     """Return which withheld plugin an unknown command may be of, with what helps, or nothing."""
-    if found := withheld(word, plugins):
-        return found
     asked = hooks()["tavern_register_commands"].permission
-    out = [p for p in plugins if any(asked == permission.name for permission in p.permissions)]
-    found = next((text for p in out if (text := withheld(p.name, [p]))), "")
-    return found.replace("; the plugin", "; it may be a command of", 1)
+    texts = (withheld(p.name, [p]) for p in plugins if any(asked == permission.name for permission in p.permissions))
+    hidden = next(filter(None, texts), "").replace("; the plugin", "; it may be a command of", 1)
+    return withheld(word, plugins) or hidden
 
 
 def group(commands: Sequence[CommandInfo], completing: Completing | None = None) -> click.Group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from helpers.command_line import tavern
@@ -57,6 +58,16 @@ def test_what_is_withheld_is_named_with_what_helps(tmp_path: Path) -> None:
             (project / "workflows" / "one.json").write_text(json.dumps(document))
             ran = tavern("--project", project, "workflow", "run", "one")
             assert "the plugin tavern-llm is disabled (`tavern plugins enable tavern-llm`)" in ran.error
+        document["nodes"] = [{"id": "a", "type": "core:TextMerg", "position": {"x": 0, "y": 0}}]
+        (project / "workflows" / "one.json").write_text(json.dumps(document))
+        for words, meant in (
+            (("workflow", "check", project / "workflows" / "one.json"), "core:TextMerge"),
+            (("workflow", "run", "one"), "core:TextMerge"),
+            (("workflo", "list"), "workflow"),
+        ):
+            with failures.row(f"a mistyped name: {words[:2]}"):
+                ran = tavern("--project", project, *words)
+                assert re.search(f"(?i)did you mean '?{meant}", ran.out + ran.err), ran
 
 
 def test_dependencies_and_grants_are_reported_together(tmp_path: Path) -> None:

@@ -44,6 +44,14 @@ async def test_a_hook_may_change_the_outputs_and_nothing_else(shared: Bench) -> 
     assert await shared.engine.get(run.id) == run
 
 
+async def test_outputs_that_a_hook_gives_are_checked_again(shared: Bench) -> None:
+    run = await shared.engine.run(answering("large"))
+    assert (run.status, run.outputs) == ("error", {})
+    assert run.error is not None and run.error.code == "output_error", run.error
+    assert run.error.message == "the output 'answer'[0]: an int must have at most 64 bits"
+    assert (await shared.engine.run(answering("halved"))).outputs == {"answer": "\ufffd"}
+
+
 async def test_a_refusal_after_the_run_withholds_everything_that_it_gave(shared: Bench) -> None:
     seen = shared.host.events.subscribe("NODE_COMPLETE", "EXECUTION_STATUS_UPDATE")
     run = await shared.engine.run(answering("secret"))

@@ -122,6 +122,11 @@ async def test_hooks_change_and_refuse_calls_and_results(guarded: Any) -> None:
     assert (kind, message.endswith('name: 7 is not of type "string"')) == (ToolErrorType.PARAMETER_VALIDATION, True)
     changed = await guarded.call("info", name="tavern-nodes")
     assert (changed.tool_id, changed.structured) == ("info", "changed")
+    kind, message = error_of(await guarded.call("info", name="tavern-workflows"))
+    assert (kind, message) == (
+        ToolErrorType.OUTPUT,
+        "the result of info is no JSON: deep[1]: an int must have at most 64 bits",
+    )
     withheld = await guarded.call("info", name="tavern-llm")
     assert error_of(withheld) == (ToolErrorType.VETOED, "acme-guard refused: not for your eyes")
     assert withheld.structured is None

@@ -27,7 +27,7 @@ from tavern_tools.calls.authority import Authority
 from tavern_tools.calls.call import Call
 from tavern_tools.calls.limits import Limits
 from tavern_tools.calls.result_cache import ResultCache
-from tavern_tools.calls.results import checked, failed, waiting
+from tavern_tools.calls.results import checked, checked_again, failed, waiting
 from tavern_tools.calls.runners import Runners
 from tavern_tools.catalog.failures import ToolFailure, failure_of, value_failure
 from tavern_tools.catalog.parameters import Bound
@@ -178,10 +178,13 @@ class Caller:
             return call
         try:
             answer = await self._context.hooks.filter(_AFTER, result, request=call.request, call=call.context)
+            about = {"tool_id": result.tool_id, "index": result.index, "block": result.block}
+            answer = answer.model_copy(update={**about, "request_id": result.request_id})
+            return call.having(result=checked_again(answer, self._max_bytes))
+        except ToolFailure as failure:
+            return call.having(result=failed(call.request, failure, result.coercions))
         except TavernError as error:
             return call.having(result=failed(call.request, failure_of(error.info), result.coercions))
-        about = {"tool_id": result.tool_id, "index": result.index, "block": result.block}
-        return call.having(result=answer.model_copy(update={**about, "request_id": result.request_id}))
 
     # --- calls of tasks -------------------------------------------------------------------------------
 

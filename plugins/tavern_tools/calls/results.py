@@ -55,6 +55,16 @@ def checked(call: Call, max_bytes: int) -> Call:
     return call.having(result=result)
 
 
+def checked_again(result: ToolResult, max_bytes: int) -> ToolResult:
+    """Return a result that a plugin made of another. Raises `ToolFailure` where it is too large, or no wire can carry
+    it."""
+    structured = _carried(result.tool_id, result.structured)
+    _check_size(result.tool_id, structured, max_bytes)
+    parts = (_carried(result.tool_id, {"text": part.text, "data": part.data}) for part in result.content)
+    content = [part.model_copy(update=update) for part, update in zip(result.content, parts, strict=True)]
+    return result.model_copy(update={"structured": structured, "content": content})
+
+
 def waiting(request: ToolCallRequest, task: ToolTask, coercions: Sequence[str]) -> ToolResult:
     """Return the result of a call that runs as a task, or waits for a person to decide."""
     if task.status is TaskStatus.AWAITING_APPROVAL:
@@ -116,14 +126,13 @@ def _check_size(tool_id: str, structured: JsonValue, max_bytes: int) -> None:
         raise ToolFailure(ToolErrorType.OUTPUT, message, bytes=size)
 
 
-def _carried(tool_id: str, structured: JsonValue) -> JsonValue:
+def _carried(tool_id: str, structured: Any) -> Any:
     """Return a result as every wire can carry it. Raises `ToolFailure`."""
     try:
-        value: JsonValue = carried(structured)
+        return carried(structured)
     except WireError as error:
         problem = ValueProblem(path=json_path(*error.path), message=error.reason)
         raise value_failure(ToolErrorType.OUTPUT, f"the result of {tool_id} is no JSON", [problem]) from None
-    return value
 
 
 def _leave_out_nulls(output: Schema, value: JsonValue) -> bool:

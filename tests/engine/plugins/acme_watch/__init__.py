@@ -41,6 +41,10 @@ def tavern_before_execute(request: RunRequest) -> RunRequest | Veto | None:
 async def tavern_after_execute(run: Run) -> Run | Veto | None:
     if run.outputs.get("answer") == "secret":
         return Veto(reason="that is secret")
+    if run.outputs.get("answer") == "large":
+        return run.model_copy(update={"outputs": {"answer": [2**70]}})
+    if run.outputs.get("answer") == "halved":
+        return run.model_copy(update={"outputs": {"answer": "\ud83d"}})
     if run.outputs.get("answer") == "plain":
         return run.model_copy(update={"outputs": {"answer": "changed"}, "status": RunStatus.ERROR})
     return None

@@ -24,6 +24,8 @@ def tavern_before_tool_call(request: ToolCallRequest) -> ToolCallRequest | Veto 
 async def tavern_after_tool_call(result: ToolResult, request: ToolCallRequest) -> ToolResult | Veto | None:
     if request.arguments.get("name") == "tavern-llm":
         return Veto(reason="not for your eyes")
+    if request.arguments.get("name") == "tavern-workflows":
+        return result.model_copy(update={"structured": {"deep": [1, 2**70]}})
     if request.arguments.get("name") == "tavern-nodes":
         return result.model_copy(update={"structured": "changed", "tool_id": "elsewhere"})
     return None
