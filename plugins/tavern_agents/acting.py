@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from tavern_agents.adoption import adopted
-from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, result_messages
-from tavern_agents.decision import Decision
+from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, Conversation, result_messages
+from tavern_agents.decision import Decision, read_decision
 from tavern_agents.feedback import limit_for
 from tavern_agents.long_results import how_to_read, shortened, whole_text
 from tavern_agents.rows import Kept, KeptRun
@@ -25,12 +25,14 @@ from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.observations import cut_middle, observation
 from tavern_host.contracts.toolcalls import (
     TaskFilter,
+    TaskStatus,
     ToolCallRequest,
     ToolError,
     ToolErrorType,
     ToolFeedback,
     ToolResult,
     ToolScope,
+    ToolTask,
 )
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
 
@@ -44,6 +46,8 @@ class Worker(Protocol):
     context: PluginContext
     store: AgentStore
     run: AgentRun
+    call: CallContext
+    conversation: Conversation
     profile: AgentProfile
     tool_ids: list[str]
     trace: Tracer
@@ -111,6 +115,25 @@ class Acting:
                     for block in group:
                         together.create_task(self._chain(block))
 
+    async def cut_short(self, kept: KeptRun) -> None:
+        """Note what came of calls in the middle of which the run was stopped; make none, and wait for none."""
+        for place, request in enumerate(self._decision.calls):
+            task, result = kept.calls.get(place, (None, None))
+            if result is None and task is None and self._is_behind(place, kept):
+                continue
+            if result is None and task is not None:
+                result = self._result_of(request, await self._tools.task(task, call=self._call))
+            never = place not in kept.calls
+            kind = ToolErrorType.INTERRUPTED if never else ToolErrorType.UNKNOWN_OUTCOME
+            self.results[place] = result or _lost(request, NEVER_RAN if never else MAY_HAVE_RUN, kind)
+        await self._keep(results=self.results)
+
+    def _is_behind(self, place: int, kept: KeptRun) -> bool:
+        """Whether a step before a call, in its chain, had to wait: then the call was not made."""
+        calls, block = self._decision.calls, next(block for block in self._decision.blocks if place in block)
+        waited = [before for before in block if before < place and kept.calls.get(before, (None,))[0] is not None]
+        return any(calls[before].on_error == "stop" for before in waited)
+
     async def settle(self, kept: KeptRun) -> None:
         """Find out what came of calls that a host ended in the middle of; make none but those that may be repeated."""
         calls = kept.calls
@@ -118,6 +141,8 @@ class Acting:
             task, result = calls.get(place, (None, None))
             if result is not None:
                 self.results[place] = result
+            elif task is None and self._is_behind(place, kept):
+                continue
             elif task is not None or (task := await self._accepted(request, kept.tasks)) is not None:
                 await self._wait_for(place, task)
             elif place not in calls:
@@ -179,13 +204,16 @@ class Acting:
             raise
         finally:
             self._loop.waits_no_more(task_id)
-        result = task.result or _lost(
-            request, f"the task {task_id} ended as {task.status.value}", ToolErrorType.INTERRUPTED
-        )
-        self.results[place] = result.model_copy(
+        self.results[place] = self._result_of(request, task)
+        await self._keep(results={place: self.results[place]})
+
+    def _result_of(self, request: ToolCallRequest, task: ToolTask) -> ToolResult:
+        """Return what came of a call that became a task."""
+        ended = f"the task {task.id} ended as {task.status.value}"
+        result = task.result or _lost(request, ended, ToolErrorType.INTERRUPTED)
+        return result.model_copy(
             update={"index": request.index, "block": request.block, "request_id": request.request_id}
         )
-        await self._keep(results={place: self.results[place]})
 
     async def _keep(
         self,
@@ -227,6 +255,25 @@ class Acting:
         text = f"{text}\n{how_to_read(self.message, place, len(whole))}"
         framed = text if request.protocol == "native" else observation(text, request.tool_id)
         return ToolFeedback(tool_id=request.tool_id, text=text, framed=framed)
+
+
+async def unsettled(loop: Worker) -> tuple[Acting | None, Decision]:
+    """Return the calls of the last message, if it asks for any, and what it asks for."""
+    last = loop.conversation.kept[-1] if loop.conversation.kept else None
+    if last is None or last.message.role != "assistant":
+        return None, Decision()
+    decision = await read_decision(loop.context.services.get(TOOL_MANAGER), last.message, loop.tool_ids)
+    is_settled = not decision.calls and not decision.unusable
+    return None if is_settled else Acting(loop, decision, last.seq, loop.call.child()), decision
+
+
+async def take_calls_back(loop: Worker) -> None:
+    """Cancel the calls that wait for a person's decision, those too of which the run was just to hear."""
+    tools = loop.context.services.get(TOOL_MANAGER)
+    asked = TaskFilter(principal=str(loop.call.principal), statuses=[TaskStatus.AWAITING_APPROVAL])
+    for task in await tools.tasks(asked, call=loop.call):
+        if task.run_id == loop.run.id:
+            await tools.cancel_task(task.id, call=loop.call)
 
 
 def _lost(request: ToolCallRequest, message: str, kind: ToolErrorType) -> ToolResult:

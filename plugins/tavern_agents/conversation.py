@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tavern_agents.rows import Kept
-from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.llm import ChatMessage, LlmToolCall
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolFeedback
 
 MAY_HAVE_RUN = "The call was interrupted: it may have run, or not. Find out what it did before you repeat it."
@@ -59,23 +59,40 @@ def _last_said(messages: Sequence[ChatMessage]) -> int:
 
 
 def repaired(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return messages in which every native call has one result, right behind it, and every result its call."""
-    results: dict[str, ChatMessage] = {}
-    for message in messages:
-        if message.role == "tool" and message.tool_call_id is not None:
-            results.setdefault(message.tool_call_id, message)
+    """Return messages in which every native call has one result, right behind it, and every result its call. A result
+    belongs to the latest call with its id before it; of calls in one message that share an id, to the next one."""
+    open_calls: dict[str, list[tuple[int, int]]] = {}
+    results: dict[tuple[int, int], ChatMessage] = {}
+    for place, message in enumerate(messages):
+        if message.role == "tool":
+            waiting = open_calls.get(message.tool_call_id or "")
+            if waiting:
+                results[waiting.pop(0)] = message
+            continue
+        for id in {call.id for call in message.tool_calls}:
+            open_calls[id] = [(place, number) for number, call in enumerate(message.tool_calls) if call.id == id]
     found: list[ChatMessage] = []
-    answered: set[str] = set()
-    for message in messages:
+    for place, message in enumerate(messages):
         if message.role == "tool":
             continue
-        found.append(message)
-        for call in message.tool_calls:
-            if call.id not in answered:
-                answered.add(call.id)
-                lost = ChatMessage(role="tool", content=MAY_HAVE_RUN, tool_call_id=call.id)
-                found.append(results.get(call.id) or lost)
+        calls = _told_apart(message.tool_calls)
+        found.append(message if calls == message.tool_calls else message.model_copy(update={"tool_calls": calls}))
+        for number, call in enumerate(calls):
+            result = results.get((place, number)) or ChatMessage(role="tool", content=MAY_HAVE_RUN)
+            is_named = result.tool_call_id == call.id
+            found.append(result if is_named else result.model_copy(update={"tool_call_id": call.id}))
     return found
+
+
+def _told_apart(calls: tuple[LlmToolCall, ...]) -> tuple[LlmToolCall, ...]:
+    """Return the calls of a message, each with an id of its own."""
+    ids = [call.id for call in calls]
+    if len(set(ids)) == len(ids):
+        return calls
+    return tuple(
+        call.model_copy(update={"id": f"{call.id}_{number}"}) if call.id in ids[:number] else call
+        for number, call in enumerate(calls)
+    )
 
 
 def result_messages(

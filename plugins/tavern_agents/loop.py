@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NoReturn, cast
 
-from tavern_agents.acting import Acting
+from tavern_agents.acting import Acting, take_calls_back, unsettled
 from tavern_agents.compaction import compact
 from tavern_agents.conversation import Conversation, estimate
 from tavern_agents.decision import Decision, read_decision
@@ -30,7 +30,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Interrupted, PluginFailure, TavernError, describe
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmResponse
-from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolCallRequest, ToolResult
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import TOOL_MANAGER
 
 
@@ -93,7 +93,7 @@ class AgentLoop:
                             return
         except asyncio.CancelledError:
             if self.is_stopped:
-                await asyncio.shield(self._take_calls_back())
+                await asyncio.shield(self._cut_short())
                 await asyncio.shield(self._end(AgentStatus.INTERRUPTED, self.said, "Stopped on request"))
             else:  # the host stops: the next one resumes the run
                 await asyncio.shield(self.write())
@@ -107,16 +107,18 @@ class AgentLoop:
 
     # --- steps ------------------------------------------------------------------------------------
 
-    async def _take_calls_back(self) -> None:
-        """Cancel the calls that wait for a person's decision, those too of which the run was just to hear."""
-        tools = self.context.services.get(TOOL_MANAGER)
-        asked = TaskFilter(principal=str(self.call.principal), statuses=[TaskStatus.AWAITING_APPROVAL])
+    async def _cut_short(self) -> None:
+        """Let whoever goes on in the conversation know what came of the calls that the stop interrupted."""
         try:
-            for task in await tools.tasks(asked, call=self.call):
-                if task.run_id == self.run.id:
-                    await tools.cancel_task(task.id, call=self.call)
-        except TavernError as error:
-            self._warn(f"calls that wait for a person could not be cancelled: {error.message}")
+            await take_calls_back(self)
+            kept = await self.store.run(self.run.id)
+            self.conversation = Conversation(*await self.store.conversation(self.run.id))
+            acting, _ = await unsettled(self)
+            if acting is not None:
+                await acting.cut_short(kept)
+                await self.write(messages=await acting.messages(self._observe_result))
+        except Exception as error:
+            self._warn(f"what came of the last calls could not be kept: {describe(error)}")
 
     async def _steps(self, kept: KeptRun | None) -> NoReturn:
         if kept is not None:
@@ -220,18 +222,14 @@ class AgentLoop:
         """Settle what the run was about when its host ended: the calls of the last message."""
         self.has_mail = True
         self.trace.say("resumed", "Resumed where it was interrupted")
-        last = self.conversation.kept[-1] if self.conversation.kept else None
-        if last is None or last.message.role != "assistant":
-            return
-        decision = await read_decision(self.context.services.get(TOOL_MANAGER), last.message, self.tool_ids)
-        if not decision.calls and not decision.unusable:
-            if kept.run.status.is_final:
-                self._nudge = CONTINUE
-                return
-            raise _End(AgentStatus.REPLY, decision.text or last.message.content.strip())
-        acting = Acting(self, decision, last.seq, self.call.child())
-        await acting.settle(kept)
-        await self._observe_all(acting, decision)
+        acting, decision = await unsettled(self)
+        if acting is not None:
+            await acting.settle(kept)
+            await self._observe_all(acting, decision)
+        elif self.conversation.kept and (last := self.conversation.kept[-1].message).role == "assistant":
+            if not kept.run.status.is_final:
+                raise _End(AgentStatus.REPLY, decision.text or last.content.strip())
+            self._nudge = CONTINUE
 
     async def _last(self, limit: str) -> _End:
         """Let the agent answer once more, without tools; return how the run ends."""

@@ -162,6 +162,8 @@ class AgentStore:
                     raise InvalidInput(f"the message {request.parent_id!r} answers nothing; give the agent a message")
             elif place.parent is None:
                 said = [*request.history, *said]
+            else:
+                said = [*_unheard(connection, history, place.parent), *said]
             summary, kept = read_conversation(connection, place.parent)
             at = add_messages(connection, history, place, [message_body(message) for message in said], run.id)
             kept += [Kept(seq, id, message, run.id) for (seq, id), message in zip(at, said, strict=True)]
@@ -360,6 +362,14 @@ class AgentStore:
 
 def _has_mail(connection: sqlite3.Connection, run_id: str) -> bool:
     return connection.execute("SELECT 1 FROM inbox WHERE run = ? LIMIT 1", (run_id,)).fetchone() is not None
+
+
+def _unheard(connection: sqlite3.Connection, history: str, head: int) -> list[ChatMessage]:
+    """Take out what was said to runs that ended at a message before they heard it."""
+    ended = "run IN (SELECT id FROM runs WHERE conversation = ? AND head = ? AND is_open = 0)"
+    rows = connection.execute(f"SELECT body FROM inbox WHERE {ended} ORDER BY seq", (history, head)).fetchall()
+    connection.execute(f"DELETE FROM inbox WHERE {ended}", (history, head))
+    return [read_message(body) for (body,) in rows]
 
 
 def stand_of(connection: sqlite3.Connection, run_id: str) -> tuple[str, int]:

@@ -13,7 +13,7 @@ from helpers.tavern_project import Tavern
 from helpers.told_model import last, said, written
 from helpers.workflow_documents import function
 
-from tavern_host.contracts.agents import AgentRequest, AgentStatus
+from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentStatus
 from tavern_host.contracts.errors import Conflict, LimitReached, NotFound, PluginFailure
 from tavern_host.contracts.executions import EXECUTION_ENGINE
 from tavern_host.contracts.histories import CHAT_HISTORY
@@ -31,9 +31,10 @@ TIMED = """It is {{{system:time}}} ({{{told:count}}}, {{{ told:count }}}).
 
 def prepare(project: Tavern) -> None:
     mark = {"type": "node", "nodeType": "told:Mark"}
-    for name, more in {"pay": {"requiresApproval": True}, "look": {"readOnly": True}, "mark": {}}.items():
+    peek = {"requiresApproval": True, "readOnly": True}
+    for name, more in {"pay": {"requiresApproval": True}, "peek": peek, "look": {"readOnly": True}, "mark": {}}.items():
         project.write(f"tools/{name}.tool.json", {"id": name, "implementation": mark, **more})
-    project.profile(tool_ids_inventory=["pay", "look", "mark", "shout", "agent:*"])
+    project.profile(tool_ids_inventory=["pay", "peek", "look", "mark", "shout", "agent:*"])
     other = {"version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "think"}
     project.write("agents/helper.json", {**other, "id": "helper", "name": "Helper", "tool_ids_inventory": ["pay"]})
     project.write("agents/snake.json", {**other, "id": "snake", "name": "Snake", "tool_ids_inventory": ["agent:snake"]})
@@ -86,6 +87,24 @@ async def test_several_approvals_are_decided_in_any_order_each_once(bench: Agent
     assert marks(bench) == ["other"]
     assert "OTHER" in last(model.asked[1]).content
     assert "too dear" in last(model.asked[1]).content
+    # two that are asked for at once, of a run that is paused meanwhile; the later one is decided first
+    model = bench.answers(written("native", *(("peek", {"text": name}) for name in ("one", "two"))), said("Seen."))
+    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+    tasks = {str(task.arguments["text"]): task.id for task in await bench.waiting(2)}
+    await bench.runtime.pause(run.id)
+    await bench.tools.decide(tasks["two"], "approve")
+    with pytest.raises(Conflict):
+        await bench.tools.decide(tasks["two"], "approve")
+    assert ((await bench.runtime.get_run(run.id)).status, len(model.asked)) == (AgentStatus.WAITING, 1)
+    await bench.tools.decide(tasks["one"], "approve")
+    async with asyncio.timeout(10):
+        while (standing := await bench.runtime.get_run(run.id)).status is not AgentStatus.PAUSED:
+            await asyncio.sleep(0.01)
+    assert (standing.approvals, len(model.asked)) == ([], 1)
+    await bench.runtime.resume(run.id)
+    assert (await bench.runtime.wait(run.id)).text == "Seen."
+    assert [m.content.split()[-1] for m in model.asked[1].messages if m.role == "tool"] == ["ONE", "TWO"]
+    assert marks(bench) == ["two", "one"]
 
 
 async def test_an_interrupted_run_takes_its_call_back(bench: AgentBench) -> None:
@@ -101,6 +120,49 @@ async def test_an_interrupted_run_takes_its_call_back(bench: AgentBench) -> None
     await bench.runtime.resume(run.id)
     assert (await bench.runtime.wait(run.id)).text == "Never mind."
     assert (marks(bench), "Cancelled" in last(model.asked[0]).content) == ([], True)
+
+
+@pytest.mark.parametrize("protocol", ["tam", "native"])
+@pytest.mark.parametrize("is_resumed", [False, True])
+async def test_calls_of_an_interrupted_run_are_answered(bench: AgentBench, protocol: str, is_resumed: bool) -> None:
+    marks(bench)
+    at = f"{protocol}-{is_resumed}"  # texts of their own: what a node gave for the same inputs is kept
+    one, two, three = ({"text": f"{name}-{at}"} for name in ("one", "two", "three"))
+    slow = ("mark", {**two, "seconds": "60"}) if is_resumed else ("pay", two)
+    bench.answers(written(protocol, ("mark", one), slow, ("mark", three)))
+    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go.", conversation_id=at))
+    made: list[str] = []
+    async with asyncio.timeout(10):
+        while is_resumed and two["text"] not in made:
+            made += marks(bench)
+            await asyncio.sleep(0.01)
+    if not is_resumed:
+        await bench.waiting()
+    await bench.runtime.interrupt(run.id)
+    model = bench.answers(said("Aha."))
+    if is_resumed:
+        await bench.runtime.resume(run.id)
+        reply = await bench.runtime.wait(run.id)
+    else:
+        reply = await bench.run("What did you do?", conversation_id=at)
+    expected = [one["text"], *[two["text"]] * is_resumed]
+    assert (reply.text, [*made, *marks(bench)]) == ("Aha.", expected)
+    read = "\n".join(message.content for message in model.asked[0].messages[3:])
+    places = [read.find(text) for text in ("ONE", "may have run" if is_resumed else "Cancelled", "never made")]
+    assert places == sorted(places), read
+    assert -1 not in places, read
+
+
+async def test_steps_behind_one_that_waited_were_not_made(bench: AgentBench) -> None:
+    calls = [("pay", {"text": "behind"}), ("mark", {"text": "late"})]
+    bench.answers(written("tam", *calls, chain=True))
+    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go.", conversation_id="behind"))
+    await bench.waiting()
+    await bench.runtime.interrupt(run.id)
+    model = bench.answers(said("Aha."))
+    await bench.run("Well?", conversation_id="behind")
+    read = model.asked[0].messages[3].content
+    assert ("Cancelled" in read, "may have run" in read, "<tool_id>mark" in read) == (True, False, True), read
 
 
 async def test_an_approval_of_a_sub_agent_surfaces_with_its_run(bench: AgentBench) -> None:
@@ -164,6 +226,32 @@ async def test_a_message_during_a_run_waits_for_a_boundary(bench: AgentBench) ->
     await bench.runtime.send(run.id, "One more thing!")
     model.gate.set()
     assert (await bench.runtime.wait(run.id)).text == "I hear you."
+
+
+async def test_what_was_said_to_an_ended_run_is_heard_next(bench: AgentBench) -> None:
+    model = bench.answers(written("tam", ("shout", {"text": "a"})), said("So far."))
+    request = AgentRequest(profile_id="keeper", message="Go.", conversation_id="unheard", limits=AgentLimits(steps=1))
+    gate = asyncio.Event()
+    answer = model.say
+
+    async def say(asked: LlmRequest) -> LlmResponse:
+        if len(model.asked) == 2:
+            await gate.wait()
+        found = answer(asked)
+        assert isinstance(found, LlmResponse)
+        return found
+
+    model.say = say
+    run = await bench.runtime.start(request)
+    async with asyncio.timeout(10):
+        while len(model.asked) < 2:
+            await asyncio.sleep(0.01)
+    await bench.runtime.send(run.id, "Not so loud!")
+    gate.set()
+    assert (await bench.runtime.wait(run.id)).outcome == "limit"
+    model = bench.answers(said("Sorry."))
+    await bench.run("Well?", conversation_id="unheard")
+    assert [message.content for message in model.asked[0].messages[-3:]] == ["So far.", "Not so loud!", "Well?"]
 
 
 async def test_a_message_from_another_host_is_answered_before_the_end(bench: AgentBench) -> None:
@@ -269,6 +357,19 @@ async def test_a_history_that_others_broke_is_mended(bench: AgentBench) -> None:
         ("user", None, "And?"),
         ("user", None, "Go."),
     ]
+    # servers that number the calls of each answer anew, or give them all the same id
+    again = [(call.model_copy(update={"id": id}), f"{n}") for n, id in enumerate(["c1", "c1", "c1"])]
+    for calls in (again[:1], again[1:]):
+        results = [ChatMessage(role="tool", content=text, tool_call_id=one.id) for one, text in calls]
+        await histories.append("same", [ChatMessage(role="assistant", tool_calls=[c for c, _ in calls]), *results])
+    model = bench.answers(said("Fine."))
+    await bench.run(conversation_id="same")
+    messages = model.asked[0].messages[1:-1]
+    assert [m.content for m in messages if m.role == "tool"] == ["0", "1", "2"]
+    for place in (0, 2):
+        ids = [one.id for one in messages[place].tool_calls]
+        assert len(set(ids)) == len(ids)
+        assert [m.tool_call_id for m in messages[place + 1 : place + 1 + len(ids)]] == ids
 
 
 async def test_a_conversation_that_outgrows_the_model_is_summarised(bench: AgentBench) -> None:
