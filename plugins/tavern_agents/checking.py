@@ -10,6 +10,7 @@ from tavern_agents.profiles import Profiles, Source
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentProblem, AgentProfile
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolFilter
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
@@ -57,6 +58,16 @@ async def _problems(context: PluginContext, source: Source, profile: AgentProfil
         Deliberation.of(await context.services.get(WORKFLOW_MANAGER).get(profile.core_deliberation_workflow_id))
     except TavernError as error:
         add(error.message, "core_deliberation_workflow_id", level="error")
+    if profile.observation_workflow_id is not None:
+        try:
+            await context.services.get(WORKFLOW_MANAGER).get(profile.observation_workflow_id)
+        except TavernError as error:
+            add(error.message, "observation_workflow_id")
+    for number, reference in enumerate(profile.knowledge_base_references):
+        try:
+            await context.services.get(KNOWLEDGE_BASE).header(reference.source_id)
+        except TavernError as error:
+            add(error.message, "knowledge_base_references", number, "source_id")
     tools = context.services.get(TOOL_MANAGER)
     known = {tool.id for tool in await tools.list_tools()}
     skills = len(profile.tool_ids_inventory)
