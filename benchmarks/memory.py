@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import lore
+from benchmarks import codecalls, lore
 from benchmarks.harness import ROUNDS, Result, awaited, measured
 from tavern_host import Host
 from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory
@@ -83,4 +83,4 @@ async def _ask(kept: KnowledgeBase, language: lore.Language, base: str) -> None:
     assert await kept.search(language.text(5), bases=[base])
 
 
-FIGURES = {"history": history, "knowledge": knowledge}
+FIGURES = {"history": history, "knowledge": knowledge, "code": codecalls.code}

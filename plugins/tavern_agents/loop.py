@@ -18,7 +18,7 @@ from tavern_agents.conversation import Conversation, estimate
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.deliberation import Deliberation, Situation
 from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
-from tavern_agents.inventory import consent, tool_ids, tools_text
+from tavern_agents.inventory import consent, offered_tools, tools_text
 from tavern_agents.long_results import READER
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore, Progress
@@ -66,6 +66,8 @@ class AgentLoop:
     said: str = ""
     _warned: set[str] = field(default_factory=set)
     _nudge: str | None = None
+    _functions: str = ""
+    """In code mode, what code may call."""
     _offered: tuple[tuple[Any, ...], str] | None = None
     """The tools as the deliberation takes them, and as text."""
     _models: dict[str, LlmModelInfo] = field(default_factory=dict)
@@ -78,7 +80,7 @@ class AgentLoop:
         self._worked = time.monotonic()
         self._cycles = CycleWatch(self.limits.repeats)
         try:
-            self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), self.profile.inventory)
+            self.tool_ids, self._functions = await offered_tools(self.context.services.get(TOOL_MANAGER), self.profile)
             self.trace.consent = await consent(self.context.services.get(TOOL_MANAGER), self.repeated)
             if any(READER in kept.message.content for kept in self.conversation.kept):
                 self.offer_reader()
@@ -292,6 +294,8 @@ class AgentLoop:
             for warning in expanded.warnings:
                 self._warn(warning)
             workflow, latest = self.deliberation.with_prompts(cast("list[Any]", expanded.value)), expanded.latest
+        if self._functions and not last:
+            latest = [*latest, self._functions]
         if self._offered is None and self.deliberation.takes_tools:  # the same in every request: servers cache prefixes
             schemas, text = await tools.native_schemas(self.tool_ids), await tools_text(tools, self.tool_ids)
             self._offered = (tuple(schemas), text)

@@ -10,7 +10,7 @@ import pytest
 from tests.scripts.ordinary import run_as_ordinary_user, why_not
 
 HERE = Path(__file__).parent
-ALL = ("test_sandbox_*.py", "test_pool.py", "test_sessions.py")
+ALL = ("test_sandbox_*.py", "test_pool.py", "test_sessions.py", "test_tool_calls.py")
 
 
 @pytest.mark.timeout(300)
@@ -20,6 +20,7 @@ ALL = ("test_sandbox_*.py", "test_pool.py", "test_sessions.py")
         ("test_sandbox_*.py", "not too_much"),
         ("test_pool.py", "cannot_tell or every_property or closing"),
         ("test_sessions.py", "live_on or files_come_back or closing"),
+        ("test_tool_calls.py", "functions or forged or withdrawn or caller_may"),
         *(pytest.param(pattern, "", marks=pytest.mark.extended) for pattern in ALL),
     ],
 )

@@ -35,6 +35,7 @@ class _Channel:
         self._is_read = False
         self._results: dict[int, dict[str, Any]] = {}
         self._number = 0
+        self._held = bytearray()
 
     def call(self, tool_id: str, arguments: dict[str, Any]) -> Any:
         if os.getpid() != _OWNER:
@@ -56,7 +57,7 @@ class _Channel:
                 self._is_read = True
             result: dict[str, Any] | None = None
             try:
-                result = json.loads(_read(int.from_bytes(_read(4), "big")))
+                result = json.loads(self._frame())
             finally:
                 with self._turn:
                     self._is_read = False
@@ -65,6 +66,18 @@ class _Channel:
                     self._turn.notify_all()
             if result is not None and result["id"] == number:
                 return _value(result)
+
+    def _frame(self) -> bytes:
+        """Return the next frame. Only who reads for all calls it."""
+        while len(self._held) < 4 or len(self._held) < 4 + int.from_bytes(self._held[:4], "big"):
+            more = os.read(_NUMBER, 65536)
+            if not more:
+                raise ToolError("Closed", "the host takes no more calls of this script")
+            self._held += more
+        end = 4 + int.from_bytes(self._held[:4], "big")
+        frame = bytes(self._held[4:end])
+        del self._held[:end]
+        return frame
 
 
 def _value(result: dict[str, Any]) -> Any:
@@ -78,16 +91,6 @@ def _write(data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(_NUMBER, view) :]
-
-
-def _read(size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = os.read(_NUMBER, size - len(data))
-        if not more:
-            raise ToolError("Closed", "the host takes no more calls of this script")
-        data += more
-    return data
 
 
 _channel = _Channel()

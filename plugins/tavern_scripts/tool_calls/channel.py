@@ -56,6 +56,7 @@ class CallChannel(asyncio.Protocol):
         self._ours, self.theirs = socket.socketpair()
         self._transport: asyncio.Transport | None = None
         self._is_full = False
+        self._is_paused = False
         self._clock: WallClock | None = None
         self.broken: Refused | None = None
         """Why the run has to end, if it has to."""
@@ -127,11 +128,10 @@ class CallChannel(asyncio.Protocol):
             frame = bytes(self._data[_HEAD : _HEAD + size])
             del self._data[: _HEAD + size]
             self._take(frame)
-        if self.broken is None and not self._transport.is_closing():
-            if self._may_begin:
-                self._transport.resume_reading()
-            else:
-                self._transport.pause_reading()
+        is_paused = self.broken is None and not self._may_begin
+        if is_paused != self._is_paused and not self._transport.is_closing():
+            self._is_paused = is_paused
+            (self._transport.pause_reading if is_paused else self._transport.resume_reading)()
 
     @property
     def _may_begin(self) -> bool:

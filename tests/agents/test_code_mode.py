@@ -1,0 +1,73 @@
+"""Agents that work by code: one tool is shown to the model, and code calls all others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from helpers.tavern_project import Tavern
+from helpers.told_model import said, written
+
+from tavern_host.contracts.audit import AUDIT
+from tavern_host.contracts.code_mode import CODE_TOOL
+from tavern_host.contracts.scripts import SCRIPT_EXECUTION
+from tests.agents.agent_bench import AgentBench, agent_bench
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+INVENTORY = [CODE_TOOL, "FileOperator.*File"]
+CODE = """
+import tools
+for number in range(10):
+    tools.write_file(filePath=f"{number}.txt", content=str(number))
+print(sum(int(tools.read_file(filePath=f"{number}.txt")["content"]) for number in range(10)))
+try:
+    tools.call("system:get_current_time")
+except tools.ToolError as error:
+    print(error.type)
+"""
+
+
+def prepare(project: Tavern) -> None:
+    """Write an agent that works by code, and one that does not."""
+    project.profile(tool_ids_inventory=INVENTORY, custom_metadata={"code_mode": True})
+    profile = json.loads((project.root / "agents" / "keeper.json").read_text())
+    project.write("agents/plain.json", {**profile, "id": "plain", "custom_metadata": {"code_mode": False}})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
+    """Give one host."""
+    async with agent_bench(tmp_path_factory.mktemp("code"), prepare) as made:
+        if not any(report.chosen for report in await made.host.services.get(SCRIPT_EXECUTION).backends()):
+            pytest.skip("no sandbox holds on this machine")
+        yield made
+
+
+async def test_twenty_calls_cost_one_request(bench: AgentBench) -> None:
+    model = bench.answers(written("tam", (CODE_TOOL, {"language": "python", "code": CODE})), said("45."))
+
+    reply = await bench.run()
+
+    assert reply.text == "45."
+    assert len(model.asked) == 2, "one for the work, one for the answer"
+    observed = model.asked[1].messages
+    assert any("45" in m.content and "PermissionDenied" in m.content for m in observed)
+    entries = await bench.host.services.get(AUDIT).tail(100)
+    files = [e for e in entries if e.action == "tool.called" and e.subject.startswith("FileOperator")]
+    assert len(files) == 20
+    assert {e.actor for e in files} == {"agent:keeper"}
+
+
+async def test_the_model_is_shown_code_and_signatures(bench: AgentBench) -> None:
+    signature = "def read_file(*, filePath: str, offset: int = …, limit: int = …) -> dict"
+    for agent, tools, is_told in (("keeper", 1, True), ("plain", 5, False)):
+        model = bench.answers(said("Done."))
+        await bench.run(agent=agent)
+        (request,) = model.asked
+        text = "\n".join(message.content for message in request.messages)
+        assert len(request.tools or ()) in (0, tools)
+        assert (signature in text) is is_told
+        assert ("def delete_file" in text) is is_told
