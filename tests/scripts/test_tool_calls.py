@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ from tests.scripts.scripthost import Scripts, scripts_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+ROOT = Path(__file__).parents[2]
 AGENT = Principal(kind="agent", id="clerk")
 OPEN = ["CodeInterpreter:execute", "system:get_current_time", "FileOperator.ReadFile", "FileOperator.WriteFile"]
 FRAMES = "import json, os\nfd = int(os.environ['TAVERN_CALLS_FD'])\n" + (
@@ -293,6 +298,61 @@ except BlockingIOError:
     (open_scripts.host.project.root / "files").mkdir(exist_ok=True)
     (open_scripts.host.project.root / "files" / "big.txt").write_text("x" * 100_000)
     assert await value(open_scripts, code) == "True"
+
+
+HOST = """
+import asyncio, sys
+from pathlib import Path
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.scripts import ScriptRequest
+from tests.scripts.scripthost import scripts_of
+from tavern_host.projects import Folders
+
+CODE = "import tools" + chr(10) + "while True: tools.append_file(filePath='begun.txt', content='x')"
+
+async def main(place, token):
+    call = CallContext(principal=Principal(kind="user", id="ann"))
+    async with scripts_of(place, folders_of=Folders(*(place / name for name in ("c", "s", "d")))) as scripts:
+        request = dict(code=CODE, language="python", tools=["*"], tool_id=token)
+        await scripts.service.run(ScriptRequest(**request), call=call)
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+"""
+
+
+async def test_nothing_of_calls_is_left_of_a_killed_host(tmp_path: Path) -> None:
+    token = f"token-{tmp_path.name}-{os.getpid()}"
+    begun = tmp_path / "project" / "files" / "begun.txt"
+    with started(str(tmp_path), token) as host:
+        try:
+            async with asyncio.timeout(60):
+                while not begun.exists() or begun.stat().st_size < 3:
+                    assert host.poll() is None
+                    await asyncio.sleep(0.02)
+            assert running(token), "the script runs"
+        finally:
+            host.kill()
+    async with asyncio.timeout(20):
+        while running(token):
+            await asyncio.sleep(0.02)
+    size = begun.stat().st_size
+    await asyncio.sleep(0.3)
+    assert begun.stat().st_size == size
+
+
+def started(*arguments: str) -> subprocess.Popen[bytes]:
+    """Return a host in a process of its own whose script calls tools without end."""
+    return subprocess.Popen([sys.executable, "-c", HOST, *arguments], cwd=ROOT)
+
+
+def running(token: str) -> list[str]:
+    """Return the processes whose environment holds a text."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if token.encode() in (process / "environ").read_bytes():
+                found.append(process.name)
+    return found
 
 
 async def test_too_large_a_result_is_an_exception(tmp_path: Path) -> None:
