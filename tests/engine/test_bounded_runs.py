@@ -12,6 +12,7 @@ import pytest
 from engine_bench import PLUGINS, Bench, slot, workflow
 from helpers.repetition import Failures, repetitions
 
+from tavern_engine.run.bounded import encoded
 from tavern_host import Host, NotFound
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.testing.http import HttpClient, served
@@ -168,3 +169,16 @@ async def test_a_run_that_is_not_kept_leaves_no_values(tmp_path: Path) -> None:
     async with opened(tmp_path) as (bench, _):
         with pytest.raises(NotFound):
             await bench.engine.get(run.id)
+
+
+async def test_a_large_output_is_encoded_in_small_parts() -> None:
+    for value in (
+        ["x" * 10_000] * 500,
+        {f"k{i}": "\u4e2d" * 900 for i in range(500)},
+        list(range(30_000)),
+        "x" * 300_000,
+    ):
+        parts = [part async for part in encoded(value)]
+        assert max(map(len, parts)) < 64 * 1024
+        whole = b"".join(parts).decode()
+        assert (whole if isinstance(value, str) else json.loads(whole)) == value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
-from itertools import islice
 
 from pydantic import JsonValue
 
@@ -21,7 +20,8 @@ _RUN, _NODE = 200_000, 1000
 SHOWN = 2 * 2**20
 """A value of more bytes than `LARGE` is not shown with its run, nor are values above 1 KiB once a run has so many."""
 
-_PART = 64 * 1024
+_PART = 16 * 1024
+"""How many characters are encoded before others get their turn; more only where a text within a value is longer."""
 
 
 class FinishedRuns:
@@ -34,8 +34,7 @@ class FinishedRuns:
 
     def get(self, run_id: str) -> Run | None:
         """Return a run, if it is remembered."""
-        found = self._runs.get(run_id)
-        return found[0] if found is not None else None
+        return self._runs.get(run_id, (None, 0))[0]
 
     def values(self) -> Iterable[Run]:
         """Return the runs, the oldest first."""
@@ -65,21 +64,23 @@ def bounded(run: Run) -> Run:
 
 
 def _state(state: NodeState, left: list[int]) -> NodeState:
-    if state.output is None:
+    if state.output is None or (output := without_large(state.output, left)) is state.output:
         return state
-    output = without_large(state.output, left)
-    return state if output is state.output else state.model_copy(update={"output": output})
+    return state.model_copy(update={"output": output})
 
 
 async def encoded(value: JsonValue) -> AsyncIterator[bytes]:
     """Yield a value as a file has it: of text the text, of any other its JSON."""
+    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(value)
     if isinstance(value, str):
-        for start in range(0, len(value), _PART):
-            yield value[start : start + _PART].encode("utf-8", "replace")
-        return
-    parts = json.JSONEncoder(ensure_ascii=False).iterencode(value)
-    while part := "".join(islice(parts, 1000)):
-        yield part.encode("utf-8", "replace")
+        pieces = (value[start : start + _PART] for start in range(0, len(value), _PART))
+    part = ""
+    for piece in pieces:
+        part += piece
+        if len(part) >= _PART:
+            yield part.encode("utf-8", "replace")
+            part = ""
+    yield part.encode("utf-8", "replace")
 
 
 async def output_of(run: Run, key: str, node_id: str | None, blobs: Blobs) -> Blob:
@@ -89,7 +90,6 @@ async def output_of(run: Run, key: str, node_id: str | None, blobs: Blobs) -> Bl
     if key not in outputs:
         raise NotFound(f"the run {run.id} has no output {key!r:.80}{'' if node_id is None else f' of {node_id!r:.80}'}")
     value = outputs[key]
-    known = Blob.of(value)
-    if known is not None and blobs.has(known):
+    if (known := Blob.of(value)) is not None and blobs.has(known):
         return known
     return await blobs.put(encoded(value), TEXT if isinstance(value, str) else JSON, holder=run.id)
