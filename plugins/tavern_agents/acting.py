@@ -115,18 +115,28 @@ class Acting:
                     for block in group:
                         together.create_task(self._chain(block))
 
-    async def cut_short(self, kept: KeptRun) -> None:
+    async def cut_short(self) -> None:
         """Note what came of calls in the middle of which the run was stopped; make none, and wait for none."""
+        kept = await self._loop.store.run(self._loop.run.id)
         for place, request in enumerate(self._decision.calls):
             task, result = kept.calls.get(place, (None, None))
             if result is None and task is None and self._is_behind(place, kept):
                 continue
-            if result is None and task is not None:
-                result = self._result_of(request, await self._tools.task(task, call=self._call))
+            if result is None and place in kept.calls:
+                result = await self._taken_back(request, task or await self._accepted(request, kept.tasks))
             never = place not in kept.calls
             kind = ToolErrorType.INTERRUPTED if never else ToolErrorType.UNKNOWN_OUTCOME
             self.results[place] = result or _lost(request, NEVER_RAN if never else MAY_HAVE_RUN, kind)
         await self._keep(results=self.results)
+
+    async def _taken_back(self, request: ToolCallRequest, task_id: str | None) -> ToolResult | None:
+        """Cancel the task of a call where it waits for a person; return what came of it, if that is known."""
+        if task_id is None:
+            return None
+        task = await self._tools.task(task_id, call=self._call)
+        if task.status is TaskStatus.AWAITING_APPROVAL:
+            task = await self._tools.cancel_task(task_id, call=self._call)
+        return self._result_of(request, task) if task.status.is_final else None
 
     def _is_behind(self, place: int, kept: KeptRun) -> bool:
         """Whether a step before a call, in its chain, had to wait: then the call was not made."""

@@ -95,8 +95,7 @@ class AgentLoop:
                             return
         except asyncio.CancelledError:
             if self.is_stopped:
-                await asyncio.shield(self._cut_short())
-                await asyncio.shield(self._end(AgentStatus.INTERRUPTED, self.said, "Stopped on request"))
+                await asyncio.shield(self.stop())
             else:  # the host stops: the next one resumes the run
                 await asyncio.shield(self.write())
             raise
@@ -109,18 +108,19 @@ class AgentLoop:
 
     # --- steps ------------------------------------------------------------------------------------
 
-    async def _cut_short(self) -> None:
-        """Let whoever goes on in the conversation know what came of the calls that the stop interrupted."""
+    async def stop(self) -> None:
+        """End as interrupted; let whoever goes on in the conversation know what came of the latest calls."""
         try:
             await take_calls_back(self)
-            kept = await self.store.run(self.run.id)
+            tools = self.context.services.get(TOOL_MANAGER)
+            self.tool_ids = self.tool_ids or (await offered_tools(tools, self.profile))[0]
             self.conversation = Conversation(*await self.store.conversation(self.run.id))
-            acting, _ = await unsettled(self)
-            if acting is not None:
-                await acting.cut_short(kept)
+            if (acting := (await unsettled(self))[0]) is not None:
+                await acting.cut_short()
                 await self.write(messages=await acting.messages(self._observe_result))
         except Exception as error:
             self._warn(f"what came of the last calls could not be kept: {describe(error)}")
+        await self._end(AgentStatus.INTERRUPTED, self.said, "Stopped on request")
 
     async def _steps(self, kept: KeptRun | None) -> NoReturn:
         if kept is not None:
@@ -150,8 +150,7 @@ class AgentLoop:
     """Whether something may be in the inbox."""
 
     async def _step(self) -> None:
-        limit = used_up(self.limits, self.run.usage, time.monotonic() - self._worked)
-        if limit is not None:
+        if (limit := used_up(self.limits, self.run.usage, time.monotonic() - self._worked)) is not None:
             raise await self._last(limit)
         answer = await self._deliberate()
         decision = await read_decision(
@@ -190,8 +189,7 @@ class AgentLoop:
             self.trace.say("thought", decision.text)
         for warning in decision.warnings:
             self._warn(warning)
-        limit = used_up(self.limits, self.run.usage, 0, calls=len(decision.calls))
-        if limit is not None:
+        if (limit := used_up(self.limits, self.run.usage, 0, calls=len(decision.calls))) is not None:
             raise await self._last(limit)
         shown = await self.context.services.get(TOOL_MANAGER).masked(decision.calls)
         for place, (call, arguments) in enumerate(zip(decision.calls, shown, strict=True)):

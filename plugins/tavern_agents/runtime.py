@@ -237,11 +237,20 @@ class Runtime(AgentRuntime):
         if kept is None:
             raise Conflict(f"another host works on the run {run_id}")
         try:
-            profile = await self.get(kept.run.profile_id)
-            deliberation = await self._deliberation(profile)
+            loop = await self._loop_of(kept)
         except TavernError as error:
             await self._store.give_up(kept.run, error.message)
             raise
+        self._begin(loop, kept)
+        if kept.run.status is AgentStatus.PAUSED:
+            loop.may_run.clear()
+        return loop.run
+
+    async def _loop_of(self, kept: KeptRun) -> AgentLoop:
+        """Return a claimed run as it stood. Raises `TavernError` where its profile or its workflow cannot be used."""
+        run_id = kept.run.id
+        profile = await self.get(kept.run.profile_id)
+        deliberation = await self._deliberation(profile)
         steps = await self._store.steps(run_id, 0)
         summary, messages = await self._store.conversation(run_id)
         ended = kept.run.status.is_final
@@ -258,7 +267,7 @@ class Runtime(AgentRuntime):
             began=run.started_at,
             above=await self._store.path_above(run),
         )
-        loop = AgentLoop(
+        return AgentLoop(
             context=self._context,
             store=self._store,
             profile=profile,
@@ -271,10 +280,6 @@ class Runtime(AgentRuntime):
             conversation=Conversation(summary, messages),
             repeated=await self._store.called_beside(run, kept.entry.first),
         )
-        self._begin(loop, kept)
-        if kept.run.status is AgentStatus.PAUSED:
-            loop.may_run.clear()
-        return run
 
     async def resume_abandoned(self) -> None:
         """Resume the runs whose host ended in the middle of them."""
@@ -360,7 +365,12 @@ class Runtime(AgentRuntime):
             kept = await self._store.claim(run_id)
             if kept is None:
                 raise Conflict(f"another host works on the run {run_id}; interrupt it there")
-            await self._store.give_up(kept.run, "Stopped on request", AgentStatus.INTERRUPTED)
+            try:
+                await (await self._loop_of(kept)).stop()
+            except TavernError:  # its profile is broken: nothing can be said about its calls
+                await self._store.give_up(kept.run, "Stopped on request", AgentStatus.INTERRUPTED)
+            for below in await self._store.open_below(run_id):
+                await self.interrupt(below, call=call)
         return await self.get_run(run_id)
 
     async def pause(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:

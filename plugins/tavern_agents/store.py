@@ -317,6 +317,11 @@ class AgentStore:
             lambda connection: [profile for (profile,) in connection.execute(query, (run.parent_run_id,))], []
         )
 
+    async def open_below(self, parent: str) -> list[str]:
+        """Return the runs of sub-agents of a run that have not ended."""
+        query = "SELECT id FROM runs WHERE parent = ? AND is_open = 1"
+        return await self.database.read(lambda c: [id for (id,) in c.execute(query, (parent,))], [])
+
     async def sub_run(self, parent: str, profile: str, said: str, message: int) -> str | None:
         """Return the run of another agent that a call in a message of the run `parent` began, None where none did."""
         query = (

@@ -38,7 +38,7 @@ def prepare(project: Tavern) -> None:
     for name, more in {"mark": {}, "look": {"readOnly": True}, "pay": {"requiresApproval": True}}.items():
         project.write(f"tools/{name}.tool.json", {"id": name, "implementation": mark, **more})
     project.profile(tool_ids_inventory=["mark", "look", "pay", "agent:helper"])
-    helper = {"id": "helper", "name": "Helper", "version": "1", "schema_version": "1.0"}
+    helper = {"id": "helper", "tool_ids_inventory": ["pay"], "name": "Helper", "version": "1", "schema_version": "1.0"}
     project.write("agents/helper.json", {**helper, "core_deliberation_workflow_id": "think"})
 
 

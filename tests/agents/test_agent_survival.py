@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from helpers.repetition import repetitions
-from helpers.told_model import said
+from helpers.told_model import said, written
 
 from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentStatus
+from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import AgentBench, agent_bench
 from tests.agents.survivor import STAGES, marks, prepare
@@ -93,3 +94,47 @@ async def test_a_host_that_stops_leaves_its_runs_to_the_next(tmp_path: Path) -> 
         assert (await bench.runtime.get_run(run.id)).status is AgentStatus.RUNNING
         bench.answers(said("Now."))
         assert (await ended(bench, run.id)).text == "Now."
+
+
+async def test_a_call_is_decided_about_while_no_host_serves(tmp_path: Path) -> None:
+    async with agent_bench(tmp_path, prepare) as bench:
+        bench.answers(*[written("tam", ("mark", {"text": f"m{n}"}), ("pay", {"text": f"p{n}"})) for n in range(2)])
+        requests = [AgentRequest(profile_id="keeper", message="Pay.", conversation_id=f"c{n}") for n in range(2)]
+        runs = [(await bench.runtime.start(request)).id for request in requests]
+        await bench.waiting(2)
+    async with agent_bench(tmp_path, prepare) as bench:
+        decided, left = await bench.waiting(2)
+        await bench.tools.decide(decided.id, "approve")
+        with pytest.raises(Conflict):
+            await bench.tools.decide(decided.id, "refuse")
+        if decided.arguments["text"] != "p0":
+            runs.reverse()
+        await bench.runtime.interrupt(runs[1])
+        with pytest.raises(Conflict):
+            await bench.tools.decide(left.id, "approve")
+    async with agent_bench(tmp_path, prepare, serving=True) as bench:
+        model = bench.model(lambda request: said("Aha."))
+        assert (await ended(bench, runs[0])).text == "Aha."
+        assert decided.arguments["text"].upper() in model.asked[0].messages[-1].content
+        stopped = await bench.runtime.get_run(runs[1])
+        assert stopped.status is AgentStatus.INTERRUPTED
+        await bench.run("Well?", conversation_id=stopped.conversation_id)
+        read = model.asked[-1].messages[-2].content
+        assert ("Output: M" in read, "Cancelled" in read) == (True, True), read
+        assert sorted(marks(bench)) == ["m0", "m1", decided.arguments["text"]]
+
+
+async def test_an_interrupt_while_no_host_serves_reaches_sub_agents(tmp_path: Path) -> None:
+    async with agent_bench(tmp_path, prepare) as bench:
+        bench.answers(written("tam", ("agent:helper", {"message": "Pay."})), written("tam", ("pay", {"text": "deep"})))
+        run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+        (task,) = await bench.waiting()
+    async with agent_bench(tmp_path, prepare) as bench:
+        await bench.runtime.interrupt(run.id)
+        assert {run.status for run in await bench.runtime.runs()} == {AgentStatus.INTERRUPTED}
+        with pytest.raises(Conflict):
+            await bench.tools.decide(task.id, "approve")
+        model = bench.answers(said("Aha."))
+        await bench.run("Well?", conversation_id=run.id)
+        assert "may have run" in model.asked[0].messages[-2].content
+        assert marks(bench) == []
