@@ -6,7 +6,8 @@ What was begun and what came of it is stored before anything follows from it, so
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Protocol
 
 from tavern_agents.adoption import adopted
@@ -17,10 +18,12 @@ from tavern_agents.long_results import how_to_read, shortened, whole_text
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
-from tavern_host.context import PluginContext
+from tavern_host.context import PluginContext, Subscription
 from tavern_host.contracts.agents import AgentProfile, AgentRun
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.code_mode import CODE_TOOL
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.events import Event
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.observations import cut_middle, observation
 from tavern_host.contracts.toolcalls import (
@@ -35,6 +38,9 @@ from tavern_host.contracts.toolcalls import (
     ToolTask,
 )
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
+
+_MOST_TOLD = 1_000
+"""Of how many calls of one piece of code the trace tells."""
 
 _WAIT = 60.0
 """Seconds after which the decision about a call is asked for again; it is known at once when it is made."""
@@ -180,6 +186,32 @@ class Acting:
             return False
         return (tool.read_only or tool.idempotent) and not tool.is_async
 
+    @contextlib.asynccontextmanager
+    async def _telling_of_code(self, requests: list[ToolCallRequest]) -> AsyncIterator[None]:
+        """Tell of the calls that code makes which one of these calls runs."""
+        if all(request.tool_id != CODE_TOOL for request in requests):
+            yield
+            return
+        events = self._loop.context.events.subscribe("TOOL_CALL_UPDATE", limit=_MOST_TOLD)
+        telling = asyncio.create_task(self._tell(events, {request.tool_id for request in requests}))
+        try:
+            yield
+        finally:
+            await asyncio.sleep(0)  # what was published last is there by now
+            await events.close()
+            await telling
+
+    async def _tell(self, events: Subscription, own: set[str]) -> None:
+        told = 0
+        async for event in events:
+            about = event.payload if isinstance(event, Event) else {}
+            is_ours = about.get("traceId") == self._call.trace_id and about["toolId"] not in own
+            if not is_ours or about["status"] == "running" or told == _MOST_TOLD:
+                continue
+            told += 1
+            shown = {key: about[key] for key in ("toolId", "status", "durationMs", "error") if key in about}
+            self._loop.trace.say("tool_running", f"Code called {about['toolId']}", **shown)
+
     async def _chain(self, block: list[int]) -> None:
         requests = [self._decision.calls[place] for place in block]
         for place, request in zip(block, requests, strict=True):
@@ -190,7 +222,8 @@ class Acting:
                 place=place,
                 traceId=self._call.trace_id,
             )
-        results = await self._tools.call_all(requests, scope=self._scope, call=self._call)
+        async with self._telling_of_code(requests):
+            results = await self._tools.call_all(requests, scope=self._scope, call=self._call)
         for place, result in zip(block, results, strict=False):
             self.results[place] = result
         await self._keep(results={place: self.results[place] for place in block if place in self.results})

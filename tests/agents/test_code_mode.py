@@ -55,6 +55,10 @@ async def test_twenty_calls_cost_one_request(bench: AgentBench) -> None:
     assert len(model.asked) == 2, "one for the work, one for the answer"
     observed = model.asked[1].messages
     assert any("45" in m.content and "PermissionDenied" in m.content for m in observed)
+    told = [
+        step for step in await bench.trace(reply.agent_run_id, "tool_running") if step.text.startswith("Code called")
+    ]
+    assert [step.data["toolId"] for step in told] == [*["FileOperator.WriteFile"] * 10, *["FileOperator.ReadFile"] * 10]
     entries = await bench.host.services.get(AUDIT).tail(100)
     files = [e for e in entries if e.action == "tool.called" and e.subject.startswith("FileOperator")]
     assert len(files) == 20
