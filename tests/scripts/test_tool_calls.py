@@ -370,7 +370,7 @@ except tools.ToolError as error:
         assert await value(scripts, code) == "OutputError"
 
 
-async def test_calls_do_not_count_as_time(open_scripts: Scripts) -> None:
+async def test_time_runs_again_after_a_call(open_scripts: Scripts) -> None:
     code = "import tools, time\ntools.get_current_time()\ntime.sleep(30)"
     result = await execute(open_scripts, code, timeoutMs=1000)
     assert result.error is not None
