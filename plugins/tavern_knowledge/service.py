@@ -136,12 +136,7 @@ class Knowledge(KnowledgeBase):
     # --- writing ----------------------------------------------------------------------------------
 
     async def put(
-        self,
-        base: str,
-        entries: list[KnowledgeEntry],
-        *,
-        revision: str | None = None,
-        call: CallContext | None = None,
+        self, base: str, entries: list[KnowledgeEntry], *, revision: str | None = None, call: CallContext | None = None
     ) -> list[StoredEntry]:
         """Write entries; see the interface."""
         if len(entries) > MAX_WRITTEN or not entries or (revision is not None and len(entries) > 1):

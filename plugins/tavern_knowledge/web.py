@@ -55,12 +55,7 @@ async def search(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with the entries that fit best."""
     body = read_model(SearchBody, request.json_body(), "the body is not {query, bases?, tags?, entryTypes?, limit?}")
     found = await _kb(context).search(
-        body.query,
-        bases=body.bases,
-        tags=body.tags,
-        entry_types=body.entry_types,
-        limit=body.limit,
-        call=request.call,
+        body.query, bases=body.bases, tags=body.tags, entry_types=body.entry_types, limit=body.limit, call=request.call
     )
     return HttpResponse(data=[hit.to_json() for hit in found])
 
