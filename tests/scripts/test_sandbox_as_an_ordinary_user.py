@@ -10,7 +10,7 @@ import pytest
 from tests.scripts.ordinary import run_as_ordinary_user, why_not
 
 HERE = Path(__file__).parent
-ALL = ("test_sandbox_*.py", "test_pool.py", "test_sessions.py", "test_tool_calls.py")
+ALL = ("test_sandbox_*.py", "test_pool.py", "test_sessions.py", "test_calls_from_code.py")
 
 
 @pytest.mark.timeout(300)
@@ -20,7 +20,7 @@ ALL = ("test_sandbox_*.py", "test_pool.py", "test_sessions.py", "test_tool_calls
         ("test_sandbox_*.py", "not too_much"),
         ("test_pool.py", "cannot_tell or every_property or closing"),
         ("test_sessions.py", "live_on or files_come_back or closing"),
-        ("test_tool_calls.py", "functions or forged or withdrawn or caller_may"),
+        ("test_calls_from_code.py", "functions or forged or withdrawn or caller_may"),
         *(pytest.param(pattern, "", marks=pytest.mark.extended) for pattern in ALL),
     ],
 )

@@ -82,7 +82,7 @@ async def test_the_macro_documents_the_tools_and_the_protocols(stocked: Any) -> 
         return MacroRequest(name="system:available_tools", tool_ids=list(tool_ids), call=system_call())
 
     text = await available_tools(request("acme:measure"), context)
-    assert text.startswith("- Tool ID: acme:measure\n  - Description: Measures text.\n")
+    assert "\n\n- Tool ID: acme:measure\n  - Description: Measures text.\n" in text
     assert "<|[REQUEST_TOOL]|>" in text
     assert await available_tools(request(), context) == "No tools are available."
 
