@@ -98,8 +98,9 @@ async def test_a_host_that_stops_leaves_its_runs_to_the_next(tmp_path: Path) -> 
 
 async def test_a_call_is_decided_about_while_no_host_serves(tmp_path: Path) -> None:
     async with agent_bench(tmp_path, prepare) as bench:
-        bench.answers(*[written("tam", ("mark", {"text": f"m{n}"}), ("pay", {"text": f"p{n}"})) for n in range(2)])
-        requests = [AgentRequest(profile_id="keeper", message="Pay.", conversation_id=f"c{n}") for n in range(2)]
+        calls = {f"c{n}": [("mark", {"text": f"m{n}"}), ("pay", {"text": f"p{n}"})] for n in range(2)}
+        bench.model(lambda request: written("tam", *calls[request.messages[1].content]))
+        requests = [AgentRequest(profile_id="keeper", message=name, conversation_id=name) for name in calls]
         runs = [(await bench.runtime.start(request)).id for request in requests]
         await bench.waiting(2)
     async with agent_bench(tmp_path, prepare) as bench:
