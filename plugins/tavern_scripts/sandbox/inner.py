@@ -81,6 +81,7 @@ def _filter(rules: bytes, library: ctypes.CDLL) -> None:
 
 def _stop(scratch: str) -> NoReturn:
     """End all processes, and take away what they wrote: the host may be gone, and nothing of it is kept."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would find the imports below half done
     _end_all()
     os.chdir("/")
     importlib.import_module("shutil").rmtree(scratch, ignore_errors=True)
