@@ -171,7 +171,11 @@ async def _run(options: dict[str, Any], rest: list[str], hosts: list[Host]) -> i
             return 0
         command = HOST_COMMANDS[invocation.command.name][1]
         arguments = {**invocation.arguments, "strict": options["strict"]}
-        return await _show(command(make_host, arguments), invocation.as_json)
+        try:
+            return await _show(command(make_host, arguments), invocation.as_json)
+        finally:
+            for host in hosts:  # one that was never started may have recorded a decision
+                await host.audit.close()
     if rest[0] in {name.split()[0] for name in HOST_COMMANDS}:
         with _host_of_first_party_plugins(make_host) as host:
             return await _run_plugin_command(host, rest, third_party=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,7 @@ def operators_files(folders: Path) -> dict[str, bytes]:
 def test_a_decision_is_on_disk_or_refused(project: Path, operator_folders: Path) -> None:
     write_plugin(project / "plugins" / "asks", {"__init__.py": ""}, **ASKS)
     log = project / ".tavern" / "audit"
+    threads = set(threading.enumerate())
     for action, arguments in DECISIONS.items():
         before = operators_files(operator_folders)
         log.exists() and log.rename(project / "away")
@@ -138,7 +140,7 @@ def test_a_decision_is_on_disk_or_refused(project: Path, operator_folders: Path)
         log.write_text("a file where the folder should be")
         ran = tavern("--project", project, *arguments)
         assert ran.code == 1, action
-        assert "this was not carried out, since the audit log" in ran.error, action
+        assert "this was not carried out, since the audit log" in ran.err, action
         assert operators_files(operator_folders) == before, action
         log.unlink()
         (project / "away").exists() and (project / "away").rename(log)
@@ -149,3 +151,5 @@ def test_a_decision_is_on_disk_or_refused(project: Path, operator_folders: Path)
         assert operators_files(operator_folders) != before, action
         # This process has not ended: what stands there was written before the decision was reported.
         assert action in [entry.action for entry in tail(log / "audit.sqlite3", 20)]
+    begun = {thread.name for thread in set(threading.enumerate()) - threads}
+    assert "audit log" not in begun, "a command left its log open"
