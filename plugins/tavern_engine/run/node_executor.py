@@ -218,17 +218,19 @@ class NodeExecutor:
     ) -> dict[str, Any] | None:
         """Record that a node failed, and end its streams; return its default outputs, if any."""
         self.resolver.leave_streams(index)
-        outputs = self.failed(index, began, error)
+        policy = node.policy or _NO_POLICY
+        is_own = _code(error) != StreamBroken.code or self.resolver.broken(index) is None
+        if is_own and policy.on_error == "default" and writer is not None and not writer.has_begun:
+            self._taint(index)
+            for key in writer.streams:
+                value = _default(policy, key, node.outputs[key])
+                for item in value if isinstance(value, list) else [value]:
+                    await writer.put(key, item)
+            self._streams.end(writer)
+            writer = None
+        outputs = self.failed(index, began, error)  # only now: while it waits for its readers it runs
         if writer is not None:
-            stands_in = outputs is not None and not writer.has_begun and node.policy is not None
-            if outputs is not None and stands_in and node.policy is not None and node.policy.on_error == "default":
-                for key in writer.streams:
-                    value = outputs[key]
-                    for item in value if isinstance(value, list) else [value]:
-                        await writer.put(key, item)
-                self._streams.end(writer)
-            else:
-                self._streams.end(writer, error_form(error).message)
+            self._streams.end(writer, error_form(error).message)
         return outputs
 
     async def _limited(
