@@ -121,3 +121,9 @@ def estimate(messages: Sequence[ChatMessage]) -> int:
             total += (len(text) - other) // 4 + other
         total += 8 + 500 * len(message.images)
     return total
+
+
+def task_of(kept: Sequence[Kept]) -> str:
+    """Return what a conversation is about now: the last things that were said to the agent, the latest first."""
+    said = [one.message.content for one in kept if one.message.role == "user"]
+    return "\n".join([text for text in said if not text.startswith("<OBSERVATION>")][:-4:-1])

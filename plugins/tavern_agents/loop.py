@@ -14,11 +14,11 @@ from typing import Any, NoReturn, cast
 
 from tavern_agents.acting import Acting, take_calls_back, unsettled
 from tavern_agents.compaction import compact
-from tavern_agents.conversation import Conversation, estimate
+from tavern_agents.conversation import Conversation, estimate, task_of
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.deliberation import Deliberation, Situation
 from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
-from tavern_agents.inventory import consent, offered_tools, tools_text
+from tavern_agents.inventory import consent, offered_tools, tool_ids, tools_text
 from tavern_agents.long_results import READER
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore, Progress
@@ -66,8 +66,8 @@ class AgentLoop:
     said: str = ""
     _warned: set[str] = field(default_factory=set)
     _nudge: str | None = None
-    _functions: str = ""
-    """In code mode, what code may call."""
+    _notes: list[str] = field(default_factory=list)
+    """What the model reads of its tools before the conversation."""
     _offered: tuple[tuple[Any, ...], str] | None = None
     """The tools as the deliberation takes them, and as text."""
     _models: dict[str, LlmModelInfo] = field(default_factory=dict)
@@ -80,7 +80,8 @@ class AgentLoop:
         self._worked = time.monotonic()
         self._cycles = CycleWatch(self.limits.repeats)
         try:
-            self.tool_ids, self._functions = await offered_tools(self.context.services.get(TOOL_MANAGER), self.profile)
+            task = task_of(self.conversation.kept)
+            self.tool_ids, self._notes = await offered_tools(self.context, self.profile, task, self.trace, self.call)
             self.trace.consent = await consent(self.context.services.get(TOOL_MANAGER), self.repeated)
             if any(READER in kept.message.content for kept in self.conversation.kept):
                 self.offer_reader()
@@ -112,8 +113,8 @@ class AgentLoop:
         """End as interrupted; let whoever goes on in the conversation know what came of the latest calls."""
         try:
             await take_calls_back(self)
-            tools = self.context.services.get(TOOL_MANAGER)
-            self.tool_ids = self.tool_ids or (await offered_tools(tools, self.profile))[0]
+            known = self.tool_ids or self.profile.inventory
+            self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), known)
             self.conversation = Conversation(*await self.store.conversation(self.run.id))
             if (acting := (await unsettled(self))[0]) is not None:
                 await acting.cut_short()
@@ -292,21 +293,20 @@ class AgentLoop:
             for warning in expanded.warnings:
                 self._warn(warning)
             workflow, latest = self.deliberation.with_prompts(cast("list[Any]", expanded.value)), expanded.latest
-        if self._functions and not last:
-            latest = [*latest, self._functions]
+        before = [] if last else self._notes
         if self._offered is None and self.deliberation.takes_tools:  # the same in every request: servers cache prefixes
             schemas, text = await tools.native_schemas(self.tool_ids), await tools_text(tools, self.tool_ids)
             self._offered = (tuple(schemas), text)
         offered = None if last else self._offered
-        messages = self.conversation.messages()
+        messages = [*(ChatMessage(role="user", content=text) for text in before), *self.conversation.messages()]
         if notes := [*latest, *filter(None, [self._nudge])]:
             messages.append(ChatMessage(role="user", content="\n".join(map(framed, notes))))
         said_at = next((place for place, kept in enumerate(self.conversation.kept) if kept.id == self.first), 0)
         said = self.conversation.kept[said_at].message.content if self.conversation.kept else ""
         situation = Situation(
             conversation=tuple(messages),
-            message="\n\n".join([said, *map(framed, latest)]),
-            said_at=said_at + bool(self.conversation.summary),
+            message="\n\n".join([said, *before, *map(framed, latest)]),
+            said_at=said_at + bool(self.conversation.summary) + len(before),
             observations=tuple(self.observations),
             tools=offered[0] if offered else (),
             tools_text=offered[1] if offered else "",

@@ -53,6 +53,8 @@ class Tracer:
         """Names the calls that wait for a person."""
         self.path = [*above, profile_id]
         self.allowed = list(allowed)
+        self.shown: list[str] | None = None
+        """Those of the tools that the model is shown; None as long as that is all."""
         since = 0.0 if began is None else (datetime.now(UTC) - began).total_seconds()
         self._began = time.monotonic() - since
         self._unwritten: list[AgentTrace] = []

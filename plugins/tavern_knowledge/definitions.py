@@ -10,15 +10,16 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.knowledge import NODES, TOOLS, BaseHeader, KnowledgeEntry
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition, SlotDefinition
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolStatistics
 from tavern_knowledge import index
-from tavern_knowledge.index import Entries, Frequencies, Row
+from tavern_knowledge.index import Chooser, Entries, Frequencies, Match, Query, Row
 from tavern_knowledge.store import StoredBase
 from tavern_knowledge.words import indexed, is_cjk
 
@@ -66,6 +67,29 @@ class Definitions(Entries):
 
         done: T = await self._run(within)
         return done
+
+    async def rows(self, base: str, limit: int, offset: int) -> tuple[list[Row], int]:
+        """Return entries of a base in order, and how many it has."""
+        rows, total = await super().rows(base, limit, offset)
+        return await self._with_experience(base, rows), total
+
+    async def row(self, base: str, id: str) -> Row:
+        """Return an entry. Raises `NotFound`."""
+        (row,) = await self._with_experience(base, [await super().row(base, id)])
+        return row
+
+    async def search(self, query: Query, choose: Chooser) -> list[Match]:
+        """Return the entries of the chosen bases that fit best by their words."""
+        found = await super().search(query, choose)
+        rows = await self._with_experience(TOOLS, [match.row for match in found])
+        return [
+            replace(match, row=row) if match.base == TOOLS else match for match, row in zip(found, rows, strict=True)
+        ]
+
+    async def _with_experience(self, base: str, rows: list[Row]) -> list[Row]:
+        """Return the entries of tools with what became of calls; it changes all the time, and is not indexed."""
+        known = {} if base != TOOLS else await self._context.services.get(TOOL_MANAGER).statistics([r.id for r in rows])
+        return [_experienced(row, known[row.id]) if row.id in known else row for row in rows]
 
     def known(self, connection: sqlite3.Connection) -> list[tuple[str, BaseHeader]]:
         """Return the two bases."""
@@ -140,6 +164,13 @@ class Definitions(Entries):
             words for words in self._synonyms if any(w in text if is_cjk(w) else w.lower() in known for w in words)
         ]
         return list(dict.fromkeys(word for words in groups for word in words if word not in text))
+
+
+def _experienced(row: Row, statistics: ToolStatistics) -> Row:
+    entry = json.loads(row.body)
+    entry["content"]["value"] += f"\nExperience: {statistics.text}"
+    entry["extensions"]["statistics"] = statistics.to_json()
+    return replace(row, body=json.dumps(entry, ensure_ascii=False))
 
 
 def _slots(slots: dict[str, SlotDefinition]) -> dict[str, str]:

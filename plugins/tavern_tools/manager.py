@@ -22,7 +22,7 @@ from tavern_host.contracts.toolcalls import (
     ToolScope,
     ToolTask,
 )
-from tavern_host.contracts.tools import ExpandedPrompt, ToolDefinition, ToolFilter, ToolManager
+from tavern_host.contracts.tools import ExpandedPrompt, ToolDefinition, ToolFilter, ToolManager, ToolStatistics
 from tavern_tools.calls import chains
 from tavern_tools.calls.caller import Caller
 from tavern_tools.calls.runners import Runners
@@ -59,6 +59,7 @@ class Tools(ToolManager):
     async def close(self) -> None:
         """End tasks and streams."""
         await self._caller.tasks.close()
+        await self._caller.statistics.close()
         await self._streams.close()
 
     # --- tools ----------------------------------------------------------------------------------------
@@ -76,6 +77,10 @@ class Tools(ToolManager):
         catalog = await self._registry.catalog()
         found = [(tool_id, catalog.find(tool_id)) for tool_id in tool_ids]
         return "\n".join(describe_tool(tool.definition) if tool else describe_unknown(name) for name, tool in found)
+
+    async def statistics(self, tool_ids: list[str] | None = None) -> dict[str, ToolStatistics]:
+        """Return what became of calls of tools."""
+        return await self._caller.statistics.of(tool_ids)
 
     async def schemas(self, tool_ids: list[str]) -> list[dict[str, JsonValue]]:
         """Return `{name, description, parameters}` of those of these tools that exist, in this order."""

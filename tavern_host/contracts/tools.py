@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Literal
 
@@ -121,6 +122,25 @@ class ToolFilter(Model):
     ids: list[str] | None = None
 
 
+class ToolStatistics(Model):
+    """What became of the calls of a tool: how many ended and how many of them well, why others failed (a text and how
+    often, the most frequent first), and arguments of calls that were fine. With more than 200 calls, older ones count
+    for less. What is quoted in errors is left out, and so are secrets in examples."""
+
+    calls: int = 0
+    done: int = 0
+    errors: dict[str, int] = Field(default_factory=dict)
+    examples: list[dict[str, JsonValue]] = Field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The statistics in a line for people and language models."""
+        parts = [f"{100 * self.done // max(1, self.calls)} % of {self.calls} calls succeeded"]
+        parts += [f"often: {'; '.join(list(self.errors)[:2])}"] if self.errors else []
+        parts += [f"e.g. {json.dumps(self.examples[0], ensure_ascii=False)}"] if self.examples else []
+        return "; ".join(parts)
+
+
 class ExpandedPrompt(Model):
     """A value in whose texts the prompt macros were filled in, and what was left as it was. `latest` are the texts of
     volatile macros, which a model is to read last."""
@@ -130,7 +150,7 @@ class ExpandedPrompt(Model):
     warnings: list[str] = Field(default_factory=list)
 
 
-class ToolManager(ServiceInterface, name="toolManager", version=3, records=("tool",)):
+class ToolManager(ServiceInterface, name="toolManager", version=4, records=("tool",)):
     """Registers, finds, describes, validates and calls tools. A failed call is a result, never a raise.
 
     A tool is named by its id, or as `id@RANGE` (`kb:Query@^1.2`), which picks the newest version within the range.
@@ -147,6 +167,10 @@ class ToolManager(ServiceInterface, name="toolManager", version=3, records=("too
     @reads
     async def describe(self, tool_ids: list[str]) -> str:
         """Return the documentation of these tools for an LLM; unknown ids are named."""
+
+    @reads(since=4)
+    async def statistics(self, tool_ids: list[str] | None = None) -> dict[str, ToolStatistics]:
+        """Return what became of the calls of these tools, or of all, by id; those never called are left out."""
 
     @reads
     async def schemas(self, tool_ids: list[str]) -> list[dict[str, JsonValue]]:

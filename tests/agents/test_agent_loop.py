@@ -348,7 +348,8 @@ async def test_a_history_that_others_broke_is_mended(bench: AgentBench) -> None:
     await histories.append("broken", broken)
     model = bench.answers(said("Fine."))
     await bench.run(conversation_id="broken")
-    got = [(m.role, m.tool_call_id, m.content[:24]) for m in model.asked[0].messages[1:]]
+    messages = [m for m in model.asked[0].messages[1:] if "What became of earlier calls" not in m.content]
+    got = [(m.role, m.tool_call_id, m.content[:24]) for m in messages]
     assert got == [
         ("user", None, "Hello."),
         ("assistant", None, ""),

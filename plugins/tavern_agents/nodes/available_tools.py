@@ -37,7 +37,10 @@ async def available_tools(
     """Give the tools that were chosen. In the deliberation of an agent, they are among those of its inventory."""
     manager = context.plugin.services.get(TOOL_MANAGER)
     tracer = tracer_of(context.plugin, context.call)
-    ids = await chosen_tools(manager, tools or [], None if tracer is None else tracer.allowed)
+    if tracer is None:
+        ids = await chosen_tools(manager, tools or [], None)
+    else:
+        ids = await chosen_tools(manager, tools or tracer.shown or [], tracer.allowed)
     return {
         "tools": list(await manager.native_schemas(ids)),
         "tools_text": await tools_text(manager, ids),

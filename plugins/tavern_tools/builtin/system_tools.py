@@ -74,8 +74,9 @@ class System(SystemTools):
     async def describe_tool(self, tool_id: str, *, call: CallContext | None = None) -> str:
         """Return a tool's documentation; see the interface."""
         tools = self._tools()
-        await tools.get(tool_id)  # `describe` only names an id that no tool has
-        return await tools.describe([tool_id])
+        id = (await tools.get(tool_id)).id  # `describe` only names an id that no tool has
+        known = (await tools.statistics([id])).values()
+        return "\n".join([await tools.describe([tool_id]), *(f"  - Experience: {one.text}" for one in known)])
 
     async def task_status(self, task_id: str, *, call: CallContext | None = None) -> TaskState:
         """Return how a task stands; see the interface."""

@@ -29,6 +29,7 @@ from tavern_tools.calls.limits import Limits
 from tavern_tools.calls.result_cache import ResultCache
 from tavern_tools.calls.results import checked, checked_again, failed, waiting
 from tavern_tools.calls.runners import Runners
+from tavern_tools.calls.statistics import Statistics
 from tavern_tools.catalog.failures import ToolFailure, failure_of, value_failure
 from tavern_tools.catalog.parameters import Bound
 from tavern_tools.catalog.registry import Registry, Tool
@@ -62,6 +63,7 @@ class Caller:
         )
         self._audit = CallAudit(context)
         self._updates = Updates(context)
+        self.statistics = Statistics(context)
         self._max_bytes = int(float(context.settings.get("maxResultMegabytes", 10)) * 1e6)
         self._prefix = f"toolcall_{secrets.token_hex(6)}"
         self._numbers = itertools.count(1)
@@ -116,6 +118,7 @@ class Caller:
             await self._audit.deny(call, failure)
             result = failed(call.request, failure, call.coercions)
             self._updates.end(call, result)
+            self.statistics.count(call.having(result=result))
             return result
         self._updates.begin(call)
         ended = call
@@ -124,6 +127,7 @@ class Caller:
         finally:
             self._audit.end(ended)
             self._updates.end(ended, ended.result)
+            self.statistics.count(ended)
         assert ended.result is not None
         return ended.result
 
