@@ -1,4 +1,4 @@
-"""What is wrong with agents: their files, what they name, and fields that do nothing yet."""
+"""What is wrong with agents: their files, what they name, and fields that nobody reads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolFilter
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 
-WITHOUT_EFFECT = {
-    "subscribed_event_types": "events come with a later version",
-}
-"""Fields of the published format that do nothing yet, and why."""
-
-FIELDS = {"$schema", *AgentProfile.model_fields, *WITHOUT_EFFECT}
+FIELDS = {"$schema", *AgentProfile.model_fields}
 """What a profile may say."""
 
 
@@ -37,15 +32,8 @@ async def check_profiles(context: PluginContext, profiles: Profiles, profile_id:
 def profile_schema() -> dict[str, Any]:
     """Return the JSON Schema of profiles, for editors."""
     schema = AgentProfile.model_json_schema()
-    later = {name: {"description": f"Has no effect: {why}."} for name, why in WITHOUT_EFFECT.items()}
-    known = {name: {**later.pop(name, {}), **field} for name, field in schema["properties"].items()}
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Agent profile"}
-    return {**head, "properties": {"$schema": {"type": "string"}, **known, **later}}
-
-
-def without_effect(profile: AgentProfile) -> list[str]:
-    """Return the fields that a profile sets and that do nothing yet."""
-    return [name for name in WITHOUT_EFFECT if (profile.model_extra or {}).get(name)]
+    return {**head, "properties": {"$schema": {"type": "string"}, **schema["properties"]}}
 
 
 async def _problems(context: PluginContext, source: Source, profile: AgentProfile) -> list[AgentProblem]:
@@ -81,8 +69,6 @@ async def _problems(context: PluginContext, source: Source, profile: AgentProfil
             add(f"the tool {pattern!r} cannot be called now: {tool.unavailable}", *place)
     if wrong := memory_problem(profile):
         add(wrong[1], wrong[0], level="error")
-    for name in without_effect(profile):
-        add(f"has no effect: {WITHOUT_EFFECT[name]}", name)
     for name in profile.model_extra or {}:
         if hint := did_you_mean(name, FIELDS) if name not in FIELDS else "":
             add(f"is not a field of a profile and is left unread{hint}", name)

@@ -21,7 +21,7 @@ from tavern_agents.tracing import agent_of
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.documents import json_path
+from tavern_host.contracts.documents import json_path, merged
 from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, TavernError
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
 from tavern_host.contracts.macros import MacroRequest
@@ -243,16 +243,3 @@ def _changed(profile: AgentProfile, memory: KeptMemory, change: MemoryChange, by
     if size > MAX_MEMORY:
         raise InvalidInput(f"the memory of {profile.id!r} would have {size:,} bytes; at most {MAX_MEMORY:,}")
     return new
-
-
-def merged(value: JsonValue, patch: JsonValue) -> JsonValue:
-    """Return a value with a JSON merge patch applied (RFC 7396)."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(value) if isinstance(value, dict) else {}
-    for key, part in patch.items():
-        if part is None:
-            found.pop(key, None)
-        else:
-            found[key] = merged(found.get(key), part)
-    return found

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from pydantic import JsonValue
 
-from tavern_agents.checking import WITHOUT_EFFECT, check_profiles, without_effect
+from tavern_agents.checking import check_profiles
 from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import Deliberation
 from tavern_agents.histories import changed
@@ -162,8 +162,6 @@ class Runtime(AgentRuntime):
         above = () if parent is None else parent.path
         trace = Tracer(self._context, run_id, profile.id, run.conversation_id, allowed=profile.inventory, above=above)
         trace.say("started", f"{profile.name} begins", message=request.message, parentRunId=run.parent_run_id)
-        for name in without_effect(profile):
-            trace.say("warning", f"{name} of the profile has no effect: {WITHOUT_EFFECT[name]}")
         begun = await self._store.begin(run, entry, trace.unwritten())
         loop = AgentLoop(
             context=self._context,

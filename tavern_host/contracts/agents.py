@@ -93,6 +93,10 @@ class AgentProfile(OpenModel):
         default_factory=list, description="What it is after at the beginning of a conversation."
     )
     knowledge_base_references: list[KnowledgeReference] = Field(default_factory=list)
+    subscribed_event_types: list[str] = Field(
+        default_factory=list,
+        description="The events that wake it in a scene: types and patterns of them.",
+    )
     limits: AgentLimits = Field(
         default_factory=AgentLimits, description="How much one run may use; not in the platform's own format."
     )

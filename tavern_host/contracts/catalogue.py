@@ -14,6 +14,7 @@ from tavern_host.contracts.nodes import NodeManager
 from tavern_host.contracts.plugins import Plugins
 from tavern_host.contracts.projectfiles import ProjectFiles
 from tavern_host.contracts.runs import RunStore
+from tavern_host.contracts.scenes import SceneManager
 from tavern_host.contracts.scripts import ScriptExecution
 from tavern_host.contracts.scripttools import ScriptTools
 from tavern_host.contracts.services import Level, ServiceInterface, interface_methods
@@ -38,6 +39,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     Llm,
     AgentRuntime,
     ChatHistory,
+    SceneManager,
     KnowledgeBase,
 )
 

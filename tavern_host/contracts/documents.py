@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.wire import INT_BITS, MAX_LEVELS, WireError, carried
@@ -151,6 +151,19 @@ def _too_deep(text: str) -> int:
         if depth > MAX_LEVELS:
             return match.start()
     return 0
+
+
+def merged(value: JsonValue, patch: JsonValue) -> JsonValue:
+    """Return a value with a JSON merge patch applied (RFC 7396)."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(value) if isinstance(value, dict) else {}
+    for key, part in patch.items():
+        if part is None:
+            found.pop(key, None)
+        else:
+            found[key] = merged(found.get(key), part)
+    return found
 
 
 def canonical(document: Any) -> bytes:

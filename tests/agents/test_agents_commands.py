@@ -108,7 +108,6 @@ def test_agents_are_checked(tavern: Tavern) -> None:
     tavern.profile(
         tool_ids_inventory=["shuot", "hu*"],
         core_deliberation_workflow_id="thunk",
-        subscribed_event_types=["x"],
         discription="Nobody reads it.",
         skill_workflow_ids_inventory=["workflows/think.json"],
         observation_workflow_id="workflows/thonk.json",
@@ -122,7 +121,6 @@ def test_agents_are_checked(tavern: Tavern) -> None:
         f"warning: {file}: $.observation_workflow_id: there is no workflow 'thonk' (did you mean think?)",
         f"warning: {file}: $.knowledge_base_references[1].source_id: there is no knowledge base 'lore'",
         f"warning: {file}: $.tool_ids_inventory[0]: there is no tool 'shuot' (did you mean shout?)",
-        f"warning: {file}: $.subscribed_event_types: has no effect: events come with a later version",
         f"warning: {file}: $.discription: is not a field of a profile and is left unread (did you mean description?)",
     ]
     assert command(tavern, "agent", "schema").json() == command(tavern, "agent", "schema", "--json").json()

@@ -21,6 +21,7 @@ FIRST_PARTY = {
     "tavern-scripts",
     "tavern-tools",
     "tavern-workflows",
+    "tavern-worlds",
 }
 
 

@@ -1,0 +1,122 @@
+"""Keeps runs of scenes in a SQLite database, each as one document, and says which host works on one.
+
+What a method wrote has survived the end of the process when it returns.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.scenes import SceneRun
+from tavern_host.storage.process_locks import ProcessLocks
+from tavern_host.storage.sqlite import DatabaseThread, Schema
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_FIRST = (
+    # `next` is when something is to be done in a run, in microseconds since 1970, `owner` the host that does it.
+    "CREATE TABLE scenes (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, scene TEXT NOT NULL, next INTEGER, "
+    "owner TEXT, body TEXT NOT NULL)",
+    "CREATE INDEX scenes_by_next ON scenes (next) WHERE next IS NOT NULL",
+)
+
+Change = Callable[[SceneRun], dict[str, Any]]
+"""Returns what changes of a run; raises `TavernError` where it may not."""
+
+
+class SceneStore:
+    """One project's runs of scenes, as one host sees them."""
+
+    def __init__(self, folder: Path, log: logging.Logger) -> None:
+        self._host = new_id("host")
+        self._database = DatabaseThread(folder, Schema("scenes.sqlite3", (_FIRST,)), log, "store of scenes")
+        self._hosts = ProcessLocks(folder / "hosts")
+
+    async def close(self) -> None:
+        """Finish what was begun and let go."""
+        await self._database.close(self._hosts.close)
+
+    async def runs(self, limit: int) -> list[SceneRun]:
+        """Return runs, the latest first."""
+        query = "SELECT body FROM scenes ORDER BY seq DESC LIMIT ?"
+        found = await self._texts(query, limit)
+        return [SceneRun.model_validate_json(body) for body in found]
+
+    async def run(self, given: str) -> SceneRun:
+        """Return a run by its id, or the latest run of a scene by that of the scene. Raises `NotFound`."""
+        found = await self._database.read(lambda connection: _read(connection, given), None)
+        if found is None:
+            raise _unknown(given)
+        return found
+
+    async def add(self, run: SceneRun) -> None:
+        """Keep a new run."""
+        values = (run.id, run.scene.id, _next(run), run.model_dump_json())
+        query = "INSERT INTO scenes (id, scene, next, body) VALUES (?, ?, ?, ?)"
+        await self._database.write(lambda connection: connection.execute(query, values))
+
+    async def change(self, given: str, change: Change) -> SceneRun:
+        """Change a run in one transaction; return it. Raises `NotFound`, and what `change` raises."""
+
+        def work(connection: sqlite3.Connection) -> SceneRun:
+            run = _read(connection, given)
+            run = run.model_copy(update=change(run))
+            values = (run.model_dump_json(), _next(run), run.id)
+            connection.execute("UPDATE scenes SET body = ?, next = ? WHERE id = ?", values)
+            return run
+
+        return await self._database.write(work)
+
+    async def due(self, now: datetime) -> list[str]:
+        """Return the runs in which something is to be done."""
+        return await self._texts("SELECT id FROM scenes WHERE next <= ? ORDER BY seq", _micros(now))
+
+    async def _texts(self, query: str, value: int) -> list[str]:
+        return await self._database.read(lambda c: [text for (text,) in c.execute(query, (value,))], [])
+
+    async def claim(self, run_id: str) -> bool:
+        """Make a run this host's; False where another living host works on it."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            (owner,) = connection.execute("SELECT owner FROM scenes WHERE id = ?", (run_id,)).fetchone()
+            if owner not in (None, self._host) and not self._hosts.is_gone(owner):
+                return False
+            self._hosts.hold(self._host)
+            connection.execute("UPDATE scenes SET owner = ? WHERE id = ?", (self._host, run_id))
+            return True
+
+        return await self._database.write(work)
+
+    async def release(self, run_id: str) -> None:
+        """Leave a run to whichever host claims it next."""
+        query, values = "UPDATE scenes SET owner = NULL WHERE id = ? AND owner = ?", (run_id, self._host)
+        await self._database.write(lambda connection: connection.execute(query, values))
+
+
+def _read(connection: sqlite3.Connection, given: str) -> SceneRun:
+    query = "SELECT body FROM scenes WHERE id = ?1 OR scene = ?1 ORDER BY id = ?1 DESC, seq DESC LIMIT 1"
+    row = connection.execute(query, (given,)).fetchone()
+    if row is None:
+        raise _unknown(given)
+    return SceneRun.model_validate_json(row[0])
+
+
+def _unknown(given: str) -> NotFound:
+    return NotFound(f"no scene {given!r} was started; `tavern scene list` lists them", scene=given)
+
+
+def _next(run: SceneRun) -> int | None:
+    if run.status == "ended":
+        return None
+    return 0 if run.turns or run.wakes else min(map(_micros, run.due.values()), default=None)
+
+
+def _micros(moment: datetime) -> int:
+    return round(moment.timestamp() * 1e6)

@@ -1,0 +1,389 @@
+"""Scenes: turns, the world that agents share, the events that wake them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from helpers.repetition import Failures
+from helpers.tavern_project import Tavern
+from helpers.told_model import said
+from helpers.workflow_documents import function
+
+from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, Misconfigured, NotFound, TavernError
+from tavern_host.contracts.histories import CHAT_HISTORY
+from tavern_host.contracts.llm import LlmRequest, LlmResponse
+from tavern_host.contracts.scenes import SCENE_MANAGER, SceneManager, SceneRun
+from tests.agents.agent_bench import AgentBench, agent_bench, thinking
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+READ, UPDATE, PUBLISH = "ReadWorldStateTool", "UpdateWorldStateTool", "PublishEventTool"
+
+AGENT = {
+    "version": "1",
+    "schema_version": "1.0",
+    "core_deliberation_workflow_id": "think",
+    "tool_ids_inventory": [READ, UPDATE, PUBLISH, "ReadPrivateStateTool"],
+}
+
+INN = {
+    "id": "inn",
+    "name": "The inn",
+    "description": "Rain outside.",
+    "agent_instances": [
+        {"instance_id": "ada", "profile_id": "keeper", "role": "keeps the inn"},
+        {"instance_id": "bob", "profile_id": "guest"},
+    ],
+    "initial_world_state": {"lamp": "lit", "guests": 1},
+}
+
+
+LIFE = {
+    **INN,
+    "id": "life",
+    "scene_lifecycle_workflows": {"on_scene_start": "open", "on_scene_end": "workflows/close.json"},
+    "turn_order": {"workflow_id": "order", "turns": 5},
+}
+"""A scene whose world says by its key `next` who speaks next."""
+
+
+def setting(name: str, key: str, value: Any) -> dict[str, Any]:
+    """Return a workflow that sets a key of the world."""
+    node = {"type": "core:JsonSet", "inputValues": {"key": key, "value": value}}
+    edges = ("in.world_state > set.object", "set.object > out.world_state")
+    return function(name, {"set": node}, *edges, takes={"world_state": "OBJECT"}, gives={"world_state": "OBJECT"})
+
+
+ORDER = function(
+    "Order",
+    {"get": {"type": "core:JsonGet", "inputValues": {"path": "next"}, "configValues": {"missing": "default"}}},
+    "in.world_state > get.data",
+    "get.value > out.next_speaker",
+    takes={"world_state": "OBJECT"},
+    gives={"next_speaker": "STRING"},
+)
+
+
+def prepare(project: Tavern) -> None:
+    project.write("workflows/think.json", thinking("You are {{{agent:name}}}. {{{world:state}}}"))
+    project.write("agents/keeper.json", {**AGENT, "id": "keeper", "name": "Ada", "subscribed_event_types": ["rain.*"]})
+    project.write("agents/guest.json", {**AGENT, "id": "guest", "name": "Bob", "subscribed_event_types": ["*"]})
+    project.write("scenes/inn.json", INN)
+    project.write("scenes/life.json", LIFE)
+    project.write("workflows/open.json", setting("Open", "next", "bob"))
+    project.write("workflows/close.json", setting("Close", "lamp", "out"))
+    project.write("workflows/order.json", ORDER)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
+    """Give one host for all tests of this file."""
+    async with agent_bench(tmp_path_factory.mktemp("scenes"), prepare) as made:
+        yield made
+
+
+def scenes(bench: AgentBench) -> SceneManager:
+    return bench.host.services.get(SCENE_MANAGER)
+
+
+async def heard(bench: AgentBench, run: SceneRun) -> list[str]:
+    """Return what was said in a scene."""
+    kept = await bench.host.services.get(CHAT_HISTORY).load(run.id)
+    return [f"{one.message.name}: {one.message.content}" for one in kept]
+
+
+def talk(**answers: Any) -> Callable[[LlmRequest], LlmResponse]:
+    """Return what a model says: for each agent, by its name, one answer after the other, then nothing."""
+    rest = {name: iter(given) for name, given in answers.items()}
+    return lambda request: next(rest[request.messages[0].content[8:11]], said("[silent]"))
+
+
+async def test_agents_answer_in_turn_with_names(bench: AgentBench) -> None:
+    model = bench.model(lambda request: said(f"I am {request.messages[0].content[8:11]}.\nBob: I leave."))
+    run = await scenes(bench).start("inn")
+    await scenes(bench).say(run.id, "Hello.", name="Cid")
+    run = await scenes(bench).wait(run.id)
+    assert run.problem is None
+    assert await heard(bench, run) == ["Cid: Hello.", "Ada: I am Ada.\nBob: I leave.", "Bob: I am Bob.\nBob: I leave."]
+    assert [m.content for m in model.asked[1].messages[1:3]] == [
+        "The scene: The inn. Rain outside.\nYou are Bob. With you: Ada (keeps the inn).\nWhat is said begins with "
+        "the name of who says it. Your answer is said to all, without your name before it; answer [silent] to say "
+        "nothing.",
+        "Cid: Hello.\n\nAda: I am Ada.\n  Bob: I leave.",
+    ]
+    assert model.asked[1].messages[-1].content.endswith('world:state: {"lamp": "lit", "guests": 1}\n</OBSERVATION>')
+
+
+async def test_workflows_decide_the_world_and_the_turns(bench: AgentBench) -> None:
+    changes = [said("", (UPDATE, {"state": {"next": "ada"}})), said("After you."), said("Good night.")]
+    end = said("", (UPDATE, {"state": {"next": None}}))
+    bench.model(talk(Bob=changes, Ada=[said("Bob first."), end, said("Lights out.")]))
+    run = await scenes(bench).start("life")
+    assert run.world == {"lamp": "lit", "guests": 1, "next": "bob"}
+    await scenes(bench).say(run.id, "Who begins?")
+    run = await scenes(bench).wait("life")
+    assert (run.turns, run.problem) == (0, None)
+    assert (await heard(bench, run))[1:] == ["Bob: After you.", "Ada: Bob first.", "Ada: Lights out."]
+    await scenes(bench).update_world({"next": "eve"}, scene=run.id)
+    await scenes(bench).say(run.id, "And Eve?")
+    run = await scenes(bench).wait(run.id)
+    assert run.problem == "the turn order names 'eve', who is not in the scene"
+    ended = await scenes(bench).stop(run.id)
+    assert (ended.status, ended.world["lamp"]) == ("ended", "out")
+    assert await scenes(bench).stop(run.id) == ended
+    for late in (scenes(bench).say(run.id, "Hello?"), scenes(bench).update_world({}, scene=run.id)):
+        with pytest.raises(Conflict, match="start 'life' again"):
+            await late
+
+
+async def test_updates_of_the_world_lose_nothing(bench: AgentBench) -> None:
+    service, run = scenes(bench), await scenes(bench).start("inn")
+    await asyncio.gather(*(service.update_world({"at": {f"k{n}": n}}, scene=run.id) for n in range(30)))
+
+    async def add_guest() -> None:
+        while True:
+            world = await service.read_world(scene=run.id)
+            guests: Any = world.state["guests"]
+            try:
+                await service.update_world({"guests": guests + 1}, revision=world.revision, scene=run.id)
+            except Conflict:
+                continue
+            return
+
+    await asyncio.gather(*(add_guest() for _ in range(8)))
+    world = await service.read_world(scene=run.id)
+    assert world.state == {"lamp": "lit", "guests": 9, "at": {f"k{n}": n for n in range(30)}}
+    assert world.revision == 38
+    rows: list[tuple[Any, type[TavernError], str]] = [
+        (
+            service.update_world({"x": 1}, revision=1, scene=run.id),
+            Conflict,
+            "the revision 38, not 1; read it again",
+        ),
+        (service.update_world({"x": "y" * 300_000}, scene=run.id), InvalidInput, "at most 262,144"),
+        (service.update_world({"x": 1}), InvalidInput, "say which scene is meant"),
+        (service.read_world(scene="out"), NotFound, "no scene 'out' was started"),
+        (service.publish("a b", scene=run.id), InvalidInput, "the event: $.type: String should match"),
+        (service.publish("a", {"x": "y" * 300_000}, scene=run.id), InvalidInput, "the event would have"),
+        (service.say(run.id, "Hm.", name="Ada"), InvalidInput, "a name that no agent of the scene has"),
+        (service.say(run.id, " "), InvalidInput, "give a message"),
+        (service.start("in"), NotFound, "there is no scene 'in' (did you mean inn?)"),
+    ]
+    with Failures() as failures:
+        for doing, error, part in rows:
+            with failures.row(part):
+                with pytest.raises(TavernError) as caught:
+                    await doing
+                assert (caught.value.info.code, part in caught.value.message) == (error.code, True), caught.value
+    assert await service.read_world(scene="inn") == world
+
+
+async def test_agents_reach_their_own_world_alone(bench: AgentBench) -> None:
+    other, run = await scenes(bench).start("inn"), await scenes(bench).start("inn")
+    wrong = (UPDATE, {"state": {"lamp": "out"}, "scene": other.id})
+    model = bench.model(
+        talk(
+            Ada=[said("", (UPDATE, {"state": {"lamp": "out"}}), wrong), said("Dark now.")],
+            Bob=[said("", (READ, {})), said("I see.")],
+        )
+    )
+    await scenes(bench).say(run.id, "Lamp!")
+    run = await scenes(bench).wait(run.id)
+    assert (run.world["lamp"], (await scenes(bench).get_run(other.id)).world["lamp"]) == ("out", "lit")
+    assert "an agent reaches the scene that it is in, and no other" in model.asked[1].messages[-2].content
+    assert '"lamp": "out"' in model.asked[1].messages[-1].content  # the macro, in the next request
+    assert '"lamp": "out"' in model.asked[3].messages[-2].content  # what Bob read
+    model = bench.answers(said("", (READ, {"scene": run.id})), said("None."))
+    await bench.run(agent="guest")
+    assert "this agent works in no scene" in model.asked[1].messages[-2].content
+    assert model.asked[0].messages[-1].content.endswith("world:state: \n</OBSERVATION>")
+
+
+async def test_events_wake_who_subscribes(bench: AgentBench) -> None:
+    thunder = (PUBLISH, {"event_type": "thunder", "payload": {"near": True}})
+    model = bench.model(talk(Ada=[said("", thunder), said("It rains.")], Bob=[said("Rain!"), said("Thunder!")]))
+    run = await scenes(bench).start("inn")
+    assert await scenes(bench).publish("rain.heavy", {"mm": 9}, scene=run.id) == ["ada", "bob"]
+    run = await scenes(bench).wait(run.id)
+    assert await heard(bench, run) == ["Ada: It rains.", "Bob: Rain!", "Bob: Thunder!"]
+    assert '["bob"]' in model.asked[1].messages[-2].content  # it is not woken by what it publishes
+    assert model.asked[2].messages[2].content == 'Ada: It rains.\n\nEvent: rain.heavy {"mm": 9}'
+    assert model.asked[3].messages[-2].content == 'Event: thunder {"near": true}'
+    assert await scenes(bench).publish("sun", scene=run.id) == ["bob"]
+    silent = await scenes(bench).wait(run.id)
+    assert await heard(bench, silent) == await heard(bench, run)
+
+
+async def test_events_that_follow_from_events_end(bench: AgentBench) -> None:
+    def echo(request: LlmRequest) -> LlmResponse:
+        event = "rain.again" if "You are Bob" in request.messages[0].content else "echo"
+        published = any(call.tool_calls for call in request.messages[-2:-1]) or request.messages[-2].role == "tool"
+        return said("[silent]") if published else said("", (PUBLISH, {"event_type": event}))
+
+    model = bench.model(echo)
+    run = await scenes(bench).start("inn")
+    await scenes(bench).publish("echo", scene=run.id)
+    run = await scenes(bench).wait(run.id)
+    assert run.problem is None
+    results = [request.messages[-2].content for request in model.asked[1::2]]
+    assert len(results) == 6
+    assert ["have followed from each other" in text for text in results] == [False] * 5 + [True]
+    gate = model.gate = asyncio.Event()
+    for _ in range(50):
+        await scenes(bench).publish("rain.drop", scene=run.id)
+    with pytest.raises(LimitReached, match="more than 100 wake-ups would wait"):
+        await scenes(bench).publish("rain.drop", scene=run.id)
+    assert len((await scenes(bench).get_run(run.id)).wakes) == 100
+    assert (await scenes(bench).stop(run.id)).wakes == []
+    gate.set()
+
+
+async def test_the_clock_publishes_events_once(bench: AgentBench) -> None:
+    begin = datetime(2030, 1, 1, tzinfo=UTC)
+    tasks = [
+        {"id": "bell", "event_type": "bell", "every": 60},
+        {"id": "late", "event_type": "late", "after": 90, "payload": {"n": 1}},
+        {"id": "dawn", "event_type": "dawn", "at": "2030-01-01T02:00:00Z"},
+    ]
+    bench.project.write("scenes/clock.json", {**INN, "id": "clock", "scheduled_tasks": tasks})
+    provider = bench.host._manager.active["tavern-worlds"].context.state["worlds.scenes"]
+    model, times = bench.model(lambda request: said("[silent]")), [begin]
+    provider.clock = lambda: times[0]
+    try:
+        run = await scenes(bench).start("clock")
+        events = []
+        for seconds in (59, 60, 61, 120, 3600, 3659, 3660, 7200):
+            times[0], model.asked = begin + timedelta(seconds=seconds), []
+            await provider.look()
+            if provider._tasks:
+                await asyncio.wait(provider._tasks.values())
+            run = await scenes(bench).wait(run.id)
+            asked = [request.messages[-2].content.partition(" ")[2] for request in model.asked]
+            events.append((seconds, sorted(asked)))
+        assert events == [
+            (59, []),
+            (60, ["bell {}"]),
+            (61, []),
+            (120, ["bell {}", 'late {"n": 1}']),
+            (3600, ["bell {}"]),  # once, for all of an hour
+            (3659, []),
+            (3660, ["bell {}"]),
+            (7200, ["bell {}", "dawn {}"]),
+        ]
+        assert set(run.due) == {"bell"}
+        await scenes(bench).stop(run.id)
+        assert await provider._store.due(begin + timedelta(days=1)) == []
+    finally:
+        provider.clock = lambda: datetime.now(UTC)
+
+
+async def test_a_talk_ends_where_an_agent_fails(bench: AgentBench) -> None:
+    bench.model(talk(Ada=[RuntimeError("no line"), said("Here again.")], Bob=[said("Finally.")]))
+    run = await scenes(bench).start("inn")
+    await scenes(bench).say(run.id, "Hello?")
+    run = await scenes(bench).wait(run.id)
+    assert run.problem is not None and run.problem.startswith("Ada: ")
+    assert (run.turns, run.wakes, await heard(bench, run)) == (0, [], ["User: Hello?"])
+    await scenes(bench).say(run.id, "Better?", turns=4)
+    run = await scenes(bench).wait(run.id)
+    assert run.problem is None
+    assert (await heard(bench, run))[2:] == ["Bob: Finally.", "Ada: Here again."]
+    model = bench.answers(said("never said"))
+    model.gate = asyncio.Event()
+    await scenes(bench).say(run.id, "Stop!")
+    async with asyncio.timeout(20):
+        while not model.asked:
+            await asyncio.sleep(0.01)
+    assert (await scenes(bench).stop(run.id)).status == "ended"
+    run = await scenes(bench).wait(run.id)
+    assert (await heard(bench, run))[-1] == "User: Stop!"
+    runs = await bench.runtime.runs()
+    assert runs[0].status.value == "interrupted"
+
+
+async def test_scenes_say_what_agents_remember_at_first(bench: AgentBench) -> None:
+    schema = {"type": "object", "properties": {"mood": {"enum": ["calm", "cross"]}}}
+    elara = {
+        **AGENT,
+        "id": "elara",
+        "name": "Elara",
+        "initial_private_state_schema": schema,
+        "initial_private_state_values": {"mood": "calm"},
+        "initial_goals_reference": [{"caiu_id": "sell"}, {"caiu_id": "rest"}],
+    }
+    bench.project.write("agents/elara.json", elara)
+    twins = [
+        {
+            "instance_id": "one",
+            "profile_id": "elara",
+            "initial_private_state_override": {"mood": "cross"},
+            "initial_goals_override_reference": [{"caiu_id": "warn", "activation_priority": 0.9}, {"caiu_id": "rest"}],
+        },
+        {"instance_id": "two", "profile_id": "elara"},
+    ]
+    bench.project.write("scenes/twins.json", {**INN, "id": "twins", "agent_instances": twins})
+    run = await scenes(bench).start("twins")
+    assert [(member.name, member.conversation_id) for member in run.members] == [
+        ("one", f"{run.id}.one"),
+        ("two", f"{run.id}.two"),
+    ]
+    one, two = [await bench.runtime.memory("elara", f"{run.id}.{name}") for name in ("one", "two")]
+    assert (one.state, two.state) == ({"mood": "cross"}, {"mood": "calm"})
+    assert [(g.id, g.status, g.priority) for g in one.goals] == [
+        ("sell", "dropped", 0.5),
+        ("rest", "active", 0.5),
+        ("warn", "active", 0.9),
+    ]
+    assert [goal.id for goal in two.goals] == ["sell", "rest"]
+
+
+async def test_wrong_scenes_are_refused_and_fields_named(bench: AgentBench) -> None:
+    platform = {
+        "event_bus_config": {"namespace_prefix": "x"},
+        "associated_panels": [],
+        "start_state": "s",
+        "variables": {},
+        "states": [],
+        "scene_lifecycle_workflows": {"on_scene_pause": "x"},
+        "agent_instances": [{"instance_id": "ada", "profile_id": "keeper", "custom_runtime_config": {"hz": 1}}],
+    }
+    bench.project.write("scenes/platform.json", {**INN, "id": "platform", **platform})
+    (found,) = [one for one in await scenes(bench).list_scenes() if one.id == "platform"]
+    named = ["$.associated_panels", "$.event_bus_config", "$.start_state", "$.states", "$.variables"]
+    named += ["$.scene_lifecycle_workflows.on_scene_pause", "$.agent_instances[0].custom_runtime_config"]
+    assert [text.split(": ")[1] for text in found.warnings] == named
+    ada = INN["agent_instances"][0]
+    rows: list[tuple[dict[str, Any], type[TavernError], str]] = [
+        ({"name": " "}, Misconfigured, "$.name: String should match"),
+        ({"agent_instances": []}, Misconfigured, "$.agent_instances: List should have at least 1 item"),
+        ({"agent_instances": [ada, ada]}, Misconfigured, "'ada' stands twice"),
+        ({"agent_instances": [{**ada, "instance_id": "a/b"}]}, Misconfigured, "$.agent_instances[0].instance_id"),
+        ({"agent_instances": [{**ada, "profile_id": "kepper"}]}, Misconfigured, "(did you mean keeper?)"),
+        (
+            {"agent_instances": [{**ada, "profile_id": "elara", "initial_private_state_override": {"mood": "odd"}}]},
+            InvalidInput,
+            "$.mood: ",
+        ),
+        ({"scheduled_tasks": [{"id": "t", "event_type": "x"}]}, Misconfigured, "'t' needs one of every, after and at"),
+        (
+            {"scheduled_tasks": [{"id": "t", "event_type": "x", "every": 0.1}]},
+            Misconfigured,
+            "greater than or equal to 1",
+        ),
+        ({"initial_world_state": {"x": "y" * 300_000}}, InvalidInput, "the world would have"),
+        ({"scene_lifecycle_workflows": {"on_scene_start": "opne"}}, NotFound, "there is no workflow 'opne'"),
+        ({"id": "inn"}, Misconfigured, "is the id of another scene already"),
+    ]
+    with Failures() as failures:
+        for number, (change, error, part) in enumerate(rows):
+            with failures.row(change):
+                bench.project.write(f"scenes/wrong{number}.json", {**INN, "id": f"wrong{number}", **change})
+                with pytest.raises(TavernError) as caught:
+                    await scenes(bench).start(f"wrong{number}")
+                assert (caught.value.info.code, part in caught.value.message) == (error.code, True), caught.value
+    assert [run for run in await scenes(bench).list_runs() if run.scene.id.startswith("wrong")] == []
