@@ -57,18 +57,8 @@ async def _follow(context: PluginContext) -> None:
     await asyncio.sleep(_EVERY)
     from tavern_worlds.service import STATE
 
-    while True:
-        with suppress(TavernError):  # another plugin's service has taken the place of this one's
-            await context.services.get(SCENE_MANAGER).list_runs(limit=1)  # makes it
-        if STATE in context.state:
-            await context.state[STATE].look()
+    with suppress(TavernError):
+        await context.services.get(SCENE_MANAGER).list_runs(limit=1)  # makes it, unless another's has taken its place
+    while STATE in context.state:
+        await context.state[STATE].look()
         await asyncio.sleep(_EVERY)
-
-
-@hookimpl
-async def tavern_shutdown(context: PluginContext) -> None:
-    """Leave what is at work in scenes to the next host, and let go of the store."""
-    from tavern_worlds.service import STATE
-
-    if STATE in context.state:
-        await context.state[STATE].close()

@@ -10,12 +10,16 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host import CommandOutput, PluginContext
+from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRunFilter
 from tavern_host.contracts.documents import read_json_object
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.scenes import SCENE_MANAGER, SceneManager, SceneRun
 
 _EVERY = 0.1
 """Seconds between two looks at what was said."""
+
+_LATEST = 200
+"""How many messages a look takes in."""
 
 Arguments = dict[str, JsonValue]
 Output = AsyncIterator[CommandOutput]
@@ -39,8 +43,8 @@ async def show(arguments: Arguments, context: PluginContext) -> Output:
     run = await _run(arguments, context)
     rows = [[one.instance_id, one.name, one.profile_id, one.role] for one in run.members]
     yield CommandOutput(kind="table", columns=["agent", "name", "profile", "role"], rows=rows)
-    async for output in _said(context, run, 0):
-        yield output
+    for one in await context.services.get(CHAT_HISTORY).load(run.id):
+        yield CommandOutput(kind="text", text=f"{one.message.name or one.message.role}: {one.message.content}")
     problem = f": {run.problem}" if run.problem else ""
     about = f"{run.id} ({run.scene.id}): {run.status}, {run.turns} turns and {len(run.wakes)} wake-ups to come{problem}"
     yield CommandOutput(kind="text", text=about)
@@ -51,27 +55,27 @@ async def start(arguments: Arguments, context: PluginContext) -> Output:
     """Start a scene, and show what its agents say."""
     run = await _service(context).start(str(arguments["scene"]))
     yield CommandOutput(kind="progress", text=f"Started {run.id}")
-    async for output in _followed(context, run, 0):
+    async for output in _followed(context, run, None):
         yield output
 
 
 async def say(arguments: Arguments, context: PluginContext) -> Output:
     """Say something in a scene, and show what its agents answer."""
     run = await _run(arguments, context)
-    known, turns = await _count(context, run), arguments.get("turns")
+    heard, turns = await _latest(context, run), arguments.get("turns")
     name, left = str(arguments["name"]), turns if isinstance(turns, int) else None
     run = await _service(context).say(run.id, str(arguments["message"]), name=name, turns=left)
-    async for output in _followed(context, run, known + 1):
+    async for output in _followed(context, run, heard):
         yield output
 
 
 async def publish(arguments: Arguments, context: PluginContext) -> Output:
     """Publish an event in a scene, and show what the agents say that it wakes."""
     run = await _run(arguments, context)
-    known, payload = await _count(context, run), read_json_object(str(arguments["payload"]), "--payload")
+    heard, payload = await _latest(context, run), read_json_object(str(arguments["payload"]), "--payload")
     woken = await _service(context).publish(str(arguments["event"]), payload, scene=run.id)
     yield CommandOutput(kind="progress", text=f"Woken: {', '.join(woken) or 'nobody'}")
-    async for output in _followed(context, run, known):
+    async for output in _followed(context, run, heard):
         yield output
 
 
@@ -102,25 +106,33 @@ async def _run(arguments: Arguments, context: PluginContext) -> SceneRun:
     return await _service(context).get_run(str(arguments["scene"]))
 
 
-async def _count(context: PluginContext, run: SceneRun) -> int:
-    return len(await context.services.get(CHAT_HISTORY).load(run.id))
+async def _latest(context: PluginContext, run: SceneRun) -> str | None:
+    """Return the message that was said last."""
+    return next((one.id for one in await context.services.get(CHAT_HISTORY).load(run.id, last=1)), None)
 
 
-async def _said(context: PluginContext, run: SceneRun, known: int) -> Output:
-    for one in (await context.services.get(CHAT_HISTORY).load(run.id))[known:]:
-        yield CommandOutput(kind="text", text=f"{one.message.name or one.message.role}: {one.message.content}")
-
-
-async def _followed(context: PluginContext, run: SceneRun, known: int) -> Output:
-    """Show what is said until nothing is left to be done; fail where something went wrong."""
+async def _followed(context: PluginContext, run: SceneRun, heard: str | None) -> Output:
+    """Show what agents say, and which of their calls wait for a person, until nothing is left to be done; fail where
+    something went wrong."""
     waiting = asyncio.create_task(_service(context).wait(run.id), name=f"wait for {run.id}")
+    runtime, known = context.services.get(AGENT_RUNTIME), set[str]()
     try:
-        is_last = False
-        while not is_last:
+        while True:
             is_last = bool((await asyncio.wait([waiting], timeout=_EVERY))[0])
-            async for output in _said(context, run, known):
-                known += 1
-                yield output
+            said = await context.services.get(CHAT_HISTORY).load(run.id, last=_LATEST)
+            ids = [one.id for one in said]
+            for one in said[ids.index(heard) + 1 if heard in ids else 0 :]:
+                heard = one.id
+                if one.message.role == "assistant":
+                    yield CommandOutput(kind="text", text=f"{one.message.name}: {one.message.content}")
+            if is_last:
+                break
+            for member in run.members:
+                for at_work in await runtime.runs(AgentRunFilter(conversation_id=member.conversation_id, limit=1)):
+                    for task in set(at_work.approvals) - known:
+                        how = f"tavern approvals approve {task} (or refuse)"
+                        yield CommandOutput(kind="progress", text=f"A call of {member.name} waits: {how}")
+                    known |= set(at_work.approvals)
     finally:
         waiting.cancel()
     run = await waiting

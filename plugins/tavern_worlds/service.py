@@ -139,10 +139,15 @@ class Scenes(SceneManager):
         )
         patch = await self._patch(scene.scene_lifecycle_workflows.on_scene_start, run, call)
         world = changes.check_size(merged(run.world, patch), "the world")
-        for member, (agent, profile) in zip(members, pairs, strict=True):
-            await self._introduce(run, member, agent, profile)
         run = run.model_copy(update={"world": world})
-        await self._store.add(run)
+        try:
+            for member, (agent, profile) in zip(members, pairs, strict=True):
+                await self._introduce(run, member, agent, profile)
+            await self._store.add(run)
+        except TavernError:
+            for member in members:
+                await self._context.services.get(CHAT_HISTORY).delete(member.conversation_id)
+            raise
         self._changed(run, "started")
         return run
 
@@ -200,6 +205,8 @@ class Scenes(SceneManager):
         changes.require_running(run)
         if not message.strip() or not name.strip() or name in [member.name for member in run.members]:
             raise InvalidInput("give a message, and a name that no agent of the scene has")
+        if len(name) > 100 or not name.isprintable():
+            raise InvalidInput("a name must have at most 100 characters, in one line")
         said = ChatMessage(role="user", name=name, content=message)
         await self._context.services.get(CHAT_HISTORY).add(run.id, [said], call=call)
         left = _turns(run.scene) if turns is None else turns
@@ -257,14 +264,14 @@ class Scenes(SceneManager):
                 raise InvalidInput("say which scene is meant; only an agent of one may leave it out")
             return await self._store.run(scene), None
         memory = await self._context.services.get(AGENT_RUNTIME).recall(call=call)
-        own, _, instance = memory.conversation_id.partition(".")
-        try:
-            run = await self._store.run(own)
-        except NotFound:
-            raise InvalidInput("this agent works in no scene") from None
-        if scene not in (None, run.id, run.scene.id):
-            raise InvalidInput("an agent reaches the scene that it is in, and no other")
-        return run, instance
+        with contextlib.suppress(NotFound):
+            run, own = await self._store.run(memory.conversation_id.partition(".")[0]), memory.conversation_id
+            member = next((one for one in run.members if one.conversation_id == own), None)
+            if member is not None and member.profile_id == memory.profile_id:
+                if scene not in (None, run.id, run.scene.id):
+                    raise InvalidInput("an agent reaches the scene that it is in, and no other")
+                return run, member.instance_id
+        raise InvalidInput("this agent works in no scene")
 
     # --- what happens by itself -------------------------------------------------------------------
 

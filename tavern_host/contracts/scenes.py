@@ -16,7 +16,7 @@ from tavern_host.contracts.wire import Model, OpenModel
 class _PublishedModel(OpenModel):
     """A part of the published format, whose keys are `snake_case`."""
 
-    model_config = ConfigDict(alias_generator=None)
+    model_config = ConfigDict(alias_generator=None, strict=True)
 
 
 class SceneAgent(_PublishedModel):

@@ -16,14 +16,19 @@ from tests.agents.agent_bench import agent_bench
 
 AGENT = {"version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "think", "tool_ids_inventory": []}
 
+SCENE = {
+    "id": "long",
+    "name": "Long",
+    "agent_instances": [{"instance_id": name, "profile_id": name} for name in ("Ada", "Bob")],
+    "turn_order": {"turns": 1000, "at_start": True},
+}
+
 
 def prepare(project: Tavern) -> None:
     """Write the scene and its agents."""
     for name in ("Ada", "Bob"):
         project.write(f"agents/{name}.json", {**AGENT, "id": name, "name": name})
-    agents = [{"instance_id": name, "profile_id": name} for name in ("Ada", "Bob")]
-    scene = {"id": "long", "name": "Long", "agent_instances": agents, "turn_order": {"turns": 1000, "at_start": True}}
-    project.write("scenes/long.json", scene)
+    project.write("scenes/long.json", SCENE)
 
 
 def say(request: LlmRequest) -> Said:

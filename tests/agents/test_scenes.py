@@ -15,6 +15,7 @@ from helpers.told_model import said
 from helpers.workflow_documents import function
 
 from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, Misconfigured, NotFound, TavernError
+from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.scenes import SCENE_MANAGER, SceneManager, SceneRun
@@ -103,6 +104,12 @@ def talk(**answers: Any) -> Callable[[LlmRequest], LlmResponse]:
     return lambda request: next(rest[request.messages[0].content[8:11]], said("[silent]"))
 
 
+def given(request: LlmRequest) -> list[str]:
+    """Return what an agent was given by others, without what the host adds."""
+    said_to = [message.content for message in request.messages if message.role == "user"]
+    return [text for text in said_to if not text.startswith("<OBSERVATION>")]
+
+
 async def test_agents_answer_in_turn_with_names(bench: AgentBench) -> None:
     model = bench.model(lambda request: said(f"I am {request.messages[0].content[8:11]}.\nBob: I leave."))
     run = await scenes(bench).start("inn")
@@ -110,7 +117,7 @@ async def test_agents_answer_in_turn_with_names(bench: AgentBench) -> None:
     run = await scenes(bench).wait(run.id)
     assert run.problem is None
     assert await heard(bench, run) == ["Cid: Hello.", "Ada: I am Ada.\nBob: I leave.", "Bob: I am Bob.\nBob: I leave."]
-    assert [m.content for m in model.asked[1].messages[1:3]] == [
+    assert given(model.asked[1]) == [
         "The scene: The inn. Rain outside.\nYou are Bob. With you: Ada (keeps the inn).\nWhat is said begins with "
         "the name of who says it. Your answer is said to all, without your name before it; answer [silent] to say "
         "nothing.",
@@ -172,6 +179,7 @@ async def test_updates_of_the_world_lose_nothing(bench: AgentBench) -> None:
         (service.publish("a", {"x": "y" * 300_000}, scene=run.id), InvalidInput, "the event would have"),
         (service.say(run.id, "Hm.", name="Ada"), InvalidInput, "a name that no agent of the scene has"),
         (service.say(run.id, " "), InvalidInput, "give a message"),
+        (service.say(run.id, "x", name="Eve\nBob"), InvalidInput, "at most 100 characters, in one line"),
         (service.start("in"), NotFound, "there is no scene 'in' (did you mean inn?)"),
     ]
     with Failures() as failures:
@@ -198,10 +206,11 @@ async def test_agents_reach_their_own_world_alone(bench: AgentBench) -> None:
     assert "an agent reaches the scene that it is in, and no other" in model.asked[1].messages[-2].content
     assert '"lamp": "out"' in model.asked[1].messages[-1].content  # the macro, in the next request
     assert '"lamp": "out"' in model.asked[3].messages[-2].content  # what Bob read
-    model = bench.answers(said("", (READ, {"scene": run.id})), said("None."))
-    await bench.run(agent="guest")
-    assert "this agent works in no scene" in model.asked[1].messages[-2].content
-    assert model.asked[0].messages[-1].content.endswith("world:state: \n</OBSERVATION>")
+    for conversation in (None, "inn.bob", f"{run.id}.eve", f"{run.id}.ada"):
+        model = bench.answers(said("", (READ, {"scene": run.id})), said("None."))
+        await bench.run(agent="guest", conversation_id=conversation)
+        assert "this agent works in no scene" in model.asked[1].messages[-2].content
+        assert model.asked[0].messages[-1].content.endswith("world:state: \n</OBSERVATION>")
 
 
 async def test_events_wake_who_subscribes(bench: AgentBench) -> None:
@@ -212,8 +221,8 @@ async def test_events_wake_who_subscribes(bench: AgentBench) -> None:
     run = await scenes(bench).wait(run.id)
     assert await heard(bench, run) == ["Ada: It rains.", "Bob: Rain!", "Bob: Thunder!"]
     assert '["bob"]' in model.asked[1].messages[-2].content  # it is not woken by what it publishes
-    assert model.asked[2].messages[2].content == 'Ada: It rains.\n\nEvent: rain.heavy {"mm": 9}'
-    assert model.asked[3].messages[-2].content == 'Event: thunder {"near": true}'
+    assert given(model.asked[2])[-1] == 'Ada: It rains.\n\nEvent: rain.heavy {"mm": 9}'
+    assert given(model.asked[3])[-1] == 'Event: thunder {"near": true}'
     assert await scenes(bench).publish("sun", scene=run.id) == ["bob"]
     silent = await scenes(bench).wait(run.id)
     assert await heard(bench, silent) == await heard(bench, run)
@@ -263,7 +272,7 @@ async def test_the_clock_publishes_events_once(bench: AgentBench) -> None:
             if provider._tasks:
                 await asyncio.wait(provider._tasks.values())
             run = await scenes(bench).wait(run.id)
-            asked = [request.messages[-2].content.partition(" ")[2] for request in model.asked]
+            asked = [given(request)[-1].partition(" ")[2] for request in model.asked]
             events.append((seconds, sorted(asked)))
         assert events == [
             (59, []),
@@ -386,4 +395,20 @@ async def test_wrong_scenes_are_refused_and_fields_named(bench: AgentBench) -> N
                 with pytest.raises(TavernError) as caught:
                     await scenes(bench).start(f"wrong{number}")
                 assert (caught.value.info.code, part in caught.value.message) == (error.code, True), caught.value
-    assert [run for run in await scenes(bench).list_runs() if run.scene.id.startswith("wrong")] == []
+    runs, kept = await scenes(bench).list_runs(), await bench.host.services.get(CHAT_HISTORY).list_histories(limit=1000)
+    assert [run for run in runs if run.scene.id.startswith("wrong")] == []
+    assert {one.id.partition(".")[0] for one in kept if one.id.startswith("scene_")} <= {run.id for run in runs}
+
+
+async def test_a_workflow_reads_and_changes_a_world(bench: AgentBench) -> None:
+    run = await scenes(bench).start("inn")
+    calls = [
+        {"toolId": UPDATE, "arguments": {"scene": run.id, "state": {"lamp": "out"}}},
+        {"toolId": READ, "arguments": {"scene": run.id}},
+    ]
+    edges = ("in.calls > call.tool_call_requests", "call.results > out.results")
+    types = {"takes": {"calls": "ARRAY"}, "gives": {"results": "ARRAY"}}
+    bench.project.write("workflows/call.json", function("Call", {"call": "core:ExecuteTool"}, *edges, **types))
+    asked = RunRequest(workflow_id="call", inputs={"calls": calls})
+    done = await bench.host.services.get(EXECUTION_ENGINE).run(asked)
+    assert done.outputs["results"][1]["structured"]["state"] == {"lamp": "out", "guests": 1}, done

@@ -1,4 +1,4 @@
-"""A host that is killed while agents talk: the next one resumes the talk, and the world is as it was acknowledged."""
+"""A scene in two hosts: after one was killed, the other resumes the talk, and the world is as it was acknowledged."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 from helpers.repetition import repetitions
+from helpers.told_model import said
 
+from tavern_host import Host
 from tavern_host.contracts.histories import CHAT_HISTORY, HistoryMessage
+from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.scenes import SCENE_MANAGER
 from tests.agents.agent_bench import AgentBench, agent_bench
-from tests.agents.scene_survivor import prepare, say
+from tests.agents.scene_survivor import SCENE, prepare, say
 
-LINES = 200
+LINES = 60
 """How many changes of the world are acknowledged before the host is killed."""
 
 
@@ -60,3 +63,30 @@ async def test_a_talk_survives_a_kill(tmp_path: Path, _: int) -> None:
         assert len({one.run_id for one in after}) == len(after)
         ended = await scenes.stop(run.id)
         assert (ended.status, ended.problem) == ("ended", None)
+
+
+async def test_two_hosts_let_one_agent_act_at_a_time(tmp_path: Path) -> None:
+    acting = most = 0
+
+    async def answer(request: LlmRequest) -> LlmResponse:
+        nonlocal acting, most
+        acting += 1
+        most = max(most, acting)
+        await asyncio.sleep(0)
+        acting -= 1
+        return said("Yes.")
+
+    async with agent_bench(tmp_path, prepare) as bench:
+        bench.project.write("scenes/long.json", {**SCENE, "turn_order": {}})
+        bench.model(answer)
+        async with Host(project=bench.project.root, plugins=[tmp_path / "told"], trust=["told"]) as other:
+            both = [host.services.get(SCENE_MANAGER) for host in (bench.host, other)]
+            run = await both[0].start("long")
+            await asyncio.gather(*(one.say(run.id, "Who?", name=f"N{n}", turns=10) for n, one in enumerate(both)))
+            await asyncio.gather(*(one.wait(run.id) for one in both))
+            await asyncio.gather(*(one.update_world({f"w{n}": n}, scene=run.id) for n, one in enumerate(both * 10)))
+            run = await both[1].get_run(run.id)
+        assert (most, run.problem, run.revision, len(run.world)) == (1, None, 20, 20)
+        names = [one.message.name for one in await said_by(bench, run.id) if one.message.content == "Yes."]
+        assert 10 <= len(names) <= 20
+        assert names == [("Ada", "Bob")[n % 2] for n in range(len(names))]
