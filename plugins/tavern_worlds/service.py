@@ -45,6 +45,9 @@ EVENT = "SCENE_UPDATE"
 
 STATE = "worlds.scenes"
 
+MAX_TURNS = 1000
+"""How many turns the agents may have after something was said."""
+
 MAX_HEARD = 200
 """How many messages an agent hears at once, the latest."""
 
@@ -137,6 +140,8 @@ class Scenes(SceneManager):
             world=scene.initial_world_state,
             started_at=now,
         )
+        for task in scene.scheduled_tasks:
+            changes.check_size(task.payload, f"the event of the task {task.id!r}")
         patch = await self._patch(scene.scene_lifecycle_workflows.on_scene_start, run, call)
         world = changes.check_size(merged(run.world, patch), "the world")
         run = run.model_copy(update={"world": world})
@@ -203,13 +208,15 @@ class Scenes(SceneManager):
         """Say something to all agents; see the interface."""
         run = await self._store.run(scene)
         changes.require_running(run)
-        if not message.strip() or not name.strip() or name in [member.name for member in run.members]:
-            raise InvalidInput("give a message, and a name that no agent of the scene has")
-        if len(name) > 100 or not name.isprintable():
-            raise InvalidInput("a name must have at most 100 characters, in one line")
+        left = _turns(run.scene) if turns is None else turns
+        if not message.strip() or not 0 <= left <= MAX_TURNS:
+            raise InvalidInput(f"give a message, and at most {MAX_TURNS} turns")
+        if name in ["Event", *(member.name for member in run.members)]:
+            raise InvalidInput(f"the name {name!r} is taken in this scene")
+        if not name.strip() or len(name) > 100 or not name.isprintable():
+            raise InvalidInput("a name must have 1 to 100 characters, in one line")
         said = ChatMessage(role="user", name=name, content=message)
         await self._context.services.get(CHAT_HISTORY).add(run.id, [said], call=call)
-        left = _turns(run.scene) if turns is None else turns
         run = await self._store.change(run.id, lambda run: {"turns": left, "problem": None})
         self._changed(run, "said", name=name)
         return run
@@ -376,7 +383,9 @@ class Scenes(SceneManager):
             known: dict[str, Any] = {"message": changes.message_for(member, wake, said)}
             known |= {"heard": said[-1].id if said else None, "after": None if latest is None else latest.id}
             wake = wake.model_copy(update=known)
-            await self._store.change(run.id, lambda run: changes.settle(run, wake))
+            run = await self._store.change(run.id, lambda run: changes.settle(run, wake))
+            if wake not in run.wakes:  # it was taken back
+                return
         if latest is None or latest.id == wake.after:
             asked = {"message": wake.message, "conversation_id": member.conversation_id}
             latest = await runtime.start(AgentRequest(profile_id=member.profile_id, **asked))
@@ -387,7 +396,8 @@ class Scenes(SceneManager):
         latest = await runtime.get_run(latest.id)
         if not latest.status.is_final:
             raise asyncio.CancelledError  # the host ends: the next one resumes the run
-        problem = None if reply.outcome == "reply" or reply.text else f"{member.name}: {reply.error or reply.outcome}"
+        answered = reply.outcome in ("reply", "limit") and reply.text
+        problem = None if answered else f"{member.name}: {reply.error or reply.outcome}"
         run = await self._store.run(run.id)
         if wake.id not in [one.id for one in run.wakes]:  # it was taken back
             return

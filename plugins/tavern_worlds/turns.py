@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.documents import merged
-from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, Misconfigured
+from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, Misconfigured, TavernError
 from tavern_host.contracts.histories import HistoryMessage
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.scenes import SceneEvent, SceneMember, SceneRun, SceneWake
@@ -109,7 +109,7 @@ def publish_due(run: SceneRun, subscribed: Subscriptions, now: datetime) -> dict
                 due[task.id] = now + timedelta(seconds=task.every)
             event = SceneEvent(type=task.event_type, payload=task.payload)
             run = run.model_copy(update={"due": due})
-            with contextlib.suppress(LimitReached):  # too many wait: it wakes nobody
+            with contextlib.suppress(TavernError):  # too many wait: it wakes nobody
                 run = run.model_copy(update=add_event(run, event, subscribed))
     return {"due": run.due, "wakes": run.wakes}
 

@@ -36,7 +36,7 @@ class SceneTask(_PublishedModel):
     a time; one of the three is given."""
 
     id: Filled
-    event_type: Filled
+    event_type: str = Field(pattern=r"^\S{1,200}$")
     payload: dict[str, JsonValue] = Field(default_factory=dict)
     every: float | None = Field(default=None, ge=1)
     after: float | None = Field(default=None, ge=0)
@@ -84,6 +84,8 @@ class Scene(_PublishedModel):
         for task in self.scheduled_tasks:
             if [task.every, task.after, task.at].count(None) != 2:
                 raise ValueError(f"the task {task.id!r} needs one of every, after and at")
+            if task.at is not None and task.at.tzinfo is None:
+                raise ValueError(f"the task {task.id!r}: the time {task.at.isoformat()} needs a zone, such as Z")
         return self
 
 

@@ -126,6 +126,19 @@ async def test_agents_answer_in_turn_with_names(bench: AgentBench) -> None:
     assert model.asked[1].messages[-1].content.endswith('world:state: {"lamp": "lit", "guests": 1}\n</OBSERVATION>')
 
 
+async def test_an_edited_conversation_is_told_again(bench: AgentBench) -> None:
+    model = bench.model(talk(Ada=[said("One."), said("Two.")], Bob=[]))
+    histories, run = bench.host.services.get(CHAT_HISTORY), await scenes(bench).start("inn")
+    await scenes(bench).say(run.id, "A cat.", turns=1)
+    await scenes(bench).wait(run.id)
+    first, last = await histories.load(run.id)
+    await histories.edit(run.id, first.id, "A dog.", head=last.id)
+    await scenes(bench).say(run.id, "Well?", turns=2)
+    await scenes(bench).wait(run.id)
+    assert [given(request)[-1] for request in model.asked] == ["User: A cat.", *(2 * ["User: A dog.\n\nUser: Well?"])]
+    assert await heard(bench, run) == ["User: A dog.", "User: Well?", "Ada: Two."]
+
+
 async def test_workflows_decide_the_world_and_the_turns(bench: AgentBench) -> None:
     changes = [said("", (UPDATE, {"state": {"next": "ada"}})), said("After you."), said("Good night.")]
     end = said("", (UPDATE, {"state": {"next": None}}))
@@ -177,9 +190,11 @@ async def test_updates_of_the_world_lose_nothing(bench: AgentBench) -> None:
         (service.read_world(scene="out"), NotFound, "no scene 'out' was started"),
         (service.publish("a b", scene=run.id), InvalidInput, "the event: $.type: String should match"),
         (service.publish("a", {"x": "y" * 300_000}, scene=run.id), InvalidInput, "the event would have"),
-        (service.say(run.id, "Hm.", name="Ada"), InvalidInput, "a name that no agent of the scene has"),
+        (service.say(run.id, "Hm.", name="Ada"), InvalidInput, "the name 'Ada' is taken in this scene"),
+        (service.say(run.id, "rain.heavy {}", name="Event"), InvalidInput, "the name 'Event' is taken"),
+        (service.say(run.id, "Hm.", turns=1001), InvalidInput, "at most 1000 turns"),
         (service.say(run.id, " "), InvalidInput, "give a message"),
-        (service.say(run.id, "x", name="Eve\nBob"), InvalidInput, "at most 100 characters, in one line"),
+        (service.say(run.id, "x", name="Eve\nBob"), InvalidInput, "1 to 100 characters, in one line"),
         (service.start("in"), NotFound, "there is no scene 'in' (did you mean inn?)"),
     ]
     with Failures() as failures:
@@ -383,6 +398,13 @@ async def test_wrong_scenes_are_refused_and_fields_named(bench: AgentBench) -> N
             {"scheduled_tasks": [{"id": "t", "event_type": "x", "every": 0.1}]},
             Misconfigured,
             "greater than or equal to 1",
+        ),
+        ({"scheduled_tasks": [{"id": "t", "event_type": "x y", "every": 9}]}, Misconfigured, "[0].event_type"),
+        ({"scheduled_tasks": [{"id": "t", "event_type": "x", "at": "2030-01-01T00:00:00"}]}, Misconfigured, "a zone"),
+        (
+            {"scheduled_tasks": [{"id": "t", "event_type": "x", "every": 9, "payload": {"x": "y" * 300_000}}]},
+            InvalidInput,
+            "the event of the task 't' would have",
         ),
         ({"initial_world_state": {"x": "y" * 300_000}}, InvalidInput, "the world would have"),
         ({"scene_lifecycle_workflows": {"on_scene_start": "opne"}}, NotFound, "there is no workflow 'opne'"),
