@@ -62,8 +62,8 @@ LONG = (
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """With `-n auto` start three workers for two processors: tests wait for processes, sandboxes and the disk."""
-    return None if config.option.numprocesses == "logical" else (len(os.sched_getaffinity(0)) * 3 + 1) // 2
+    """With `-n auto` start two workers for each processor: tests wait for processes, sandboxes and the disk."""
+    return None if config.option.numprocesses == "logical" else len(os.sched_getaffinity(0)) * 2
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

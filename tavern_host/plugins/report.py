@@ -48,6 +48,8 @@ class Problems:
         message = f"{blocked.function} kept the whole host waiting for {blocked.seconds:.1f} s"
         hint = "let it await, or run it in a thread (a node declared `blocking`)"
         record.add_problem(Problem(message=message, hint=hint, file=blocked.file, line=blocked.line))
+        if all(other.state is not PluginState.STARTED for other in self._records.values()):
+            return  # a host that only loads its plugins writes nothing
         details = {"seconds": round(blocked.seconds, 1), "where": f"{blocked.file}:{blocked.line}"}
         self._audit("plugin.blocked", actor="system:host", subject=record.name, details=details)
 

@@ -18,7 +18,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from helpers.folder_plugins import write_plugin
 
+from tavern_host import Host
 from tavern_host.runtime.watchdog import Blocked, Watchdog
 
 LIMIT = 0.1
@@ -292,3 +294,14 @@ async def test_hosts_on_different_threads_are_told_apart(plugin: ModuleType, see
     assert [b.plugin for b in other.reports] == ["acme"]
     assert mine.reports == []
     assert other.threads != {threading.get_ident()}
+
+
+async def test_a_host_that_only_loads_records_no_blockage(tmp_path: Path) -> None:
+    slow = write_plugin(tmp_path / "slow", {"__init__.py": "import time\ntime.sleep(1.1)\n"})
+    host = Host(tmp_path / "inn", plugins=[slow], trust=["slow"])
+    await host.load()
+    async with asyncio.timeout(20):
+        while not host.plugin("slow").problems:
+            await asyncio.sleep(0.01)
+    await host.stop()
+    assert not (tmp_path / "inn" / ".tavern").exists()
