@@ -18,9 +18,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from helpers.folder_plugins import write_plugin
 
-from tavern_host import Host
+from tavern_host.contracts.plugins import PluginState
+from tavern_host.plugins.record import Record
+from tavern_host.plugins.report import Problems
 from tavern_host.runtime.watchdog import Blocked, Watchdog
 
 LIMIT = 0.1
@@ -296,12 +297,14 @@ async def test_hosts_on_different_threads_are_told_apart(plugin: ModuleType, see
     assert other.threads != {threading.get_ident()}
 
 
-async def test_a_host_that_only_loads_records_no_blockage(tmp_path: Path) -> None:
-    slow = write_plugin(tmp_path / "slow", {"__init__.py": "import time\ntime.sleep(1.1)\n"})
-    host = Host(tmp_path / "inn", plugins=[slow], trust=["slow"])
-    await host.load()
-    async with asyncio.timeout(20):
-        while not host.plugin("slow").problems:
-            await asyncio.sleep(0.01)
-    await host.stop()
-    assert not (tmp_path / "inn" / ".tavern").exists()
+def test_a_host_that_only_loads_records_no_blockage() -> None:
+    records = {name: Record(name, "test", None, name) for name in ("slow", "other")}
+    recorded: list[str] = []
+    problems = Problems(records, lambda action, **about: recorded.append(f"{action} {about['subject']}"))
+    blocked = Blocked(plugin="slow", function="check", file="slow.py", line=1, seconds=1.2)
+    problems.blocked(blocked)
+    assert recorded == []
+    assert "check kept the whole host waiting" in str(records["slow"].problems)
+    records["other"].state = PluginState.STARTED
+    problems.blocked(blocked)
+    assert recorded == ["plugin.blocked slow"]
