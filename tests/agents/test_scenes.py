@@ -19,6 +19,7 @@ from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.scenes import SCENE_MANAGER, SceneManager, SceneRun
+from tavern_worlds import commands
 from tests.agents.agent_bench import AgentBench, agent_bench, thinking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -72,7 +73,10 @@ ORDER = function(
 
 def prepare(project: Tavern) -> None:
     project.write("workflows/think.json", thinking("You are {{{agent:name}}}. {{{world:state}}}"))
-    project.write("agents/keeper.json", {**AGENT, "id": "keeper", "name": "Ada", "subscribed_event_types": ["rain.*"]})
+    keeper = {"id": "keeper", "name": "Ada", "subscribed_event_types": ["rain.*"]}
+    project.write("agents/keeper.json", {**AGENT, **keeper, "tool_ids_inventory": [READ, UPDATE, PUBLISH, "pay"]})
+    pay = {"id": "pay", "implementation": {"type": "node", "nodeType": "core:UpperCase"}, "requiresApproval": True}
+    project.write("tools/pay.tool.json", pay)
     project.write("agents/guest.json", {**AGENT, "id": "guest", "name": "Bob", "subscribed_event_types": ["*"]})
     project.write("scenes/inn.json", INN)
     project.write("scenes/life.json", LIFE)
@@ -434,3 +438,17 @@ async def test_a_workflow_reads_and_changes_a_world(bench: AgentBench) -> None:
     asked = RunRequest(workflow_id="call", inputs={"calls": calls})
     done = await bench.host.services.get(EXECUTION_ENGINE).run(asked)
     assert done.outputs["results"][1]["structured"]["state"] == {"lamp": "out", "guests": 1}, done
+
+
+async def test_the_terminal_says_which_calls_wait(bench: AgentBench) -> None:
+    bench.model(talk(Ada=[said("", ("pay", {"text": "ale"})), said("Paid.")], Bob=[]))
+    context = bench.host._manager.active["tavern-worlds"].context
+    run = await scenes(bench).start("inn")
+    shown = []
+    async for output in commands.say({"scene": run.id, "message": "Pay!", "name": "User"}, context):
+        if output.kind in ("text", "progress"):
+            shown.append(output.text)
+        if output.kind == "progress":
+            (task,) = await bench.waiting()
+            await bench.tools.decide(task.id, "approve")
+    assert shown == [f"A call of Ada waits: tavern approvals approve {task.id} (or refuse)", "Ada: Paid."]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.repetition import repetitions
+from helpers.tavern_project import Tavern
 from helpers.told_model import said
 
 from tavern_host import Host
@@ -16,7 +19,7 @@ from tavern_host.contracts.histories import CHAT_HISTORY, HistoryMessage
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.scenes import SCENE_MANAGER
 from tests.agents.agent_bench import AgentBench, agent_bench
-from tests.agents.scene_survivor import SCENE, prepare, say
+from tests.agents.scene_survivor import AGENT, SCENE, prepare, say
 
 LINES = 60
 """How many changes of the world are acknowledged before the host is killed."""
@@ -90,3 +93,30 @@ async def test_two_hosts_let_one_agent_act_at_a_time(tmp_path: Path) -> None:
         names = [one.message.name for one in await said_by(bench, run.id) if one.message.content == "Yes."]
         assert 10 <= len(names) <= 20
         assert names == [("Ada", "Bob")[n % 2] for n in range(len(names))]
+
+
+async def test_what_fell_due_meanwhile_is_published_once(tmp_path: Path) -> None:
+    begin = datetime(2030, 1, 1, tzinfo=UTC)
+
+    def ringing(project: Tavern) -> None:
+        prepare(project)
+        project.write("agents/Bob.json", {**AGENT, "id": "Bob", "name": "Bob", "subscribed_event_types": ["bell"]})
+        bell = {"id": "bell", "event_type": "bell", "every": 60}
+        project.write("scenes/long.json", {**SCENE, "turn_order": {}, "scheduled_tasks": [bell]})
+
+    async def provider(bench: AgentBench, now: datetime) -> Any:
+        await bench.host.services.get(SCENE_MANAGER).list_runs()  # makes it
+        found = bench.host._manager.active["tavern-worlds"].context.state["worlds.scenes"]
+        found.clock = lambda: now
+        return found
+
+    async with agent_bench(tmp_path, ringing) as bench:
+        await (await provider(bench, begin)).start("long")
+    async with agent_bench(tmp_path, ringing) as bench:
+        model, scenes = bench.model(say), await provider(bench, begin + timedelta(hours=1))
+        await scenes.look()
+        await asyncio.wait(scenes._tasks.values())
+        run = await scenes.get_run("long")
+        assert [one.message.name for one in await said_by(bench, run.id)] == ["Bob"]
+        assert len(model.asked) == 1
+        assert run.due == {"bell": begin + timedelta(hours=1, seconds=60)}
