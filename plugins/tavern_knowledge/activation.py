@@ -54,7 +54,7 @@ def activate(entries: Iterable[tuple[str, KnowledgeEntry]], request: ActivationR
     """Return which of these entries, given with their bases, a conversation activates."""
     messages = _last(request.messages)
     used = dict.fromkeys(request.used)
-    called: list[tuple[str, KnowledgeEntry, list[str]]] = []
+    called: list[tuple[ActiveEntry, bool]] = []
     left_out: list[InactiveEntry] = []
     for base, entry in entries:
         reasons, obstacle = _called_up(entry, messages, request)
@@ -62,21 +62,20 @@ def activate(entries: Iterable[tuple[str, KnowledgeEntry]], request: ActivationR
             continue
         obstacle = obstacle or _obstacle(base, entry, request, used, reasons)
         if obstacle is None:
-            called.append((base, entry, reasons))
+            called.append((_active(base, entry, reasons), entry.usage_metadata.once_per_session))
         else:
             left_out.append(InactiveEntry(base=base, id=entry.id, why=obstacle))
     active: list[ActiveEntry] = []
     spent = 0
-    for base, entry, reasons in sorted(called, key=lambda one: (-one[1].usage_metadata.priority, one[0], one[1].id)):
-        made = _active(base, entry, reasons)
+    for made, is_once in sorted(called, key=lambda one: (-one[0].priority, one[0].base, one[0].id)):
         if request.budget and spent + made.tokens > request.budget:
             why = f"needs {made.tokens} tokens, and {request.budget - spent} of {request.budget} are left"
-            left_out.append(InactiveEntry(base=base, id=entry.id, why=why))
+            left_out.append(InactiveEntry(base=made.base, id=made.id, why=why))
             continue
         spent += made.tokens
         active.append(made)
-        if entry.usage_metadata.once_per_session:
-            used[_key(base, entry)] = None
+        if is_once:
+            used[f"{made.base}/{made.id}"] = None
     return Activation(entries=active, left_out=left_out, tokens=spent, used=list(used)[-MAX_USED:])
 
 
@@ -211,7 +210,7 @@ def _obstacle(
     base: str, entry: KnowledgeEntry, request: ActivationRequest, used: dict[str, None], reasons: list[str]
 ) -> str | None:
     """Return why an entry that is called up stays out, or None."""
-    if entry.usage_metadata.once_per_session and _key(base, entry) in used:
+    if entry.usage_metadata.once_per_session and f"{base}/{entry.id}" in used:
         return "was in before in this session"
     probability = entry.activation_criteria.trigger_probability
     if probability < 1:
@@ -244,7 +243,3 @@ def _active(base: str, entry: KnowledgeEntry, reasons: list[str]) -> ActiveEntry
         tokens=estimate(text),
         why=reasons,
     )
-
-
-def _key(base: str, entry: KnowledgeEntry) -> str:
-    return f"{base}/{entry.id}"

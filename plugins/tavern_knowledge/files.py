@@ -186,37 +186,41 @@ def _checked(text: str) -> Row:
 def top_level(data: bytes, split: str) -> tuple[dict[str, Any], list[str]]:
     """Return the JSON object that `data` holds without the list `split`, and the JSON text of each item of that.
     Comments may stand in it. Raises `InvalidInput`."""
-    try:
-        text = without_comments(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"it is not UTF-8 text (byte {error.start})") from None
-    reader = _Reader(text)
+    reader = _Reader(data)
     found: dict[str, Any] = {}
     items: list[str] = []
     for _ in reader.each("{", "}"):
-        if reader.next() != '"':
-            raise reader.wrong("expected a key")
-        key = reader.value()
-        reader.expect(":")
+        key = reader.key()
         if key == split and reader.next() == "[":
             for _ in reader.each("[", "]"):
                 begin = reader.at
                 reader.value()
-                items.append(text[begin : reader.at])
+                items.append(reader.text[begin : reader.at])
         else:
             found[key] = reader.value()
-    if reader.next():
-        raise reader.wrong("expected the end")
+    reader.end()
     if split in found:
         raise InvalidInput(f"$.{split}: expected an array, got {json_type(found[split])}")
     return found, items
 
 
+def read_in_parts(data: bytes, levels: int) -> Any:
+    """Return the JSON value that `data` holds, which may have comments; objects and arrays are decoded one by one as
+    deep as `levels`: the decoder lets no other thread work meanwhile. Raises `InvalidInput`."""
+    reader = _Reader(data)
+    found = reader.value(levels)
+    reader.end()
+    return carried_json(found, "it")
+
+
 class _Reader:
     """Reads a JSON text part by part; `at` is the place that it has come to."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, data: bytes) -> None:
+        try:
+            self.text = without_comments(data.decode("utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"it is not UTF-8 text (byte {error.start})") from None
         self._decode = json.JSONDecoder().raw_decode
         self.at = 0
 
@@ -231,11 +235,24 @@ class _Reader:
                 yield
         self.expect(closing)
 
-    def value(self) -> Any:
-        """Return the value that begins here."""
+    def key(self) -> str:
+        """Return the key that begins here."""
+        if self.next() != '"':
+            raise self.wrong("expected a key")
+        key = self.value()
+        self.expect(":")
+        return str(key)
+
+    def value(self, levels: int = 0) -> Any:
+        """Return the value that begins here, decoded in parts as deep as `levels`."""
+        opening = self.next() if levels else ""
+        if opening == "{":
+            return {self.key(): self.value(levels - 1) for _ in self.each("{", "}")}
+        if opening == "[":
+            return [self.value(levels - 1) for _ in self.each("[", "]")]
         self.next()
         try:
-            value, self.at = self._decode(self._text, self.at)
+            value, self.at = self._decode(self.text, self.at)
         except json.JSONDecodeError as error:
             self.at = error.pos
             raise self.wrong(error.msg) from None
@@ -247,9 +264,14 @@ class _Reader:
 
     def next(self) -> str:
         """Go past white space, and return the character there."""
-        match = _SPACE.match(self._text, self.at)
+        match = _SPACE.match(self.text, self.at)
         self.at = match.end() if match else self.at
-        return self._text[self.at : self.at + 1]
+        return self.text[self.at : self.at + 1]
+
+    def end(self) -> None:
+        """Raise `InvalidInput` unless the text ends here."""
+        if self.next():
+            raise self.wrong("expected the end")
 
     def expect(self, character: str) -> None:
         """Go past a character that must be here."""
@@ -259,5 +281,5 @@ class _Reader:
 
     def wrong(self, reason: str) -> TavernError:
         """Return the error that the text is wrong here."""
-        line, column = self._text.count("\n", 0, self.at) + 1, self.at - self._text.rfind("\n", 0, self.at)
+        line, column = self.text.count("\n", 0, self.at) + 1, self.at - self.text.rfind("\n", 0, self.at)
         return InvalidInput(f"it is not JSON: line {line}, column {column}: {reason}")

@@ -47,7 +47,7 @@ _RANK = 60
 _WEIGHTS = "5.0, 2.0, 1.0, 0.0"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """An entry as it is stored: the JSON text of it, and the hash of that."""
 

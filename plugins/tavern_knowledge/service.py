@@ -33,7 +33,7 @@ from tavern_knowledge.access import Rights, rights_of
 from tavern_knowledge.activation import activate, scanned
 from tavern_knowledge.definitions import HEADERS, Definitions
 from tavern_knowledge.embeddings import Embeddings
-from tavern_knowledge.exchange.documents import Imported, read, write
+from tavern_knowledge.exchange.documents import read, write
 from tavern_knowledge.index import Entries, Match, Query, Row, candidates, entry_of, fused
 from tavern_knowledge.store import Change, Store, StoredBase
 
@@ -129,7 +129,7 @@ class Knowledge(KnowledgeBase):
         def work(connection: sqlite3.Connection) -> Activation:
             chosen = rights.chosen(request.bases, self._store.known(connection))
             found = candidates(connection, chosen, scanned(request.messages))
-            return activate([(base, entry_of(row)) for base, row in found], request)
+            return activate(((base, entry_of(row)) for base, row in found), request)
 
         return await self._store.read(work, Activation(used=request.used))
 
@@ -207,9 +207,7 @@ class Knowledge(KnowledgeBase):
         found = await self._readable(base, call)
         rows, _ = await self._of(found.id).rows(found.id, -1, 0)
         picture = await self._store.picture(found.id) if format == "png" and found.id not in HEADERS else None
-        return await asyncio.to_thread(
-            lambda: write(found.id, found.header, [entry_of(row) for row in rows], format, picture)
-        )
+        return await asyncio.to_thread(write, found.id, found.header, rows, format, picture)
 
     async def import_base(
         self, base: str, content: bytes, *, replace: bool = False, call: CallContext | None = None
@@ -218,15 +216,10 @@ class Knowledge(KnowledgeBase):
         await self._person(base, call)
         if len(content) > MAX_DOCUMENT:
             raise InvalidInput(f"the document has more than {MAX_DOCUMENT >> 20} MiB")
-
-        def take() -> tuple[Imported, list[Row]]:
-            imported = read(content, base)
-            return imported, [Row.of(entry) for entry in imported.entries]
-
-        found, rows = await asyncio.to_thread(take)
-        await self._store.save(base, found.header, rows, new=not replace, picture=found.picture)
+        found = await asyncio.to_thread(read, content, base)
+        await self._store.save(base, found.header, found.entries, new=not replace, picture=found.picture)
         named = sorted(found.unsupported)
-        return ImportReport(base=base, format=found.format, entries=len(rows), unsupported=named)
+        return ImportReport(base=base, format=found.format, entries=len(found.entries), unsupported=named)
 
     async def delete_base(self, base: str, *, call: CallContext | None = None) -> bool:
         """Remove a base with its file."""

@@ -201,7 +201,8 @@ class PluginHooks:
     async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
         """Return all answers, those collected from modules first."""
         self._check(hook, arguments)
-        return [*self._kernel.declared(hook), *await self._dispatcher.collect(hook, arguments)]
+        declared = await asyncio.to_thread(self._kernel.declared, hook)  # may import many modules
+        return [*declared, *await self._dispatcher.collect(hook, arguments)]
 
     async def first(self, hook: str, **arguments: Any) -> Contribution[Any] | None:
         """Return the first answer that is not None."""

@@ -70,7 +70,7 @@ class Lifecycle:
         """Return what the modules that manifests name contribute to a hook."""
         return [
             Answer(items, loaded.runtime, loaded.context, loaded.in_flight)
-            for loaded in self.active.values()
+            for loaded in list(self.active.values())
             if (items := loaded.runtime.collect(hook))
         ]
 

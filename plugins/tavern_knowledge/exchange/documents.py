@@ -10,14 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tavern_host.contracts.documents import read_document
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.knowledge import BaseHeader, ExportFormat, KnowledgeEntry, KnowledgeFile
 from tavern_knowledge.exchange.lorebooks import KEPT, as_object, book_entries, entries_of, world_entries
 from tavern_knowledge.exchange.png import SIGNATURE, texts_of, with_texts
+from tavern_knowledge.files import read_in_parts
+from tavern_knowledge.index import Row, entry_of
 
 MAX_JSON = 8 << 20
 """How many bytes the JSON of an imported document may have."""
+_PARTS = 4
+"""How deep the entries of a document stand: `data.character_book.entries[0]`."""
 
 _V1 = ("name", "description", "personality", "scenario", "first_mes", "mes_example")
 _V2_TEXTS = ("creator_notes", "system_prompt", "post_history_instructions")
@@ -47,7 +50,7 @@ class Imported:
 
     format: str
     header: BaseHeader
-    entries: list[KnowledgeEntry]
+    entries: list[Row]
     unsupported: set[str] = field(default_factory=set)
     picture: bytes | None = None
 
@@ -64,7 +67,10 @@ def read(data: bytes, base: str) -> Imported:
         return found
     if len(data) > MAX_JSON:
         raise InvalidInput(f"the document has more than {MAX_JSON >> 20} MiB of JSON")
-    document = read_document(data)
+    try:
+        document = as_object(read_in_parts(data, _PARTS))
+    except InvalidInput as error:
+        raise InvalidInput(f"the document cannot be imported: {error.message}") from None
     inner = document.get("data")
     if document.get("spec") in ("chara_card_v2", "chara_card_v3") and isinstance(inner, dict):
         about = {key: value for key, value in document.items() if key not in ("data", "spec", "spec_version")}
@@ -105,7 +111,7 @@ def _header(base: str, name: Any, description: Any, kept: dict[str, Any], **more
 
 def _card(format: str, data: dict[str, Any], top: dict[str, Any], base: str) -> Imported:
     name = data.get("name") if isinstance(data.get("name"), str) else base
-    entries: list[KnowledgeEntry] = []
+    entries: list[Row] = []
     rest = dict(data)
     for aspect in _ASPECTS:
         value = data.get(aspect)
@@ -130,7 +136,7 @@ def _card(format: str, data: dict[str, Any], top: dict[str, Any], base: str) -> 
     return Imported(format, _header(base, name, None, kept, **more), entries, unsupported)
 
 
-def _aspect(aspect: str, number: int, text: str, name: str) -> KnowledgeEntry:
+def _aspect(aspect: str, number: int, text: str, name: str) -> Row:
     kind, always = _ASPECTS[aspect]
     is_list = aspect in _V2_LISTS + _V3_LISTS
     entry = {
@@ -145,14 +151,14 @@ def _aspect(aspect: str, number: int, text: str, name: str) -> KnowledgeEntry:
             "source": "imported_from:sillytavern:card",
         },
     }
-    return KnowledgeEntry.model_validate(entry)
+    return Row.of(KnowledgeEntry.model_validate(entry))
 
 
 # --- and back -------------------------------------------------------------------------------------
 
 
 def write(
-    base: str, header: BaseHeader, entries: Sequence[KnowledgeEntry], format: ExportFormat, picture: bytes | None
+    base: str, header: BaseHeader, entries: Sequence[Row], format: ExportFormat, picture: bytes | None
 ) -> KnowledgeFile:
     """Return a base as a document, and the names of what it cannot hold."""
     about = as_object(header.kb_extensions.get(KEPT))
@@ -183,7 +189,7 @@ def _dumped(document: dict[str, Any]) -> bytes:
 
 
 def _as_card(
-    header: BaseHeader, entries: Sequence[KnowledgeEntry], about: dict[str, Any], format: str
+    header: BaseHeader, entries: Sequence[Row], about: dict[str, Any], format: str
 ) -> tuple[dict[str, Any], set[str]]:
     data: dict[str, Any] = dict.fromkeys((*_V1, *_V2_TEXTS), "")
     data |= {"alternate_greetings": [], "tags": list(header.tags), "creator": header.author or ""}
@@ -191,11 +197,12 @@ def _as_card(
     data |= as_object(about.get("card"))
     data |= {"name": header.display_name or header.kb_id, "tags": list(header.tags)}
     others = []
-    for entry in entries:
+    for row in entries:
+        entry = entry_of(row)
         aspects = [tag.partition(":")[2] for tag in entry.management_metadata.tags if tag.startswith("aspect:")]
         aspect = aspects[0] if aspects else ""
         if aspect not in _ASPECTS:
-            others.append(entry)
+            others.append(row)
         elif isinstance(data.get(aspect), list) or aspect in _V2_LISTS + _V3_LISTS:
             data[aspect] = [*(data.get(aspect) or []), entry.content.value]
         else:

@@ -12,6 +12,7 @@ from typing import Any
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.knowledge import KnowledgeEntry
+from tavern_knowledge.index import Row, entry_of
 
 KEPT = "st_import_metadata"
 MAX_ENTRIES = 10_000
@@ -46,14 +47,14 @@ _HARMLESS = {"uid", "id", "addMemo", "displayIndex", "display_index", "extension
 _DEFAULTS: dict[str, Any] = {"groupWeight": 100, "group_weight": 100, "probability": 100}
 
 
-def entries_of(value: Any, where: str, kind: str) -> tuple[list[KnowledgeEntry], set[str]]:
+def entries_of(value: Any, where: str, kind: str) -> tuple[list[Row], set[str]]:
     """Return the entries of a book and which of their fields have no effect here. `kind` is `world_info` or
     `character_book`. Raises `InvalidInput` naming the entry."""
     listed = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(listed, list) or len(listed) > MAX_ENTRIES:
         what = f"{len(listed):,} entries" if isinstance(listed, list) else json_type(value)
         raise InvalidInput(f"{where}.entries: expected at most {MAX_ENTRIES:,} entries, got {what}")
-    found: list[KnowledgeEntry] = []
+    found: list[Row] = []
     unsupported: set[str] = set()
     ids: set[str] = set()
     for index, entry in enumerate(listed):
@@ -72,7 +73,7 @@ def entries_of(value: Any, where: str, kind: str) -> tuple[list[KnowledgeEntry],
         if kind == "character_book" and "extensions" in kept:
             inner = as_object(kept["extensions"])
             kept["extensions"] = {key: each for key, each in inner.items() if key not in _BOOK_EXTENSIONS}
-        found.append(_entry(id, reader, {"format": kind, "fields": kept}))
+        found.append(Row.of(_entry(id, reader, {"format": kind, "fields": kept})))
         unsupported |= {f"entries.{name}" for name in _without_effect(kept)}
         keys = reader.texts("key") + reader.texts("keysecondary")
         if any(key.startswith("/") and key.rfind("/") > 0 for key in keys):
@@ -187,11 +188,11 @@ def _entry(id: str, fields: _Fields, kept: dict[str, Any]) -> KnowledgeEntry:
 # --- and back -------------------------------------------------------------------------------------
 
 
-def world_entries(entries: Iterable[KnowledgeEntry]) -> tuple[dict[str, Any], set[str]]:
+def world_entries(entries: Iterable[Row]) -> tuple[dict[str, Any], set[str]]:
     """Return entries as those of a world file, by number, and what of them it cannot hold."""
     found: dict[str, Any] = {}
     unsupported: set[str] = set()
-    for index, entry in enumerate(entries):
+    for index, entry in enumerate(map(entry_of, entries)):
         made, lost = _world_entry(entry)
         kept = _kept(entry, "world_info")
         uid = kept.get("uid", index)
@@ -200,11 +201,11 @@ def world_entries(entries: Iterable[KnowledgeEntry]) -> tuple[dict[str, Any], se
     return found, unsupported
 
 
-def book_entries(entries: Iterable[KnowledgeEntry]) -> tuple[list[dict[str, Any]], set[str]]:
+def book_entries(entries: Iterable[Row]) -> tuple[list[dict[str, Any]], set[str]]:
     """Return entries as those of a card's book, and what of them it cannot hold."""
     found: list[dict[str, Any]] = []
     unsupported: set[str] = set()
-    for index, entry in enumerate(entries):
+    for index, entry in enumerate(map(entry_of, entries)):
         world, lost = _world_entry(entry)
         kept = _kept(entry, "character_book")
         inner = as_object(kept.pop("extensions", {}))
