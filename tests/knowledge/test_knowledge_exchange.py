@@ -145,11 +145,12 @@ async def test_documents_that_are_wrong_are_refused(bench: Bench) -> None:
         (dumped({"entries": {"0": {"content": []}}}), "expected text, got an array"),
         (dumped({"entries": {"0": {"order": "high"}}}), "expected a number, got text"),
         (dumped({"entries": {str(n): {} for n in range(10_001)}}), "at most 10,000 entries"),
-        (picture(), "no text named ccv3 or chara"),
-        (picture(chunk(b"tEXt", b"chara\0!!!")), "is not Base64"),
-        (picture(bomb), "has more than 16 MiB"),
-        (picture(chunk(b"zTXt", b"chara\0\0nonsense")), "cannot be unpacked"),
-        (whole[:-20], "is cut off"),
+        (picture(), "no text ccv3 or chara"),
+        (picture(chunk(b"tEXt", b"chara\0!!!")), "is not JSON"),
+        (picture(chunk(b"tEXt", b"chara\0abcde")), "is not Base64"),
+        (picture(bomb), "a compressed text in the picture is too large"),
+        (picture(chunk(b"zTXt", b"chara\0\0nonsense")), "a compressed text in the picture is damaged"),
+        (whole[:-20], "breaks off in the middle"),
         (whole.replace(b"tEXtchara", b"tEXtcharb"), "wrong checksum"),
     ]
     with Failures() as failures:

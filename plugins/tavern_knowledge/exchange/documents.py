@@ -3,8 +3,6 @@ and back. What of a card is text becomes an entry each; the rest is kept in the 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,8 +10,8 @@ from typing import Any
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.knowledge import BaseHeader, ExportFormat, KnowledgeEntry, KnowledgeFile
+from tavern_host.contracts.pictures import SIGNATURE, card_in, with_cards
 from tavern_knowledge.exchange.lorebooks import KEPT, as_object, book_entries, entries_of, world_entries
-from tavern_knowledge.exchange.png import SIGNATURE, texts_of, with_texts
 from tavern_knowledge.files import read_in_parts
 from tavern_knowledge.index import Row, entry_of
 
@@ -58,12 +56,8 @@ class Imported:
 def read(data: bytes, base: str) -> Imported:
     """Return what a document of any of the formats holds, as the base `base`. Raises `InvalidInput`."""
     if data.startswith(SIGNATURE):
-        texts = texts_of(data, MAX_JSON * 2)
-        text = texts.get("ccv3") or texts.get("chara")
-        if text is None:
-            raise InvalidInput("the PNG picture holds no character card: it has no text named ccv3 or chara")
-        found = read(_decoded(text), base)
-        found.picture = with_texts(data, {"ccv3": b"", "chara": b""})
+        found = read(card_in(data, MAX_JSON * 2), base)
+        found.picture = with_cards(data, {})
         return found
     if len(data) > MAX_JSON:
         raise InvalidInput(f"the document has more than {MAX_JSON >> 20} MiB of JSON")
@@ -85,13 +79,6 @@ def read(data: bytes, base: str) -> Imported:
     if isinstance(document.get("name"), str) and any(key in document for key in ("first_mes", "description")):
         return _card("card_v1", document, {}, base)
     raise InvalidInput("the document is neither a lorebook nor a character card that is known here")
-
-
-def _decoded(text: bytes) -> bytes:
-    try:
-        return base64.b64decode(text.strip(), validate=True)
-    except (binascii.Error, ValueError):
-        raise InvalidInput("the character card in the PNG picture is not Base64") from None
 
 
 def _book(format: str, book: dict[str, Any], base: str) -> Imported:
@@ -165,7 +152,7 @@ def write(
     if format == "png":
         v2, lost = _as_card(header, entries, about, "card_v2")
         v3, _ = _as_card(header, entries, about, "card_v3")
-        content = with_texts(picture, {"chara": base64.b64encode(_dumped(v2)), "ccv3": base64.b64encode(_dumped(v3))})
+        content = with_cards(picture, {"chara": _dumped(v2), "ccv3": _dumped(v3)})
         lost -= {name for name in lost if name in v3["data"]}
         return KnowledgeFile(name=f"{base}.png", media_type="image/png", content=content, unsupported=sorted(lost))
     document: dict[str, Any]
