@@ -209,14 +209,15 @@ class Scenes(SceneManager):
         run = await self._store.run(scene)
         changes.require_running(run)
         left = _turns(run.scene) if turns is None else turns
-        if not message.strip() or not 0 <= left <= MAX_TURNS:
-            raise InvalidInput(f"give a message, and at most {MAX_TURNS} turns")
+        if not (message.strip() or turns) or not 0 <= left <= MAX_TURNS:
+            raise InvalidInput(f"give a message, or turns, at most {MAX_TURNS}")
         if name in ["Event", *(member.name for member in run.members)]:
             raise InvalidInput(f"the name {name!r} is taken in this scene")
         if not name.strip() or len(name) > 100 or not name.isprintable():
             raise InvalidInput("a name must have 1 to 100 characters, in one line")
-        said = ChatMessage(role="user", name=name, content=message)
-        await self._context.services.get(CHAT_HISTORY).add(run.id, [said], call=call)
+        if message.strip():
+            said = ChatMessage(role="user", name=name, content=message)
+            await self._context.services.get(CHAT_HISTORY).add(run.id, [said], call=call)
         run = await self._store.change(run.id, lambda run: {"turns": left, "problem": None})
         self._changed(run, "said", name=name)
         return run

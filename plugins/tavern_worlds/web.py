@@ -15,7 +15,7 @@ from tavern_host.contracts.wire import Model
 class SayBody(Model):
     """The body of `POST …/messages`."""
 
-    message: str = Field(max_length=1 << 20)
+    message: str = Field(default="", max_length=1 << 20)
     name: str = Field(default="User", max_length=100)
     turns: int | None = Field(default=None, ge=0, le=1000)
 

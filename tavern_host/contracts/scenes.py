@@ -207,8 +207,8 @@ class SceneManager(ServiceInterface, name="sceneManager", version=1):
         turns: int | None = None,
         call: CallContext | None = None,
     ) -> SceneRun:
-        """Say something to all agents under a name; `turns` of them answer, by default as the scene says. Raises
-        `NotFound`, `Conflict` for a run that has ended, `InvalidInput`."""
+        """Say something to all agents under a name; `turns` of them answer, by default as the scene says. With an empty
+        `message` they only get these turns. Raises `NotFound`, `Conflict` for a run that has ended, `InvalidInput`."""
 
     @acts("sceneManager:run", "Start and end scenes, speak and publish events in them, and change their worlds.")
     async def publish(

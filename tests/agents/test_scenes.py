@@ -196,8 +196,8 @@ async def test_updates_of_the_world_lose_nothing(bench: AgentBench) -> None:
         (service.publish("a", {"x": "y" * 300_000}, scene=run.id), InvalidInput, "the event would have"),
         (service.say(run.id, "Hm.", name="Ada"), InvalidInput, "the name 'Ada' is taken in this scene"),
         (service.say(run.id, "rain.heavy {}", name="Event"), InvalidInput, "the name 'Event' is taken"),
-        (service.say(run.id, "Hm.", turns=1001), InvalidInput, "at most 1000 turns"),
-        (service.say(run.id, " "), InvalidInput, "give a message"),
+        (service.say(run.id, "Hm.", turns=1001), InvalidInput, "or turns, at most 1000"),
+        (service.say(run.id, " "), InvalidInput, "give a message, or turns"),
         (service.say(run.id, "x", name="Eve\nBob"), InvalidInput, "1 to 100 characters, in one line"),
         (service.start("in"), NotFound, "there is no scene 'in' (did you mean inn?)"),
     ]
@@ -317,7 +317,9 @@ async def test_a_talk_ends_where_an_agent_fails(bench: AgentBench) -> None:
     run = await scenes(bench).wait(run.id)
     assert run.problem is not None and run.problem.startswith("Ada: ")
     assert (run.turns, run.wakes, await heard(bench, run)) == (0, [], ["User: Hello?"])
-    await scenes(bench).say(run.id, "Better?", turns=4)
+    await scenes(bench).say(run.id, "Better?", turns=1)
+    await scenes(bench).wait(run.id)
+    await scenes(bench).say(run.id, "", turns=3)
     run = await scenes(bench).wait(run.id)
     assert run.problem is None
     assert (await heard(bench, run))[2:] == ["Bob: Finally.", "Ada: Here again."]
