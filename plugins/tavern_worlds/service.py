@@ -364,7 +364,7 @@ class Scenes(SceneManager):
         """Return what a workflow of the scene gives, which gets of what is known here what it takes."""
         stored = await self._context.services.get(WORKFLOW_MANAGER).get(reference)
         participants: list[JsonValue] = [{"id": m.instance_id, "name": m.name, "role": m.role} for m in run.members]
-        last = None if run.speaker < 0 else run.members[run.speaker].instance_id
+        last = "" if run.speaker < 0 else run.members[run.speaker].instance_id
         known = {"scene": run.id, "world_state": run.world, "participants": participants, "last_speaker": last, **more}
         inputs = {name: value for name, value in known.items() if name in stored.workflow.interface_inputs}
         asked = RunRequest(workflow_id=stored.id, inputs=inputs, use_cache=False, recover=False)
