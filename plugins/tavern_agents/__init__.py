@@ -6,9 +6,11 @@ The runtime owns the loop; workflows, tools and models belong to the services it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
-from tavern_host.contracts.agents import AGENT_RUNTIME
+from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRunFilter
+from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.tools import ToolDefinition
@@ -40,10 +42,15 @@ async def tavern_startup(context: PluginContext) -> None:
 
 
 async def _resume_abandoned(context: PluginContext) -> None:
+    """Let the runtime of this plugin, unless another's has taken its place, resume what was left over."""
     await asyncio.sleep(_LATER)
-    from tavern_agents.runtime import resume_abandoned
+    from tavern_agents.runtime import STATE, Runtime
 
-    await resume_abandoned(context)
+    with contextlib.suppress(TavernError):
+        await context.services.get(AGENT_RUNTIME).runs(AgentRunFilter(limit=1))  # makes it
+    runtime = context.state.get(STATE)
+    if isinstance(runtime, Runtime):
+        await runtime.resume_abandoned()
 
 
 @hookimpl

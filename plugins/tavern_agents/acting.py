@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 from tavern_agents.adoption import adopted
@@ -15,6 +16,7 @@ from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, Conversation, re
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.feedback import limit_for
 from tavern_agents.long_results import how_to_read, shortened, whole_text
+from tavern_agents.replay.player import Player
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
@@ -58,6 +60,7 @@ class Worker(Protocol):
     tool_ids: list[str]
     trace: Tracer
     is_stopped: bool
+    player: Player | None
 
     async def write(self, **added: Any) -> list[Kept]:
         """Store what is added."""
@@ -223,7 +226,9 @@ class Acting:
                 traceId=self._call.trace_id,
             )
         async with self._telling_of_code(requests):
-            results = await self._tools.call_all(requests, scope=self._scope, call=self._call)
+            player = self._loop.player
+            called = self._tools.call_all if player is None else partial(player.call_all, self._tools)
+            results = await called(requests, scope=self._scope, call=self._call)
         for place, result in zip(block, results, strict=False):
             self.results[place] = result
         await self._keep(results={place: self.results[place] for place in block if place in self.results})

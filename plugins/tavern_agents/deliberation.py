@@ -7,23 +7,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from pydantic import JsonValue
 
 from tavern_agents.answers import read_answer
-from tavern_host.contracts.errors import Misconfigured, TavernError
+from tavern_agents.conversation import Conversation
+from tavern_agents.feedback import framed
+from tavern_host.context import PluginContext
+from tavern_host.contracts.agents import AgentProfile
+from tavern_host.contracts.errors import (
+    Interrupted,
+    InvalidInput,
+    Misconfigured,
+    NotFound,
+    PluginFailure,
+    TavernError,
+)
+from tavern_host.contracts.executions import Run, RunStatus
 from tavern_host.contracts.llm import ChatMessage, LlmResponse
 from tavern_host.contracts.nodes import DataFlowType
-from tavern_host.contracts.workflows import StoredWorkflow, Workflow
+from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow, Workflow
 
 TEXT_OUTPUTS = ("response", "text")
 """Interface outputs that hold what the agent says, in order of precedence."""
 
 SPOKEN_INPUTS = ("messages", "user_message")
 """Interface inputs of which a deliberation workflow needs at least one."""
+
+
+_UNUSABLE: dict[str, type[TavernError]] = {
+    NotFound.code: NotFound,
+    InvalidInput.code: Misconfigured,
+    Misconfigured.code: Misconfigured,
+}
+"""What it means for an agent that its workflow cannot be had, by the code of the reason."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +53,9 @@ class Situation:
     `conversation` is everything that was said, the results of calls among it; `message` what it works on, at the
     place `said_at` there; `observations` are the plain sentences about the calls since. `tools` are those that it may
     call as native function calling has them, `tools_text` documents them for a model that has none.
+
+    `prompts` are the values of the workflow's nodes, `before` the texts that stand before all that was said, `note` the
+    last message where it is not kept, with the texts of the `latest`, which volatile macros gave.
     """
 
     conversation: tuple[ChatMessage, ...]
@@ -42,6 +65,31 @@ class Situation:
     tools: tuple[dict[str, JsonValue], ...] = ()
     tools_text: str = ""
     step: int = 1
+    prompts: list[JsonValue] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    latest: list[str] = field(default_factory=list)
+    note: str = ""
+
+    @classmethod
+    def of(
+        cls, said: Conversation, first: str, nudge: str | None, before: list[str], latest: list[str], **more: Any
+    ) -> Situation:
+        """Return what an agent knows that works on the message with the id `first`."""
+        messages = [*(ChatMessage(role="user", content=text) for text in before), *said.messages()]
+        note = "\n".join(map(framed, [*latest, *filter(None, [nudge])]))
+        if note:
+            messages.append(ChatMessage(role="user", content=note))
+        at = next((place for place, kept in enumerate(said.kept) if kept.id == first), 0)
+        message = said.kept[at].message.content if said.kept else ""
+        return cls(
+            conversation=tuple(messages),
+            message="\n\n".join([message, *before, *map(framed, latest)]),
+            said_at=at + bool(said.summary) + len(before),
+            before=before,
+            latest=latest,
+            note=note,
+            **more,
+        )
 
 
 @dataclass(frozen=True)
@@ -90,6 +138,20 @@ class Deliberation:
         ]
         return self.workflow.model_copy(update={"nodes": nodes})
 
+    def with_model(self, model: str) -> Deliberation:
+        """Return the deliberation with another model. Raises `InvalidInput` where no node of it names or asks one."""
+        prompts: list[Any] = []
+        found = False
+        for node, values in zip(self.workflow.nodes, self.prompts, strict=True):
+            inputs, config = (dict(one) for one in cast("list[dict[str, Any]]", values))
+            if "model" in inputs or node.type.endswith(":LlmApiRequest"):
+                inputs["model"] = model
+            found = found or inputs.get("model") == model
+            prompts.append([inputs, config])
+        if not found:
+            raise InvalidInput(f"the workflow {self.workflow_id!r} has no node whose model could be another")
+        return replace(self, workflow=self.with_prompts(prompts))
+
     def inputs(self, situation: Situation) -> dict[str, JsonValue]:
         """Return the values of those interface inputs that the workflow has."""
         known: dict[str, Callable[[], Any]] = {
@@ -120,6 +182,31 @@ class Deliberation:
     def takes_tools(self) -> bool:
         """Whether the workflow takes the tools as native function calling has them."""
         return "tools" in self.workflow.interface_inputs
+
+
+async def deliberation_of(context: PluginContext, profile: AgentProfile) -> Deliberation:
+    """Return the deliberation of an agent. Raises `NotFound` and `Misconfigured` with the field of the profile."""
+    reference = profile.core_deliberation_workflow_id
+    try:
+        return Deliberation.of(await context.services.get(WORKFLOW_MANAGER).get(reference))
+    except TavernError as error:
+        kind = _UNUSABLE.get(error.info.code)
+        if kind is None:
+            raise
+        where = f"the agent {profile.id!r} (core_deliberation_workflow_id: {reference!r})"
+        raise kind(f"{where}: {error.message}", agent=profile.id, workflow=reference) from None
+
+
+def failure_of(run: Run, agent: str) -> TavernError | None:
+    """Return why a deliberation gave nothing; None where it is complete."""
+    if run.status is RunStatus.COMPLETE:
+        return None
+    if run.status is RunStatus.INTERRUPTED:
+        return Interrupted(f"the deliberation of {agent!r} was interrupted (run {run.id})")
+    reason = run.error.message if run.error is not None else f"it ended as {run.status.value}"
+    details = run.error.details if run.error is not None else {}
+    known: dict[str, Any] = {key: details[key] for key in ("overflow", "partial_text") if key in details}
+    return PluginFailure(f"the deliberation of {agent!r} failed (run {run.id}): {reason}", **known)
 
 
 def _as_json(messages: Sequence[ChatMessage]) -> list[JsonValue]:

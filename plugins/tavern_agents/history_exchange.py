@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tavern_agents.history_tree import MAX_NAME, exists, insert_message, read_details, read_history
+from tavern_agents.history_tree import MAIN, MAX_NAME, exists, insert_message, read_details, read_history
 from tavern_agents.rows import message_body, micros
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput
@@ -50,6 +50,28 @@ def export_history(connection: sqlite3.Connection, history: str) -> HistoryExpor
             )
         ],
         summaries=[ExportedSummary(until=until, text=text) for until, text in summaries],
+    )
+
+
+def export_before(connection: sqlite3.Connection, history: str, message: HistoryMessage) -> HistoryExport | None:
+    """Return a conversation as it was before a message: what leads to it, as one branch. None where nothing does."""
+    if message.parent_id is None:
+        return None
+    whole = export_history(connection, history)
+    parents, path = {one.id: one.parent_id for one in whole.messages}, set[str]()
+    at: str | None = message.parent_id
+    while at is not None:
+        path.add(at)
+        at = parents[at]
+    times = {"created_at": whole.created_at, "changed_at": message.created_at}
+    return HistoryExport(
+        id=history,
+        active=MAIN,
+        branches=[ExportedBranch(name=MAIN, head=message.parent_id, **times)],
+        messages=[one for one in whole.messages if one.id in path],
+        memories=[one for one in whole.memories if one.message_id in path],
+        summaries=[one for one in whole.summaries if one.until in path],
+        **times,
     )
 
 

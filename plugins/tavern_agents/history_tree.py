@@ -213,6 +213,19 @@ def read_conversation(connection: sqlite3.Connection, leaf: int | None) -> tuple
     return (summary[0] if summary else ""), kept
 
 
+def read_kept(connection: sqlite3.Connection, run: str, first: int) -> list[Kept]:
+    """Return the messages that lead to where a run stands, from the one with the number `first` on."""
+    rows = connection.execute(
+        "WITH RECURSIVE path (seq, parent) AS (SELECT seq, parent FROM messages "
+        "WHERE seq = (SELECT head FROM runs WHERE id = ?) UNION ALL SELECT m.seq, m.parent FROM path "
+        "JOIN messages m ON m.seq = path.parent WHERE m.seq >= ?) "
+        "SELECT m.seq, m.id, m.body, m.run FROM path JOIN messages m ON m.seq = path.seq ORDER BY m.seq",
+        (run, first),
+    ).fetchall()
+    messages = read_messages([row[2] for row in rows])
+    return [Kept(seq, id, message, run) for (seq, id, _, run), message in zip(rows, messages, strict=True)]
+
+
 def turn_start(connection: sqlite3.Connection, message: int) -> int | None:
     """Return the message that the turn of a message answers: itself where a person said it. None where nothing was
     said before."""
@@ -369,13 +382,18 @@ def delete_history(connection: sqlite3.Connection, history: str) -> bool:
     """Forget a conversation with its runs; return whether there was one. Raises `Conflict`."""
     check_idle(connection, history)
     runs = "(SELECT id FROM runs WHERE conversation = ?)"
-    for table in ("steps", "calls", "inbox"):
+    for table in ("steps", "calls", "inbox", "recordings"):
         connection.execute(f"DELETE FROM {table} WHERE run IN {runs}", (history,))
     connection.execute("DELETE FROM summaries WHERE until IN (SELECT seq FROM messages WHERE history = ?)", (history,))
     states = connection.execute(
         "SELECT DISTINCT state FROM messages WHERE history = ? AND state IS NOT NULL", (history,)
     ).fetchall()
-    for table, column in (("runs", "conversation"), ("messages", "history"), ("branches", "history")):
+    for table, column in (
+        ("runs", "conversation"),
+        ("messages", "history"),
+        ("branches", "history"),
+        ("texts", "history"),
+    ):
         connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (history,))
     drop_states(connection, [state for (state,) in states])
     return connection.execute("DELETE FROM histories WHERE id = ?", (history,)).rowcount > 0

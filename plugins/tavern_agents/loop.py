@@ -16,10 +16,13 @@ from tavern_agents.acting import Acting, take_calls_back, unsettled
 from tavern_agents.compaction import compact
 from tavern_agents.conversation import Conversation, estimate, task_of
 from tavern_agents.decision import Decision, read_decision
-from tavern_agents.deliberation import Deliberation, Situation
+from tavern_agents.deliberation import Deliberation, Situation, failure_of
 from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
 from tavern_agents.inventory import consent, offered_tools, tool_ids, tools_text
 from tavern_agents.long_results import READER
+from tavern_agents.outcomes import End
+from tavern_agents.replay.player import Player
+from tavern_agents.replay.recorder import Recorder
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore, Progress
 from tavern_agents.tracing import Tracer
@@ -28,20 +31,11 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentLimits, AgentProfile, AgentRun, AgentStatus
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Interrupted, PluginFailure, TavernError, describe
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
+from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest
 from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmResponse
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import TOOL_MANAGER
-
-
-class _End(Exception):
-    """The run has ended: how, with what text, and why, and with these last messages."""
-
-    def __init__(
-        self, status: AgentStatus, text: str = "", reason: str | None = None, messages: Sequence[ChatMessage] = ()
-    ) -> None:
-        super().__init__(reason)
-        self.status, self.text, self.reason, self.messages = status, text, reason, messages
+from tavern_host.contracts.workflows import Workflow
 
 
 @dataclass
@@ -60,6 +54,9 @@ class AgentLoop:
     conversation: Conversation
     tool_ids: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
+    player: Player | None = None
+    """What plays a recording, where the run is a replay."""
+    recorder: Recorder = field(default_factory=Recorder)
     waiting: dict[str, ToolCallRequest] = field(default_factory=dict)
     may_run: asyncio.Event = field(default_factory=asyncio.Event)
     observations: list[str] = field(default_factory=list)
@@ -78,6 +75,7 @@ class AgentLoop:
     async def work(self, kept: KeptRun | None = None) -> None:
         """Work until the run ends, and store how. `kept` is what is known of a run that is resumed."""
         self._worked = time.monotonic()
+        self.recorder.is_on = self.player is None and self.context.settings.get("recordRuns", True) is True
         self._cycles = CycleWatch(self.limits.repeats)
         try:
             task = task_of(self.conversation.kept)
@@ -89,7 +87,7 @@ class AgentLoop:
                 while True:
                     try:
                         await self._steps(kept)
-                    except _End as end:
+                    except End as end:
                         kept = None
                         await self._end(end.status, end.text, end.reason, end.messages)
                         if self.run.status.is_final:
@@ -169,7 +167,7 @@ class AgentLoop:
         nudged, self._nudge = self._nudge, None
         if not text:
             if nudged == EMPTY:
-                raise _End(AgentStatus.ERROR, self.said, "the model gave an empty answer twice")
+                raise End(AgentStatus.ERROR, self.said, "the model gave an empty answer twice")
             self._nudge = EMPTY
             self._warn("the model gave an empty answer; it is asked once more", again=True)
             return
@@ -180,7 +178,7 @@ class AgentLoop:
             await self.write(messages=[answer.message(), note])
             return
         if not self.has_mail:
-            raise _End(AgentStatus.REPLY, text, messages=[answer.message()])
+            raise End(AgentStatus.REPLY, text, messages=[answer.message()])
         await self.write(messages=[answer.message()])  # what was said meanwhile is answered too
 
     async def _act(self, decision: Decision, answer: LlmResponse) -> None:
@@ -229,10 +227,10 @@ class AgentLoop:
             await self._observe_all(acting, decision)
         elif self.conversation.kept and (last := self.conversation.kept[-1].message).role == "assistant":
             if not kept.run.status.is_final:
-                raise _End(AgentStatus.REPLY, decision.text or last.content.strip())
+                raise End(AgentStatus.REPLY, decision.text or last.content.strip())
             self._nudge = CONTINUE
 
-    async def _last(self, limit: str) -> _End:
+    async def _last(self, limit: str) -> End:
         """Let the agent answer once more, without tools; return how the run ends."""
         self._nudge = last_text(limit)
         self._warn(limit, again=True)
@@ -240,12 +238,12 @@ class AgentLoop:
             answer = await self._deliberate(last=True)
         except TavernError as error:
             self._warn(f"there is no last answer: {error.message}")
-            return _End(AgentStatus.LIMIT, self.said, limit)
+            return End(AgentStatus.LIMIT, self.said, limit)
         decision = await read_decision(self.context.services.get(TOOL_MANAGER), answer.message(), self.tool_ids)
         text = decision.text or self.said
         if text:
             await self.write(messages=[ChatMessage(role="assistant", content=text)])
-        return _End(AgentStatus.LIMIT, text, limit)
+        return End(AgentStatus.LIMIT, text, limit)
 
     # --- deliberation -----------------------------------------------------------------------------
 
@@ -264,62 +262,63 @@ class AgentLoop:
             return await self._run_deliberation(last=last)
 
     async def _run_deliberation(self, *, last: bool) -> LlmResponse:
-        request = await self._request(last=last)
-        call = self.call.child(timeout=self._seconds_left())
-        with self.trace.following(call):
-            run = await self.context.services.get(EXECUTION_ENGINE).run(request, call=call)
-        if run.status is RunStatus.INTERRUPTED:
-            raise Interrupted(f"the deliberation of {self.profile.id!r} was interrupted (run {run.id})")
-        if run.status is not RunStatus.COMPLETE:
-            reason = run.error.message if run.error is not None else f"it ended as {run.status.value}"
-            details = run.error.details if run.error is not None else {}
-            partial = details.get("partial_text")
-            self.said = partial if isinstance(partial, str) and partial else self.said
-            known: dict[str, Any] = {key: details[key] for key in ("overflow", "partial_text") if key in details}
-            raise PluginFailure(f"the deliberation of {self.profile.id!r} failed (run {run.id}): {reason}", **known)
-        answer = self.deliberation.answer(run.outputs)
-        if answer.error:
-            self.said = answer.text or self.said
-            raise PluginFailure(f"the answer of the model broke off: {answer.error}")
-        self._account(answer, run.id)
+        given, workflow = await self._given(last=last)
+        played = None if self.player is None else self.player.answer(given)
+        answer, run_id = (played, "") if played is not None else await self._think(given, workflow)
+        self.recorder.add(self.conversation, given, answer)
+        self._account(answer, run_id)
         return answer
 
-    async def _request(self, *, last: bool) -> RunRequest:
-        tools = self.context.services.get(TOOL_MANAGER)
-        workflow, latest = self.deliberation.workflow, list[str]()
-        if self.deliberation.has_macros:
-            prompts = self.deliberation.prompts
-            expanded = await tools.expand(prompts, tool_ids=[] if last else self.tool_ids, call=self.call)
-            for warning in expanded.warnings:
-                self._warn(warning)
-            workflow, latest = self.deliberation.with_prompts(cast("list[Any]", expanded.value)), expanded.latest
-        before = [] if last else self._notes
-        if self._offered is None and self.deliberation.takes_tools:  # the same in every request: servers cache prefixes
-            schemas, text = await tools.native_schemas(self.tool_ids), await tools_text(tools, self.tool_ids)
-            self._offered = (tuple(schemas), text)
-        offered = None if last else self._offered
-        messages = [*(ChatMessage(role="user", content=text) for text in before), *self.conversation.messages()]
-        if notes := [*latest, *filter(None, [self._nudge])]:
-            messages.append(ChatMessage(role="user", content="\n".join(map(framed, notes))))
-        said_at = next((place for place, kept in enumerate(self.conversation.kept) if kept.id == self.first), 0)
-        said = self.conversation.kept[said_at].message.content if self.conversation.kept else ""
-        situation = Situation(
-            conversation=tuple(messages),
-            message="\n\n".join([said, *before, *map(framed, latest)]),
-            said_at=said_at + bool(self.conversation.summary) + len(before),
-            observations=tuple(self.observations),
-            tools=offered[0] if offered else (),
-            tools_text=offered[1] if offered else "",
-            step=self.run.usage.steps,
-        )
-        return RunRequest.trusted(
+    async def _think(self, given: Situation, workflow: Workflow) -> tuple[LlmResponse, str]:
+        """Return what the agent answers, and the run of its workflow."""
+        request = RunRequest.trusted(
             workflow=workflow,
-            inputs=self.deliberation.inputs(situation),
-            metadata={"agent": self.profile.id, "agentRunId": self.run.id, "step": self.run.usage.steps},
+            inputs=self.deliberation.inputs(given),
+            metadata={"agent": self.profile.id, "agentRunId": self.run.id, "step": given.step},
             use_cache=False,
             recover=False,
             keep=self.context.settings.get("recordDeliberations", False) is True,
         )
+        call = self.call.child(timeout=self._seconds_left())
+        with self.trace.following(call):
+            run = await self.context.services.get(EXECUTION_ENGINE).run(request, call=call)
+        if (failure := failure_of(run, self.profile.id)) is not None:
+            partial = failure.info.details.get("partial_text")
+            self.said = partial if isinstance(partial, str) and partial else self.said
+            raise failure
+        answer = self.deliberation.answer(run.outputs)
+        if answer.error:
+            self.said = answer.text or self.said
+            raise PluginFailure(f"the answer of the model broke off: {answer.error}")
+        return answer, run.id
+
+    async def _given(self, *, last: bool) -> tuple[Situation, Workflow]:
+        """Return what the agent knows, and its workflow with the macros filled in."""
+        tools = self.context.services.get(TOOL_MANAGER)
+        workflow, prompts, latest = self.deliberation.workflow, self.deliberation.prompts, list[str]()
+        if self.deliberation.has_macros:
+            expanded = await tools.expand(prompts, tool_ids=[] if last else self.tool_ids, call=self.call)
+            for warning in expanded.warnings:
+                self._warn(warning)
+            prompts, latest = cast("list[Any]", expanded.value), expanded.latest
+            workflow = self.deliberation.with_prompts(prompts)
+        if self._offered is None and self.deliberation.takes_tools:  # the same in every request: servers cache prefixes
+            schemas, text = await tools.native_schemas(self.tool_ids), await tools_text(tools, self.tool_ids)
+            self._offered = (tuple(schemas), text)
+        offered = self._offered if self._offered is not None and not last else ((), "")
+        given = Situation.of(
+            self.conversation,
+            self.first,
+            self._nudge,
+            before=[] if last else self._notes,
+            latest=latest if self.player is None else self.player.latest(latest),
+            observations=tuple(self.observations),
+            tools=offered[0],
+            tools_text=offered[1],
+            step=self.run.usage.steps,
+            prompts=prompts,
+        )
+        return given, workflow
 
     def _account(self, answer: LlmResponse, run_id: str) -> None:
         """Add what an answer used, and remember what the next step needs to know of it."""
@@ -378,7 +377,8 @@ class AgentLoop:
 
     async def write(self, **added: Any) -> list[Kept]:
         """Store how the run stands, with what is `added` and the steps that were said since."""
-        progress = Progress(run=self.run, steps=self.trace.unwritten(), **added)
+        recorded = self.recorder.unwritten()
+        progress = Progress(run=self.run, steps=self.trace.unwritten(), recorded=recorded, **added)
         kept = await self.store.write(progress)
         if progress.has_mail:
             self.has_mail = True

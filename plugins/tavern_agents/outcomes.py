@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from tavern_agents.store import AgentStore
 from tavern_host.contracts.agents import AgentReply, AgentRun, AgentStatus
-from tavern_host.contracts.llm import LlmUsage
+from tavern_host.contracts.llm import ChatMessage, LlmUsage
 from tavern_host.contracts.spans import of_usage
 
 _OUTCOMES = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.INTERRUPTED: "interrupted"}
+
+
+class End(Exception):
+    """A run has ended: how, with what text, and why, and with these last messages."""
+
+    def __init__(
+        self, status: AgentStatus, text: str = "", reason: str | None = None, messages: Sequence[ChatMessage] = ()
+    ) -> None:
+        super().__init__(reason)
+        self.status, self.text, self.reason, self.messages = status, text, reason, messages
 
 
 async def reply_of(store: AgentStore, run_id: str) -> AgentReply:

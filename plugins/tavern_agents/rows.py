@@ -32,11 +32,13 @@ _MESSAGES = TypeAdapter(list[ChatMessage])
 
 
 class RunEntry(Model):
-    """What a run was asked for, and on whose behalf; `first` is the message that it works on."""
+    """What a run was asked for, and on whose behalf; `first` is the message that it works on. `is_replay`: it plays a
+    recording, and is not resumed."""
 
     request: AgentRequest
     call: CallContext
     first: str = ""
+    is_replay: bool = False
 
 
 @dataclass(frozen=True)

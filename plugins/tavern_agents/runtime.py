@@ -6,20 +6,22 @@ What a run does is the loop's business; workflows are run by the engine, calls m
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from datetime import UTC, datetime
 
 from pydantic import JsonValue
 
 from tavern_agents.checking import check_profiles
 from tavern_agents.conversation import Conversation
-from tavern_agents.deliberation import Deliberation
+from tavern_agents.deliberation import deliberation_of
 from tavern_agents.histories import changed
+from tavern_agents.inventory import tool_ids
 from tavern_agents.long_results import read_part
 from tavern_agents.loop import AgentLoop
 from tavern_agents.memory import Memories, initial_memory
 from tavern_agents.outcomes import reply_of, span_of
 from tavern_agents.profiles import profiles_of
+from tavern_agents.replay.player import Player
+from tavern_agents.replay.recordings import play, recording_of
 from tavern_agents.rows import KeptRun, RunEntry
 from tavern_agents.store import store_of
 from tavern_agents.tracing import Tracer, tracer_of
@@ -42,16 +44,14 @@ from tavern_host.contracts.errors import (
     Conflict,
     InvalidInput,
     LimitReached,
-    Misconfigured,
-    NotFound,
     PluginFailure,
     TavernError,
 )
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.memory import AgentMemory, GoalChange, MemoryChange
+from tavern_host.contracts.recordings import AgentRecording, AgentReplay, ReplayOptions
 from tavern_host.contracts.spans import span
 from tavern_host.contracts.tools import TOOL_MANAGER
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 
 MAX_NESTING = 4
 """How deeply agents may call agents."""
@@ -60,13 +60,6 @@ STATE = "agents.runtime"
 
 _LOOK_EVERY = 0.3
 """Seconds between two looks at a run that another host works on."""
-
-_UNUSABLE: dict[str, type[TavernError]] = {
-    NotFound.code: NotFound,
-    InvalidInput.code: Misconfigured,
-    Misconfigured.code: Misconfigured,
-}
-"""What it means for an agent that its workflow cannot be had, by the code of the reason."""
 
 
 class Runtime(AgentRuntime):
@@ -105,18 +98,6 @@ class Runtime(AgentRuntime):
         """Return what is wrong with the profiles, or with one."""
         return await check_profiles(self._context, await self._profiles.now(), profile_id)
 
-    async def _deliberation(self, profile: AgentProfile) -> Deliberation:
-        reference = profile.core_deliberation_workflow_id
-        try:
-            stored = await self._context.services.get(WORKFLOW_MANAGER).get(reference)
-            return Deliberation.of(stored)
-        except TavernError as error:
-            kind = _UNUSABLE.get(error.info.code)
-            if kind is None:
-                raise
-            where = f"the agent {profile.id!r} (core_deliberation_workflow_id: {reference!r})"
-            raise kind(f"{where}: {error.message}", agent=profile.id, workflow=reference) from None
-
     # --- runs that begin --------------------------------------------------------------------------
 
     async def run(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentReply:
@@ -140,9 +121,13 @@ class Runtime(AgentRuntime):
 
     async def start(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentRun:
         """Begin a run and return at once."""
-        call = call or system_call()
+        return await self._start(request, call or system_call())
+
+    async def _start(self, request: AgentRequest, call: CallContext, player: Player | None = None) -> AgentRun:
         profile = await self.get(request.profile_id)
-        deliberation = await self._deliberation(profile)
+        deliberation = await deliberation_of(self._context, profile)
+        if player is not None and player.model is not None:
+            deliberation = deliberation.with_model(player.model)
         initial_memory(profile)
         parent = tracer_of(self._context, call)
         self._check_nesting(profile, parent)
@@ -158,7 +143,9 @@ class Runtime(AgentRuntime):
         )
         # Within a workflow's run the calls stay calls of that run: the engine does not let them wait for its end.
         agent = call.child(principal=Principal(kind="agent", id=profile.id), run_id=call.run_id or run_id)
-        entry = RunEntry(request=request, call=agent.model_copy(update={"deadline": None}))
+        entry = RunEntry(
+            request=request, call=agent.model_copy(update={"deadline": None}), is_replay=player is not None
+        )
         above = () if parent is None else parent.path
         trace = Tracer(self._context, run_id, profile.id, run.conversation_id, allowed=profile.inventory, above=above)
         trace.say("started", f"{profile.name} begins", message=request.message, parentRunId=run.parent_run_id)
@@ -175,6 +162,7 @@ class Runtime(AgentRuntime):
             trace=trace,
             conversation=Conversation(begun.summary, begun.kept),
             repeated=begun.repeated,
+            player=player,
         )
         self._begin(loop, None)
         changed(self._context, run.conversation_id, "added")
@@ -190,9 +178,9 @@ class Runtime(AgentRuntime):
 
     def _begin(self, loop: AgentLoop, kept: KeptRun | None) -> None:
         loop.may_run.set()
-        self._loops[loop.run.id] = loop
-        task = self._context.tasks.spawn(self._work(loop, kept), name=f"agent run {loop.run.id}", finish=True)
-        self._tasks[loop.run.id] = task
+        run_id = loop.run.id
+        self._loops[run_id] = loop
+        self._tasks[run_id] = self._context.tasks.spawn(self._work(loop, kept), name=f"agent run {run_id}", finish=True)
 
     async def _work(self, loop: AgentLoop, kept: KeptRun | None) -> None:
         profile, about = loop.profile, {"conversation.id": loop.run.conversation_id, "tavern.run.id": loop.run.id}
@@ -235,6 +223,8 @@ class Runtime(AgentRuntime):
         if kept is None:
             raise Conflict(f"another host works on the run {run_id}")
         try:
+            if kept.entry.is_replay:
+                raise Conflict(f"the run {run_id} plays a recording; begin it anew")
             loop = await self._loop_of(kept)
         except TavernError as error:
             await self._store.give_up(kept.run, error.message)
@@ -248,7 +238,7 @@ class Runtime(AgentRuntime):
         """Return a claimed run as it stood. Raises `TavernError` where its profile or its workflow cannot be used."""
         run_id = kept.run.id
         profile = await self.get(kept.run.profile_id)
-        deliberation = await self._deliberation(profile)
+        deliberation = await deliberation_of(self._context, profile)
         steps = await self._store.steps(run_id, 0)
         summary, messages = await self._store.conversation(run_id)
         ended = kept.run.status.is_final
@@ -435,13 +425,26 @@ class Runtime(AgentRuntime):
         change = MemoryChange(state=state or {}, goals=goals or [], note=note)
         return await self._memories.remember(change, call or system_call())
 
+    # --- recordings -------------------------------------------------------------------------------
 
-async def resume_abandoned(context: PluginContext) -> None:
-    """Let the runtime of this plugin, unless another's has taken its place, resume what was left over."""
-    from tavern_host.contracts.agents import AGENT_RUNTIME
+    async def recording(self, run_id: str) -> AgentRecording:
+        """Return a run as it can be played again; see the interface."""
+        profile = await self.get((await self._store.run(run_id)).run.profile_id)
+        tools = self._context.services.get(TOOL_MANAGER)
+        return await recording_of(self._store, tools, run_id, await tool_ids(tools, profile.inventory))
 
-    with contextlib.suppress(TavernError):
-        await context.services.get(AGENT_RUNTIME).runs(AgentRunFilter(limit=1))  # makes it
-    runtime = context.state.get(STATE)
-    if isinstance(runtime, Runtime):
-        await runtime.resume_abandoned()
+    async def replay(
+        self, recording: AgentRecording, options: ReplayOptions | None = None, *, call: CallContext | None = None
+    ) -> AgentReplay:
+        """Play a recording; see the interface."""
+
+        async def run(request: AgentRequest, player: Player) -> AgentRun:
+            begun = await self._start(request, call or system_call(), player)
+            try:
+                await self.wait(begun.id)
+            except asyncio.CancelledError:
+                await self._stop(begun.id)
+                raise
+            return await self.get_run(begun.id)
+
+        return await play(self._store, recording, options or ReplayOptions(), run)

@@ -76,4 +76,12 @@ _MEMORIES = (
     "CREATE INDEX messages_with_state ON messages (state) WHERE state IS NOT NULL",
 )
 
-AGENTS = Schema("agents.sqlite3", (_FIRST, _BRANCHES, _MEMORIES))
+_RECORDINGS = (
+    # What an agent was given in each deliberation of a run, and what it answered; `texts` are what is often the same.
+    "CREATE TABLE recordings (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, body BLOB NOT NULL)",
+    "CREATE INDEX recordings_of ON recordings (run)",
+    "CREATE TABLE texts (history TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (history, key)) "
+    "WITHOUT ROWID",
+)
+
+AGENTS = Schema("agents.sqlite3", (_FIRST, _BRANCHES, _MEMORIES, _RECORDINGS))

@@ -7,10 +7,11 @@ cannot be read or written.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_agents.history_tree import (
@@ -67,7 +68,8 @@ class Progress:
 
     `begun` are the places of calls in the last of the `messages`, `begun_later` calls of earlier ones by message and
     place, as `tasks` and `results` are. The inbox was `heard` up to this number. A run does not end with a reply while
-    it `has_mail`: that is set, and the run is kept as one that goes on.
+    it `has_mail`: that is set, and the run is kept as one that goes on. `recorded` are deliberations, and the texts in
+    them by their keys.
     """
 
     run: AgentRun
@@ -77,6 +79,7 @@ class Progress:
     tasks: dict[tuple[int, int], str] = field(default_factory=dict)
     results: dict[tuple[int, int], ToolResult] = field(default_factory=dict)
     steps: Sequence[AgentTrace] = ()
+    recorded: tuple[Sequence[bytes], Mapping[str, bytes]] = ((), MappingProxyType({}))
     heard: int = 0
     has_mail: bool = False
 
@@ -229,6 +232,11 @@ class AgentStore:
             connection.executemany("UPDATE calls SET task = ? WHERE message = ? AND place = ?", tasks)
             connection.executemany("UPDATE calls SET result = ? WHERE message = ? AND place = ?", results)
             connection.executemany("INSERT OR REPLACE INTO steps VALUES (?, ?, ?)", steps)
+            rows, texts = progress.recorded
+            connection.executemany("INSERT INTO recordings (run, body) VALUES (?, ?)", [(run.id, row) for row in rows])
+            connection.executemany(
+                "INSERT OR IGNORE INTO texts VALUES (?, ?, ?)", [(run.conversation_id, *text) for text in texts.items()]
+            )
             if progress.heard:
                 connection.execute("DELETE FROM inbox WHERE run = ? AND seq <= ?", (run.id, progress.heard))
             stands = run

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.memory import AgentMemory, GoalChange, MemoryChange
+from tavern_host.contracts.recordings import AgentRecording, AgentReplay, ReplayOptions
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.toolcalls import ToolResult
 from tavern_host.contracts.wire import Model, OpenModel
@@ -278,7 +279,7 @@ class AgentProblem(Model):
     message: str
 
 
-class AgentRuntime(ServiceInterface, name="agentRuntime", version=3):
+class AgentRuntime(ServiceInterface, name="agentRuntime", version=4):
     """Runs agents: deliberate, act, observe, until a reply without calls or a limit."""
 
     @reads
@@ -399,6 +400,18 @@ class AgentRuntime(ServiceInterface, name="agentRuntime", version=3):
         call: CallContext | None = None,
     ) -> AgentMemory:
         """Change what the agent remembers that makes the call; see `MemoryChange`. Raises `InvalidInput`."""
+
+    @reads(since=4)
+    async def recording(self, run_id: str) -> AgentRecording:
+        """Return a run that has ended as it can be played again. Raises `NotFound`, also for a run that was not
+        recorded, `Conflict` for one that has not ended, `Misconfigured`."""
+
+    @acts("agentRuntime:run", "Give agents messages to work on.", since=4)
+    async def replay(
+        self, recording: AgentRecording, options: ReplayOptions | None = None, *, call: CallContext | None = None
+    ) -> AgentReplay:
+        """Play a recording until its end or the first difference, in a conversation that is forgotten afterwards.
+        Raises what keeps the run from beginning: `NotFound`, `Misconfigured`, `InvalidInput`."""
 
 
 AGENT_RUNTIME = ServiceKey(AgentRuntime)

@@ -1,0 +1,181 @@
+"""Plays a recording to an agent at work, and notes the first difference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_agents.deliberation import Situation
+from tavern_agents.inventory import REMEMBER
+from tavern_agents.long_results import READER
+from tavern_host.contracts.agents import AgentRun, AgentStatus
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import Interrupted, TavernError
+from tavern_host.contracts.llm import ChatMessage, LlmResponse
+from tavern_host.contracts.recordings import (
+    AgentRecording,
+    DifferenceKind,
+    RecordedCall,
+    ReplayDifference,
+    ReplayOptions,
+)
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
+from tavern_host.contracts.tools import ToolManager
+
+_AROUND = 60
+"""How many characters of two texts are shown before and behind the first that differs."""
+
+_NEW = re.compile(r"(?<=\bresult:)\d+(?=:)|(?<=_)[0-9a-f]{24}\b")
+"""What is numbered anew in each run: handles of results, ids."""
+
+_CLOCK = "system:"
+"""How the names of the macros begin that the clock fills in."""
+
+
+class Player:
+    """Gives an agent what was recorded: answers unless a model is to give them, the texts of the clock, results.
+
+    `difference` is the first one that was found. The agent is stopped when it deliberates next.
+    """
+
+    def __init__(self, recording: AgentRecording, options: ReplayOptions) -> None:
+        self._recording = recording
+        self._options = options
+        self.model = options.model
+        self._calls = list(recording.calls)
+        self._messages: list[ChatMessage] = []
+        self._same: dict[str, Any] = {"prompts": [], "tools": [], "tools_text": ""}
+        self.difference: ReplayDifference | None = None
+        self.deliberations = self.calls = 0
+
+    def latest(self, texts: list[str]) -> list[str]:
+        """Return the texts of volatile macros, those of the clock as they were recorded."""
+        place, recorded = self.deliberations, self._recording.deliberations
+        known = dict(map(_named, recorded[place].latest)) if place < len(recorded) else {}
+        named = map(_named, texts)
+        return [f"{name}: {known.get(name, text) if name.startswith(_CLOCK) else text}" for name, text in named]
+
+    def answer(self, given: Situation) -> LlmResponse | None:
+        """Return the recorded answer to what the agent is given now; None where a model is to give it. Raises
+        `Interrupted` at a difference."""
+        place, recorded = self.deliberations, self._recording.deliberations
+        self.deliberations += 1
+        if self.model is None and place >= len(recorded):
+            self._differs("message", "deliberations", len(recorded), place + 1)
+        elif self.model is None:
+            one = recorded[place]
+            self._same |= {key: new for key in self._same if (new := getattr(one, key)) is not None}
+            self._messages = [*self._messages[: one.kept], *one.messages]
+            self._compare("prompt", "prompts", self._same["prompts"], given.prompts)
+            self._compare("tools", "tools", self._same["tools"], list(given.tools))
+            self._compare("tools", "toolsText", self._same["tools_text"], given.tools_text)
+            self._compare("time", "latest", one.latest, given.latest)
+            for number, (old, new) in enumerate(zip(self._messages, given.conversation, strict=False)):
+                is_result = old.role == "tool" or old.content.startswith("<OBSERVATION>")
+                kind: DifferenceKind = "result" if is_result else "message"
+                self._compare(kind, f"messages[{number}]", old.to_json(), new.to_json())
+            self._compare("message", "messages.length", len(self._messages), len(given.conversation))
+        if self.difference is not None:
+            raise Interrupted("the replay differs from the recording")
+        return None if self.model is not None else recorded[place].answer
+
+    async def call_all(
+        self, tools: ToolManager, requests: list[ToolCallRequest], scope: ToolScope, call: CallContext
+    ) -> list[ToolResult]:
+        """Return the results of a chain of calls: what comes now, or what was recorded."""
+        known = [self._recorded(request) for request in requests]
+        if self.difference is None and await self._is_made(tools, requests):
+            results = await tools.call_all(requests, scope=scope, call=call)
+            for old, new in zip(known, results, strict=False):
+                if old is not None:
+                    self._compare("result", f"calls[{self.calls - len(requests)}].result", _shown(old), _shown(new))
+            return results
+        results = []
+        for request, result in zip(requests, known, strict=True):
+            if result is None:  # of what follows nothing was made
+                break
+            about = {"index": request.index, "block": request.block, "request_id": request.request_id}
+            results.append(result.model_copy(update=about))
+        return results
+
+    async def _is_made(self, tools: ToolManager, requests: Sequence[ToolCallRequest]) -> bool:
+        if self._options.tools != "read-only":
+            return self._options.tools == "all"
+        try:
+            kinds = [request.tool_id for request in requests if request.tool_id != REMEMBER]  # that is forgotten, too
+            return READER not in kinds and all([(await tools.get(tool_id)).read_only for tool_id in kinds])
+        except TavernError:
+            return True  # that it cannot be called any more is a difference
+
+    def _recorded(self, request: ToolCallRequest) -> ToolResult | None:
+        """Return the recorded result of the next call, if it is this one."""
+        path, found = f"calls[{self.calls}]", _call(request)
+        self.calls += 1
+        expected = [_call(call) for call in self._calls]
+        if expected[:1] == [found]:
+            return self._calls.pop(0).result
+        kind: DifferenceKind = "order" if found in expected else "call"
+        self._differs(kind, path, expected[0] if expected else None, found)
+        return None
+
+    def ended(self, run: AgentRun) -> None:
+        """Compare how the run ended with how the recorded one did."""
+        if run.status is AgentStatus.INTERRUPTED and self.difference is not None:
+            return
+        recorded = self._recording
+        if self.model is None and self.deliberations < len(recorded.deliberations):
+            self._differs("message", "deliberations", len(recorded.deliberations), self.deliberations)
+        if self._calls:
+            self._differs("call", f"calls[{self.calls}]", _call(self._calls[0]), None)
+        self._compare("reply", "status", recorded.status, run.status.value)
+        self._compare("reply", "text", recorded.text, run.text)
+
+    def _compare(self, kind: DifferenceKind, path: str, expected: Any, found: Any) -> None:
+        difference = _difference(expected, found, path)
+        if difference is not None:
+            self._differs(kind, *difference)
+
+    def _differs(self, kind: DifferenceKind, path: str, expected: JsonValue, found: JsonValue) -> None:
+        if self.difference is None:
+            self.difference = ReplayDifference(
+                deliberation=self.deliberations, kind=kind, path=path, expected=expected, found=found
+            )
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, _, rest = text.partition(": ")
+    return name, rest
+
+
+def _call(call: ToolCallRequest | RecordedCall) -> JsonValue:
+    return {"tool": call.tool_id, "arguments": call.arguments}
+
+
+def _shown(result: ToolResult) -> JsonValue:
+    """Return what a result says, apart from how it came about."""
+    return result.model_dump(mode="json", by_alias=True, include={"status", "content", "structured", "error"})
+
+
+def _difference(expected: Any, found: Any, path: str) -> tuple[str, JsonValue, JsonValue] | None:
+    """Return the first place where two values differ, and what stands there; of long texts, what is around it."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        pairs: list[tuple[str, Any, Any]] = [
+            (f"{path}.{key}", expected.get(key), found.get(key)) for key in dict.fromkeys([*expected, *found])
+        ]
+    elif isinstance(expected, list) and isinstance(found, list):
+        pairs = [(f"{path}[{n}]", *pair) for n, pair in enumerate(zip(expected, found, strict=False))]
+        pairs.append((f"{path}.length", len(expected), len(found)))
+    elif isinstance(expected, str) and isinstance(found, str):
+        old, new = _NEW.sub("…", expected), _NEW.sub("…", found)
+        if old == new:
+            return None
+        both = enumerate(zip(old, new, strict=False))
+        at = next((n for n, (one, other) in both if one != other), min(len(old), len(new)))
+        part = slice(max(0, at - _AROUND), at + _AROUND)
+        return path, old[part], new[part]
+    else:
+        return None if expected == found else (path, expected, found)
+    return next((one for key, old, new in pairs if (one := _difference(old, new, key)) is not None), None)

@@ -1,0 +1,62 @@
+"""Notes what an agent is given when it deliberates and what it answers: of the conversation only which messages, of
+long texts only which, so that what is kept grows with the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from tavern_agents.conversation import Conversation
+from tavern_agents.deliberation import Situation
+from tavern_host.contracts.llm import LlmResponse
+
+
+class Recorder:
+    """The deliberations of one run that are not kept yet."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self._rows: list[bytes] = []
+        self._texts: dict[str, bytes] = {}
+        self._known: dict[str, tuple[object, str]] = {}
+
+    def add(self, conversation: Conversation, given: Situation, answer: LlmResponse) -> None:
+        """Note a deliberation; of the messages, only those that are not in the conversation as it is kept."""
+        if not self.is_on:
+            return
+        kept = conversation.kept
+        row = {
+            "first": kept[0].seq if kept else 0,
+            "last": kept[-1].seq if kept else 0,
+            "before": self._text("before", given.before),
+            "summary": self._text("summary", conversation.summary),
+            "note": given.note,
+            "latest": given.latest,
+            "prompts": self._text("prompts", given.prompts),
+            "tools": self._text("tools", given.tools),
+            "tools_text": self._text("tools_text", given.tools_text),
+            "answer": answer.to_json(),
+        }
+        self._rows.append(encoded(row))
+
+    def _text(self, name: str, value: Any) -> str:
+        """Return the key of what is often the same."""
+        known = self._known.get(name)
+        if known is not None and (known[0] is value or known[0] == value):
+            return known[1]
+        body = encoded(value)
+        key = hashlib.sha256(body).hexdigest()[:32]
+        self._known[name] = value, key
+        self._texts[key] = body
+        return key
+
+    def unwritten(self) -> tuple[list[bytes], dict[str, bytes]]:
+        """Return what was noted since, to be kept: the deliberations, and texts by their keys."""
+        found = self._rows, self._texts
+        self._rows, self._texts = [], {}
+        return found
+
+
+def encoded(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

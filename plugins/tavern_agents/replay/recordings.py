@@ -1,0 +1,154 @@
+"""Makes recordings of what the store keeps of runs, and plays them in conversations that are forgotten afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from tavern_agents.conversation import Conversation
+from tavern_agents.decision import read_decision
+from tavern_agents.history_exchange import export_before, import_history
+from tavern_agents.history_tree import delete_history, find_message, read_kept, read_path
+from tavern_agents.replay.player import Player
+from tavern_agents.store import AgentStore
+from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentRun
+from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.errors import Conflict, NotFound
+from tavern_host.contracts.histories import HistoryExport
+from tavern_host.contracts.llm import ChatMessage, LlmResponse
+from tavern_host.contracts.recordings import (
+    AgentRecording,
+    AgentReplay,
+    RecordedCall,
+    RecordedDeliberation,
+    ReplayOptions,
+)
+from tavern_host.contracts.toolcalls import ToolResult
+from tavern_host.contracts.tools import ToolManager
+
+if TYPE_CHECKING:
+    import sqlite3
+
+PREFIX = "replay"
+"""How the ids of conversations begin in which recordings are played."""
+
+
+@dataclass
+class _Row:
+    """A deliberation as it is kept, with all that it was given, and the results of the calls that it asked for."""
+
+    messages: list[ChatMessage]
+    texts: dict[str, Any]
+    latest: list[str]
+    answer: LlmResponse
+    results: dict[int, ToolResult]
+
+
+async def recording_of(store: AgentStore, tools: ToolManager, run_id: str, tool_ids: list[str]) -> AgentRecording:
+    """Return the recording of a run; `tool_ids` are the tools that its agent may call. Raises `NotFound`, and
+    `Conflict` for a run that has not ended."""
+    kept = await store.run(run_id)
+    if not kept.run.status.is_final:
+        raise Conflict(f"the run {run_id} has not ended")
+
+    def work(connection: sqlite3.Connection) -> tuple[str, HistoryExport | None, list[_Row]]:
+        history, first = kept.run.conversation_id, find_message(connection, kept.run.conversation_id, kept.entry.first)
+        [message] = read_path(connection, first, 1)
+        return message.message.content, export_before(connection, history, message), _read_rows(connection, kept.run)
+
+    nothing: tuple[str, HistoryExport | None, list[_Row]] = "", None, []
+    message, history, rows = await store.database.read(work, nothing)
+    if not rows:
+        raise NotFound(f"the run {run_id} was not recorded, see the setting extensions.tavern-agents.recordRuns")
+    deliberations, calls = list[RecordedDeliberation](), list[RecordedCall]()
+    before = _Row([], {}, [], rows[0].answer, {})
+    for row in rows:
+        pairs = zip(before.messages, row.messages, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        new = {key: text for key, text in row.texts.items() if before.texts.get(key) != text}
+        deliberations.append(
+            RecordedDeliberation(kept=same, messages=row.messages[same:], latest=row.latest, answer=row.answer, **new)
+        )
+        decision = await read_decision(tools, row.answer.message(), tool_ids, row.answer.finish_reason)
+        for place, call in enumerate(decision.calls):
+            result = row.results.get(place)
+            calls.append(RecordedCall(tool_id=call.tool_id, arguments=call.arguments, result=result))
+        before = row
+    limits = kept.entry.request.limits
+    return AgentRecording(
+        run_id=run_id,
+        profile_id=kept.run.profile_id,
+        message=message,
+        history=history,
+        limits=None if limits is None else limits.to_json(),
+        deliberations=deliberations,
+        calls=calls,
+        status=kept.run.status.value,
+        text=kept.run.text,
+    )
+
+
+def _read_rows(connection: sqlite3.Connection, run: AgentRun) -> list[_Row]:
+    found = connection.execute("SELECT body FROM recordings WHERE run = ? ORDER BY seq", (run.id,))
+    rows = [json.loads(body) for (body,) in found]
+    texts = {
+        key: json.loads(body)
+        for key, body in connection.execute("SELECT key, body FROM texts WHERE history = ?", (run.conversation_id,))
+    }
+    results: dict[int, dict[int, ToolResult]] = {}
+    query = "SELECT message, place, result FROM calls WHERE run = ? AND result IS NOT NULL"
+    for message, place, body in connection.execute(query, (run.id,)):
+        results.setdefault(message, {})[place] = ToolResult.model_validate_json(body)
+    kept = read_kept(connection, run.id, min((row["first"] for row in rows), default=0))
+    read = list[_Row]()
+    for row in rows:
+        said = Conversation(texts[row["summary"]], [one for one in kept if row["first"] <= one.seq <= row["last"]])
+        outside = [ChatMessage(role="user", content=text) for text in texts[row["before"]]]
+        note = [ChatMessage(role="user", content=row["note"])] if row["note"] else []
+        answered = next((one.seq for one in kept if one.seq > row["last"]), 0)
+        read.append(
+            _Row(
+                messages=[*outside, *said.messages(), *note],
+                texts={key: texts[row[key]] for key in ("prompts", "tools", "tools_text")},
+                latest=row["latest"],
+                answer=LlmResponse.model_validate(row["answer"]),
+                results=results.get(answered, {}),
+            )
+        )
+    return read
+
+
+async def play(
+    store: AgentStore,
+    recording: AgentRecording,
+    options: ReplayOptions,
+    run: Callable[[AgentRequest, Player], Awaitable[AgentRun]],
+) -> AgentReplay:
+    """Let `run` work on what was recorded, in a conversation of its own that is forgotten afterwards."""
+    player, place = Player(recording, options), new_id(PREFIX)
+    history = recording.history
+    request = AgentRequest(
+        profile_id=options.profile_id or recording.profile_id,
+        message=recording.message,
+        conversation_id=place,
+        limits=None if recording.limits is None else AgentLimits.model_validate(recording.limits),
+    )
+    if history is not None:
+        await store.database.write(lambda connection: import_history(connection, history, place))
+    try:
+        ended = await run(request, player)
+    finally:
+        await store.database.write(lambda connection: delete_history(connection, place))
+    player.ended(ended)
+    return AgentReplay(
+        run_id=recording.run_id,
+        profile_id=request.profile_id,
+        difference=player.difference,
+        deliberations=player.deliberations,
+        calls=player.calls,
+        status=ended.status.value,
+        text=ended.text,
+    )
