@@ -16,6 +16,8 @@ _ROUTES = (
     ("GET", "/api/agent-runs", "list_runs", "Runs of agents, newest first."),
     ("GET", "/api/agent-runs/{run}", "get_run", "A run of an agent as it stands."),
     ("GET", "/api/agent-runs/{run}/trace", "get_trace", "The steps of a run, those `after` a number."),
+    ("GET", "/api/agent-runs/{run}/recording", "get_recording", "A run as it can be played again."),
+    ("POST", "/api/agent-runs/{run}/replay", "replay_run", "Play a run again; answers with the first difference."),
     ("POST", "/api/agent-runs/{run}/messages", "say", "Say something to an agent at work."),
     ("POST", "/api/agent-runs/{run}/interrupt", "interrupt_run", "Stop a run."),
     ("POST", "/api/agent-runs/{run}/pause", "pause_run", "Let a run stop before its next deliberation."),
@@ -89,5 +91,39 @@ def commands() -> list[CommandInfo]:
             handler=f"{chat}:resume_run",
             parameters=[run],
         ),
+        *_replay_commands(),
         CommandInfo(name="agent interrupt", help="Stop a run.", handler=f"{handlers}:interrupt_run", parameters=[run]),
+    ]
+
+
+def _replay_commands() -> list[CommandInfo]:
+    replay = "tavern_agents.replay.commands"
+    options = [
+        CommandParameter(name="--model", help="Let this model answer; calls get the recorded results."),
+        CommandParameter(name="--profile", help="Another agent than the recorded one."),
+        CommandParameter(
+            name="--tools", default="read-only", help="Which calls are really made: read-only, none, or all."
+        ),
+    ]
+    return [
+        CommandInfo(
+            name="agent replay",
+            help="Play a run again and show the first difference: the recorded answers with today's tools and prompts, "
+            "or another model with the recorded results.",
+            handler=f"{replay}:replay",
+            parameters=[
+                CommandParameter(name="run", help="The id of a run, or a recording's file (*.json).", required=True),
+                *options,
+                CommandParameter(name="--export", type="path", help="Write the recording to this file instead."),
+            ],
+        ),
+        CommandInfo(
+            name="agent test",
+            help="Play recordings as tests; by default all in the project's folder recordings/.",
+            handler=f"{replay}:test",
+            parameters=[
+                CommandParameter(name="files", help="Recordings.", type="path", multiple=True),
+                *options,
+            ],
+        ),
     ]

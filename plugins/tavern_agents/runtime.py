@@ -224,10 +224,12 @@ class Runtime(AgentRuntime):
             raise Conflict(f"another host works on the run {run_id}")
         try:
             if kept.entry.is_replay:
-                raise Conflict(f"the run {run_id} plays a recording; begin it anew")
+                raise Conflict(f"it played a recording ({run_id}); begin that anew")
             loop = await self._loop_of(kept)
         except TavernError as error:
             await self._store.give_up(kept.run, error.message)
+            if kept.entry.is_replay:
+                await self._store.forget(kept.run.conversation_id)
             raise
         self._begin(loop, kept)
         if kept.run.status is AgentStatus.PAUSED:
@@ -241,9 +243,8 @@ class Runtime(AgentRuntime):
         deliberation = await deliberation_of(self._context, profile)
         steps = await self._store.steps(run_id, 0)
         summary, messages = await self._store.conversation(run_id)
-        ended = kept.run.status.is_final
         run = kept.run.model_copy(update={"status": AgentStatus.RUNNING, "finished_at": None, "reason": None})
-        if ended:  # what it may use begins anew
+        if kept.run.status.is_final:  # what it may use begins anew
             run = run.model_copy(update={"usage": run.usage.model_copy(update={"steps": 0})})
         trace = Tracer(
             self._context,
@@ -385,7 +386,7 @@ class Runtime(AgentRuntime):
         if tasks:
             await asyncio.wait(tasks)
 
-    # --- memory -----------------------------------------------------------------------------------
+    # --- memory and recordings ---------------------------------------------------------------------
 
     async def memory(
         self, profile_id: str, conversation_id: str, *, branch: str | None = None, leaf: str | None = None
@@ -424,8 +425,6 @@ class Runtime(AgentRuntime):
         """Change what the agent that calls remembers. Raises `InvalidInput`."""
         change = MemoryChange(state=state or {}, goals=goals or [], note=note)
         return await self._memories.remember(change, call or system_call())
-
-    # --- recordings -------------------------------------------------------------------------------
 
     async def recording(self, run_id: str) -> AgentRecording:
         """Return a run as it can be played again; see the interface."""

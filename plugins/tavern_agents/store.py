@@ -19,6 +19,7 @@ from tavern_agents.history_tree import (
     add_messages,
     called_beside,
     check_idle,
+    delete_history,
     find_branch,
     find_place,
     id_of,
@@ -142,6 +143,10 @@ class AgentStore:
             return read_messages([body for (body,) in connection.execute(query, (run.id, run.conversation_id))])
 
         return await self.database.read(work, [])
+
+    async def forget(self, history: str) -> None:
+        """Forget a conversation with its runs. Raises `Conflict` while an agent works on it."""
+        await self.database.write(lambda connection: delete_history(connection, history))
 
     async def summarise(self, until: int, text: str) -> None:
         """Keep a summary of the messages that lead to `until`, itself among them."""

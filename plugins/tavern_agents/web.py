@@ -12,6 +12,7 @@ from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentRunFilt
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.memory import MemoryChange
+from tavern_host.contracts.recordings import ReplayOptions
 from tavern_host.contracts.wire import Model
 
 
@@ -113,6 +114,20 @@ async def get_trace(request: HttpRequest, context: PluginContext) -> HttpRespons
     after = request.query.get("after", "0")
     steps = await context.services.get(AGENT_RUNTIME).trace(_run(request), after=int(after) if after.isdecimal() else 0)
     return _list(steps)
+
+
+async def get_recording(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with the recording of a run."""
+    recording = await context.services.get(AGENT_RUNTIME).recording(request.parameters["run"])
+    return HttpResponse(data=recording.to_json())
+
+
+async def replay_run(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with what came of playing a run again; the body are `ReplayOptions`."""
+    runtime = context.services.get(AGENT_RUNTIME)
+    options = read_model(ReplayOptions, request.json_body() if request.body else {}, "the body")
+    played = await runtime.replay(await runtime.recording(request.parameters["run"]), options, call=request.call)
+    return HttpResponse(data=played.to_json())
 
 
 async def say(request: HttpRequest, context: PluginContext) -> HttpResponse:

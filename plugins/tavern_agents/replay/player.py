@@ -86,12 +86,13 @@ class Player:
         self, tools: ToolManager, requests: list[ToolCallRequest], scope: ToolScope, call: CallContext
     ) -> list[ToolResult]:
         """Return the results of a chain of calls: what comes now, or what was recorded."""
+        first = self.calls
         known = [self._recorded(request) for request in requests]
         if self.difference is None and await self._is_made(tools, requests):
             results = await tools.call_all(requests, scope=scope, call=call)
-            for old, new in zip(known, results, strict=False):
+            for number, (old, new) in enumerate(zip(known, results, strict=False), first):
                 if old is not None:
-                    self._compare("result", f"calls[{self.calls - len(requests)}].result", _shown(old), _shown(new))
+                    self._compare("result", f"calls[{number}].result", _shown(old), _shown(new))
             return results
         results = []
         for request, result in zip(requests, known, strict=True):
@@ -126,6 +127,8 @@ class Player:
         if run.status is AgentStatus.INTERRUPTED and self.difference is not None:
             return
         recorded = self._recording
+        if run.reason is not None and run.status.value != recorded.status:
+            self._differs("reply", "status", recorded.status, f"{run.status.value}: {run.reason}")
         if self.model is None and self.deliberations < len(recorded.deliberations):
             self._differs("message", "deliberations", len(recorded.deliberations), self.deliberations)
         if self._calls:

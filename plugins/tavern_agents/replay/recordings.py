@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tavern_agents.conversation import Conversation
 from tavern_agents.decision import read_decision
 from tavern_agents.history_exchange import export_before, import_history
-from tavern_agents.history_tree import delete_history, find_message, read_kept, read_path
+from tavern_agents.history_tree import find_message, read_kept, read_path
 from tavern_agents.replay.player import Player
 from tavern_agents.store import AgentStore
 from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentRun
@@ -141,7 +141,7 @@ async def play(
     try:
         ended = await run(request, player)
     finally:
-        await store.database.write(lambda connection: delete_history(connection, place))
+        await store.forget(place)
     player.ended(ended)
     return AgentReplay(
         run_id=recording.run_id,

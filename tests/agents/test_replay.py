@@ -1,0 +1,186 @@
+"""Runs of agents are recorded, and played again until the first difference."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from agent_bench import AgentBench, agent_bench, thinking
+from helpers.repetition import Failures
+from helpers.tavern_project import Tavern
+from helpers.told_model import said
+
+from tavern_host.contracts.agents import AgentReply, AgentRunFilter
+from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.histories import CHAT_HISTORY
+from tavern_host.contracts.recordings import AgentRecording, ReplayDifference, ReplayOptions
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PROMPT = "You keep the bar.\n{{{system:available_tools}}}\nIt is {{{system:time}}}."
+
+
+def prepare(project: Tavern) -> None:
+    project.profile(tool_ids_inventory=["shout", "hush", "mark"])
+    project.write("workflows/think.json", thinking(PROMPT))
+    for tool, node in (("mark", "told:Mark"), ("shout", "core:UpperCase"), ("hush", "core:LowerCase")):
+        implementation = {"type": "node", "nodeType": node}
+        project.write(
+            f"tools/{tool}.tool.json", {"id": tool, "readOnly": tool != "mark", "implementation": implementation}
+        )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
+    """Give one host for all tests of this file."""
+    async with agent_bench(tmp_path_factory.mktemp("replay"), prepare) as made:
+        yield made
+
+
+async def worked(bench: AgentBench, conversation: str) -> AgentReply:
+    """Let the agent shout, hush, mark, and reply, after a first turn in the same conversation."""
+    bench.answers(
+        said("Good day."),
+        said("", ("shout", {"text": "ale"}), ("hush", {"text": "ALE"})),
+        said("", ("mark", {"text": "sold"})),
+        said("An ale it is."),
+    )
+    await bench.run("Hello.", conversation_id=conversation)
+    return await bench.run("An ale!", conversation_id=conversation)
+
+
+def marks(bench: AgentBench) -> int:
+    return len((bench.project.root / "marks").read_text().splitlines())
+
+
+async def test_a_run_plays_again_without_a_model_or_a_trace(bench: AgentBench) -> None:
+    reply = await worked(bench, "again")
+    before, asked = marks(bench), bench.answers()  # a model that says nothing more
+    recording = await bench.runtime.recording(reply.agent_run_id)
+    runs = await bench.runtime.runs(AgentRunFilter())
+    histories = await bench.host.services.get(CHAT_HISTORY).list_histories()
+
+    copy = AgentRecording.model_validate_json(recording.model_dump_json(by_alias=True))
+    assert copy == recording
+    for each in (recording, copy):
+        played = await bench.runtime.replay(each)
+        assert (played.difference, played.deliberations, played.calls) == (None, 3, 3)
+        assert (played.status, played.text) == ("reply", "An ale it is.")
+
+    assert asked.asked == []
+    assert marks(bench) == before, "a call with effects was made again"
+    assert await bench.runtime.runs(AgentRunFilter()) == runs
+    assert await bench.host.services.get(CHAT_HISTORY).list_histories() == histories
+    assert (await bench.runtime.replay(recording, ReplayOptions(tools="all"))).difference is None
+    assert (await bench.runtime.replay(recording, ReplayOptions(tools="none"))).difference is None
+
+
+def planted(recording: AgentRecording, **changes: Any) -> AgentRecording:
+    return recording.model_copy(update=changes)
+
+
+def changed(recording: AgentRecording, number: int, **changes: Any) -> AgentRecording:
+    """Return a recording with a changed deliberation."""
+    one = recording.deliberations[number].model_copy(update=changes)
+    all = [*recording.deliberations[:number], one, *recording.deliberations[number + 1 :]]
+    return planted(recording, deliberations=all)
+
+
+async def test_a_planted_difference_is_found_where_it_is(bench: AgentBench) -> None:
+    reply = await worked(bench, "planted")
+    recording = await bench.runtime.recording(reply.agent_run_id)
+    first, second, third = recording.deliberations
+    shout, hush, mark = recording.calls
+    assert shout.result is not None and first.prompts is not None
+    loud = shout.model_copy(update={"result": shout.result.model_copy(update={"structured": "WATER"})})
+    prompts = first.model_copy(update={"prompts": [*first.prompts[:-1], [{"old": 1}, {}]]}).prompts
+    results = [m.model_copy(update={"content": "WATER"}) if m.role == "tool" else m for m in second.messages]
+    said_twice = planted(recording, deliberations=[*recording.deliberations, third])
+    with Failures() as failures:
+        for kind, at, path, one in (
+            ("prompt", 1, "prompts[2][0].old", changed(recording, 0, prompts=prompts)),
+            ("tools", 1, "tools.length", changed(recording, 0, tools=[{"name": "gone"}])),
+            ("time", 1, "latest.length", changed(recording, 0, latest=[])),
+            ("time", 1, "latest[0]", changed(recording, 0, latest=["system:day: Monday"])),
+            ("message", 1, "messages[0]", changed(recording, 0, messages=first.messages[1:])),
+            ("result", 1, "calls[0].result.structured", planted(recording, calls=[loud, hush, mark])),
+            ("order", 1, "calls[0]", planted(recording, calls=[hush, shout, mark])),
+            ("call", 2, "calls[2]", planted(recording, calls=[shout, hush])),
+            ("result", 2, "messages[", changed(recording, 1, messages=results)),
+            ("message", 3, "deliberations", said_twice),
+            ("reply", 3, "text", planted(recording, text="A wine it is.")),
+        ):
+            with failures.row(f"{kind} {path}"):
+                found = (await bench.runtime.replay(one)).difference
+                assert found is not None
+                assert (found.kind, found.deliberation, found.path[: len(path)]) == (kind, at, path)
+
+
+async def test_what_changed_since_is_found(bench: AgentBench) -> None:
+    reply = await worked(bench, "since")
+    recording, project = await bench.runtime.recording(reply.agent_run_id), bench.project
+
+    async def now() -> ReplayDifference | None:
+        return (await bench.runtime.replay(recording)).difference
+
+    project.write("workflows/think.json", thinking(PROMPT.replace("bar", "door")))
+    found = await now()
+    assert found is not None and (found.kind, found.deliberation) == ("prompt", 1)
+    assert "keep the bar" in str(found.expected) and "keep the door" in str(found.found)
+    prepare(project)
+    assert await now() is None
+    project.profile(id="other", name="Another", tool_ids_inventory=["shout"])
+    (project.root / "agents" / "keeper.json").rename(project.root / "agents" / "other.json")
+    prepare(project)
+    found = (await bench.runtime.replay(recording, ReplayOptions(profile_id="other"))).difference
+    assert found is not None and found.kind in ("prompt", "tools")
+
+
+async def test_another_model_gets_the_recorded_results(bench: AgentBench) -> None:
+    reply = await worked(bench, "model")
+    recording, before = await bench.runtime.recording(reply.agent_run_id), marks(bench)
+    both, mark = (("shout", {"text": "ale"}), ("hush", {"text": "ALE"})), ("mark", {"text": "sold"})
+    with Failures() as failures:
+        for name, answers, difference in (
+            ("the same", [said("", *both), said("", mark), said("An ale it is.")], None),
+            ("another order", [said("", *both[::-1]), said("No.")], ("order", 1, "calls[0]")),
+            ("another call", [said("", both[0], ("hush", {"text": "BEER"})), said("No.")], ("call", 1, "calls[1]")),
+            ("fewer calls", [said("An ale it is.")], ("call", 1, "calls[0]")),
+            ("another reply", [said("", *both), said("", mark), said("A wine it is.")], ("reply", 3, "text")),
+        ):
+            with failures.row(name):
+                bench.answers(*answers)
+                found = (await bench.runtime.replay(recording, ReplayOptions(model="m"))).difference
+                assert (found and (found.kind, found.deliberation, found.path)) == difference
+    assert marks(bench) == before
+
+
+async def test_what_is_kept_grows_with_the_turns(bench: AgentBench) -> None:
+    bench.model(lambda request: said("Yes. " * 40))
+    for number in range(12):
+        last = await bench.run(f"{number} " * 40, conversation_id="long")
+    file = max(bench.host.folders.state.rglob("agents.sqlite3"), key=lambda file: file.stat().st_mtime)
+    with sqlite3.connect(file) as database:
+        run = "SELECT max(length(body)), count(*) FROM recordings r JOIN runs ON runs.id = r.run WHERE conversation = ?"
+        most, count = database.execute(run, ("long",)).fetchone()
+        texts = database.execute("SELECT count(*) FROM texts WHERE history = ?", ("long",)).fetchone()[0]
+    assert (most < 2_000, count, texts) == (True, 12, 3)
+    recording = await bench.runtime.recording(last.agent_run_id)
+    assert len(recording.deliberations[0].messages) == 24
+    assert (await bench.runtime.replay(recording)).difference is None
+    assert await bench.host.services.get(CHAT_HISTORY).delete("long")
+    with sqlite3.connect(file) as database:
+        assert database.execute("SELECT count(*) FROM texts WHERE history = 'long'").fetchone() == (0,)
+
+
+async def test_what_was_not_recorded_is_said(tmp_path: Path) -> None:
+    async with agent_bench(tmp_path, prepare, settings={"extensions.tavern-agents.recordRuns": False}) as bench:
+        reply = await worked(bench, "off")
+        with pytest.raises(NotFound, match="recordRuns"):
+            await bench.runtime.recording(reply.agent_run_id)
+        with pytest.raises(NotFound, match="there is no run"):
+            await bench.runtime.recording("agent_none")
