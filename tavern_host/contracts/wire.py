@@ -45,7 +45,10 @@ class WireError(ValueError):
     def __init__(self, reason: str, path: Path = ()) -> None:
         self.reason = reason
         self.path = path
-        super().__init__(f"{self.place}: {reason}" if path else reason)
+        super().__init__(reason, path)
+
+    def __str__(self) -> str:  # made when somebody reads it: unions of the codec raise and drop thousands
+        return f"{self.place}: {self.reason}" if self.path else self.reason
 
     @property
     def place(self) -> str:

@@ -85,6 +85,7 @@ class Hook:
     function: Callable[..., Any]
 
 
+@cache
 def hooks() -> dict[str, Hook]:
     """Return every hook of the host by name."""
     return {name: Hook(info, getattr(hookspecs, name)) for name, info in hookspecs.hooks().items()}
@@ -97,6 +98,7 @@ EVENT_PATTERNS = {"NODE_ERROR": "of one type", "NODE_*": "of the types that begi
 """One pattern of each form, with which events it covers."""
 
 
+@cache
 def all_permissions() -> dict[str, PermissionInfo]:
     """Return every permission by its full name, as the host words it to an operator.
 
@@ -297,8 +299,9 @@ def environment_variables() -> list[str]:
     """Return the variables that the host and the first-party plugins read."""
     found: set[str] = set()
     for folder in (Path(tavern_host.__file__).parent, *PLUGINS):
-        for file in folder.rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        texts = (file.read_text(encoding="utf-8") for file in folder.rglob("*.py"))
+        for tree in (ast.parse(text) for text in texts if "TAVERN_" in text):
+            for node in ast.walk(tree):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     found.update(re.findall(r"\bTAVERN_[A-Z]+(?:_[A-Z]+)*\b", node.value))
     return sorted(found)

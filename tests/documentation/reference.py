@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
@@ -220,6 +221,7 @@ def _errors() -> Render:
 # --- all ----------------------------------------------------------------------------------------------
 
 
+@cache
 def references() -> dict[str, dict[str, Render]]:
     """Return what writes each reference part, by page and name."""
     own = "permission"
