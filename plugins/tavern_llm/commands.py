@@ -130,7 +130,7 @@ async def test_model(arguments: dict[str, JsonValue], context: PluginContext) ->
 
 async def set_default(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Save the default model."""
-    name = str(arguments["name"])
+    find_model(name := str(arguments["name"]), read_models(context.settings.layers("models")))
     await context.services.get(SETTINGS).save(SettingsChange(plugin=context.plugin, values={"defaultModel": name}))
     chosen = context.settings.get("defaultModel")
     above = "" if chosen == name else f", but the environment (TAVERN_SETTINGS) sets {chosen!r}, which stays in force"

@@ -1,6 +1,7 @@
 """Completion of commands, options and names in bash, zsh and fish, through click's protocol with the shell.
 
-What a command of a group is given, such as the tool of `tavern tools show`, is what the group's `list` shows first.
+What a command of a group is given, such as the tool of `tavern tools show`, is what the group's `list` shows first; the
+run of `tavern agent trace`, what its `runs` does.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _completed(kind: type[ShellComplete], runner: asyncio.Runner) -> str:
         files = [CompletionItem(incomplete, type="file")] if parameter.type == "path" else []
         if files and parameter.name != group_name:
             return files
-        listing = infos.get(f"{group_name} list")
+        listing = infos.get(f"{group_name} {parameter.name}s") or infos.get(f"{group_name} list")
         if parameter.name.startswith("--") or info.parameters[0] != parameter or listing in (info, None):
             return files
         return [*files, *(CompletionItem(n) for n in runner.run(names(listing)) if n.startswith(incomplete))]

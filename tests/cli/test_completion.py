@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,25 +13,55 @@ import pytest
 from helpers.command_line import tavern, tavern_process
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
+from helpers.tavern_project import deliberation
+
+from tavern_host.cli.completion import complete
+
+AGENT = {
+    "id": "mine",
+    "name": "Mine",
+    "version": "1.0.0",
+    "schema_version": "1.0",
+    "core_deliberation_workflow_id": "think",
+}
 
 
-def offered(project: Path, line: str) -> list[str]:
-    """Return what bash is offered at the end of a line."""
-    words = line.split(" ")
-    ran = tavern_process(cwd=project, COMP_WORDS=line, COMP_CWORD=str(len(words) - 1), _TAVERN_COMPLETE="bash_complete")
-    assert (ran.code, ran.err) == (0, "")
-    return [one.removeprefix("plain,") for one in ran.out.split()]
+def asked(line: str) -> dict[str, str]:
+    """Return what bash puts into the environment at the end of a line."""
+    return {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1), "_TAVERN_COMPLETE": "bash_complete"}
 
 
-def test_commands_options_and_names_are_completed(tmp_path: Path) -> None:
+def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what bash is offered at the end of a line, in the current folder."""
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with monkeypatch.context() as patch, contextlib.redirect_stdout(out):
+        for variable, value in asked(line).items():
+            patch.setenv(variable, value)
+        assert complete() == 0
+    out.seek(0)
+    return [one.removeprefix("plain,") for one in out.read().split()]
+
+
+def test_the_process_of_a_shell_is_answered(tmp_path: Path) -> None:
+    ran = tavern_process(cwd=tmp_path, **asked("tavern plu"))
+    assert (ran.code, ran.out, ran.err) == (0, "plain,plugins\n", "")
+
+
+def test_commands_options_and_names_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = tmp_path / "inn"
     assert tavern("init", project).code == 0
     write_plugin(project / "plugins" / "waits", {"__init__.py": "print('noise')\n"})
     write_plugin(project / "plugins" / "looks", {"plugin.yaml": "name: looks\nversion: [\n"})
     (project / "workflows" / "one.json").write_text('{"nodes": [], "edges": []}')
-    models = '{"extensions.tavern-llm.models": {"mine": {"adapter": "scripted", "file": "x.yaml"}}}'
+    (project / "workflows" / "think.json").write_text(json.dumps(deliberation()))
+    models = '{"extensions.tavern-llm.models": {"mine": {"adapter": "scripted", "file": "replies.yaml"}}}'
     with (project / "tavern.yaml").open("a") as settings:
         settings.write(f"\nsettings: {models}\n")
+    (project / "agents" / "mine.json").write_text(json.dumps(AGENT))
+    spoken = tavern("--project", project, "agent", "run", "mine", "--message", "Hello.", "--max-steps", "1")
+    assert "there is no" not in spoken.err
+    [agent_run] = tavern("--project", project, "agent", "runs", "--json").json()
+    monkeypatch.chdir(project)
     run_id = tavern("--project", project, "workflow", "run", "one", "--json").json()["id"]
     with Failures() as failures:
         for line, names in (
@@ -39,6 +72,8 @@ def test_commands_options_and_names_are_completed(tmp_path: Path) -> None:
             ("tavern --project . tools show system:list", ["system:list_tools"]),
             ("tavern workflow run o", ["file,o", "one"]),
             (f"tavern runs show {run_id[:5]}", [run_id[:12]]),
+            ("tavern agent run m", ["mine"]),
+            ("tavern agent trace agent_", [agent_run["id"]]),
             ("tavern plugins check ", ["file,"]),
             ("tavern models rem", ["remove"]),
             ("tavern models remove m", ["mine"]),
@@ -47,7 +82,7 @@ def test_commands_options_and_names_are_completed(tmp_path: Path) -> None:
             ("tavern plugins list ", []),
         ):
             with failures.row(line):
-                assert offered(project, line) == names
+                assert offered(line, monkeypatch) == names
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

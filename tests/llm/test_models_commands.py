@@ -109,7 +109,9 @@ def test_further_models_are_added_beside_the_first(
     assert [name for name, model in found.items() if model.get("isDefault")] == ["second"]
     ran = models(inn, "default", "first", TAVERN_SETTINGS='{"extensions.tavern-llm.defaultModel": "parrot"}')
     assert "the environment (TAVERN_SETTINGS) sets 'parrot', which stays in force" in ran.out
-    assert models(inn, "default", "third").error.endswith("no language model 'third' (there is first, parrot, second)")
+    refused = models(inn, "default", "third")
+    assert refused.error.endswith("no language model 'third' (there is first, parrot, second)")
+    assert refused.code == 2
     assert "Hello, traveller." in models(inn, "test", "first").out
     assert models(inn, "test", "parrot").out.startswith("parrot (scripted: plays replies from a file) answered in ")
 
@@ -202,7 +204,7 @@ def test_what_is_wrong_is_told_and_nothing_saved(inn: Path, server: ModelServer)
             assert (ran.code, "is no name for a model" in ran.error) == (2, True), ran
         with failures.row("default"):
             ran = models(inn, "default", "mine")
-            assert (ran.code, "no language model is set up" in ran.error) == (1, True), ran
+            assert (ran.code, "no language model is set up" in ran.error) == (2, True), ran
     assert listed(inn) == {}
 
 
