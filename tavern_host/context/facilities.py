@@ -188,6 +188,7 @@ class PluginHooks:
         self._in_flight = in_flight
         self._dispatcher = kernel.dispatcher
         self._kernel = kernel
+        self._imported: set[str] = set()
 
     @property
     def revision(self) -> int:
@@ -201,8 +202,10 @@ class PluginHooks:
     async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
         """Return all answers, those collected from modules first."""
         self._check(hook, arguments)
-        declared = await asyncio.to_thread(self._kernel.declared, hook)  # may import many modules
-        return [*declared, *await self._dispatcher.collect(hook, arguments)]
+        if hook not in self._imported:
+            await asyncio.to_thread(self._kernel.declared, hook)  # imports many modules
+            self._imported.add(hook)
+        return [*self._kernel.declared(hook), *await self._dispatcher.collect(hook, arguments)]
 
     async def first(self, hook: str, **arguments: Any) -> Contribution[Any] | None:
         """Return the first answer that is not None."""
