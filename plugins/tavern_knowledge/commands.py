@@ -86,12 +86,8 @@ async def remove(arguments: Arguments, context: PluginContext) -> AsyncIterator[
     base, entry = str(arguments["base"]), arguments.get("entry")
     if (entry is None) != bool(arguments.get("all")):
         raise InvalidInput("say which entry is to be removed, or --all for the whole base")
-    if entry is None:
-        removed = await _kb(context).delete_base(base)
-    else:
-        removed = await _kb(context).delete(base, [str(entry)]) > 0
-    what = base if entry is None else f"{base}/{entry}"
-    if not removed:
+    kb, what = _kb(context), base if entry is None else f"{base}/{entry}"
+    if not (await kb.delete_base(base) if entry is None else await kb.delete(base, [str(entry)])):
         raise NotFound(f"there is no {what}")
     yield CommandOutput(kind="text", text=f"removed {what}")
     yield CommandOutput(kind="result", data={"removed": what})

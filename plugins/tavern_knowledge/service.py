@@ -294,10 +294,6 @@ def _suggestion(entry: KnowledgeEntry) -> KnowledgeEntry:
     """Return what an agent suggests as an entry of its own, which a person has to enable."""
     about = entry.management_metadata
     related = [*about.related_ids, entry.id] if entry.id else about.related_ids
-    update = {
-        "is_enabled": False,
-        "related_ids": related,
-        "source": "agent_generated",
-        "tags": [*about.tags, "suggestion"],
-    }
+    update: dict[str, Any] = {"is_enabled": False, "related_ids": related, "source": "agent_generated"}
+    update["tags"] = [*about.tags, "suggestion"]
     return entry.model_copy(update={"id": "", "management_metadata": about.model_copy(update=update)})

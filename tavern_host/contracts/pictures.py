@@ -28,7 +28,8 @@ def card_in(picture: bytes, most: int) -> bytes:
     for kind, content in _chunks(picture):
         keyword, _, rest = content.partition(b"\0") if kind in _TEXTS else (b"", b"", b"")
         found.setdefault(keyword.decode("latin-1").lower(), (kind, rest))
-    text = next((_unpacked(*found[keyword], most) for keyword in CARDS if keyword in found), None)
+    texts = (_unpacked(*found[keyword], most) for keyword in CARDS if keyword in found)
+    text = next((text for text in texts if text.strip()), None)
     if text is None:
         raise InvalidInput(f"this picture holds no character card (no text {' or '.join(CARDS)})")
     if text.lstrip().startswith(b"{"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import zlib
 from typing import Any
@@ -42,6 +43,7 @@ def missing(before: Any, after: Any, path: str = "$") -> list[str]:
 async def test_documents_come_back_as_they_were(bench: Bench) -> None:
     rows: list[tuple[str, Any, ExportFormat]] = [
         ("world", WORLD, "world_info"),
+        ("world that looks far back", {"entries": {"0": {"uid": 0, "key": ["a"], "scanDepth": 500}}}, "world_info"),
         ("book", BOOK, "character_book"),
         ("lorebook", {"spec": "lorebook_v3", "data": BOOK}, "lorebook_v3"),
         ("V1", V1, "card_v1"),
@@ -109,6 +111,9 @@ async def test_pictures_carry_cards(bench: Bench) -> None:
         ("V2", picture(text_chunk("chara", V2), note), "card_v2"),
         ("V3 before V2", picture(text_chunk("chara", V1), text_chunk("ccv3", V3)), "card_v3"),
         ("packed", picture(text_chunk("chara", V2, b"zTXt")), "card_v2"),
+        ("in lines", picture(chunk(b"tEXt", b"chara\0" + base64.encodebytes(dumped(V2)))), "card_v2"),
+        ("beside an empty one", picture(chunk(b"tEXt", b"ccv3\0"), text_chunk("chara", V2)), "card_v2"),
+        ("without a spec", picture(text_chunk("chara", {"data": V2["data"]})), "card_v2"),
         ("international and packed", picture(text_chunk("chara", V2, b"iTXt")), "card_v2"),
     ]
     with Failures() as failures:
@@ -140,6 +145,7 @@ async def test_documents_that_are_wrong_are_refused(bench: Bench) -> None:
     rows = [
         (b"{}", "neither a lorebook nor a character card"),
         (b"nonsense", "is not JSON"),
+        (b'{"entries": {"0": {"depth": NaN}}}', r"\$.entries\[\"0\"\].depth: a number must be finite"),
         (dumped({"entries": {"0": 7}}), r"\$.entries\[0\]: expected an object"),
         (dumped({"entries": {"0": {"key": 7}}}), r"\$.entries\[0\].key: expected a list of texts"),
         (dumped({"entries": {"0": {"content": []}}}), "expected text, got an array"),

@@ -66,9 +66,10 @@ def read(data: bytes, base: str) -> Imported:
     except InvalidInput as error:
         raise InvalidInput(f"the document cannot be imported: {error.message}") from None
     inner = document.get("data")
-    if document.get("spec") in ("chara_card_v2", "chara_card_v3") and isinstance(inner, dict):
+    is_card = "spec" not in document and isinstance(as_object(inner).get("first_mes"), str)  # some leave `spec` out
+    if (is_card or document.get("spec") in ("chara_card_v2", "chara_card_v3")) and isinstance(inner, dict):
         about = {key: value for key, value in document.items() if key not in ("data", "spec", "spec_version")}
-        return _card("card_v3" if document["spec"] == "chara_card_v3" else "card_v2", inner, about, base)
+        return _card("card_v3" if document.get("spec") == "chara_card_v3" else "card_v2", inner, about, base)
     if document.get("spec") == "lorebook_v3" and isinstance(inner, dict):
         return _book("lorebook_v3", inner, base)
     entries = document.get("entries")

@@ -16,20 +16,14 @@ from tavern_knowledge.index import Row, entry_of
 
 KEPT = "st_import_metadata"
 MAX_ENTRIES = 10_000
+MAX_DEPTH = 100
+"""How many messages are searched at most."""
 
 _LOGIC = ("OR", "NOT_ALL", "NOT", "AND")
 """What secondary keys ask for, by SillyTavern's numbers."""
 _ROLES = ("system", "user", "assistant")
-_PLACES = (
-    "before_char",
-    "after_char",
-    "before_an",
-    "after_an",
-    "at_depth",
-    "before_examples",
-    "after_examples",
-    "outlet",
-)
+_PLACES: tuple[str, ...] = ("before_char", "after_char", "before_an", "after_an", "at_depth")
+_PLACES += ("before_examples", "after_examples", "outlet")
 _AT_DEPTH = 4
 _COMPARED = {"caseSensitive": "case_sensitive", "matchWholeWords": "whole_words"}
 
@@ -42,7 +36,17 @@ _OTHERS = {"scan_depth": "scanDepth", "match_whole_words": "matchWholeWords", "c
 _BOOK_EXTENSIONS = {name: name for name in _SAME} | _OTHERS
 """Fields of a world's entry that a card keeps in the entry's `extensions`."""
 _BOOK_NAMES = {"keys": "key", "secondary_keys": "keysecondary", "content": "content", "constant": "constant"}
-_HARMLESS = {"uid", "id", "addMemo", "displayIndex", "display_index", "extensions", "insertion_order"}
+_HARMLESS = {
+    "uid",
+    "id",
+    "name",
+    "comment",
+    "addMemo",
+    "displayIndex",
+    "display_index",
+    "extensions",
+    "insertion_order",
+}
 """Fields that are kept and written back, and need have no effect."""
 _DEFAULTS: dict[str, Any] = {"groupWeight": 100, "group_weight": 100, "probability": 100}
 
@@ -70,6 +74,9 @@ def entries_of(value: Any, where: str, kind: str) -> tuple[list[Row], set[str]]:
         kept = {key: each for key, each in entry.items() if key not in mapped}
         if kind == "character_book" and entry.get("priority") is not None:
             kept["insertion_order"] = entry.get("insertion_order", 100)
+        if kind == "character_book" and {"name", "comment"} <= entry.keys():
+            unused = "name" if entry["comment"] else "comment"
+            kept |= {unused: entry[unused]} if entry["name"] != entry["comment"] else {}
         if kind == "character_book" and "extensions" in kept:
             inner = as_object(kept["extensions"])
             kept["extensions"] = {key: each for key, each in inner.items() if key not in _BOOK_EXTENSIONS}
@@ -118,10 +125,10 @@ class _Fields:
 
     def texts(self, name: str) -> list[str]:
         found = self._value.get(name) or []
-        found = found.split(",") if isinstance(found, str) else found
+        found = [text.strip() for text in found.split(",")] if isinstance(found, str) else found
         if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
             raise InvalidInput(f"{self._where}.{name}: expected a list of texts")
-        return [text.strip() for text in found if text.strip()]
+        return [text for text in found if text.strip()]
 
     def text(self, name: str) -> str:
         found = self._value.get(name)
@@ -159,7 +166,8 @@ def _entry(id: str, fields: _Fields, kept: dict[str, Any]) -> KnowledgeEntry:
     else:
         inert += ["probability", "useProbability"]
     if (depth := int(fields.number("scanDepth", -1))) >= 0:
-        criteria["scan_depth"] = min(depth, 100)
+        criteria["scan_depth"] = min(depth, MAX_DEPTH)
+        inert += ["scanDepth"] if depth > MAX_DEPTH else []
     criteria |= {_COMPARED[name]: bool(value) for name, value in fields.given(_COMPARED).items()}
     place, role = int(fields.number("position", 0)), int(fields.number("role", 0))
     usage: dict[str, Any] = {"priority": fields.number("order", 100)}
@@ -209,7 +217,7 @@ def book_entries(entries: Iterable[Row]) -> tuple[list[dict[str, Any]], set[str]
         world, lost = _world_entry(entry)
         kept = _kept(entry, "character_book")
         inner = as_object(kept.pop("extensions", {}))
-        place = "after_char" if world["position"] == 1 else "before_char"
+        place = "after_char" if world["position"] else "before_char"
         more = {old: world[new] for old, new in _BOOK_EXTENSIONS.items()}
         made = {theirs: world[ours] for theirs, ours in _BOOK_NAMES.items()} | {"id": index, "position": place}
         made |= {"name": world["comment"], "comment": world["comment"], "selective": world["selective"]}
@@ -265,6 +273,7 @@ def _world_entry(entry: KnowledgeEntry) -> tuple[dict[str, Any], set[str]]:
     }
     still = {"keysecondary", "selective", "selectiveLogic"} if not groups else set()
     still |= {"depth", "role"} if not at_depth else set()
+    still |= {"scanDepth"} if criteria.scan_depth == MAX_DEPTH else set()
     still |= {"probability", "useProbability"} if criteria.trigger_probability == 1 else set()
     world |= {name: value for name, value in earlier.items() if name in still}
     return world, {f"entries.{name}" for name, is_lost in lost.items() if is_lost}
