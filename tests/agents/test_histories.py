@@ -16,7 +16,7 @@ from helpers.repetition import Failures
 from helpers.workflow_documents import function
 
 from tavern_agents.schema import AGENTS
-from tavern_host import EXECUTION_ENGINE
+from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
@@ -35,10 +35,15 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Agent
         yield made
 
 
-@pytest.fixture
-def kept(bench: AgentBench) -> ChatHistory:
-    """Return the service."""
-    return bench.host.services.get(CHAT_HISTORY)
+HISTORIES: dict[str, Callable[[Host], ChatHistory]] = {"sqlite": lambda host: host.services.get(CHAT_HISTORY)}
+"""The implementations that the tests of this file are about; a further one is a further entry. The tests that take
+`kept` know the interface alone."""
+
+
+@pytest.fixture(params=HISTORIES)
+def kept(request: pytest.FixtureRequest, bench: AgentBench) -> ChatHistory:
+    """Return the service as an implementation provides it."""
+    return HISTORIES[request.param](bench.host)
 
 
 def user(text: str) -> ChatMessage:
