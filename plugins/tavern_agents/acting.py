@@ -259,9 +259,7 @@ class Acting:
         """Return what came of a call that became a task."""
         ended = f"the task {task.id} ended as {task.status.value}"
         result = task.result or _lost(request, ended, ToolErrorType.INTERRUPTED)
-        return result.model_copy(
-            update={"index": request.index, "block": request.block, "request_id": request.request_id}
-        )
+        return result.model_copy(update=request.about)
 
     async def _keep(
         self,
@@ -326,10 +324,7 @@ async def take_calls_back(loop: Worker) -> None:
 
 def _lost(request: ToolCallRequest, message: str, kind: ToolErrorType) -> ToolResult:
     return ToolResult(
-        tool_id=request.tool_id,
-        index=request.index,
-        block=request.block,
-        request_id=request.request_id,
+        **request.about,
         status="error",
         error=ToolError(type=kind, message=message, tool_id=request.tool_id, index=request.index),
     )

@@ -30,10 +30,7 @@ async def adopted(
     if reply.outcome != "reply":
         return None
     return ToolResult(
-        tool_id=request.tool_id,
-        index=request.index,
-        block=request.block,
-        request_id=request.request_id,
+        **request.about,
         status="done",
         content=[ContentPart(type="text", text=reply.text)],
         structured=reply.text,

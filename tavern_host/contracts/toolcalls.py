@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
@@ -63,6 +63,11 @@ class ToolCallRequest(Model):
     retry: int = Field(default=0, ge=0, le=10)
     variables: dict[str, JsonValue] = Field(default_factory=dict)
     protocol: str | None = None
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its result says of it."""
+        return {"tool_id": self.tool_id, "index": self.index, "block": self.block, "request_id": self.request_id}
 
 
 class ContentPart(Model):

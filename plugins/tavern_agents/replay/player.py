@@ -98,8 +98,7 @@ class Player:
         for request, result in zip(requests, known, strict=True):
             if result is None:  # of what follows nothing was made
                 break
-            about = {"index": request.index, "block": request.block, "request_id": request.request_id}
-            results.append(result.model_copy(update=about))
+            results.append(result.model_copy(update=request.about))
         return results
 
     async def _is_made(self, tools: ToolManager, requests: Sequence[ToolCallRequest]) -> bool:

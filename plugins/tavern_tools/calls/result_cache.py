@@ -60,10 +60,8 @@ class ResultCache:
         cached = self.get(key)
         if cached is None:
             return call
-        request = call.request
-        about = {"index": request.index, "block": request.block, "request_id": request.request_id}
         timing = {"coercions": list(call.coercions), "duration_ms": call.milliseconds}
-        return call.having(result=cached.model_copy(update={**about, **timing}), outcome="cached")
+        return call.having(result=cached.model_copy(update={**call.request.about, **timing}), outcome="cached")
 
     def keep(self, call: Call) -> Call:
         """Cache the result of a call that has a key; plugins, which may look at who calls, change it after this."""

@@ -42,10 +42,7 @@ def checked(call: Call, max_bytes: int) -> Call:
     else:
         content = [ContentPart.trusted(type="data", data=structured)]
     result = ToolResult.trusted(  # validating it would copy all of the output
-        tool_id=request.tool_id,
-        index=request.index,
-        block=request.block,
-        request_id=request.request_id,
+        **request.about,
         status="done",
         content=content,
         structured=structured,
@@ -73,10 +70,7 @@ def waiting(request: ToolCallRequest, task: ToolTask, coercions: Sequence[str]) 
     else:
         text = f"The call runs as the task {task.id}."
     return ToolResult(
-        tool_id=request.tool_id,
-        index=request.index,
-        block=request.block,
-        request_id=request.request_id,
+        **request.about,
         status="awaiting_approval" if task.status is TaskStatus.AWAITING_APPROVAL else "pending",
         content=[ContentPart(type="text", text=text)],
         task_id=task.id,
@@ -96,10 +90,7 @@ def failed(
         details=failure.details,
     )
     return ToolResult(
-        tool_id=request.tool_id,
-        index=request.index,
-        block=request.block,
-        request_id=request.request_id,
+        **request.about,
         status="error",
         content=[ContentPart(type="text", text=f"{error.type}: {error.message}")],
         error=error,

@@ -102,10 +102,7 @@ def failed(task_id: str, request: ToolCallRequest, type: ToolErrorType, message:
     """Return the result of a task that gave none."""
     error = ToolError(type=type, message=message, tool_id=request.tool_id, index=request.index, details=details)
     return ToolResult(
-        tool_id=request.tool_id,
-        index=request.index,
-        block=request.block,
-        request_id=request.request_id,
+        **request.about,
         status="error",
         error=error,
         task_id=task_id,
