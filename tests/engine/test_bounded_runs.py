@@ -54,11 +54,11 @@ async def test_finished_runs_are_bounded_in_bytes(tmp_path: Path) -> None:
 
 async def test_a_run_is_shown_without_its_large_values(tmp_path: Path) -> None:
     words = "d\u00e9j\u00e0 vu \U0001f600 "
-    text = words * 100_000
+    text = words * 30_000
     document = workflow(
         {
-            "text": acme("LongText", size=100_000, text=words),
-            "list": acme("LongList", size=300_000),
+            "text": acme("LongText", size=30_000, text=words),
+            "list": acme("LongList", size=100_000),
             "bytes": acme("Produce", size=2 * MEGABYTE),
             "small": acme("LongText", size=10),
             "out": "core:GroupOutput",
@@ -69,7 +69,7 @@ async def test_a_run_is_shown_without_its_large_values(tmp_path: Path) -> None:
     )
     content = {
         "result?nodeId=text": ("text/plain; charset=utf-8", text.encode()),
-        "result?nodeId=list": ("application/json", json.dumps(list(range(300_000))).encode()),
+        "result?nodeId=list": ("application/json", json.dumps(list(range(100_000))).encode()),
         "result?nodeId=bytes": ("application/octet-stream", b"\x07" * 2 * MEGABYTE),
         "result?nodeId=small": ("text/plain; charset=utf-8", b"x" * 10),
         "text": ("text/plain; charset=utf-8", text.encode()),

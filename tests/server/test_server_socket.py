@@ -138,14 +138,12 @@ async def test_all_clients_see_the_same_events_in_order(site: HttpClient) -> Non
     assert all(messages == seen[0] for messages in seen)
 
 
-async def test_a_burst_of_events_holds_nobody_up(
-    site: HttpClient,
-) -> None:
-    sockets = [await site.socket() for _ in range(2)]
-    before = site.host.events.last_seq
-    site.host.events.publish_all([("ACME_EVENT", {"number": number}) for number in range(10_000)])
+async def test_a_burst_of_events_holds_nobody_up(own_site: HttpClient) -> None:
+    sockets = [await own_site.socket() for _ in range(2)]
+    before = own_site.host.events.last_seq
+    own_site.host.events.publish_all([("ACME_EVENT", {"number": number}) for number in range(10_000)])
     reading = [asyncio.create_task(heard(socket, until=10_000)) for socket in sockets]
-    assert (await site.get("/api/plugins")).status == 200
+    assert (await own_site.get("/api/plugins")).status == 200
     assert not any(task.done() for task in reading)
 
     for messages in await asyncio.gather(*reading):
@@ -181,10 +179,10 @@ async def test_a_number_from_before_a_restart_begins_anew(own_site: HttpClient) 
     assert numbers(await heard(socket, until=own_site.host.events.last_seq))[-3:] == [0, 1, 2]
 
 
-async def test_what_is_kept_no_longer_is_told_as_a_gap(site: HttpClient) -> None:
-    before = site.host.events.last_seq
-    await publish(site, KEPT + 5)
-    socket = await site.socket(f"/ws?since={before}")
+async def test_what_is_kept_no_longer_is_told_as_a_gap(own_site: HttpClient) -> None:
+    before = own_site.host.events.last_seq
+    await publish(own_site, KEPT + 5)
+    socket = await own_site.socket(f"/ws?since={before}")
 
     first = await socket.receive_json(timeout=10)
     assert first["type"] == "GAP"
@@ -215,20 +213,20 @@ async def test_half_a_character_does_not_stop_the_events(site: HttpClient) -> No
 
 
 async def test_a_client_that_does_not_read_delays_nobody_and_is_cut_off(
-    site: HttpClient, monkeypatch: pytest.MonkeyPatch
+    own_site: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "SEND_DEADLINE", 0.5)
-    reader, writer = await asyncio.open_connection("127.0.0.1", site.port, limit=1024)
+    reader, writer = await asyncio.open_connection("127.0.0.1", own_site.port, limit=1024)
     key = base64.b64encode(b"0123456789abcdef").decode()
     upgrade = f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-    head = f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nAuthorization: Bearer {TOKEN}\r\n{upgrade}\r\n"
+    head = f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{own_site.port}\r\nAuthorization: Bearer {TOKEN}\r\n{upgrade}\r\n"
     writer.write(head.encode())
     assert (await reader.readline()).startswith(b"HTTP/1.1 101")
-    reading = await site.socket()
+    reading = await own_site.socket()
 
     async with asyncio.timeout(20):
         for number in range(200):
-            site.host.events.publish("ACME_EVENT", {"number": number, "text": "x" * 100_000})
+            own_site.host.events.publish("ACME_EVENT", {"number": number, "text": "x" * 100_000})
             assert numbers(await heard(reading, until=1)) == [number]
         await asyncio.sleep(1)
         while await reader.read(1 << 20):

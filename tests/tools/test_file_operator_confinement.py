@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from context_keeper import NAME, context_of, write_keeper
-from helpers.repetition import Failures
+from helpers.repetition import Failures, repetitions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -148,7 +148,7 @@ async def test_folders_that_turn_into_links_meanwhile_never_lead_out(host: Host,
     seen: set[str] = set()
     done = 0
     try:
-        for _ in range(400):
+        for _ in range(repetitions(150, 400)):
             for attempt in (
                 lambda: files.read_file("real/secret.txt"),
                 lambda: files.write_file("real/new.txt", "x"),
