@@ -31,10 +31,10 @@ def test_runs_are_replayed_exported_and_tested_by_commands(tavern: Tavern) -> No
     [run] = command(tavern, "agent", "runs", "--json").json()
 
     same = command(tavern, "agent", "replay", run["id"])
-    assert (same.code, same.out) == (0, "The same: 2 deliberations, 1 calls, reply.\n")
+    assert (same.code, same.out) == (0, "The same (deliberations: 2, calls: 1, ended: reply).\n")
     file = tavern.root / "recordings" / "ale.json"
     assert command(tavern, "agent", "test").code == 2
-    assert command(tavern, "agent", "replay", run["id"], "--export", file).out == f"Wrote 2 deliberations to {file}\n"
+    assert command(tavern, "agent", "replay", run["id"], "--export", file).out == f"Wrote the recording to {file}\n"
     assert command(tavern, "agent", "test").out == "passed  ale.json\n1 passed, 0 failed\n"
     assert command(tavern, "agent", "replay", file, "--json").json().get("difference") is None
 

@@ -28,7 +28,7 @@ async def replay(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
             await asyncio.to_thread(_write, path, recording)
         except OSError as error:
             raise InvalidInput(f"{path} cannot be written: {describe(error)}") from None
-        yield CommandOutput(kind="text", text=f"Wrote {len(recording.deliberations)} deliberations to {path}")
+        yield CommandOutput(kind="text", text=f"Wrote the recording to {path}")
         yield CommandOutput(kind="result", data={"file": str(path), "deliberations": len(recording.deliberations)})
         return
     played = await runtime.replay(recording, _options(arguments))
@@ -72,7 +72,7 @@ async def read_recording(file: Path) -> AgentRecording:
 def told(played: AgentReplay) -> list[str]:
     """Return what came of a replay in lines."""
     if played.difference is None:
-        return [f"The same: {played.deliberations} deliberations, {played.calls} calls, {played.status}."]
+        return [f"The same (deliberations: {played.deliberations}, calls: {played.calls}, ended: {played.status})."]
     one = played.difference
     return [
         f"Deliberation {one.deliberation} differs ({one.kind}) at {one.path}:",

@@ -55,14 +55,14 @@ async def recording_of(store: AgentStore, tools: ToolManager, run_id: str, tool_
         raise Conflict(f"the run {run_id} has not ended")
 
     def work(connection: sqlite3.Connection) -> tuple[str, HistoryExport | None, list[_Row]]:
-        history, first = kept.run.conversation_id, find_message(connection, kept.run.conversation_id, kept.entry.first)
-        [message] = read_path(connection, first, 1)
-        return message.message.content, export_before(connection, history, message), _read_rows(connection, kept.run)
+        if not (rows := _read_rows(connection, kept.run)):
+            raise NotFound(f"the run {run_id} was not recorded, see the setting extensions.tavern-agents.recordRuns")
+        history = kept.run.conversation_id
+        [message] = read_path(connection, find_message(connection, history, kept.entry.first), 1)
+        return message.message.content, export_before(connection, history, message), rows
 
     nothing: tuple[str, HistoryExport | None, list[_Row]] = "", None, []
     message, history, rows = await store.database.read(work, nothing)
-    if not rows:
-        raise NotFound(f"the run {run_id} was not recorded, see the setting extensions.tavern-agents.recordRuns")
     deliberations, calls = list[RecordedDeliberation](), list[RecordedCall]()
     before = _Row([], {}, [], rows[0].answer, {})
     for row in rows:
