@@ -17,7 +17,15 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile, AgentRequest, AgentRun, AgentRunFilter
 from tavern_host.contracts.calls import CallContext, new_id
 from tavern_host.contracts.documents import merged, read_model
-from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, PluginFailure, TavernError
+from tavern_host.contracts.errors import (
+    Conflict,
+    InvalidInput,
+    Misconfigured,
+    NotFound,
+    PluginFailure,
+    TavernError,
+    describe,
+)
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.llm import ChatMessage
@@ -316,10 +324,11 @@ class Scenes(SceneManager):
 
     async def _step(self, scene: str) -> bool:
         """Do the next thing in a scene; False where nothing is to be done now."""
-        run, now = await self._store.run(scene), self.clock()
+        run = await self._store.run(scene)
         if run.status == "ended":
             return False
         try:
+            now = self.clock()
             if any(at <= now for at in run.due.values()):
                 subscribed, due = await self._subscriptions(run), [id for id, at in run.due.items() if at <= now]
                 run = await self._store.change(scene, lambda run: changes.publish_due(run, subscribed, now))
@@ -333,6 +342,9 @@ class Scenes(SceneManager):
                 return False
         except TavernError as error:
             await self._fail(run, error.message)
+        except Exception as error:  # a mistake of ours or of a plugin's: it is not tried again each second
+            self._context.log.error("the scene %s failed: %s", scene, describe(error), exc_info=error)
+            await self._fail(run, describe(error))
         return True
 
     async def _fail(self, run: SceneRun, problem: str) -> None:

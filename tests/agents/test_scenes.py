@@ -336,6 +336,23 @@ async def test_a_talk_ends_where_an_agent_fails(bench: AgentBench) -> None:
     assert runs[0].status.value == "interrupted"
 
 
+async def test_an_unforeseen_failure_ends_a_talk_once(bench: AgentBench) -> None:
+    bench.model(lambda request: said("Good evening."))
+    provider = bench.host._manager.active["tavern-worlds"].context.state["worlds.scenes"]
+    run = await scenes(bench).start("inn")
+    broken = iter([lambda: 1 // 0])
+    provider.clock = lambda: next(broken, lambda: datetime.now(UTC))()
+    try:
+        await scenes(bench).say(run.id, "Hello?", turns=1)
+        run = await scenes(bench).wait(run.id)
+        assert (run.turns, run.wakes, await heard(bench, run)) == (0, [], ["User: Hello?"])
+        assert run.problem is not None and "ZeroDivisionError" in run.problem
+        await scenes(bench).say(run.id, "Again?", turns=1)
+        assert (await scenes(bench).wait(run.id)).problem is None
+    finally:
+        provider.clock = lambda: datetime.now(UTC)
+
+
 async def test_scenes_say_what_agents_remember_at_first(bench: AgentBench) -> None:
     schema = {"type": "object", "properties": {"mood": {"enum": ["calm", "cross"]}}}
     elara = {
