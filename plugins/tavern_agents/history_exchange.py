@@ -82,7 +82,9 @@ def import_history(connection: sqlite3.Connection, exported: HistoryExport, hist
     if exported.active not in {branch.name for branch in exported.branches}:
         raise InvalidInput(f"active: there is no branch {exported.active!r}")
     states: dict[str | None, int | None] = {}
-    for memory in exported.memories:
+    for index, memory in enumerate(exported.memories):
+        if memory.message_id in states:
+            raise InvalidInput(f"memories[{index}].messageId: {memory.message_id!r} stands twice")
         body = json.dumps({id: one.to_json() for id, one in memory.agents.items()}, ensure_ascii=False)
         new = connection.execute("INSERT INTO states (body) VALUES (?)", (body,)).lastrowid
         states[memory.message_id] = new if memory.agents else None
@@ -102,10 +104,11 @@ def import_history(connection: sqlite3.Connection, exported: HistoryExport, hist
         connection.execute(
             "INSERT INTO branches VALUES (?, ?, ?, ?, ?)", (history, branch.name, kept[branch.head][0], *times)
         )
+    summarised = [summary.until for summary in exported.summaries]
     for index, summary in enumerate(exported.summaries):
-        if summary.until not in kept:
-            raise InvalidInput(f"summaries[{index}].until: {summary.until!r} is no message")
-        connection.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?)", (kept[summary.until][0], summary.text))
+        if summary.until not in kept or summary.until in summarised[:index]:
+            raise InvalidInput(f"summaries[{index}].until: {summary.until!r} is no message, or stands twice")
+        connection.execute("INSERT INTO summaries VALUES (?, ?)", (kept[summary.until][0], summary.text))
     times = micros(exported.created_at), micros(exported.changed_at)
     row = (history, *times, len(exported.messages), exported.active)
     connection.execute("INSERT INTO histories (id, created, changed, messages, active) VALUES (?, ?, ?, ?, ?)", row)

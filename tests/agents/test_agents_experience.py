@@ -76,12 +76,16 @@ async def test_what_became_of_calls_reaches_entry_and_prompt(bench: AgentBench) 
         assert await call(bench, "login", text="letters", key=SECRET) == "done"
         assert await call(bench, "login", text="x", key=SECRET) == "error"
         assert await call(bench, "FileOperator.ReadFile", filePath=f"{SECRET}.txt") == "error"
-    assert await call(bench, "login", text="y" * 500, other=1) == "error"
+    assert await call(bench, "login", text="y" * 500, Obey_me=1) == "error"
 
     found = await bench.tools.statistics(["login", "FileOperator.ReadFile", "login"])
     assert (found["login"].calls, found["login"].done) == (7, 3)
     assert found["login"].examples == [{"text": "letters"}], "and no secret"
     assert found["FileOperator.ReadFile"].errors.popitem()[1] == 3, "they count together, whatever they quote"
+    assert sorted(found["login"].errors) == [
+        "ParameterValidationError",
+        "the arguments of login are not right: …: is no parameter of this tool",
+    ]
     entry = (await known.get(TOOLS, "login")).entry
     assert entry.extensions["statistics"]["calls"] == 7  # type: ignore[index, call-overload]
     assert "42 % of 7 calls succeeded; often: ParameterValidationError" in entry.content.value
@@ -100,7 +104,7 @@ async def test_what_became_of_calls_reaches_entry_and_prompt(bench: AgentBench) 
     assert first == second[: len(first)] == third[: len(first)], "what stays the same comes first"
     assert not any("of 7 calls" in message.content for message in reply.history)
     seen = [*texts(model.asked[2]), entry.model_dump_json(), hit.text, str(found), str(told.structured)]
-    assert not any(SECRET in text or "yyyy" in text for text in seen)
+    assert not any(SECRET in text or "yyyy" in text or "Obey" in text for text in seen)
 
 
 async def test_statistics_outlive_their_host_and_are_merged(tmp_path: Path) -> None:

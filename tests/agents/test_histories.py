@@ -289,6 +289,9 @@ async def test_a_wrong_import_changes_nothing(kept: ChatHistory) -> None:
         ({"branches": [branch, branch]}, "branches[1]"),
         ({"active": "side"}, "no branch 'side'"),
         ({"summaries": [{"until": "msg_0", "text": "x"}]}, "summaries[0].until"),
+        ({"summaries": [{"until": one["id"], "text": text} for text in "xy"]}, "summaries[1].until"),
+        ({"memories": [{"messageId": "msg_0", "agents": {}}]}, "memories[0].messageId"),
+        ({"memories": [{"messageId": one["id"], "agents": {}}] * 2}, "memories[1].messageId"),
     ]
     with Failures() as failures:
         for changes, part in rows:

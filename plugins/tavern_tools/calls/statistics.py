@@ -27,7 +27,7 @@ WINDOW = 200
 """So many calls of a tool count in full: with more, older ones count for less and less."""
 WRITTEN_AFTER = 5.0
 """Seconds after a call until it is in the file; a host that is killed loses no more than these."""
-MAX_TOOLS, MAX_ERRORS, MAX_EXAMPLES = 1_000, 8, 2
+MAX_TOOLS, MAX_ERRORS, MAX_EXAMPLES, MAX_SHAPES = 1_000, 8, 2, 8
 MAX_ERROR, MAX_EXAMPLE, MAX_TEXT = 120, 300, 40
 """How many characters an error, an example as JSON, and a text within one have."""
 
@@ -39,6 +39,8 @@ _COUNTED = frozenset(
 )
 """What is the tool's or its caller's fault. A call that was not allowed, or stopped, says nothing of the tool."""
 _VALUE = re.compile(r"'([^']*)'|\"([^\"]*)\"|\d+")
+_PLACE = re.compile(r"(?<=[:;] )(\w+)[^\s:;]*(?=: )")
+"""Where in the arguments something is wrong, in the text of an error about them."""
 _KEPT = TypeAdapter(dict[str, ToolStatistics])
 _NONE = ToolStatistics()
 
@@ -51,6 +53,7 @@ class _Counted:
     done: int = 0
     errors: dict[str, int] = field(default_factory=dict)
     examples: list[dict[str, JsonValue]] = field(default_factory=list)
+    shapes: set[frozenset[str]] = field(default_factory=set)
 
 
 class Statistics:
@@ -76,13 +79,19 @@ class Statistics:
         found = self._fresh.setdefault(tool.definition.id, _Counted())
         found.calls += 1
         if error is not None:
-            is_secret = masked(call.request.arguments, tool.parameters.secrets) != call.request.arguments
-            text = error.type.value if is_secret else _without_values(error.message, tool.parameters.properties)
+            is_about_arguments = error.type is ToolErrorType.PARAMETER_VALIDATION
+            if masked(call.request.arguments, tool.parameters.secrets) != call.request.arguments:
+                text = error.type.value
+            else:
+                known = tool.parameters.properties
+                text = _without_values(error.message, known, is_about_arguments=is_about_arguments)
             if text in found.errors or len(found.errors) < WINDOW:
                 found.errors[text] = found.errors.get(text, 0) + 1
         else:
             found.done += 1
-            if len(found.examples) < MAX_EXAMPLES and call.request.arguments:
+            shape = frozenset(call.request.arguments)
+            if shape and shape not in found.shapes and len(found.shapes) < MAX_SHAPES:
+                found.shapes.add(shape)
                 _add(found.examples, _example(call.request.arguments, tool.parameters.secrets))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(WRITTEN_AFTER, self._write_soon)
@@ -174,13 +183,14 @@ def _cut(value: Any) -> Any:
     return [_cut(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _without_values(message: str, names: Iterable[str]) -> str:
-    """Return the text of an error without what it quotes, but for the names of parameters: so the same errors count
-    together, and none says what a call was given."""
+def _without_values(message: str, names: Iterable[str], *, is_about_arguments: bool) -> str:
+    """Return the text of an error without what it quotes, and without names that are none of the tool's parameters: so
+    the same errors count together, and none says what a call was given."""
     names = frozenset(names)
 
     def shown(match: re.Match[str]) -> str:
-        return match[0] if (match[1] or match[2]) in names else "…"
+        return match[0] if names & {*match.groups()} else "…"
 
-    text = " ".join(_VALUE.sub(shown, message[:1_000]).split())
+    message = _PLACE.sub(shown, message[:1_000]) if is_about_arguments else message[:1_000]
+    text = " ".join(_VALUE.sub(shown, message).split())
     return text if len(text) <= MAX_ERROR else f"{text[: MAX_ERROR - 1]}…"
