@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,8 +162,9 @@ class Report:
 
     def locate(self, file: str) -> str | None:
         """Return the plugin that a file of code belongs to, loaded or not, or None. Safe on any thread."""
-        roots = ((record.name, record.root) for record in tuple(self.records.values()))
-        return next((name for name, root in roots if root is not None and Path(file).is_relative_to(root)), None)
+        inside = f"{Path(file)}{os.sep}"  # as texts: every stop of a command's loop asks for each frame and plugin
+        roots = ((record.name, f"{record.root}{os.sep}") for record in tuple(self.records.values()) if record.root)
+        return next((name for name, root in roots if inside.startswith(root)), None)
 
 
 def check_in_order(infos: Sequence[PluginInfo]) -> None:

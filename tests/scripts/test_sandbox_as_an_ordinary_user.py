@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,22 +14,28 @@ HERE = Path(__file__).parent
 ALL = ("test_sandbox_*.py", "test_pool.py", "test_sessions.py", "test_calls_from_code.py")
 
 
+SOME = (
+    "test_pool and (cannot_tell or every_property or closing)"
+    " or test_sessions and (live_on or files_come_back or closing)"
+    " or test_calls_from_code and (functions or forged or withdrawn or caller_may)"
+)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("pattern", "only"),
+    ("patterns", "only"),
     [
-        ("test_sandbox_*.py", "not too_much"),
-        ("test_pool.py", "cannot_tell or every_property or closing"),
-        ("test_sessions.py", "live_on or files_come_back or closing"),
-        ("test_calls_from_code.py", "functions or forged or withdrawn or caller_may"),
-        *(pytest.param(pattern, "", marks=pytest.mark.extended) for pattern in ALL),
+        (ALL[:1], "not too_much"),
+        (ALL[1:], SOME),
+        *(pytest.param([pattern], "", marks=pytest.mark.extended) for pattern in ALL),
     ],
 )
-def test_what_holds_for_root_holds_for_an_ordinary_user(pattern: str, only: str) -> None:
+def test_what_holds_for_root_holds_for_an_ordinary_user(patterns: Sequence[str], only: str) -> None:
     reason = why_not()
     if reason:
         pytest.skip(reason)
-    files = [str(path) for path in sorted(HERE.glob(pattern)) if path != Path(__file__)]
+    found = sorted(path for pattern in patterns for path in HERE.glob(pattern))
+    files = [str(path) for path in found if path != Path(__file__)]
     options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(HERE.parents[1]), "-k", only]
 
     done = run_as_ordinary_user([sys.executable, "-m", "pytest", *options, *files])
