@@ -76,7 +76,8 @@ class Statistics:
         error = result.error
         if error is not None and error.type not in _COUNTED:
             return
-        found = self._fresh.setdefault(tool.definition.id, _Counted())
+        if (found := self._fresh.get(tool.definition.id)) is None:
+            found = self._fresh[tool.definition.id] = _Counted()
         found.calls += 1
         if error is not None:
             is_about_arguments = error.type is ToolErrorType.PARAMETER_VALIDATION
