@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -96,7 +97,13 @@ console.log(JSON.stringify([failure, found.every((one) => one.content === "hi"),
 """
 
 
-@pytest.mark.parametrize(("language", "code"), [("python", PYTHON), ("nodejs", JAVASCRIPT)])
+needs_bun = pytest.mark.skipif(shutil.which("bun") is None, reason="needs bun")
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [("python", PYTHON), ("nodejs", JAVASCRIPT), pytest.param("bun", JAVASCRIPT, marks=needs_bun)],
+)
 async def test_tools_are_functions_and_failures_exceptions(open_scripts: Scripts, language: str, code: str) -> None:
     given = await value(open_scripts, code, language)
 
@@ -281,7 +288,9 @@ async def test_forged_frames_end_their_run_only(open_scripts: Scripts) -> None:
                 assert "channel of its tools" in result.error.message
     honest = f"{FRAMES}frame(id=7, tool='system:get_current_time', arguments={{}})\nprint(len(os.read(fd, 9999)) > 40)"
     assert await value(open_scripts, honest) == "True"
-    assert len(set(Path("/proc/self/fd").iterdir()) - before) <= 2
+    async with asyncio.timeout(30):
+        while len(set(Path("/proc/self/fd").iterdir()) - before) > 2:
+            await asyncio.sleep(0.05)
 
 
 async def test_an_unread_flood_of_calls_is_bounded(open_scripts: Scripts) -> None:
