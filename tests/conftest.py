@@ -57,6 +57,10 @@ LONG = (
     "test_author_commands",
     "test_disk_cache",
     "test_faults",
+    "test_end_of_the_process",
+    "test_task_faults",
+    "test_benchmarks",
+    "e2e",
 )
 """What takes longest: folders of tests, and files."""
 
