@@ -58,8 +58,8 @@ class ScriptRequest(Model):
     the keys `secrets` are hidden in logs and errors. `files` are paths in the project's files folder that the script
     may read, under the same paths in the folder TAVERN_FILES; what it leaves in the folder TAVERN_OUTPUT comes back as
     files. `session` names variables that live on between calls. `tools` are ids, and patterns of ids, of tools that
-    `code` may call as functions of its module `tools`: of those that the call of the run may call, and no others; not
-    in a session. `timeout_ms` is in milliseconds, without the time in which such calls are waited for.
+    the script may call as functions of its module `tools`: of those that the call of the run may call, and no others;
+    not in a session. `timeout_ms` is in milliseconds, without the time in which such calls are waited for.
     """
 
     tool_id: str | None = None

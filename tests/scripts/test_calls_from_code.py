@@ -25,7 +25,7 @@ from tavern_host.contracts.scripts import ScriptErrorType, ScriptRequest
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_host.contracts.toolcalls import TaskFilter, ToolCallRequest, ToolResult, ToolRule, ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolImplementation
-from tavern_host.projects import Folders
+from tavern_host.projects import Folders, make_project
 from tests.scripts.scripthost import Scripts, scripts_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -149,11 +149,99 @@ async def test_what_another_plugin_passes_on_gets_no_tools(open_scripts: Scripts
         assert (await open_scripts.service.run(request, call=call)).output_data == expected
 
 
-async def test_files_and_sessions_get_no_tools(open_scripts: Scripts) -> None:
-    open_scripts.put("x.py", "print(1)")
-    for given in ({"script_path": "x.py"}, {"code": "1", "language": "python", "session": "s"}):
-        with pytest.raises(InvalidInput, match="tools are given to code only"):
-            await open_scripts.service.run(ScriptRequest.model_validate({**given, "tools": ["*"]}))
+async def test_sessions_get_no_tools(open_scripts: Scripts) -> None:
+    with pytest.raises(InvalidInput, match="no tools are given in a session"):
+        await open_scripts.python("1", session="s", tools=["*"])
+
+
+FILES = {
+    "tell.py": "import json, sys, tools\nnames = dir(tools)\n"
+    "def main(given): return [tools.read_file(**given)['content'], 'write_file' in names]\n"
+    "if __name__ == '__main__': print(json.dumps(main(json.load(sys.stdin))))",
+    "tell.mjs": "import tools, { readFile } from 'tools'; import fs from 'node:fs';\n"
+    "const given = JSON.parse(fs.readFileSync(0));\n"
+    "console.log(JSON.stringify([(await readFile(given)).content, 'writeFile' in tools]));",
+}
+TELLING: dict[str, dict[str, Any]] = {
+    "a file": {"scriptPath": "scripts/tell.py"},
+    "a function": {"scriptPath": "scripts/tell.py", "entryPoint": "main"},
+    "a command": {"command": "python scripts/tell.py"},
+    "JavaScript": {"scriptPath": "scripts/tell.mjs"},
+}
+
+
+async def test_script_tools_of_the_project_call_tools(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    make_project(root)
+    (root / "tools").mkdir(exist_ok=True)
+    for number, implementation in enumerate(TELLING.values()):
+        about = {"type": "script", "tools": ["FileOperator.Read*"], **implementation}
+        definition = {"id": f"Tell{number}", "handler": about, "parameters": {"properties": {"filePath": {}}}}
+        (root / "tools" / f"{number}.tool.json").write_text(json.dumps(definition))
+    async with scripts_of(tmp_path) as scripts:
+        for path, text in FILES.items():
+            scripts.put(path, text)
+        scripts.put("a.txt", "hi", folder="files")
+        manager = scripts.host.services.get(TOOL_MANAGER)
+        with Failures() as failures:
+            for number, name in enumerate(TELLING):
+                request = ToolCallRequest(tool_id=f"Tell{number}", arguments={"filePath": "a.txt"})
+                may, may_not = (ToolScope(allowed=[f"Tell{number}", *more]) for more in (OPEN, []))
+                with failures.row(name):
+                    result = await manager.call(request, scope=may, call=CallContext(principal=AGENT))
+                    assert result.structured == ["hi", False], result
+                with failures.row(f"{name}, by who may not read"):
+                    result = await manager.call(request, scope=may_not, call=CallContext(principal=AGENT))
+                    assert result.error is not None
+
+
+HONEST = """
+import json, tools
+said = []
+deep = 1
+for _ in range(300):
+    deep = [deep]
+for given in ("\\ud800", deep):
+    try:
+        tools.read_file(filePath=given)
+    except tools.ToolError as error:
+        said.append(error.type)
+print(json.dumps([said, tools.get_current_time()["unix"] > 0]))
+"""
+
+
+async def test_arguments_that_are_no_json_fail_alone(open_scripts: Scripts) -> None:
+    assert await value(open_scripts, HONEST) == [["ParameterValidationError"] * 2, True]
+    code = """
+import tools from "tools";
+let type;
+try { await tools.readFile({ filePath: "\\ud800" }); } catch (error) { type = error.type; }
+console.log(JSON.stringify(type));
+"""
+    assert await value(open_scripts, code, "nodejs") == "ParameterValidationError"
+
+
+LIVES_ON = f"""{FRAMES}
+import time
+if os.fork() == 0:
+    os.setsid()
+    for number in range(1, 100_000):
+        frame(id=number, tool="FileOperator.AppendFile", arguments={{"filePath": "lives.txt", "content": "x"}})
+        os.read(fd, 65536)
+time.sleep(0.5)
+print(1)
+"""
+
+
+async def test_a_child_with_the_descriptor_ends_with_its_run(open_scripts: Scripts) -> None:
+    scope = ToolScope(allowed=[*OPEN, "FileOperator.AppendFile"])
+    assert (await value(open_scripts, LIVES_ON, scope=scope)) == 1
+
+    file = open_scripts.host.project.root / "files" / "lives.txt"
+    size = file.stat().st_size
+    assert size > 0, "the child called"
+    assert await value(open_scripts, "import tools; print(tools.get_current_time()['unix'] > 0)") == "True"
+    assert file.stat().st_size == size
 
 
 async def test_a_revoke_holds_for_the_next_call(open_scripts: Scripts) -> None:
@@ -274,6 +362,7 @@ FORGED = {
     "a huge number": "frame(id=2**70, tool='system:get_current_time', arguments={})",
     "no arguments": "frame(id=1, tool='system:get_current_time', arguments=[])",
     "not finite": 'send(b\'{"id": 1, "tool": "x", "arguments": {"a": NaN}}\')',
+    "an answer": "frame(id=1, value=1)",
     "twice": "[frame(id=1, tool='FileOperator.WriteFile', arguments={'filePath': 'x', 'content': ''}) for _ in 'ab']",
 }
 

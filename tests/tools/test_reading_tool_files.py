@@ -329,6 +329,7 @@ def test_what_a_key_may_not_say_is_told(tmp_path: Path) -> None:
         ("permissions", "all", 'expected an array, got text: "all"'),
         ("implementation", {**SCRIPT, "entryPoint": 3}, ".entryPoint: expected text, got an integer: 3"),
         ("implementation", {**SCRIPT, "protocol": "http"}, '.protocol: expected one of "stdio", "channel", got "http"'),
+        ("implementation", {**SCRIPT, "tools": ["*"]}, ".tools: scripts of plugins are given no tools"),
         ("securityContext", {"networkAccess": []}, ".networkAccess: expected an object, got an array"),
         ("securityContext", {"networkAccess": {"allowHosts": "a.b"}}, ".networkAccess.allowHosts: expected an array"),
         ("securityContext", {"fileAccess": {"allowRead": [1]}}, ".fileAccess.allowRead[0]: expected text, got an inte"),

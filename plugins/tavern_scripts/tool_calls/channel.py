@@ -26,7 +26,7 @@ from tavern_host.contracts.tools import ToolDefinition, ToolManager
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.processes import to_the_end
 from tavern_scripts.sandbox.running import CALLS
-from tavern_scripts.tool_calls.module import write_module
+from tavern_scripts.tool_calls.module import with_module
 
 MAX_AT_ONCE = 16
 """How many calls of one script are made at once; more wait in the socket, and the script with them."""
@@ -62,11 +62,11 @@ class CallChannel(asyncio.Protocol):
         """Why the run has to end, if it has to."""
 
     def given_to(self, launch: SandboxLaunch, folder: Path, language: ScriptLanguage) -> SandboxLaunch:
-        """Return a program with its end of the channel and its module `tools`, made in the folder of the script.
-        Blocking."""
-        mounts = [*launch.mounts, *write_module(folder, language, self._tools)]
+        """Return a program with its end of the channel and its module `tools`, made in the folder of the run.
+        Blocking. Raises `InvalidInput`."""
+        launch = with_module(launch, folder / "calls", language, self._tools)
         environment = {**launch.environment, "TAVERN_CALLS_FD": str(CALLS)}
-        return launch.model_copy(update={"mounts": mounts, "environment": environment, "calls": self.theirs.fileno()})
+        return launch.model_copy(update={"environment": environment, "calls": self.theirs.fileno()})
 
     async def open(self, clock: WallClock) -> None:
         """Begin to listen. `clock` stands still while calls are made."""
@@ -140,8 +140,11 @@ class CallChannel(asyncio.Protocol):
     def _take(self, frame: bytes) -> None:
         try:
             asked = from_json(frame, allow_inf_nan=False)
+            is_usable = True
         except ValueError:
-            return self._break("a frame that is no JSON")
+            asked, is_usable = _unusable(frame), False
+            if asked is None:
+                return self._break("a frame that is no JSON")
         if not isinstance(asked, dict) or asked.keys() != {"id", "tool", "arguments"}:
             return self._break("a frame that is no call: it needs id, tool and arguments")
         number, tool_id, arguments = asked["id"], asked["tool"], asked["arguments"]
@@ -157,6 +160,9 @@ class CallChannel(asyncio.Protocol):
         elif tool_id not in self._tool_ids:
             message = f"the tool {tool_id!r:.200} is not one of those that this script was given"
             self._send(number, error={"type": "PermissionDenied", "message": message})
+        elif not is_usable:
+            message = "the arguments hold what is no Unicode text, or are nested too deep"
+            self._send(number, error={"type": ToolErrorType.PARAMETER_VALIDATION.value, "message": message})
         else:
             self._begin(number, ToolCallRequest(tool_id=tool_id, arguments=arguments))
         return None
@@ -261,6 +267,18 @@ class WallClock:
     def _set(self, when: float | None) -> None:
         with contextlib.suppress(RuntimeError):  # the run is over
             self._timer.reschedule(when)
+
+
+def _unusable(frame: bytes) -> Any:
+    """Return a frame that an honest script may send, with half of a character in a text or nested deep; else None."""
+    try:
+        return json.loads(frame, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def _answer_of(result: ToolResult) -> dict[str, JsonValue]:

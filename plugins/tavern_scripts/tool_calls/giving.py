@@ -34,8 +34,8 @@ class ToolCalls:
         asked, most = plan.request.tools, plan.policy.most_calls
         if not asked or most == 0 or call.via is not None or not self._context.services.has(TOOL_MANAGER.name):
             return None
-        if not plan.program.is_code or plan.request.session is not None:
-            raise InvalidInput("tools are given to code only, and not in a session; leave tools out")
+        if plan.request.session is not None:
+            raise InvalidInput("no tools are given in a session; leave tools out")
         manager = self._context.services.get(TOOL_MANAGER)
         try:
             found = await manager.callable_tools(call=call)

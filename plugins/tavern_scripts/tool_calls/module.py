@@ -1,4 +1,4 @@
-"""The module `tools` of a script: written beside its code, from the tools that it was given."""
+"""The module `tools` of a script, written from the tools that it was given."""
 
 from __future__ import annotations
 
@@ -7,29 +7,39 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tavern_host.contracts.code_mode import CodeStyle, ambiguous_names, function_names, signature
-from tavern_host.contracts.scripts import SandboxMount, ScriptLanguage
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptLanguage
 from tavern_host.contracts.tools import ToolDefinition
-from tavern_scripts.workers.launches import SCRIPT
+from tavern_scripts.environments.environments import NODE_PACKAGES
+from tavern_scripts.workers.launches import RUNNERS
 
 _RUNNER_FILES = Path(__file__).parent.parent / "runners"
+_PYTHON = f"{RUNNERS}/calls"
 
 
-def write_module(folder: Path, language: ScriptLanguage, tools: Sequence[ToolDefinition]) -> list[SandboxMount]:
-    """Write the module into the folder of a script; return what is to be seen of it. Blocking."""
+def with_module(
+    launch: SandboxLaunch, place: Path, language: ScriptLanguage, tools: Sequence[ToolDefinition]
+) -> SandboxLaunch:
+    """Write the module into the folder `place`, which is not there yet; return a program that can import it. Blocking.
+
+    Raises `InvalidInput` for JavaScript with packages: theirs is the only folder where Node.js would look for it.
+    """
+    place.mkdir()
+    place.chmod(0o755)
     style: CodeStyle = "python" if language == "python" else "javascript"
     by_id = {tool.id: tool for tool in tools}
     names, shared = function_names(by_id, style), ambiguous_names(by_id, style)
     if style == "python":
         about = {name: {"id": id, "doc": _documentation(name, by_id[id])} for name, id in names.items()}
         source = (_RUNNER_FILES / "tools.py").read_text(encoding="utf-8")
-        _write(folder / "tools.py", source)
-        _write(folder / "tools.json", json.dumps({"names": about, "shared": shared}))
-        seen = ("tools.py", "tools.json")
-        return [SandboxMount(target=f"{SCRIPT}/{name}", source=str(folder / name)) for name in seen]
-    place = folder / "node_modules" / "tools"
-    place.mkdir(parents=True)
-    for made in (place, place.parent):
-        made.chmod(0o755)
+        _write(place / "tools.py", source)
+        _write(place / "tools.json", json.dumps({"names": about, "shared": shared}))
+        path = ":".join(filter(None, (_PYTHON, launch.environment.get("PYTHONPATH"))))
+        environment = {**launch.environment, "PYTHONPATH": path}
+        mounts = [*launch.mounts, SandboxMount(target=_PYTHON, source=str(place))]
+        return launch.model_copy(update={"mounts": mounts, "environment": environment})
+    if any(mount.target == NODE_PACKAGES for mount in launch.mounts):
+        raise InvalidInput("JavaScript that needs packages is given no tools; leave the packages or the tools out")
     _write(place / "package.json", json.dumps({"name": "tools", "type": "module", "exports": "./index.mjs"}))
     lines = [(_RUNNER_FILES / "tools.mjs").read_text(encoding="utf-8")]
     for name, tool_id in names.items():
@@ -41,7 +51,8 @@ def write_module(folder: Path, language: ScriptLanguage, tools: Sequence[ToolDef
         parts.append(f"get {name}() {{ throw new TypeError({message}); }}")
     lines.append(f"export default {{ {', '.join(parts)} }};")
     _write(place / "index.mjs", "\n".join(lines))
-    return [SandboxMount(target=f"{SCRIPT}/node_modules/tools", source=str(place))]
+    mount = SandboxMount(target=f"{NODE_PACKAGES}/tools", source=str(place))
+    return launch.model_copy(update={"mounts": [*launch.mounts, mount]})
 
 
 def _documentation(name: str, tool: ToolDefinition) -> str:

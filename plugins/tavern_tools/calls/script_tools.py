@@ -56,6 +56,7 @@ def script_request(tool: ToolDefinition, arguments: dict[str, JsonValue]) -> Scr
                 "language": implementation.language,
                 "entry_point": further.get("entryPoint"),
                 "protocol": further.get("protocol") or "stdio",
+                "tools": [] if tool.plugin else further.get("tools") or [],
                 "input_data": arguments,
                 "timeout_ms": None if tool.timeout is None else max(1, round(tool.timeout)),
                 "security_context": SecurityContext.model_validate(tool.security_context or {}),

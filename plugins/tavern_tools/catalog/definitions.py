@@ -83,7 +83,7 @@ def read_definition(
 
     `parameters` is in the definition's `model_fields_set` only if the document gives it.
     """
-    reader = _Reader(document)
+    reader = _Reader(document, plugin is not None)
     implementation = reader.implementation()
     values: dict[str, Any] = {
         "id": reader.tool_id(),
@@ -198,6 +198,7 @@ def _example_findings(definition: ToolDefinition) -> list[Finding]:
 @dataclass
 class _Reader:
     document: Mapping[str, Any]
+    is_of_plugin: bool = False
     findings: list[Finding] = field(default_factory=list)
 
     def fail(self, location: Location, message: str) -> None:
@@ -292,6 +293,10 @@ class _Reader:
             values[name] = next((value for value in spelled if value is not None), None)
         for spelling in _FURTHER:
             self.value(spelling, str, given, (key,))
+        if self.is_of_plugin and "tools" in given:
+            self.fail((key, "tools"), "scripts of plugins are given no tools, those of the project are")
+        else:
+            self.items("tools", str, given, (key,))
         protocol = given.get("protocol")
         if isinstance(protocol, str) and protocol not in _PROTOCOLS:
             known = ", ".join(quoted(name) for name in _PROTOCOLS)
