@@ -130,6 +130,6 @@ async def test_an_explanation_is_had_over_http(ahoy: HttpClient) -> None:
     body = await (await ahoy.get("/api/why/service:toolManager")).json()
     assert (body["subject"], body["answer"]) == (
         "service:toolManager",
-        "tavern-tools provides toolManager (version 3)",
+        "tavern-tools provides toolManager (version 4)",
     )
     assert (await ahoy.get("/api/why/nonsense")).status == 400
