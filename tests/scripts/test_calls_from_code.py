@@ -21,11 +21,14 @@ from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.code_mode import ambiguous_names, function_names, signatures
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.scripts import ScriptErrorType, ScriptRequest
+from tavern_host.contracts.scripts import SandboxLaunch, ScriptErrorType, ScriptLanguage, ScriptRequest
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_host.contracts.toolcalls import TaskFilter, ToolCallRequest, ToolResult, ToolRule, ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolImplementation
 from tavern_host.projects import Folders, make_project
+from tavern_scripts.sandbox.supervised import Supervised
+from tavern_scripts.tool_calls.module import with_module
+from tests.scripts.sandboxes import LIMITS, read, run
 from tests.scripts.scripthost import Scripts, scripts_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -193,6 +196,35 @@ async def test_script_tools_of_the_project_call_tools(tmp_path: Path) -> None:
                 with failures.row(f"{name}, by who may not read"):
                     result = await manager.call(request, scope=may_not, call=CallContext(principal=AGENT))
                     assert result.error is not None
+
+
+@pytest.mark.parametrize(
+    ("language", "name", "code"),
+    [
+        ("python", "x.py", "import packed, tools; print(callable(tools.call))"),
+        ("nodejs", "x.mjs", "import tools from 'tools'; console.log(typeof tools.call === 'function')"),
+    ],
+)
+async def test_code_finds_its_module_without_mounts(
+    tmp_path: Path, language: ScriptLanguage, name: str, code: str
+) -> None:
+    program = sys.executable if language == "python" else shutil.which("node")
+    assert program is not None
+    for path, text in ((f"script/{name}", code), ("packages/packed.py", "")):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text(text)
+    mounts = [read("/script", tmp_path / "script"), read("/packages", tmp_path / "packages")]
+    launch = SandboxLaunch(
+        argv=[program, f"/script/{name}"],
+        limits=LIMITS,
+        mounts=mounts,
+        environment={"PYTHONPATH": "/packages"},
+        address_space=language == "python",
+    )
+
+    came = await run(Supervised(is_limited=False), with_module(launch, tmp_path, language, []))
+
+    assert came.stdout.strip().lower() == b"true", came
 
 
 HONEST = """

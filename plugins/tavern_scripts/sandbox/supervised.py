@@ -138,7 +138,7 @@ class Supervised:
             ],
             "environment": {
                 "TMPDIR": places["/tmp"],
-                **{name: _translated(value, places) for name, value in launch.environment.items()},
+                **{name: _all_translated(name, value, places) for name, value in launch.environment.items()},
             },
             "folder": _translated(launch.folder, places),
             "limits": {str(kind): values for kind, values in limits.items()},
@@ -171,6 +171,12 @@ def _translated(word: str, places: dict[str, str]) -> str:
         if word == target or word.startswith(f"{target}/"):
             return places[target] + word[len(target) :]
     return word
+
+
+def _all_translated(name: str, value: str, places: dict[str, str]) -> str:
+    """Return a variable so; of the list of Python's folders each."""
+    words = value.split(":") if name == "PYTHONPATH" else [value]
+    return ":".join(_translated(word, places) for word in words)
 
 
 def _remove(folder: Path) -> None:

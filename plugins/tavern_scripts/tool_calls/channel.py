@@ -64,7 +64,7 @@ class CallChannel(asyncio.Protocol):
     def given_to(self, launch: SandboxLaunch, folder: Path, language: ScriptLanguage) -> SandboxLaunch:
         """Return a program with its end of the channel and its module `tools`, made in the folder of the run.
         Blocking. Raises `InvalidInput`."""
-        launch = with_module(launch, folder / "calls", language, self._tools)
+        launch = with_module(launch, folder, language, self._tools)
         environment = {**launch.environment, "TAVERN_CALLS_FD": str(CALLS)}
         return launch.model_copy(update={"environment": environment, "calls": self.theirs.fileno()})
 

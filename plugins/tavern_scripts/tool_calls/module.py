@@ -18,14 +18,16 @@ _PYTHON = f"{RUNNERS}/calls"
 
 
 def with_module(
-    launch: SandboxLaunch, place: Path, language: ScriptLanguage, tools: Sequence[ToolDefinition]
+    launch: SandboxLaunch, folder: Path, language: ScriptLanguage, tools: Sequence[ToolDefinition]
 ) -> SandboxLaunch:
-    """Write the module into the folder `place`, which is not there yet; return a program that can import it. Blocking.
+    """Write the module into the folder of a run; return a program that can import it. Blocking.
 
     Raises `InvalidInput` for JavaScript with packages: theirs is the only folder where Node.js would look for it.
     """
-    place.mkdir()
-    place.chmod(0o755)
+    place = folder / "node_modules" / "tools"  # above the code, where a sandbox shows the paths of the host
+    place.mkdir(parents=True)
+    for made in (place, place.parent):
+        made.chmod(0o755)
     style: CodeStyle = "python" if language == "python" else "javascript"
     by_id = {tool.id: tool for tool in tools}
     names, shared = function_names(by_id, style), ambiguous_names(by_id, style)
