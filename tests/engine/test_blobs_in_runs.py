@@ -15,6 +15,7 @@ from runs_bench import begin
 from tavern_host import Host
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.errors import NotFound, PermissionDenied
+from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import TOOL_MANAGER
@@ -148,6 +149,26 @@ async def test_blobs_go_when_their_last_run_goes(tmp_path: Path) -> None:
         assert not opened.blobs.has(Blob.model_validate(HANDLE))
         fourth = await bench.run(document)  # what is cached is worth nothing without its Blob
         assert (fourth.nodes["both"].cached, opened.blobs.has(Blob.model_validate(HANDLE))) == (False, True)
+
+
+async def test_pruning_leaves_blobs_of_active_unkept_runs(tmp_path: Path) -> None:
+    document = workflow(
+        {"both": acme("ProduceBoth", size=SIZE), "count": "acme-blobs:Count", "wait": "Hang"},
+        "both.data > count.data",
+    )
+    async with host(tmp_path) as opened:
+        bench = Bench(opened)
+        blob = Blob.model_validate(HANDLE)
+        run_id = await bench.engine.submit(RunRequest(workflow=document, keep=False))
+        await bench.until("NODE_COMPLETE", promptId=run_id, nodeId="count")
+        engine = opened._manager.active["tavern-engine"].context.state["engine"]
+        await engine._recorder.prune(max_age=1e9, max_bytes=10**12)
+        await opened.blobs.sweep(0)
+        assert opened.blobs.has(blob)
+        await bench.interrupted(run_id)
+        await engine._recorder.prune(max_age=1e9, max_bytes=10**12)
+        await opened.blobs.sweep(0)
+        assert not opened.blobs.has(blob)
 
 
 async def test_a_resumed_run_has_its_blobs(tmp_path: Path) -> None:

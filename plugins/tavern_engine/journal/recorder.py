@@ -60,6 +60,7 @@ class RunRecorder:
         self._kept: FIFOCache[str, None] = FIFOCache(KEPT)
         self._starts: dict[str, asyncio.TimerHandle | asyncio.Task[None]] = {}
         self._recorded: set[str] = set()
+        self._live: set[str] = set()  # recorded or not; the store knows those that were resumed
 
     @property
     def _store(self) -> RunStore | None:
@@ -71,8 +72,16 @@ class RunRecorder:
     async def accept(self, record: RunRecord) -> None:
         """Record a new run; when this returns, it survives the end of the process. Raises `NotFound` for a Blob among
         its inputs that is not there."""
-        if blobs := given(record.workflow, record.request.inputs):
-            await self._context.blobs.hold(record.id, blobs)
+        self._live.add(record.id)
+        try:
+            if blobs := given(record.workflow, record.request.inputs):
+                await self._context.blobs.hold(record.id, blobs)
+            await self._record(record)
+        except BaseException:
+            self._live.discard(record.id)
+            raise
+
+    async def _record(self, record: RunRecord) -> None:
         store = self._store
         if store is None or not record.request.keep:
             return
@@ -150,6 +159,7 @@ class RunRecorder:
 
     async def end(self, record: RunRecord, run: Run) -> None:
         """Flush the journal of a run, and record its end."""
+        self._live.discard(record.id)
         if record.id not in self._recorded or self._journal is None or self._leases is None:
             return
         store, leases = self._store, self._leases  # where the host stops, it is withdrawn while this is written
@@ -252,13 +262,14 @@ class RunRecorder:
         return run_of(entry, entry.status, entry.outputs, nodes)
 
     async def prune(self, *, max_age: float, max_bytes: int) -> int:
-        """Delete old runs; see `RunStore.prune`. The Blobs of those that are gone are released."""
+        """Delete old runs; see `RunStore.prune`. The Blobs of those that are gone are released, not those of runs that
+        are active here, recorded or not."""
         store = self._store
         if store is None:
             return 0
         count = await store.prune(max_age=max_age, max_bytes=max_bytes)
         for run_id in await self._context.blobs.holders():
-            if run_id not in self._recorded:
+            if run_id not in self._live:
                 try:
                     await store.get(run_id)
                 except NotFound:
