@@ -163,7 +163,7 @@ async def test_what_is_kept_grows_with_the_turns(bench: AgentBench) -> None:
     bench.model(lambda request: said("Yes. " * 40))
     for number in range(12):
         last = await bench.run(f"{number} " * 40, conversation_id="long")
-    file = max(bench.host.folders.state.rglob("agents.sqlite3"), key=lambda file: file.stat().st_mtime)
+    file = bench.host._manager.active["tavern-agents"].context.operator_dir / "agents" / "agents.sqlite3"
     with sqlite3.connect(file) as database:
         run = "SELECT max(length(body)), count(*) FROM recordings r JOIN runs ON runs.id = r.run WHERE conversation = ?"
         most, count = database.execute(run, ("long",)).fetchone()

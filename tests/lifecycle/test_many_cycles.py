@@ -436,6 +436,10 @@ def alive(host: Host, dead: dict[str, list[weakref.ref[Any]]]) -> dict[str, int]
     return {kind: len(ids) for kind, ids in left.items() if ids}
 
 
+POOLS = ("waiting for a job", "asyncio_")
+"""How the names of threads begin that wait for work; how many there are is bounded, and up to how much came at once."""
+
+
 def counted(host: Host) -> dict[str, Any]:
     """Return how much there is of all that would grow if something of a plugin stayed."""
     gc.collect()
@@ -452,7 +456,7 @@ def counted(host: Host) -> dict[str, Any]:
         "module objects of plugins": sum(of_the_plugins(vars(module).get("__name__")) for module in modules),
         "modules": len(sys.modules),
         "finders": len(sys.meta_path),
-        "threads": sum(thread.name != "waiting for a job" for thread in threading.enumerate()),
+        "threads": sum(not thread.name.startswith(POOLS) for thread in threading.enumerate()),
         "tasks": len(asyncio.all_tasks()),
         "files": len(list(Path("/proc/self/fd").iterdir())),
     }

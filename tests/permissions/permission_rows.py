@@ -587,7 +587,8 @@ _ASKED_FOR_NOTHING = {
     "executionEngine.output",
     "llm.embed",  # the scripted adapter cannot
     *(f"agentRuntime.{method}" for method in ("send", "interrupt", "pause", "resume")),
-    *(f"agentRuntime.{method}" for method in ("change_memory", "recall", "remember", "read_result")),
+    *(f"agentRuntime.{method}" for method in ("change_memory", "recall", "remember", "read_result", "replay")),
+    *(f"sceneManager.{method}" for method in ("start", "stop", "say", "publish", "read_world", "update_world")),
     *(f"chatHistory.{method}" for method in ("edit", "swipe", "activate", "fork", "fork_history")),
     *(f"chatHistory.{method}" for method in ("rename_branch", "delete_branch", "import_history")),
     *(f"toolManager.{method}" for method in ("read_stream", "task", "cancel_task", "decide")),

@@ -99,7 +99,7 @@ class Statistics:
 
     async def of(self, tool_ids: Iterable[str] | None) -> dict[str, ToolStatistics]:
         """Return what is known of these tools, or of all; those that were never called are left out."""
-        if self._known is None:
+        if self._known is None or not self._pending:  # another host may have written meanwhile
             self._known = await asyncio.to_thread(self._read)
         found = _merged(_merged(self._known, self._pending), self._fresh)
         return found if tool_ids is None else {id: found[id] for id in tool_ids if id in found}
