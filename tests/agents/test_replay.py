@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,12 +13,13 @@ import pytest_asyncio
 from agent_bench import AgentBench, agent_bench, thinking
 from helpers.repetition import Failures
 from helpers.tavern_project import Tavern
-from helpers.told_model import said
+from helpers.told_model import said, written
 
 from tavern_host.contracts.agents import AgentReply, AgentRunFilter
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.recordings import AgentRecording, ReplayDifference, ReplayOptions
+from tavern_host.contracts.settings import MASK
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -106,6 +108,7 @@ async def test_a_planted_difference_is_found_where_it_is(bench: AgentBench) -> N
             ("tools", 1, "tools.length", changed(recording, 0, tools=[{"name": "gone"}])),
             ("time", 1, "latest.length", changed(recording, 0, latest=[])),
             ("time", 1, "latest[0]", changed(recording, 0, latest=["system:day: Monday"])),
+            ("time", 1, "messages[3].content", changed(recording, 0, latest=["system:time: a Monday"])),
             ("message", 1, "messages[0]", changed(recording, 0, messages=first.messages[1:])),
             ("result", 1, "calls[0].result.structured", planted(recording, calls=[loud, hush, mark])),
             ("order", 1, "calls[0]", planted(recording, calls=[hush, shout, mark])),
@@ -175,6 +178,30 @@ async def test_what_is_kept_grows_with_the_turns(bench: AgentBench) -> None:
     assert await bench.host.services.get(CHAT_HISTORY).delete("long")
     with sqlite3.connect(file) as database:
         assert database.execute("SELECT count(*) FROM texts WHERE history = 'long'").fetchone() == (0,)
+
+
+async def test_secret_arguments_are_in_no_recording(bench: AgentBench) -> None:
+    secret = 'HUN"TER\n2'
+    bench.project.write(
+        "tools/login.tool.json",
+        {
+            "id": "login",
+            "readOnly": True,
+            "implementation": {"type": "node", "nodeType": "core:UpperCase"},
+            "parameters": {"type": "object", "properties": {"text": {"type": "string", "writeOnly": True}}},
+        },
+    )
+    bench.project.profile(tool_ids_inventory=["login"])
+    for answer in (said("", ("login", {"text": secret})), written("tam", ("login", {"text": secret}))):
+        bench.answers(answer, said("You are in."))
+        reply = await bench.run(f"Log in with {secret}, please.")
+        recording = await bench.runtime.recording(reply.agent_run_id)
+        assert recording.calls[0].arguments == {"text": MASK}
+        exported = recording.model_dump_json()
+        for form in (secret, json.dumps(secret)[1:-1], json.dumps(json.dumps(secret)[1:-1])[1:-1]):
+            assert form not in exported
+        assert (await bench.runtime.replay(recording)).difference is None
+    prepare(bench.project)
 
 
 async def test_what_was_not_recorded_is_said(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
 
 from tavern_agents.conversation import Conversation
 from tavern_agents.decision import read_decision
@@ -26,11 +29,15 @@ from tavern_host.contracts.recordings import (
     RecordedDeliberation,
     ReplayOptions,
 )
+from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import ToolResult
 from tavern_host.contracts.tools import ToolManager
 
 if TYPE_CHECKING:
     import sqlite3
+
+_FIXED = frozenset({"role", "type", "status", "id", "toolId", "format"})
+"""Keys whose values are never a secret."""
 
 PREFIX = "replay"
 """How the ids of conversations begin in which recordings are played."""
@@ -63,7 +70,7 @@ async def recording_of(store: AgentStore, tools: ToolManager, run_id: str, tool_
 
     nothing: tuple[str, HistoryExport | None, list[_Row]] = "", None, []
     message, history, rows = await store.database.read(work, nothing)
-    deliberations, calls = list[RecordedDeliberation](), list[RecordedCall]()
+    deliberations, calls, secrets = list[RecordedDeliberation](), list[RecordedCall](), set[str]()
     before = _Row([], {}, [], rows[0].answer, {})
     for row in rows:
         pairs = zip(before.messages, row.messages, strict=False)
@@ -73,12 +80,14 @@ async def recording_of(store: AgentStore, tools: ToolManager, run_id: str, tool_
             RecordedDeliberation(kept=same, messages=row.messages[same:], latest=row.latest, answer=row.answer, **new)
         )
         decision = await read_decision(tools, row.answer.message(), tool_ids, row.answer.finish_reason)
-        for place, call in enumerate(decision.calls):
+        for place, (call, shown) in enumerate(zip(decision.calls, await tools.masked(decision.calls), strict=True)):
             result = row.results.get(place)
             calls.append(RecordedCall(tool_id=call.tool_id, arguments=call.arguments, result=result))
+            if MASK in (known := texts_in(shown)):
+                secrets |= texts_in(call.arguments) - known
         before = row
     limits = kept.entry.request.limits
-    return AgentRecording(
+    recording = AgentRecording(
         run_id=run_id,
         profile_id=kept.run.profile_id,
         message=message,
@@ -89,6 +98,27 @@ async def recording_of(store: AgentStore, tools: ToolManager, run_id: str, tool_
         status=kept.run.status.value,
         text=kept.run.text,
     )
+    return AgentRecording.model_validate(_without(secrets, recording.to_json())) if secrets else recording
+
+
+def texts_in(value: JsonValue) -> set[str]:
+    """Return all texts in a value, apart from the keys of objects."""
+    if isinstance(value, dict | list):
+        return set[str]().union(*map(texts_in, value.values() if isinstance(value, dict) else value))
+    return {value} if isinstance(value, str) else set()
+
+
+def _without(secrets: set[str], value: Any, key: str = "") -> Any:
+    """Return a recording with `MASK` for each secret, also where it stands in a text or in the JSON text of a call."""
+    if isinstance(value, dict):
+        return {name: _without(secrets, inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_without(secrets, inner, key) for inner in value]
+    if isinstance(value, str) and key not in _FIXED:
+        for secret in sorted(secrets, key=len, reverse=True):
+            forms = (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
+            value = functools.reduce(lambda text, form: text.replace(form, MASK) if form else text, forms, value)
+    return value
 
 
 def _read_rows(connection: sqlite3.Connection, run: AgentRun) -> list[_Row]:
