@@ -127,14 +127,20 @@ class PageRun:
             lines + snippet.text, snippet.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
         )
         output = io.StringIO()
+        ended: list[SystemExit] = []
 
         async def run() -> None:
-            result = eval(code, self.names)
-            if inspect.isawaitable(result):
-                await result
+            try:
+                result = eval(code, self.names)
+                if inspect.isawaitable(result):
+                    await result
+            except SystemExit as error:  # what a task ends with that nobody asks is logged in the middle of later tests
+                ended.append(error)
 
         with contextlib.redirect_stdout(output):
             asyncio.run(asyncio.wait_for(run(), SECONDS))
+        if ended:
+            raise ended[0]
         self.printed = output.getvalue()
 
     def _console(self, snippet: Snippet) -> None:

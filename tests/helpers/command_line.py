@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import logging
@@ -55,6 +56,7 @@ def tavern(
         _stdin(stdin),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
+        _garbage_left(),
     ):
         code = run([*map(str, arguments)])
     return _without_traceback(Ran(code, _text(out), "" if one_stream else _text(err)))
@@ -89,6 +91,18 @@ def _text(stream: io.TextIOWrapper) -> str:
     stream.flush()
     stream.seek(0)
     return stream.read()
+
+
+@contextlib.contextmanager
+def _garbage_left() -> Iterator[None]:
+    """Collect no garbage meanwhile: what is logged of that of earlier tests is not what a command says."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager
