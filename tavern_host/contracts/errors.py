@@ -74,6 +74,12 @@ class Conflict(TavernError):
     code = "conflict"
 
 
+class PreconditionFailed(TavernError):
+    """What a change was made conditional on is no longer so; details: the `revision` that there is now."""
+
+    code = "precondition_failed"
+
+
 class PermissionDenied(TavernError):
     """*Unauthorized*: the permission exists and was not granted. Details: plugin, permission, service, method."""
 

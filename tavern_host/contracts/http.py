@@ -1,20 +1,26 @@
 """Routes and socket messages that plugins register, and the plain request and response they exchange.
 
-The kernel owns the transport (`server.py`); a plugin sees data, never a socket.
+The kernel owns the transport; a plugin sees data, never a socket.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.contributions import ContributionKind
-from tavern_host.contracts.documents import read_json
+from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.wire import Model
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+Access = Literal["public", "read", "create", "operate"]
+"""Who may use a route or message: anybody, also without the token; who may look; who may change things and run them;
+who may decide over plugins, settings and people."""
 
 
 class HttpRequest(Model):
@@ -31,6 +37,14 @@ class HttpRequest(Model):
     def json_body(self) -> Any:
         """Return the body as JSON. Raises `InvalidInput` with the place of the first mistake; see `read_json`."""
         return read_json(self.body, "the body")
+
+    def read(self, model: type[ModelT]) -> ModelT:
+        """Return the JSON body as a model. Raises `InvalidInput` with the place of each mistake."""
+        return read_model(model, self.json_body(), "the body")
+
+    def read_query(self, model: type[ModelT]) -> ModelT:
+        """Return the query as a model, whose fields are read from texts. Raises `InvalidInput` as `read`."""
+        return read_model(model, self.query, "the query")
 
 
 class ServerEvent(Model):
@@ -73,6 +87,11 @@ class RouteInfo(Model):
     The handler is `async def handler(request: HttpRequest, context: PluginContext) -> HttpResponse`. It may return an
     `AsyncIterator[ServerEvent]` in its place: the events are sent as `text/event-stream` as they come. They are closed
     when the client is gone, so give one at least every few seconds.
+
+    `body`, `query` and `answer` say what goes in and out, for `GET /api/openapi.json`: `module:Type`, the pydantic
+    model that the handler itself reads with (`HttpRequest.read`, `read_query`) or answers with, in the plugin or in
+    `tavern_host.contracts`; `module:Type[]` is a list of them. They are looked up when somebody asks. `status` and
+    `content_type` are those of success. Without `access` a GET needs `read`, any other method `create`.
     """
 
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=HttpResponse | AsyncIterator[ServerEvent])
@@ -81,6 +100,17 @@ class RouteInfo(Model):
     path: str
     handler: str
     summary: str = ""
+    body: str = ""
+    query: str = ""
+    answer: str = ""
+    status: int = 200
+    content_type: str = "application/json"
+    access: Access | None = None
+
+    @property
+    def needs(self) -> Access:
+        """Who may use it."""
+        return self.access or ("read" if self.method == "GET" else "create")
 
 
 class MessageInfo(Model):
@@ -95,3 +125,4 @@ class MessageInfo(Model):
     type: str
     handler: str
     summary: str = ""
+    access: Access = "create"

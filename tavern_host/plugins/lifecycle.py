@@ -172,10 +172,10 @@ class Lifecycle:
         answer = Answer(None, loaded.runtime, loaded.context, loaded.in_flight)
         for route in declarations.routes:
             call = partial(answer.call, route.handler)
-            self._registrations.add(Registered(name, route, call), ledger)
+            self._registrations.add(Registered(name, route, call, loaded.runtime.schema), ledger)
         for command in declarations.commands:
             start = partial(_start, loaded, command.handler)
-            self._registrations.add(Registered(name, command, start), ledger)
+            self._registrations.add(Registered(name, command, start, loaded.runtime.schema), ledger)
         for declaration in declarations.ui:
             ledger.add(f"ui {declaration.kind}", declaration.target, lambda: None, offer=True)
 

@@ -24,11 +24,14 @@ _HOST_OPTIONS = frozenset({"json", "help"})
 
 @dataclass(frozen=True)
 class Registered(Generic[I]):
-    """A descriptor with its owner and the call of its handler, which gets the plugin's context as its last argument."""
+    """A descriptor with its owner and the call of its handler, which gets the plugin's context as its last argument.
+
+    `schema` gives the JSON Schema of a type that the descriptor names; see `InProcessRuntime.schema`."""
 
     plugin: str
     info: I
     call: Callable[..., Any]
+    schema: Callable[..., dict[str, Any]]
 
 
 @dataclass

@@ -18,6 +18,7 @@ from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.runtime.deadline import in_callers_task
+from tavern_host.runtime.described import CONTRACTS, schema_of
 from tavern_host.runtime.folder_import import import_folder, release, reserve
 from tavern_host.runtime.source import FolderSource, PluginSource
 from tavern_host.runtime.threads import contained, ended
@@ -109,6 +110,11 @@ class InProcessRuntime:
         if not callable(target):
             raise NotFound(f"{self._source.name}: the handler {handler!r} is not callable")
         return target  # type: ignore[no-any-return]
+
+    def schema(self, reference: str, *, of_answer: bool) -> dict[str, Any]:
+        """Return the JSON Schema of what `module:Type` names in the plugin or in the contracts. Raises `NotFound`."""
+        is_shared = reference.startswith(f"{CONTRACTS}.")
+        return schema_of(reference, resolve_name if is_shared else self._resolve, of_answer=of_answer)
 
     def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
         """Return `Class(*arguments)`; `context` and other `named` values go to parameters of that name. For a

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from tavern_host.contracts.blobs import BINARY, Blob
 from tavern_host.host import Host
+from tavern_host.server.routes import route
 from tavern_host.server.served import host_of
 
 _SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "audio/", "video/", "text/plain")
@@ -41,4 +42,7 @@ async def _take(request: web.Request) -> web.Response:
     return web.json_response(blob.to_json(), status=201, headers={"Location": f"/api/blobs/{blob.hash}"})
 
 
-ROUTES = (("POST", "/api/blobs", _take), ("GET", "/api/blobs/{hash}", _send))
+ROUTES = (
+    route("POST", "/api/blobs", _take, answer="tavern_host.contracts.blobs:Blob", status=201),
+    route("GET", "/api/blobs/{hash}", _send, query="tavern_host.contracts.host_api:BlobQuery", content_type="*/*"),
+)

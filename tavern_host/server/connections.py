@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.server.errors import error_response
 
 ADDRESS = "127.0.0.1"
 TOKEN_DEADLINE = 10.0
@@ -77,8 +78,8 @@ class _Connection(web.RequestHandler):
         """Answer what is no HTTP, or what failed outside of the application; what is no HTTP is not logged."""
         if status >= 500:
             return super().handle_error(request, status, exc, message)
-        body = {"error": "this is no HTTP request", "code": "invalid_input", "success": False}
-        response = web.json_response({**body, "message": body["error"]}, status=status, headers=HEADERS)
+        response = error_response(status, "invalid_input", "this is no HTTP request")
+        response.headers.update(HEADERS)
         response.force_close()
         return response
 

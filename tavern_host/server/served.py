@@ -14,12 +14,14 @@ from typing import Any
 
 from aiohttp import web
 
-from tavern_host.contracts.documents import read_json
+from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.events import Event
+from tavern_host.contracts.host_api import OpenProject
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.host import Host
 from tavern_host.projects import find_project
+from tavern_host.server.routes import route
 
 DEFAULT = "default"
 MOST = 32
@@ -167,25 +169,27 @@ def project_of(value: Any) -> str | None:
 
 
 async def _list(request: web.Request) -> web.Response:
+    """List the projects that this server serves."""
     served = request.app[SERVED]
     return web.json_response([_shown(served, host) for host in served.all()])
 
 
 async def _show(request: web.Request) -> web.Response:
+    """Show a project."""
     return web.json_response(_shown(request.app[SERVED], host_of(request)))
 
 
 async def _open(request: web.Request) -> web.Response:
     """Serve one more project: `{"path": "/absolute/folder"}`."""
-    body = read_json(await request.read(), "the body")
-    path = body.get("path") if isinstance(body, dict) else None
-    if not isinstance(path, str) or not Path(path).is_absolute() or "\0" in path:
+    path = read_model(OpenProject, read_json(await request.read(), "the body"), "the body").path
+    if not Path(path).is_absolute() or "\0" in path:
         raise InvalidInput('the body must be {"path": "…"} with the absolute path of a project\'s folder')
     host = await request.app[SERVED].open(Path(path))
     return web.json_response(_shown(request.app[SERVED], host))
 
 
 async def _close(request: web.Request) -> web.Response:
+    """Stop serving a project."""
     name = request.match_info["projectId"]
     await request.app[SERVED].close(name)
     return web.json_response({"success": True, "message": f"{name} is closed."})
@@ -196,9 +200,19 @@ def _shown(served: ServedProjects, host: Host) -> dict[str, Any]:
     return {"id": project.id, "name": project.name, "path": str(project.root), "isDefault": host is served.default}
 
 
+_API = "tavern_host.contracts.host_api"
+_PROJECT = f"{_API}:ServedProject"
+
 ROUTES = (
-    ("GET", "/api/projects", _list),
-    ("POST", "/api/projects", _open),
-    ("GET", "/api/projects/{projectId}", _show),
-    ("DELETE", "/api/projects/{projectId}", _close),
+    route("GET", "/api/projects", _list, answer=f"{_PROJECT}[]"),
+    route(
+        "POST",
+        "/api/projects",
+        _open,
+        body=f"{_API}:OpenProject",
+        answer=_PROJECT,
+        access="operate",
+    ),
+    route("GET", "/api/projects/{projectId}", _show, answer=_PROJECT),
+    route("DELETE", "/api/projects/{projectId}", _close, answer=f"{_API}:Done", access="operate"),
 )

@@ -5,7 +5,7 @@ Goes through the `settings` service, so that its overrides apply here too.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from aiohttp import web
@@ -13,9 +13,8 @@ from aiohttp import web
 from tavern_host.contracts.documents import read_json
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange, SettingValue
+from tavern_host.server.routes import route
 from tavern_host.server.served import host_of
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 async def _show(request: web.Request) -> web.Response:
@@ -69,8 +68,17 @@ async def _body(request: web.Request) -> dict[str, Any]:
     return body
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "/api/plugins/{name}/settings", _show),
-    ("POST", "/api/plugins/{name}/settings", _save),
-    ("GET", "/api/config", _config),
+_VALUES = "tavern_host.contracts.host_api:SettingValues"
+
+ROUTES = (
+    route("GET", "/api/plugins/{name}/settings", _show, answer=_VALUES),
+    route(
+        "POST",
+        "/api/plugins/{name}/settings",
+        _save,
+        body=_VALUES,
+        answer="tavern_host.contracts.host_api:SettingsSaved",
+        access="operate",
+    ),
+    route("GET", "/api/config", _config, answer="tavern_host.contracts.host_api:ConfigOption[]"),
 )

@@ -105,7 +105,7 @@ async def test_a_request_for_no_or_two_projects_is_refused(site: HttpClient) -> 
             (f"/api/tools/execute?projectId={barn}", {**GREET, "projectId": "default"}, 400, "two projects"),
             ("/api/projects", {"path": "barn"}, 400, "absolute path"),
             ("/api/projects", {"path": str(site.host.project.root.parent)}, 400, "is not a project"),
-            ("/api/projects", [], 400, "absolute path"),
+            ("/api/projects", [], 400, "the body: $: Input should be an object"),
         ):
             with failures.row(f"{path} {body}"):
                 answer = await site.post(path, json=body)

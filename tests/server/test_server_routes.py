@@ -96,7 +96,10 @@ async def test_an_unforeseen_failure_tells_the_client_nothing_but_where(
 
     assert answer.status == 500
     error = "acme-web failed in GET /api/x/acme-web/fail/{how}; the log says why"
-    assert await answer.json() == {"error": error, "code": "plugin_error", "success": False, "message": error}
+    of_the_rfc = {"type": "urn:tavern-host:error:plugin_error", "title": "Internal Server Error", "status": 500}
+    ours = {"code": "plugin_error", "error": error, "success": False, "message": error}
+    assert await answer.json() == {**of_the_rfc, "detail": error, **ours}
+    assert answer.content_type == "application/problem+json"
     assert ("swordfish" if how == "foreign" else "expected an HttpResponse") in caplog.text
     assert "GET /api/x/acme-web/fail/{how}: " in site.host.plugin("acme-web").problems[-1].message
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
 
 from tavern_host.events.bus import KEPT
-from tavern_host.server import app as server
+from tavern_host.server import websocket
 from tavern_host.testing.http import TOKEN, HttpClient
 
 
@@ -114,7 +114,7 @@ async def test_a_binary_message_is_told_so(site: HttpClient) -> None:
 async def test_a_message_that_is_too_large_closes_that_socket_and_no_other(
     site: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "MAX_BODY", 1000)
+    monkeypatch.setattr(websocket, "MAX_MESSAGE", 1000)
     other, socket = await site.socket(), await site.socket()
     await socket.send_json({"type": "ACME_ECHO", "payload": {"text": "x" * 2000}})
 
@@ -215,7 +215,7 @@ async def test_half_a_character_does_not_stop_the_events(site: HttpClient) -> No
 async def test_a_client_that_does_not_read_delays_nobody_and_is_cut_off(
     own_site: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "SEND_DEADLINE", 0.5)
+    monkeypatch.setattr(websocket, "SEND_DEADLINE", 0.5)
     reader, writer = await asyncio.open_connection("127.0.0.1", own_site.port, limit=1024)
     key = base64.b64encode(b"0123456789abcdef").decode()
     upgrade = f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"

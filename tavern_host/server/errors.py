@@ -1,0 +1,73 @@
+"""What failed as answers: problem details (RFC 9457) with a stable code."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+
+from tavern_host.contracts.errors import TavernError, describe
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+PROBLEM = "application/problem+json"
+
+_STATUS = {
+    "invalid_input": 400,
+    "invalid_file": 400,
+    "permission_denied": 403,
+    "not_reviewed": 403,
+    "forbidden": 403,
+    "vetoed": 403,
+    "not_found": 404,
+    "conflict": 409,
+    "precondition_failed": 412,
+    "admission": 409,
+    "limit_reached": 429,
+    "service_unavailable": 503,
+    "deadline_exceeded": 504,
+}
+
+_CODES = {400: "invalid_input", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+
+_log = logging.getLogger("tavern.server")
+
+
+@web.middleware
+async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn every failure into problem details."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        response = error_response(error.status, _CODES.get(error.status, "http"), error.text or error.reason)
+        if "Allow" in error.headers:
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
+    except TavernError as error:
+        return error_response(_STATUS.get(error.info.code, 500), error.info.code, error.message, error.info.details)
+    except Exception as error:
+        _log.error("%s %s failed: %s", request.method, request.path, describe(error), exc_info=error)
+        return error_response(500, "plugin_error", f"{request.method} {request.path} failed; the log says why")
+
+
+def error_response(status: int, code: str, message: str, details: Any = None) -> web.Response:
+    """Return an error as problem details, with the members that the platform's clients read beside those of the RFC."""
+    body = {
+        "type": f"urn:tavern-host:error:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": message,
+        "code": code,
+        "error": message,
+        "success": False,
+        "message": message,
+    }
+    wait = (details or {}).get("retry_after") if status in (429, 503) else None
+    headers = {"Retry-After": str(-int(-wait // 1))} if isinstance(wait, int | float) else None  # whole seconds
+    body |= {"details": details} if details else {}
+    return web.json_response(body, status=status, headers=headers, content_type=PROBLEM)

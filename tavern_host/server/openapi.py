@@ -1,0 +1,146 @@
+"""`GET /api/openapi.json`: all registered routes, the host's and the plugins', as an OpenAPI document (3.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+from aiohttp import web
+
+from tavern_host.contracts.http import RouteInfo
+from tavern_host.host import Host
+from tavern_host.runtime.described import schema_of
+from tavern_host.server.routes import OWN_ROUTES, Route, route
+from tavern_host.server.served import host_of
+
+Schema = Callable[..., dict[str, Any]]
+
+_ABOUT = """The HTTP interface of a tavern host. Every path that begins with `/api/` is also found below
+`/api/projects/{projectId}/` for one project of a server that serves several; without it the default project is meant.
+Errors are problem details (RFC 9457)."""
+_PARAMETER = re.compile(r"\{(\w+)(?::[^}]*)?\}")
+_PROBLEM = "tavern_host.contracts.host_api:ProblemDetails"
+
+
+class _Document:
+    """Collects operations, and the schemas that they share by name."""
+
+    def __init__(self) -> None:
+        self.paths: dict[str, dict[str, Any]] = {}
+        self.schemas: dict[str, Any] = {}
+
+    def add(self, info: RouteInfo, schema: Schema, tag: str) -> None:
+        """Add a route. Raises `NotFound` where it names a type that is not there."""
+        path = _PARAMETER.sub(r"{\1}", info.path)
+        name = "_".join(re.findall(r"\w+", f"{info.method.lower()} {path.removeprefix('/api')}"))
+        operation: dict[str, Any] = {"operationId": name, "summary": info.summary, "tags": [tag]}
+        parameters = [_parameter("path", name, {"type": "string"}) for name in _PARAMETER.findall(info.path)]
+        if info.query:
+            parameters += self._query(schema(info.query, of_answer=False), tag)
+        if parameters:
+            operation["parameters"] = parameters
+        if info.body:
+            content = {"application/json": {"schema": self.shared(schema(info.body, of_answer=False), tag)}}
+            operation["requestBody"] = {"required": True, "content": content}
+        answer = self.shared(schema(info.answer, of_answer=True), tag) if info.answer else {}
+        done: dict[str, Any] = {"description": "Done."}
+        if info.status not in (101, 204):
+            done["content"] = {info.content_type: {"schema": answer}}
+        problem = {"$ref": "#/components/responses/Problem"}
+        operation["responses"] = {str(info.status): done, "4XX": problem, "5XX": problem}
+        if info.needs == "public":
+            operation["security"] = []
+        operation["x-access"] = info.needs
+        self.paths.setdefault(path, {})[info.method.lower()] = operation
+
+    def _query(self, schema: dict[str, Any], tag: str) -> list[dict[str, Any]]:
+        schema = self._inlined(schema, tag)
+        required = schema.get("required", ())
+        return [
+            {**_parameter("query", name, one), "required": name in required}
+            for name, one in schema.get("properties", {}).items()
+        ]
+
+    def _inlined(self, schema: dict[str, Any], tag: str) -> dict[str, Any]:
+        """Return a schema with the types that it uses among the shared ones; one that is taken by another type gets the
+        plugin's name before its own."""
+        taken = {}
+        definitions = schema.pop("$defs", {})
+        for name, definition in definitions.items():
+            if self.schemas.setdefault(name, definition) != definition:
+                taken[name] = f"{tag}.{name}"
+                self.schemas[taken[name]] = definition
+        return _renamed(schema, taken) if taken else schema
+
+    def shared(self, schema: dict[str, Any], tag: str) -> dict[str, Any]:
+        """Return a reference to a schema that has a name of its own."""
+        schema = self._inlined(schema, tag)
+        if "title" not in schema or "properties" not in schema:
+            return schema
+        name = re.sub(r"\W+", "_", schema["title"])
+        if self.schemas.setdefault(name, schema) != schema:
+            name = f"{tag}.{name}"
+            self.schemas[name] = schema
+        return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _parameter(place: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    parameter = {"in": place, "name": name, "required": True, "schema": schema}
+    return parameter | ({"description": schema["description"]} if "description" in schema else {})
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_renamed(item, names) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: f"{found[0]}/{names[found[2]]}"
+        if key == "$ref" and (found := item.rpartition("/"))[2] in names
+        else _renamed(item, names)
+        for key, item in value.items()
+    }
+
+
+def document(host: Host, own: tuple[Route, ...]) -> dict[str, Any]:
+    """Return the document for a host and the server's own routes. A route that names a type that is not there is in it
+    without its schemas, and its plugin is reported."""
+    made = _Document()
+
+    for info, _ in own:
+        made.add(info, schema_of, "host")
+    for registered in list(host.registrations.routes.values()):
+        info = registered.info
+        try:
+            made.add(info, registered.schema, registered.plugin)
+        except Exception as error:
+            host.report_failure(registered.plugin, f"the description of {info.method} {info.path}", error)
+            made.add(info.model_copy(update={"body": "", "query": "", "answer": ""}), schema_of, registered.plugin)
+    problem = made.shared(schema_of(_PROBLEM, of_answer=True), "host")
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "tavern-host", "version": version("tavern-host"), "description": _ABOUT},
+        "paths": dict(sorted(made.paths.items())),
+        "components": {
+            "schemas": dict(sorted(made.schemas.items())),
+            "responses": {
+                "Problem": {
+                    "description": "What is wrong, and where.",
+                    "content": {"application/problem+json": {"schema": problem}},
+                }
+            },
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+async def _openapi(request: web.Request) -> web.Response:
+    """Describe every route (OpenAPI 3.1)."""
+    return web.json_response(await asyncio.to_thread(document, host_of(request), request.app[OWN_ROUTES]))
+
+
+ROUTES = (route("GET", "/api/openapi.json", _openapi),)

@@ -1,0 +1,100 @@
+"""Plugins, their permissions, and why things are as they are, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from tavern_host.contracts.documents import read_json, read_model
+from tavern_host.contracts.host_api import PluginSwitch
+from tavern_host.contracts.plugins import PluginInfo
+from tavern_host.server.routes import route
+from tavern_host.server.served import SERVED, host_of
+
+
+async def _list_plugins(request: web.Request) -> web.Response:
+    """List all plugins that were found."""
+    return web.json_response([_shown(request, plugin) for plugin in host_of(request).plugins()])
+
+
+async def _show_plugin(request: web.Request) -> web.Response:
+    """Show a plugin."""
+    return web.json_response(_shown(request, host_of(request).plugin(request.match_info["name"])))
+
+
+def _shown(request: web.Request, plugin: PluginInfo) -> dict[str, Any]:
+    """Return a plugin as clients see it, its front end with the addresses that it has in its project."""
+    host, shown = host_of(request), plugin.to_json()
+    if plugin.frontend is not None and host is not request.app[SERVED].default:
+        base = f"/projects/{host.project.id}"
+        entry, styles = plugin.frontend.entry_url, plugin.frontend.style_urls
+        moved = {"entry_url": entry and base + entry, "style_urls": [base + style for style in styles]}
+        shown["frontend"] = plugin.frontend.model_copy(update=moved).to_json()
+    return shown
+
+
+async def _grant_plugin(request: web.Request) -> web.Response:
+    """Grant a plugin what it asks for, as it was reviewed."""
+    return web.json_response(_shown(request, await host_of(request).grant(request.match_info["name"])))
+
+
+async def _revoke_plugin(request: web.Request) -> web.Response:
+    """Take back what was granted to a plugin."""
+    return web.json_response(_shown(request, await host_of(request).revoke(request.match_info["name"])))
+
+
+async def _switch_plugin(request: web.Request) -> web.Response:
+    """Enable or disable a plugin: `{"enabled": true}` (the platform's shape)."""
+    host, name = host_of(request), request.match_info["name"]
+    switch = read_model(PluginSwitch, read_json(await request.read(), "the body"), "the body")
+    plugin = await (host.enable(name) if switch.enabled else host.disable(name))
+    return _done(request, f"{name} is {plugin.state.value}", [plugin])
+
+
+async def _reload(request: web.Request) -> web.Response:
+    """Reload the plugin that the path names; without a name, all that are new, changed or gone."""
+    plugins = await host_of(request).reload(request.match_info.get("name"))
+    changed = ", ".join(f"{p.name} is {p.state.value}" for p in plugins)
+    return _done(request, changed or "no plugin is new, changed or gone", plugins)
+
+
+def _done(request: web.Request, message: str, plugins: list[PluginInfo]) -> web.Response:
+    body = {"success": True, "message": message, "plugins": [_shown(request, plugin) for plugin in plugins]}
+    return web.json_response(body)
+
+
+async def _list_permissions(request: web.Request) -> web.Response:
+    """Answer with every permission that there is, and the plugins that ask for it."""
+    permissions = [
+        {
+            "name": permission.name,
+            "level": permission.level,
+            "description": permission.description,
+            "plugins": [{"name": name, "granted": granted} for name, granted in asking.items()],
+        }
+        for permission, asking in host_of(request).permissions()
+    ]
+    return web.json_response(permissions)
+
+
+async def _why(request: web.Request) -> web.Response:
+    """Say why a plugin, permission, service or hook is as it is."""
+    return web.json_response(host_of(request).why(request.match_info["subject"]).to_json())
+
+
+_PLUGIN = "tavern_host.contracts.plugins:PluginInfo"
+_CHANGED = "tavern_host.contracts.host_api:PluginsChanged"
+_SWITCH = "tavern_host.contracts.host_api:PluginSwitch"
+
+ROUTES = (
+    route("GET", "/api/plugins", _list_plugins, answer=f"{_PLUGIN}[]"),
+    route("POST", "/api/plugins/reload", _reload, answer=_CHANGED, access="operate"),
+    route("GET", "/api/plugins/{name}", _show_plugin, answer=_PLUGIN),
+    route("PUT", "/api/plugins/{name}/state", _switch_plugin, body=_SWITCH, answer=_CHANGED, access="operate"),
+    route("POST", "/api/plugins/{name}/grant", _grant_plugin, answer=_PLUGIN, access="operate"),
+    route("POST", "/api/plugins/{name}/revoke", _revoke_plugin, answer=_PLUGIN, access="operate"),
+    route("POST", "/api/plugins/{name}/reload", _reload, answer=_CHANGED, access="operate"),
+    route("GET", "/api/permissions", _list_permissions, answer="tavern_host.contracts.host_api:AskedPermission[]"),
+    route("GET", "/api/why/{subject}", _why, answer="tavern_host.contracts.plugins:Explanation"),
+)

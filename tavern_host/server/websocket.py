@@ -1,0 +1,161 @@
+"""The socket: the platform's wire `{"type", "payload", "seq"}`, for each client at its own speed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from tavern_host.contracts.documents import read_json
+from tavern_host.contracts.errors import InvalidInput, TavernError, describe
+from tavern_host.contracts.events import Event, Gap
+from tavern_host.contracts.http import SocketMessage, SocketReply
+from tavern_host.events.bus import BusSubscription
+from tavern_host.server.plugin_routes import call_message
+from tavern_host.server.routes import route
+from tavern_host.server.served import SERVED, host_of, project_of
+
+MAX_MESSAGE = 16 << 20
+HEARTBEAT = 30.0
+SEND_DEADLINE = 20.0
+"""The largest message in bytes, and seconds between pings and for one send to a client."""
+WAITING = 1 << 17
+"""How many events may wait for one client; before so many do, those that wait have become too large for it."""
+BATCH, SLICE = 256, 0.004
+"""How many events are taken for a client at once, and how many seconds they are sent until others get a turn."""
+
+_log = logging.getLogger("tavern.server")
+
+
+async def socket_route(request: web.Request) -> web.WebSocketResponse:
+    """Speak the platform's wire: `{"type", "payload", "seq"}`; `?since=SEQ` replays what was missed."""
+    host = host_of(request)
+    since = _since(request, host.events.last_seq)
+    # Nothing leaves this machine: compressing would cost more than it saves.
+    socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_MESSAGE, compress=False)
+    subscription = host.events.subscribe(since=since, limit=WAITING)  # before the client knows that it is connected
+    forward: asyncio.Task[None] | None = None
+    try:
+        await socket.prepare(request)
+        forward = asyncio.create_task(_forward(socket, subscription), name="forward events")
+        async for message in socket:
+            if message.type is WSMsgType.TEXT:
+                await _answer(request, socket, message.data)
+            elif message.type is WSMsgType.BINARY:
+                await _send(socket, _error_reply("messages are JSON text, not binary"))
+    finally:
+        await subscription.close()
+        if forward is not None:
+            forward.cancel()
+            await asyncio.wait([forward])
+    return socket
+
+
+def _since(request: web.Request, last_seq: int) -> int | None:
+    """Return after which event a client wants to begin; one from before a restart of the host wants all."""
+    text = request.query.get("since")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise web.HTTPBadRequest(text="since must be the `seq` of the last message received, a whole number")
+    return int(text) if int(text) <= last_seq else 0
+
+
+async def _forward(socket: web.WebSocketResponse, events: BusSubscription) -> None:
+    """Send events as they come, with turns for others between them; a client that does not take one in time is
+    cut off."""
+    clock = asyncio.get_running_loop().time
+    while batch := await events.some(BATCH):
+        try:
+            async with asyncio.timeout(SEND_DEADLINE) as deadline:
+                began = clock()
+                for event in batch:
+                    data = _event_bytes(event)
+                    if data is not None:
+                        await socket.send_frame(data, WSMsgType.TEXT)
+                    if clock() - began > SLICE:
+                        await asyncio.sleep(0)
+                        began = clock()
+                        deadline.reschedule(began + SEND_DEADLINE)
+        except (TimeoutError, ConnectionError):
+            await socket.close(code=1008, message=b"too slow")
+            return
+        if len(batch) == BATCH:
+            await asyncio.sleep(0)
+    await socket.close(code=1001, message=b"the host stops")
+
+
+def _event_bytes(event: Event | Gap) -> bytes | None:
+    if isinstance(event, Event):
+        return _bytes({"type": event.type, "payload": event.payload, "seq": event.seq}, event.plugin)
+    return _bytes({"type": "GAP", "payload": event.to_json()})
+
+
+async def _answer(request: web.Request, socket: web.WebSocketResponse, text: str) -> None:
+    """Hand one message to the plugin that registered its type, and send its replies."""
+    host = host_of(request)
+    try:
+        message = _parse(text)
+        meant = project_of(message["payload"])
+        if meant is not None and request.app[SERVED].get(meant) is not host:
+            raise InvalidInput(f"this socket is of {host.project.id}; open /ws?projectId={meant} for the other project")
+        registered = host.registrations.messages.get(message["type"])
+        if registered is None:
+            known = ", ".join(sorted(host.registrations.messages)) or "none"
+            await _send(socket, _error_reply(f"unknown message type {message['type']!r}; known are {known}"))
+            return
+        asked = SocketMessage(type=message["type"], payload=message["payload"], call=host.call())
+        for reply in await call_message(host, registered, asked):
+            await _send(socket, SocketReply.to_json(reply))
+    except TavernError as error:
+        await _send(socket, _error_reply(error.message, {"code": error.info.code, **error.info.details}))
+    except Exception as error:
+        _log.error("a message failed: %s", describe(error), exc_info=error)
+        await _send(socket, _error_reply("the message could not be handled; the log says why"))
+
+
+def _parse(text: str) -> dict[str, Any]:
+    message = read_json(text, "the message")
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise InvalidInput('a message is {"type": "…", "payload": {…}}')
+    payload = message.get("payload")
+    if not isinstance(payload, dict | None):
+        raise InvalidInput("the payload of a message is an object")
+    return {**message, "payload": payload or {}}
+
+
+def _error_reply(message: str, details: Any = None) -> dict[str, Any]:
+    return {"type": "error", "payload": {"message": message, "details": details}}
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def _bytes(message: dict[str, Any], plugin: str | None = None) -> bytes | None:
+    """Return a message as it is sent; None for one that is no JSON, which is logged and left out."""
+    try:
+        try:
+            return _encode(message).encode()
+        except UnicodeEncodeError:  # half a surrogate pair can only be sent as an escape
+            return json.dumps(message, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        _log.error("%s published a %s that is not JSON: %s", plugin or "the host", message["type"], error)
+        return None
+
+
+async def _send(socket: web.WebSocketResponse, message: dict[str, Any]) -> None:
+    """Send one message; a client that does not take it in time is cut off, and what is no JSON is left out."""
+    data = _bytes(message)
+    if data is None:
+        return
+    try:
+        async with asyncio.timeout(SEND_DEADLINE):
+            await socket.send_frame(data, WSMsgType.TEXT)
+    except (TimeoutError, ConnectionError):
+        await socket.close(code=1008, message=b"too slow")
+
+
+ROUTES = (route("GET", "/ws", socket_route, status=101),)
