@@ -24,6 +24,9 @@ _LATER = 0.2
 """Seconds after the start, in which the host can serve its first request: the engine is imported and created then."""
 
 
+API = "tavern_host.contracts.host_api"
+
+
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Offer `nodeManager`, `executionEngine` and `runStore`."""
@@ -62,9 +65,21 @@ def tavern_register_routes() -> list[RouteInfo | MessageInfo]:
             summary="Press a button of a node.",
         ),
         RouteInfo(method="POST", path="/api/prompt", handler=f"{web}:submit", summary="Run a workflow."),
-        RouteInfo(method="GET", path="/api/prompt/{promptId}", handler=f"{web}:show", summary="A run as it stands."),
+        RouteInfo(
+            method="GET",
+            path="/api/prompt/{promptId}",
+            handler=f"{web}:show",
+            summary="A run as it stands.",
+            answer=f"{API}:PromptState",
+        ),
         RouteInfo(method="DELETE", path="/api/interrupt/{promptId}", handler=f"{web}:interrupt", summary="Stop a run."),
-        RouteInfo(method="GET", path="/api/executions", handler=f"{web}:queue", summary="What runs and what waits."),
+        RouteInfo(
+            method="GET",
+            path="/api/executions",
+            handler=f"{web}:queue",
+            summary="What runs and what waits.",
+            answer=f"{API}:Executions",
+        ),
         *_run_routes(),
         MessageInfo(type="PROMPT_REQUEST", handler=f"{web}:on_prompt_request", summary="Run a workflow."),
         MessageInfo(type="INTERRUPT_REQUEST", handler=f"{web}:on_interrupt_request", summary="Stop a run."),
@@ -129,27 +144,50 @@ def _run_routes() -> list[RouteInfo]:
     """Return the routes of the run history."""
     web = "tavern_engine.web.run_routes"
     return [
-        RouteInfo(method="GET", path="/api/runs", handler=f"{web}:list_runs", summary="Runs, newest first."),
-        RouteInfo(method="GET", path="/api/runs/{runId}", handler=f"{web}:show", summary="A run with its nodes."),
+        RouteInfo(
+            method="GET",
+            path="/api/runs",
+            handler=f"{web}:list_runs",
+            summary="Runs, newest first.",
+            query=f"{API}:RunQuery",
+            answer=f"{API}:RunPage",
+        ),
+        RouteInfo(
+            method="GET",
+            path="/api/runs/{runId}",
+            handler=f"{web}:show",
+            summary="A run with its nodes.",
+            answer="tavern_host.contracts.executions:Run",
+        ),
         RouteInfo(
             method="GET",
             path="/api/runs/{runId}/outputs/{key}",
             handler=f"{web}:output",
             summary="An output as a stream.",
+            query=f"{API}:OutputQuery",
+            content_type="*/*",
         ),
         RouteInfo(
             method="POST",
             path="/api/runs/{runId}/resume",
             handler=f"{web}:resume",
             summary="Resume a run that failed or was interrupted.",
+            answer=f"{API}:RunStarted",
         ),
         RouteInfo(
             method="POST",
             path="/api/runs/{runId}/rerun",
             handler=f"{web}:rerun",
             summary="Run a run's workflow once more with the same inputs.",
+            answer=f"{API}:RunStarted",
         ),
-        RouteInfo(method="GET", path="/api/system_stats", handler=f"{web}:system_stats", summary="How busy it is."),
+        RouteInfo(
+            method="GET",
+            path="/api/system_stats",
+            handler=f"{web}:system_stats",
+            summary="How busy it is.",
+            answer=f"{API}:SystemStats",
+        ),
     ]
 
 

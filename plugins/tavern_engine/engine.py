@@ -40,6 +40,7 @@ from tavern_host.contracts.errors import (
     ErrorInfo,
     Interrupted,
     InvalidInput,
+    LimitReached,
     NotFound,
     TavernError,
 )
@@ -263,7 +264,8 @@ class Engine(ExecutionEngine):
             request = request.model_copy(update={"recover": False})
         waiting = self._run_slots.waiting + self._accepting
         if parent is None and waiting >= self._settings.queued_runs() + self._run_slots.free:
-            raise Conflict(f"the run was not accepted: {self._run_slots.waiting} runs wait already; try again later")
+            message = f"the run was not accepted: {self._run_slots.waiting} runs wait already; try again later"
+            raise LimitReached(message, retry_after=1)
         self._accepting += 1
         try:
             workflow, name = await self._workflow(request)

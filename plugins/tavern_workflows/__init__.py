@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, CommandParameter, ServiceInfo, hookimpl, service_info
+from tavern_host import CommandInfo, CommandParameter, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 
 
@@ -11,6 +11,54 @@ from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 def tavern_register_services() -> list[ServiceInfo]:
     """Offer `workflowManager`."""
     return [service_info(WORKFLOW_MANAGER, "tavern_workflows.manager:Workflows")]
+
+
+@hookimpl
+def tavern_register_routes() -> list[RouteInfo]:
+    """Offer the routes of workflows."""
+    web, contract = "tavern_workflows.web", "tavern_host.contracts.workflows"
+    workflow, done = f"{contract}:Workflow", "tavern_host.contracts.host_api:Done"
+    one = "/api/workflows/{workflowId}"
+    return [
+        RouteInfo(
+            method="GET",
+            path="/api/workflows",
+            handler=f"{web}:list_all",
+            summary="List the workflows.",
+            answer=f"{contract}:WorkflowSummary[]",
+        ),
+        RouteInfo(
+            method="POST",
+            path="/api/workflows",
+            handler=f"{web}:create",
+            summary="Save a new workflow.",
+            body=workflow,
+            answer=workflow,
+            status=201,
+        ),
+        RouteInfo(
+            method="POST",
+            path="/api/workflows/check",
+            handler=f"{web}:check",
+            summary="Say everything that is wrong with a workflow.",
+            body=workflow,
+            answer=f"{web}:Checked",
+            access="read",
+        ),
+        RouteInfo(method="GET", path=one, handler=f"{web}:show", summary="Read a workflow.", answer=workflow),
+        RouteInfo(
+            method="PUT", path=one, handler=f"{web}:replace", summary="Save a workflow.", body=workflow, answer=workflow
+        ),
+        RouteInfo(
+            method="PATCH",
+            path=one,
+            handler=f"{web}:change",
+            summary="Change parts of a workflow, or its id (a JSON merge patch).",
+            body=workflow,
+            answer=workflow,
+        ),
+        RouteInfo(method="DELETE", path=one, handler=f"{web}:delete", summary="Delete a workflow.", answer=done),
+    ]
 
 
 @hookimpl
@@ -42,5 +90,30 @@ def tavern_register_commands() -> list[CommandInfo]:
             name="workflow list",
             help="List the project's workflows and those of plugins.",
             handler="tavern_workflows.commands:list_all",
+        ),
+        CommandInfo(
+            name="workflow save",
+            help="Save a workflow file as one of the project's.",
+            handler="tavern_workflows.commands:save",
+            parameters=[
+                CommandParameter(name="file", type="path", required=True, help="A workflow file, anywhere."),
+                CommandParameter(name="--id", help="Its id; without it, the file's name without the suffix."),
+                CommandParameter(name="--replace", type="flag", help="Also where there is a workflow of this id."),
+            ],
+        ),
+        CommandInfo(
+            name="workflow move",
+            help="Give a workflow of the project another id.",
+            handler="tavern_workflows.commands:move",
+            parameters=[
+                CommandParameter(name="workflow", required=True, help="The id of a workflow of the project."),
+                CommandParameter(name="to", required=True, help="The new id, a path such as drafts/greeting."),
+            ],
+        ),
+        CommandInfo(
+            name="workflow delete",
+            help="Delete a workflow of the project.",
+            handler="tavern_workflows.commands:delete",
+            parameters=[CommandParameter(name="workflow", required=True, help="The id of a workflow of the project.")],
         ),
     ]

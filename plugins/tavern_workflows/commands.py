@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from tavern_host import WORKFLOW_MANAGER, CommandOutput, NotFound, PluginContext
+from tavern_host import WORKFLOW_MANAGER, CallContext, CommandOutput, NotFound, PluginContext
+from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.documents import read_document_file
 from tavern_host.contracts.workflows import WorkflowProblem
 from tavern_workflows.report import MOST_PROBLEMS
@@ -65,3 +66,38 @@ async def list_all(arguments: dict[str, JsonValue], context: PluginContext) -> A
     rows = [[w.id, w.name, w.source, w.revision] for w in found]
     yield CommandOutput(kind="table", columns=["id", "name", "source", "revision"], rows=rows)
     yield CommandOutput(kind="result", data=[w.to_json() for w in found])
+
+
+async def save(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Save a file's document as a workflow of the project."""
+    path = Path(str(arguments["file"]))
+    document = await asyncio.to_thread(read_document_file, path)
+    manager = context.services.get(WORKFLOW_MANAGER)
+    saved = await manager.save(
+        str(arguments["id"] or path.stem),
+        await manager.parse(document),
+        expected_revision=None if arguments["replace"] else "",
+        call=_call(context),
+    )
+    yield CommandOutput(kind="text", text=f"saved the workflow {saved.id} at revision {saved.revision}")
+    yield CommandOutput(kind="result", data={"id": saved.id, "revision": saved.revision})
+
+
+async def move(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Give a workflow another id."""
+    workflow, to = str(arguments["workflow"]), str(arguments["to"])
+    moved = await context.services.get(WORKFLOW_MANAGER).move(workflow, to, call=_call(context))
+    yield CommandOutput(kind="text", text=f"{workflow} is {moved.id} now")
+    yield CommandOutput(kind="result", data={"id": moved.id, "revision": moved.revision})
+
+
+async def delete(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Delete a workflow."""
+    workflow = str(arguments["workflow"])
+    await context.services.get(WORKFLOW_MANAGER).delete(workflow, call=_call(context))
+    yield CommandOutput(kind="text", text=f"deleted the workflow {workflow}")
+    yield CommandOutput(kind="result", data={"id": workflow})
+
+
+def _call(context: PluginContext) -> CallContext:
+    return CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)

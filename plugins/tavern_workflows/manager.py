@@ -99,14 +99,46 @@ class Workflows(WorkflowManager):
             entry = find((await self.scan()).entries, workflow_id)
             workflow_id = entry.id if entry is not None else workflow_id_of(workflow_id)
             check_id(workflow_id)
-            if entry is not None and entry.source != PROJECT:
-                owner = entry.source.partition(":")[2]
-                raise Conflict(f"the workflow {workflow_id!r} belongs to the plugin {owner}; save it under another id")
-            _check_revision(workflow_id, entry, expected_revision)
+            _check_change(workflow_id, entry, expected_revision)
             path = entry.path if entry is not None else folder.path / f"{workflow_id}{SUFFIX}"
             await asyncio.to_thread(_write, self._files, folder, path, workflow, is_new=entry is None)
             saved = (await self.scan()).entries[workflow_id]
         return _stored(saved)
+
+    async def move(
+        self,
+        workflow_id: str,
+        new_id: str,
+        *,
+        expected_revision: str | None = None,
+        call: CallContext | None = None,
+    ) -> StoredWorkflow:
+        """Give a workflow another id; a file behind a link stays where it is, and the link is moved."""
+        folder, new_id = self._project_folder(), workflow_id_of(new_id)
+        async with self._lock:
+            entry = await self._changed(workflow_id, expected_revision)
+            check_id(new_id)
+            await asyncio.to_thread(_move, self._files, folder, entry.path, folder.path / f"{new_id}{SUFFIX}")
+            moved = (await self.scan()).entries[new_id]
+        return _stored(moved)
+
+    async def delete(
+        self, workflow_id: str, *, expected_revision: str | None = None, call: CallContext | None = None
+    ) -> None:
+        """Delete a workflow's file."""
+        async with self._lock:
+            entry = await self._changed(workflow_id, expected_revision)
+            await asyncio.to_thread(self._files.delete, entry.path)
+
+    async def _changed(self, workflow_id: str, expected_revision: str | None) -> Entry:
+        """Return the workflow of the project that is to be moved or deleted."""
+        entries = (await self.scan()).entries
+        entry = find(entries, workflow_id)
+        if entry is None:
+            named = workflow_id_of(workflow_id)
+            raise NotFound(f"there is no workflow {named!r}{did_you_mean(named, entries)}")
+        _check_change(entry.id, entry, expected_revision)
+        return entry
 
     async def scan(self) -> Scan:
         """Return all workflow files; the problems of each are reported once, those of a plugin's against the plugin."""
@@ -161,7 +193,11 @@ def _of_plugins(scan: Scan) -> list[FileProblem]:
     return [FileProblem(e.path, e.source, str(problems_error("is not a workflow", list(e.problems)))) for e in spoilt]
 
 
-def _check_revision(workflow_id: str, entry: Entry | None, expected: str | None) -> None:
+def _check_change(workflow_id: str, entry: Entry | None, expected: str | None) -> None:
+    """Raise `Conflict` unless a workflow is the project's and at the revision that is expected."""
+    if entry is not None and entry.source != PROJECT:
+        owner = entry.source.partition(":")[2]
+        raise Conflict(f"the workflow {workflow_id!r} belongs to the plugin {owner}; save it under another id")
     stored = entry.revision if entry is not None else ""
     if expected is None or expected == stored:
         return
@@ -177,13 +213,22 @@ def _check_revision(workflow_id: str, entry: Entry | None, expected: str | None)
 
 
 def _write(files: WorkflowFiles, folder: Folder, path: Path, workflow: Workflow, *, is_new: bool) -> None:
+    _check_place(folder, path, is_new=is_new)
+    files.write(path, workflow)
+
+
+def _move(files: WorkflowFiles, folder: Folder, path: Path, new: Path) -> None:
+    _check_place(folder, new, is_new=True)
+    files.move(path, new)
+
+
+def _check_place(folder: Folder, path: Path, *, is_new: bool) -> None:
     if folder.escapes():
         raise Conflict(f"{folder.path} leads out of the project; nothing is written there")
     if path.parent.resolve() != folder.path.resolve() / path.parent.relative_to(folder.path):
         raise Conflict(f"{path.parent} is behind a link to a folder; nothing is written there")
     if is_new and (path.exists() or path.is_symlink()):
-        raise Conflict(f"the file {path.name} exists already and holds something else")
-    files.write(path, workflow)
+        raise Conflict(f"the file {path.name} exists already")
 
 
 def _stored(entry: Entry) -> StoredWorkflow:

@@ -156,9 +156,32 @@ class WorkflowFiles:
         if len(data) > MAX_DOCUMENT:
             raise InvalidInput(f"the workflow is larger than {MAX_DOCUMENT // (1024 * 1024)} MiB")
         _replace(path, data)
+        self._forget(path)
+        return revision
+
+    def move(self, path: Path, new: Path) -> None:
+        """Give a file another place in its folder, where none is."""
+        try:
+            new.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(new)
+            _flush_folder(new.parent)
+            _flush_folder(path.parent)
+        except OSError as error:
+            raise TavernError(f"{path} cannot be moved to {new}: {error}") from error
+        self._forget(path)
+
+    def delete(self, path: Path) -> None:
+        """Delete a file."""
+        try:
+            path.unlink(missing_ok=True)
+            _flush_folder(path.parent)
+        except OSError as error:
+            raise TavernError(f"{path} cannot be deleted: {error}") from error
+        self._forget(path)
+
+    def _forget(self, path: Path) -> None:
         self._known.pop(path, None)
         self._last = None
-        return revision
 
 
 def find(entries: Mapping[str, Entry], reference: str) -> Entry | None:

@@ -80,6 +80,12 @@ class PreconditionFailed(TavernError):
     code = "precondition_failed"
 
 
+class PreconditionRequired(TavernError):
+    """A change could overwrite another's: the request must say which revision it is meant for."""
+
+    code = "precondition_required"
+
+
 class PermissionDenied(TavernError):
     """*Unauthorized*: the permission exists and was not granted. Details: plugin, permission, service, method."""
 

@@ -139,7 +139,7 @@ class StoredWorkflow(Model):
     source: str = "project"
 
 
-class WorkflowManager(ServiceInterface, name="workflowManager", version=2):
+class WorkflowManager(ServiceInterface, name="workflowManager", version=3):
     """Loads, checks and saves the project's workflows; those of plugins are listed beside them."""
 
     @reads
@@ -180,6 +180,24 @@ class WorkflowManager(ServiceInterface, name="workflowManager", version=2):
         one (`""`: the workflow must not exist yet). Raises `InvalidInput` for an id that is no path of files.
         The `id` inside stays as it is.
         """
+
+    @acts("workflowManager:save", "Write workflows into the project.", since=3)
+    async def move(
+        self,
+        workflow_id: str,
+        new_id: str,
+        *,
+        expected_revision: str | None = None,
+        call: CallContext | None = None,
+    ) -> StoredWorkflow:
+        """Give a workflow of the project another id, which is its path. Raises `NotFound`, `InvalidInput` for an id
+        that is no path of files, and `Conflict` where that id is taken, or as `save` does."""
+
+    @acts("workflowManager:save", "Write workflows into the project.", since=3)
+    async def delete(
+        self, workflow_id: str, *, expected_revision: str | None = None, call: CallContext | None = None
+    ) -> None:
+        """Delete a workflow of the project. Raises `NotFound`, and `Conflict` as `save` does."""
 
 
 WORKFLOW_MANAGER = ServiceKey(WorkflowManager)

@@ -25,6 +25,7 @@ _STATUS = {
     "not_found": 404,
     "conflict": 409,
     "precondition_failed": 412,
+    "precondition_required": 428,
     "admission": 409,
     "limit_reached": 429,
     "service_unavailable": 503,

@@ -12,7 +12,7 @@ import pytest
 from engine_bench import Bench, OpenHost, give, workflow
 from loops_bench import flow, notes
 
-from tavern_host.contracts.errors import Conflict
+from tavern_host.contracts.errors import LimitReached
 from tavern_host.contracts.executions import RunRequest
 
 LIMIT = "extensions.tavern-engine.maxConcurrentRuns"
@@ -53,8 +53,9 @@ async def test_a_run_that_would_have_to_wait_is_refused_when_enough_wait_already
     async with one_at_a_time(open_host, **{QUEUE: 2}) as (bench, first):
         waiting = [await submit(bench, tmp_path / "order", str(i)) for i in range(2)]
 
-        with pytest.raises(Conflict, match="the run was not accepted: 2 runs wait already; try again later"):
+        with pytest.raises(LimitReached, match="the run was not accepted: 2 runs wait already") as refused:
             await submit(bench, tmp_path / "order", "too many")
+        assert refused.value.info.details["retry_after"] == 1
 
         await bench.engine.interrupt(waiting[0])
         await bench.engine.wait(waiting[0])
@@ -70,7 +71,7 @@ async def test_many_submitted_at_the_same_moment_are_no_more_than_may_wait(open_
         )
 
         assert sum(isinstance(answer, str) for answer in answers) == 3
-        assert sum(isinstance(answer, Conflict) for answer in answers) == 17
+        assert sum(isinstance(answer, LimitReached) for answer in answers) == 17
         assert len((await bench.engine.queue()).pending) == 3
 
 

@@ -70,6 +70,31 @@ async def test_nodes_are_served_as_the_platform_serves_them(client: Client) -> N
     assert "handler" not in shown
 
 
+async def test_a_workflow_is_run_as_its_file_has_it(bench: Bench, client: Client) -> None:
+    slot = {"key": "sum", "displayName": "sum", "dataFlowType": "INTEGER"}
+    document = {
+        "id": "made-elsewhere",
+        "name": "As a file has it",
+        "viewport": {"x": 0, "y": 0, "zoom": 1},
+        "nodes": [
+            {"id": "a", "type": "acme-nodes:Add", "position": {"x": 1, "y": 2}, "inputValues": {"a": 1, "b": 2}},
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [{"id": "e", "source": "a", "sourceHandle": "sum", "target": "out", "targetHandle": "sum"}],
+        "interfaceOutputs": {"sum": slot},
+    }
+    for overrides, expected in (({}, 3), ({"a": {"sum": 40}}, 40)):
+        run = await bench.engine.wait(await post(client, {**document, "overrides": overrides}))
+        assert (run.status, run.outputs) == ("complete", {"sum": expected}), run.error
+    await bench.host.services.get(WORKFLOW_MANAGER).save(
+        "stored", await bench.host.services.get(WORKFLOW_MANAGER).parse(document), call=bench.host.call()
+    )
+    run = await bench.engine.wait(await post(client, {"workflowId": "stored"}))
+    assert (run.workflow_id, run.outputs) == ("stored", {"sum": 3})
+    wrong = await client.post("/api/prompt", json={**document, "edges": [{"source": 1}]})
+    assert wrong.status == 400 and "$.edges[0].source" in (await wrong.json())["message"]
+
+
 async def test_a_prompt_is_run_and_can_be_looked_at(bench: Bench, client: Client) -> None:
     run_id = await post(client, PROMPT)
     await bench.engine.wait(run_id)

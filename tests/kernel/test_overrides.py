@@ -190,7 +190,10 @@ async def test_an_override_leaves_later_methods_to_the_next(project: Path, write
             facts = (await host.services.get(PLUGINS).why("service:workflowManager")).facts
             closure = await host.services.get(WORKFLOW_MANAGER).closure(a_group_of("tale"))
             assert (top.version, list(closure)) == (version, ["tale"] if leaves else ["tale +lower"])
-            assert any("leaves closure to the next provider in the stack" in fact for fact in facts) is leaves
+            assert (
+                any("leaves closure, move, delete to the next provider in the stack" in fact for fact in facts)
+                is leaves
+            )
 
 
 async def test_a_sole_provider_has_all_methods(project: Path, write_plugin: Any) -> None:
@@ -199,7 +202,8 @@ async def test_a_sole_provider_has_all_methods(project: Path, write_plugin: Any)
     folder = write_plugin("alone", code.replace("original", "context"), manifest=manifest)
     plugins = [folder, write_plugin("upper")]
     async with Host(project, plugins=plugins, trust=["alone", "upper"], without=[BASE]) as host:
-        assert said_of(host, "alone") == ["Signed lacks the method closure of workflowManager"]
+        lacking = [f"Signed lacks the method {method} of workflowManager" for method in ("closure", "move", "delete")]
+        assert said_of(host, "alone") == lacking
         assert said_of(host, "upper") == ["nobody provides workflowManager, so it cannot be overridden"]
 
 

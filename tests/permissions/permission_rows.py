@@ -585,6 +585,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
 _OF_A_BASE = ("header", "list_entries", "get", "put", "write", "delete", "export_base")
 _ASKED_FOR_NOTHING = {
     "executionEngine.output",
+    *(f"workflowManager.{method}" for method in ("move", "delete")),
     "llm.embed",  # the scripted adapter cannot
     *(f"agentRuntime.{method}" for method in ("send", "interrupt", "pause", "resume")),
     *(f"agentRuntime.{method}" for method in ("change_memory", "recall", "remember", "read_result", "replay")),

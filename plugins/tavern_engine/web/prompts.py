@@ -1,5 +1,5 @@
-"""Turns a `PROMPT_REQUEST` of the platform's clients into a `RunRequest`: they send nodes and edges in a
-flattened form of their own."""
+"""Turns a `PROMPT_REQUEST` into a `RunRequest`: the platform's clients send nodes and edges in a flattened form of
+their own, others the id of a stored workflow, or a workflow as its file has it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,12 @@ class PromptRequest(OpenModel):
     use_cache: bool = True
 
 
+Prompt = PromptRequest | Workflow
+"""What `POST /api/prompt` takes; beside a workflow may stand what a `RunRequest` has."""
+
 _WHAT = "this is no PROMPT_REQUEST"
+_BESIDE = frozenset({"inputs", "overrides", "metadata", "targets", "priority", "actions", "useCache"})
+"""What may stand beside a workflow as its file has it: see `RunRequest`."""
 
 AT_ONCE = 500
 """How many nodes or edges are checked in one step."""
@@ -101,6 +106,10 @@ async def read_request(request: HttpRequest) -> RunRequest:
 
 def run_request(payload: Any) -> RunRequest:
     """Return what a payload asks for. Raises `InvalidInput` with every problem of its shape."""
+    if _is_file(payload):
+        beside = {key: payload[key] for key in _BESIDE & payload.keys()}
+        workflow = read_model(Workflow, {key: payload[key] for key in payload.keys() - beside.keys()}, _WHAT)
+        return read_model(RunRequest, {**beside, "workflow": workflow}, _WHAT)
     prompt = _read(payload)
     try:
         if prompt.nodes is None and prompt.workflow_id is None:
@@ -119,6 +128,15 @@ def run_request(payload: Any) -> RunRequest:
     except ValidationError as error:
         found = [f"{json_path(*place)}: {text}" for place, text in mistakes(error)]
         raise InvalidInput(f"this is no PROMPT_REQUEST: {'; '.join(found)}", problems=found) from None
+
+
+def _is_file(payload: Any) -> bool:
+    """Return whether a payload is a workflow as its file has it: its nodes have a `type`, and no `fullType`."""
+    nodes = payload.get("nodes") if isinstance(payload, dict) else None
+    found = (
+        [isinstance(n, dict) and "type" in n and "fullType" not in n for n in nodes] if isinstance(nodes, list) else []
+    )
+    return bool(found) and all(found)
 
 
 def _read(payload: Any) -> PromptRequest:

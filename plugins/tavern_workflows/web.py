@@ -1,0 +1,202 @@
+"""The project's workflows over HTTP.
+
+ETags are revisions (RFC 9110 §8.8.3), and a change of what is there must say which one it is meant for, so that of two
+editors none overwrites what the other saved.
+
+The `id` of a document here is that of the workflow; one that stands in its file stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable
+from typing import TypeVar
+from urllib.parse import quote
+
+from pydantic import Field, JsonValue
+
+from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, NotFound, PluginContext
+from tavern_host.contracts.documents import merged, read_json_object
+from tavern_host.contracts.errors import Conflict, InvalidInput, PreconditionFailed, PreconditionRequired
+from tavern_host.contracts.wire import Model
+from tavern_host.contracts.workflows import StoredWorkflow, WorkflowManager, WorkflowProblem
+from tavern_workflows.store import MAX_ID, document_of
+
+T = TypeVar("T")
+
+_LARGE = 2**18
+"""From how many bytes on a body is read in a thread."""
+_TAG = re.compile(r'(W/)?"([^"]*)"')
+
+
+class Checked(Model):
+    """What is wrong with a workflow; warnings alone do not keep it from running."""
+
+    ok: bool
+    problems: list[WorkflowProblem] = Field(default_factory=list)
+
+
+async def list_all(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`GET /api/workflows`: the project's, and those of plugins."""
+    found = await context.services.get(WORKFLOW_MANAGER).list_workflows()
+    return HttpResponse(data=[workflow.to_json() for workflow in found])
+
+
+async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`GET /api/workflows/{workflowId}`: the document, or 304 where the client has this revision."""
+    stored = await context.services.get(WORKFLOW_MANAGER).get(request.parameters["workflowId"])
+    tags = _tags(request.headers.get("if-none-match", ""))
+    if "*" in tags or stored.revision in tags:
+        return HttpResponse(status=304, body=b"", headers=_headers(stored))
+    return _answer(stored)
+
+
+async def create(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/workflows`: a new workflow under its `id`, or under one made of its name."""
+    manager = context.services.get(WORKFLOW_MANAGER)
+    workflow = await manager.parse(await _document(request))
+    if workflow.id is not None:
+        saved = await manager.save(workflow.id, workflow, expected_revision="", call=request.call)
+        return _answer(saved, status=201)
+    async for candidate in _free_ids(workflow.name, manager):
+        try:
+            saved = await manager.save(candidate, workflow, expected_revision="", call=request.call)
+        except Conflict:  # somebody was quicker, or a file has the name that holds no workflow
+            continue
+        return _answer(saved, status=201)
+    raise Conflict("no id could be found for the workflow; give it one")
+
+
+async def replace(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`PUT /api/workflows/{workflowId}`: the whole document; 201 where there was none."""
+    manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
+    stored = await _stored(manager, workflow_id)
+    expected = _expected(request, stored)
+    document = await _document(request)
+    _keep_id(document, stored)
+    workflow = await manager.parse(document)
+    saved = await _conditional(manager.save(workflow_id, workflow, expected_revision=expected, call=request.call))
+    return _answer(saved, status=200 if stored is not None else 201)
+
+
+async def change(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`PATCH /api/workflows/{workflowId}`: a JSON merge patch (RFC 7396); another `id` moves the workflow."""
+    manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
+    stored = await manager.get(workflow_id)
+    expected = _expected(request, stored)
+    patch = await _document(request)
+    new_id = patch.pop("id", stored.id)
+    if not isinstance(new_id, str):
+        raise InvalidInput("the body: $.id: Input should be a text")
+    workflow = await manager.parse(_object(merged(document_of(stored.workflow), patch)))
+    if new_id != stored.id:
+        moving = manager.move(stored.id, new_id, expected_revision=expected, call=request.call)
+        stored = await _conditional(moving)
+    if patch:
+        saving = manager.save(stored.id, workflow, expected_revision=stored.revision, call=request.call)
+        stored = await _conditional(saving)
+    return _answer(stored)
+
+
+async def delete(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`DELETE /api/workflows/{workflowId}`."""
+    manager = context.services.get(WORKFLOW_MANAGER)
+    stored = await manager.get(request.parameters["workflowId"])
+    expected = _expected(request, stored)
+    await _conditional(manager.delete(stored.id, expected_revision=expected, call=request.call))
+    return HttpResponse(data={"success": True, "message": f"the workflow {stored.id} is deleted"})
+
+
+async def check(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/workflows/check`: everything that is wrong with the document in the body."""
+    problems = await context.services.get(WORKFLOW_MANAGER).check(await _document(request))
+    ok = not any(problem.severity == "error" for problem in problems)
+    return HttpResponse(data=Checked(ok=ok, problems=problems).to_json())
+
+
+async def _document(request: HttpRequest) -> dict[str, JsonValue]:
+    if len(request.body) > _LARGE:
+        return await asyncio.to_thread(read_json_object, request.body, "the body")
+    return read_json_object(request.body, "the body")
+
+
+def _object(value: JsonValue) -> dict[str, JsonValue]:
+    assert isinstance(value, dict)
+    return value
+
+
+def _keep_id(document: dict[str, JsonValue], stored: StoredWorkflow | None) -> None:
+    """Put the `id` that stands in the file in the place of the workflow's."""
+    if stored is None or document.get("id") != stored.id:
+        return
+    if stored.workflow.id is None:
+        del document["id"]
+    else:
+        document["id"] = stored.workflow.id
+
+
+async def _stored(manager: WorkflowManager, workflow_id: str) -> StoredWorkflow | None:
+    try:
+        return await manager.get(workflow_id)
+    except NotFound:
+        return None
+
+
+def _expected(request: HttpRequest, stored: StoredWorkflow | None) -> str:
+    """Return the revision that a change is meant for; empty where there must be none.
+
+    Raises `PreconditionFailed` where another is stored, `PreconditionRequired` where the request does not say which.
+    """
+    revision = stored.revision if stored is not None else ""
+    wanted, unwanted = (_tags(request.headers.get(name, ""), weak=False) for name in ("if-match", "if-none-match"))
+    if (wanted and not (revision and ("*" in wanted or revision in wanted))) or (
+        revision and unwanted & {"*", revision}
+    ):
+        raise PreconditionFailed(_moved_on(request.parameters["workflowId"], revision), revision=revision)
+    if revision and not (wanted or unwanted):
+        message = "send If-Match with the ETag of what you read, or with * to overwrite whatever is there"
+        raise PreconditionRequired(message, revision=revision)
+    return revision
+
+
+def _moved_on(workflow_id: str, revision: str) -> str:
+    return f"the workflow {workflow_id!r} " + (f"is at revision {revision} now" if revision else "does not exist")
+
+
+async def _conditional(change: Awaitable[T]) -> T:
+    """Return what a conditional change returns; that it came too late is a `PreconditionFailed`."""
+    try:
+        return await change
+    except Conflict as error:
+        if "revision" not in error.info.details:
+            raise
+        raise PreconditionFailed(error.message, revision=error.info.details["revision"]) from None
+
+
+def _tags(header: str, *, weak: bool = True) -> set[str]:
+    """Return the entity tags of a header; `*` stands for any. Weak ones only where those count."""
+    if header.strip() == "*":
+        return {"*"}
+    return {tag for is_weak, tag in _TAG.findall(header) if weak or not is_weak} or ({header} if header else set())
+
+
+def _answer(stored: StoredWorkflow, *, status: int = 200) -> HttpResponse:
+    headers = _headers(stored)
+    if status == 201:
+        headers["Location"] = f"/api/workflows/{quote(stored.id, safe='')}"
+    return HttpResponse(status=status, data={**document_of(stored.workflow), "id": stored.id}, headers=headers)
+
+
+def _headers(stored: StoredWorkflow) -> dict[str, str]:
+    return {"ETag": f'"{stored.revision}"'}
+
+
+async def _free_ids(name: str, manager: WorkflowManager) -> AsyncIterator[str]:
+    """Yield ids made of a name that no workflow has."""
+    taken = {workflow.id for workflow in await manager.list_workflows()}
+    base = re.sub(r"[^\w-]+", "-", name).strip("-_").encode()[: MAX_ID - 8].decode(errors="ignore") or "workflow"
+    for number in range(1, 1000):
+        candidate = base if number == 1 else f"{base}-{number}"
+        if candidate not in taken:
+            yield candidate
