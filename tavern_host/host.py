@@ -262,6 +262,10 @@ class Host:
         holds, until cancelled."""
         await asyncio.gather(self._plugins.watch(self.settings.follow, every=every), self.blobs.sweep_always())
 
+    def in_flight(self) -> int:
+        """Return how much work of plugins is in flight: calls, and what they began that is to end."""
+        return self._manager.lifecycle.in_flight()
+
     def report_failure(self, plugin: str, where: str, error: BaseException) -> None:
         """Report a failure of a plugin: in the log, and as a problem that people see."""
         self._manager.problems.failed(plugin, where, error)

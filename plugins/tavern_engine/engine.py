@@ -94,6 +94,7 @@ class Engine(ExecutionEngine):
         try:
             await active.ended.wait()
         except asyncio.CancelledError:
+            active.is_unwanted = not self._context.is_stopping()
             active.interrupt()
             if active.task is not None:
                 await asyncio.wait([active.task], timeout=2 * GRACE)
@@ -146,6 +147,7 @@ class Engine(ExecutionEngine):
             raise Conflict(f"the run {run_id} is running in another process, or waits to be resumed; nothing runs here")
         if active.record.status.is_final:
             return False
+        active.is_unwanted = True
         active.interrupt()
         return True
 
@@ -352,7 +354,7 @@ class Engine(ExecutionEngine):
             if result.actions is not None and result.status is RunStatus.COMPLETE:
                 await self._recorder.calls_begin(record)
             result = await self._filtered(active, await with_call_results(result, active.call, self._context))
-            await self._recorder.end(record, result)
+            await self._end(active, result)
         except asyncio.CancelledError:
             self._settle_now(active, result)
             raise
@@ -368,10 +370,20 @@ class Engine(ExecutionEngine):
         """Settle a run at once, and record its end in a task of its own, which closing waits for."""
         if active.ended.is_set():
             return
-        task = asyncio.get_running_loop().create_task(self._recorder.end(active.record, run), name=f"end of {run.id}")
+        task = asyncio.get_running_loop().create_task(self._end(active, run), name=f"end of {run.id}")
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
         self._settle(active, run)
+
+    async def _end(self, active: ActiveRun, run: Run) -> None:
+        """Record the end of a run; one that the host cuts off because it stops is left to the next host."""
+        record, context = active.record, self._context
+        is_cut_off = run.status is RunStatus.INTERRUPTED and not active.is_unwanted and context.is_stopping()
+        goes_on = context.serving and self._settings.resumes_abandoned()
+        if is_cut_off and goes_on and record.request.recover and record.not_resumable is None:
+            await self._recorder.leave(record)
+        else:
+            await self._recorder.end(record, run)
 
     def _result(self, active: ActiveRun, error: ErrorInfo | None, nodes: dict[str, NodeState] | None = None) -> Run:
         """Return the finished run; `error` is a failure outside of its nodes, which are `nodes` if that is known."""

@@ -38,7 +38,8 @@ async def _serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
             yield CommandOutput(kind="progress", text=f"{plugin.name} is {plugin.state.value}: {_reason(plugin)}")
         others = [Path(folder) for folder in arguments["also"]]
         make_other = partial(make_host, serving=True)
-        async for output in serve(host, port=arguments["port"], also=others, make_host=make_other):
+        drain = float(arguments["drain"])
+        async for output in serve(host, port=arguments["port"], also=others, make_host=make_other, drain=drain):
             yield output
 
 
@@ -196,6 +197,9 @@ _ALL: tuple[tuple[CommandInfo, Command], ...] = (
         _serve,
         CommandParameter(name="--port", type="integer", default=8188, help="Port; 0 takes any free one."),
         CommandParameter(name="--also", type="path", multiple=True, help="Another project to serve beside it."),
+        CommandParameter(
+            name="--drain", type="number", default=10, help="Seconds that work in flight has to end when it stops."
+        ),
     ),
     own_command(
         "init",

@@ -358,7 +358,8 @@ class PluginContext:
     about a project belong there, since a project's folder, with all that is in it, may come from anyone.
 
     `serving` says that the host runs until it is stopped, as under `tavern serve`, not for one command: work that is
-    resumed at the start and long-running work (a watch on files) belongs there.
+    resumed at the start and long-running work (a watch on files) belongs there. `is_stopping` says that the host stops:
+    what is cut off then and can go on in the next one should be left to that.
     """
 
     plugin: str
@@ -376,6 +377,7 @@ class PluginContext:
     blobs: Blobs
     state: dict[str, Any] = field(default_factory=dict)
     serving: bool = False
+    is_stopping: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)

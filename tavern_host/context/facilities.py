@@ -238,7 +238,7 @@ class PluginHooks:
                 arguments[name] = self._views.context(value, hook)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Kernel:
     """The parts of the kernel that plugins' facilities stand on."""
 
@@ -251,6 +251,7 @@ class Kernel:
     serving: bool
     audit: AuditLog
     blobs: BlobStore
+    is_stopping: bool = False
 
     def provides_service(self, plugin: str) -> bool:
         """Return whether a plugin provides one of the host's services."""
@@ -282,4 +283,5 @@ def make_context(
         hooks=PluginHooks(in_flight, kernel, views),
         blobs=kernel.blobs.of(plugin, partial(in_flight.check, while_closing=True)),
         serving=kernel.serving,
+        is_stopping=lambda: kernel.is_stopping,
     )

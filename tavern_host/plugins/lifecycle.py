@@ -53,7 +53,6 @@ class Lifecycle:
         self._loading: set[LoadedPlugin] = set()
         self._draining: dict[asyncio.Task[None], LoadedPlugin] = {}
         self._drain_timers: set[asyncio.Timeout] = set()
-        self._is_stopping = False
         self._imported: dict[str, Record | None] = {}
         self._counts: Counter[str] = Counter()
         self.active: dict[str, LoadedPlugin] = {}
@@ -273,7 +272,7 @@ class Lifecycle:
 
     async def _wait_idle(self, loaded: LoadedPlugin) -> bool:
         """Wait until nothing of a load is in flight, apart from the requester; return whether it was in time."""
-        timer = asyncio.timeout(0 if self._is_stopping else DRAIN_DEADLINE)
+        timer = asyncio.timeout(0 if self._kernel.is_stopping else DRAIN_DEADLINE)
         self._drain_timers.add(timer)
         try:
             async with timer:
@@ -301,9 +300,13 @@ class Lifecycle:
         if tasks:
             await asyncio.wait(tasks)
 
+    def in_flight(self) -> int:
+        """Return how much work is in flight in all loads."""
+        return sum(loaded.in_flight.count for loaded in self.loads())
+
     def stop_waiting(self) -> None:
         """Let draining loads, now and later, wait no longer for their work in flight."""
-        self._is_stopping = True
+        self._kernel.is_stopping = True
         for timer in tuple(self._drain_timers):
             expire(timer)
 

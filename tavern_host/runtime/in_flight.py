@@ -83,6 +83,11 @@ class InFlight:
         if self._changed is not None:
             self._changed.set()
 
+    @property
+    def count(self) -> int:
+        """How many uses are in flight."""
+        return len(self._uses)
+
     async def wait_idle(self) -> None:
         """Wait until nothing is in flight except the work of the requester."""
         while self._others():

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from tavern_host.server.connections import STRANGERS
 from tavern_host.server.errors import Handler, error_response
+from tavern_host.server.served import SERVED
 
 GATE: web.AppKey[Gate] = web.AppKey("gate")
 """Where an application has its gate."""
@@ -52,6 +53,9 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     refused = gate.refuse(request)
     if refused is not None:
         return error_response(refused[0], "unauthorized" if refused[0] == 401 else "forbidden", refused[1])
+    if request.app[SERVED].is_draining and request.method not in ("GET", "HEAD"):
+        message = "the server stops and takes no more work; send it again when it runs again"
+        return error_response(503, "stopping", message, {"retry_after": 5})
     if STRANGERS in request.app:
         request.app[STRANGERS].discard(request.protocol)
     if request.method == "GET" and "token" in request.query and "text/html" in request.headers.get("Accept", ""):

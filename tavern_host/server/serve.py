@@ -14,15 +14,25 @@ from tavern_host.cli.garbage import collect_again
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.host import Host
 
+DRAIN = 10.0
+"""Seconds that work in flight has to end once the server is told to stop."""
+
 
 async def serve(
-    host: Host, *, port: int, also: Sequence[Path] = (), make_host: Callable[[Path], Host] | None = None
+    host: Host,
+    *,
+    port: int,
+    also: Sequence[Path] = (),
+    make_host: Callable[[Path], Host] | None = None,
+    drain: float = DRAIN,
 ) -> AsyncIterator[CommandOutput]:
     """Serve a started host until a signal comes, and the projects in `also` beside it, each with a host of its own that
     `make_host` makes. `port` 0 takes any free one.
 
-    The token is `TAVERN_TOKEN`, else a fresh one. Raises `InvalidInput` where the port cannot be used or a folder is no
-    project.
+    The first signal refuses new work and lets what is in flight end, for `drain` seconds at most; a second one stops at
+    once. What is left then is journalled, and goes on at the next start. The token is `TAVERN_TOKEN`, else a fresh one.
+
+    Raises `InvalidInput` where the port cannot be used or a folder is no project.
     """
     from tavern_host.server.app import make_app
     from tavern_host.server.connections import ADDRESS, listening, listening_socket
@@ -33,9 +43,18 @@ async def serve(
     token = os.environ.get("TAVERN_TOKEN", "").strip() or secrets.token_urlsafe(24)
     said: asyncio.Queue[str | None] = asyncio.Queue()  # None: stop
     served = ServedProjects(host, make_host, say=said.put_nowait)
+    stopping = asyncio.Event()
+
+    def stop() -> None:
+        """Stop after what is in flight; asked once more, at once."""
+        if stopping.is_set():
+            served.stop_waiting()
+        stopping.set()
+        said.put_nowait(None)
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, said.put_nowait, None)
+        loop.add_signal_handler(number, stop)
     try:
         async with listening(make_app(served, token=token, port=port), listener):
             try:
@@ -51,10 +70,17 @@ async def serve(
                 yield CommandOutput(kind="result", data={"url": url, "port": port, "project": str(host.project.root)})
                 while (line := await said.get()) is not None:
                     yield CommandOutput(kind="progress", text=line)
-                yield CommandOutput(kind="progress", text="Stopping …")
+                yield CommandOutput(kind="progress", text=_stopping(served.begin_draining(), drain))
+                await served.drained(drain)
             finally:
                 for one in served.all():
                     await one.events.close()
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+def _stopping(count: int, seconds: float) -> str:
+    if not count:
+        return "Stopping …"
+    return f"Stopping: {count} in flight may end within {seconds:g} s; once more stops at once …"

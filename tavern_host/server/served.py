@@ -7,6 +7,7 @@ A request says which one it means: in its path (`/api/projects/{projectId}/…`)
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from tavern_host.server.routes import route
 DEFAULT = "default"
 MOST = 32
 """How many projects one server has open at a time; each is a host with its plugins."""
+_POLL = 0.05
 
 
 class ServedProjects:
@@ -48,6 +50,27 @@ class ServedProjects:
         self._say = say
         self._following: dict[str, list[asyncio.Task[None]]] = {}
         self._changes = asyncio.Lock()
+        self._waiting = asyncio.Event()
+        self.is_draining = False
+        """Whether new work is refused, since the server stops."""
+
+    def begin_draining(self) -> int:
+        """Refuse new work from now on, and return how much is in flight."""
+        self.is_draining = True
+        return sum(host.in_flight() for host in self.all())
+
+    async def drained(self, seconds: float) -> None:
+        """Wait until nothing is in flight, for some seconds at most, or until `stop_waiting`."""
+        until = asyncio.get_running_loop().time() + seconds
+        while any(host.in_flight() for host in self.all()) and asyncio.get_running_loop().time() < until:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_POLL):
+                    await self._waiting.wait()
+                    return
+
+    def stop_waiting(self) -> None:
+        """Wait no longer for what is in flight."""
+        self._waiting.set()
 
     def _of_folder(self, folder: Path) -> Host:
         return Host(folder, create=False, serving=True, folders=self.default.folders)

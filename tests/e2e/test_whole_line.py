@@ -248,7 +248,7 @@ async def _what_a_client_missed(site: Serving, page: Listener) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 async def test_a_signal_ends_all_that_is_under_way(project: Path, how: signal.Signals) -> None:
-    async with serving(project) as site, listening(site) as page:
+    async with serving(project, options=["--drain", "0.2"]) as site, listening(site) as page:
         asked = asyncio.create_task(site.post("/api/tools/execute", {"toolId": "workflow:waiting"}))
         await page.until("NODE_EXECUTING", nodeId="w")
         children = _children(site.process.pid)

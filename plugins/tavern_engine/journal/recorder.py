@@ -179,6 +179,13 @@ class RunRecorder:
         self._leases.release(record.id)  # not where it is cancelled: then it is called once more
         self._recorded.discard(record.id)
 
+    async def leave(self, record: RunRecord) -> None:
+        """Flush the journal of a run and leave it as it stands, for the next host to take up."""
+        self._live.discard(record.id)
+        if record.id in self._recorded and self._journal is not None:
+            await self._start_settled(record)
+            await self._journal.drain(record.id)
+
     async def close(self) -> None:
         """Flush all journals, and release the leases."""
         if self._journal is not None:

@@ -15,13 +15,15 @@ from tavern_host.contracts.executions import Run
 
 @dataclass(eq=False)
 class ActiveRun:
-    """An unfinished run. `ticket` is None for a run within a run: it shares the slot of its parent."""
+    """An unfinished run. `ticket` is None for a run within a run: it shares the slot of its parent. `is_unwanted` after
+    somebody asked to interrupt it."""
 
     record: RunRecord
     execution: RunExecution
     call: CallContext
     ticket: Ticket | None
     interrupted: str | None = None
+    is_unwanted: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     in_flight: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     task: asyncio.Task[None] | None = None
