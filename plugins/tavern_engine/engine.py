@@ -54,6 +54,7 @@ from tavern_host.contracts.executions import (
     RunStatus,
     RunSummary,
 )
+from tavern_host.contracts.log_context import logged_with
 from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.workflows import Workflow
 
@@ -311,7 +312,8 @@ class Engine(ExecutionEngine):
         for contribution in bound.plan.contributions:  # their code stays loaded while the run runs
             why = f"the run was interrupted: {contribution.plugin} was unloaded before it ended"
             active.in_flight.enter_context(contribution.in_use(functools.partial(active.interrupt, why)))
-        active.task = self._context.tasks.spawn(self._drive(active), name=record.id, finish=True)
+        with logged_with(run=record.id, principal=str(call.principal)):
+            active.task = self._context.tasks.spawn(self._drive(active), name=record.id, finish=True)
         active.task.add_done_callback(lambda _: self._settle_unstarted(active))
         return active
 
@@ -378,12 +380,10 @@ class Engine(ExecutionEngine):
     async def _end(self, active: ActiveRun, run: Run) -> None:
         """Record the end of a run; one that the host cuts off because it stops is left to the next host."""
         record, context = active.record, self._context
-        is_cut_off = run.status is RunStatus.INTERRUPTED and not active.is_unwanted and context.is_stopping()
-        goes_on = context.serving and self._settings.resumes_abandoned()
-        if is_cut_off and goes_on and record.request.recover and record.not_resumable is None:
-            await self._recorder.leave(record)
-        else:
-            await self._recorder.end(record, run)
+        is_cut_off = run.status is RunStatus.INTERRUPTED and context.is_stopping() and not active.is_unwanted
+        can_go_on = context.serving and record.request.recover and record.not_resumable is None
+        is_left = is_cut_off and can_go_on and self._settings.resumes_abandoned()
+        await (self._recorder.leave(record) if is_left else self._recorder.end(record, run))
 
     def _result(self, active: ActiveRun, error: ErrorInfo | None, nodes: dict[str, NodeState] | None = None) -> Run:
         """Return the finished run; `error` is a failure outside of its nodes, which are `nodes` if that is known."""

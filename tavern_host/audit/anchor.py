@@ -20,18 +20,16 @@ _MAX_BYTES = 2**16
 
 @dataclass(frozen=True)
 class Mark:
-    """An entry of the log by number and hash; with `is_seal` a seal of a log of lines, see `audit.jsonl`."""
+    """An entry of the log by number and hash."""
 
     number: int
     hash: str
-    is_seal: bool = False
 
     def lacking(self, last: int) -> str:
-        """Return what it means that a log whose newest entry or seal is `last` lacks this one."""
-        kind, kinds = ("seal", "seals") if self.is_seal else ("entry", "entries")
+        """Return what it means that a log whose newest entry is `last` lacks this one."""
         if self.number > last:
-            return f"the end was cut off: it has {last} {kinds}, and the operator's anchor knows {kind} {self.number}"
-        return f"it was replaced: its {kind} {self.number} is not the one that the operator's anchor knows"
+            return f"the end was cut off: it has {last} entries, and the operator's anchor knows entry {self.number}"
+        return f"it was replaced: its entry {self.number} is not the one that the operator's anchor knows"
 
 
 class AnchorProblem(Exception):
@@ -45,7 +43,7 @@ def read_anchor(path: Path | None) -> list[Mark]:
     try:
         with path.open("rb") as file:
             marks = json.loads(file.read(_MAX_BYTES))["marks"]
-        return [Mark(int(m["seal" if "seal" in m else "entry"]), str(m["hash"]), "seal" in m) for m in marks]
+        return [Mark(int(m["entry"]), str(m["hash"])) for m in marks]
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -56,7 +54,7 @@ def read_anchor(path: Path | None) -> list[Mark]:
 
 def write_anchor(path: Path, marks: Sequence[Mark]) -> None:
     """Replace the marks of an anchor. Raises `AnchorProblem`."""
-    content = {"marks": [{"seal" if mark.is_seal else "entry": mark.number, "hash": mark.hash} for mark in marks]}
+    content = {"marks": [{"entry": mark.number, "hash": mark.hash} for mark in marks]}
     try:
         make_folder(path.parent)
         write_atomic(path, json.dumps(content).encode() + b"\n", mode=0o600)

@@ -11,15 +11,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import itertools
 import logging
 import sqlite3
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -28,16 +26,11 @@ from tavern_host.audit.anchor import MARKS, AnchorProblem, Mark, read_anchor, wr
 from tavern_host.contracts.audit import AuditCheck, AuditEntry, AuditStore, UnnumberedEntry
 from tavern_host.storage.sqlite import Corrupt, Database, Schema, explain, is_corruption, open_read_only
 
-if TYPE_CHECKING:
-    from tavern_host.audit.jsonl import JsonlLog
-
 MAX_ENTRY = 2**20
 """How many bytes an entry may have; one that is longer was not written here."""
 
 _TABLE = "CREATE TABLE entries (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL, hash TEXT NOT NULL)"
 SCHEMA = Schema("audit.sqlite3", ((_TABLE,),), synchronous="FULL", busy_seconds=2)
-_JSONL = "audit.jsonl"
-_IMPORTED = "audit.imported"
 _START = Mark(0, "")
 _log = logging.getLogger("tavern.audit")
 
@@ -63,7 +56,6 @@ class SqliteAuditStore(AuditStore):
             connection.execute("BEGIN IMMEDIATE")
             _require_table(connection)
             newest = _newest(connection)
-            is_new = newest == _START
             if newest != self._newest or self._older_marks is None:
                 newest = self._catch_up(connection, newest)
             newest = _insert(connection, newest, entries)
@@ -75,9 +67,6 @@ class SqliteAuditStore(AuditStore):
                 return self.append(entries, is_retry=True)
             return explain(error, self._schema)
         self._newest = newest
-        if is_new:
-            with contextlib.suppress(OSError):  # there is none, mostly; a second import is prevented by what is there
-                self._path.with_name(_JSONL).rename(self._path.with_name(f"{_JSONL}.imported"))
         if self._anchor is not None and self._older_marks is not None:
             self._mark(connection, self._anchor, self._older_marks)
         return None
@@ -88,7 +77,7 @@ class SqliteAuditStore(AuditStore):
             return []
         with _opened(self._path) as connection:
             if connection is None:
-                return _entries(deque(map(_numbered, itertools.count(1), _jsonl_log(self._path, []).read()), limit))
+                return []
             _require_table(connection)
             selected = "SELECT entry FROM entries WHERE length(entry) <= ? ORDER BY seq DESC LIMIT ?"
             found = connection.execute(selected, (MAX_ENTRY, limit)).fetchall()
@@ -123,7 +112,7 @@ class SqliteAuditStore(AuditStore):
             problem = f"{error}: nobody can say whether the end was cut off"
         with _opened(self._path) as connection:
             if connection is None:
-                return _verify_jsonl(self._path, marks, problem)
+                return _lacking(AuditCheck(problem=problem), marks, set(marks))
             return _verify(connection, marks, problem)
 
     def close(self) -> None:
@@ -132,7 +121,7 @@ class SqliteAuditStore(AuditStore):
         self._newest = None
 
     def _catch_up(self, connection: sqlite3.Connection, newest: Mark) -> Mark:
-        """Compare a log that another process wrote, or none, with its anchor; import an older one."""
+        """Compare a log that another process wrote, or none, with its anchor."""
         self._older_marks = None
         marks: list[Mark] = []
         try:
@@ -141,9 +130,7 @@ class SqliteAuditStore(AuditStore):
             self.anchor_problem = str(error)
         else:
             self._older_marks = marks[: MARKS - 1]
-        if newest == _START and self._path.with_name(_JSONL).exists():
-            newest, lacked = _import(connection, _jsonl_log(self._path, marks)), []
-        elif marks and not _has(connection, marks[-1]):
+        if marks and not _has(connection, marks[-1]):
             details = {"entry": marks[-1].number, "entries": newest.number}
             newest, lacked = _insert(connection, newest, [_note("audit.broken", details)]), marks
         else:
@@ -165,23 +152,6 @@ class SqliteAuditStore(AuditStore):
             self.anchor_problem = str(error)
         except sqlite3.Error as error:
             self.anchor_problem = f"{anchor} is out of date: {explain(error, self._schema)}"
-
-
-def _jsonl_log(path: Path, marks: Sequence[Mark]) -> JsonlLog:
-    """Return the older log beside this one."""
-    from tavern_host.audit.jsonl import JsonlLog  # most projects have none
-
-    return JsonlLog(path.with_name(_JSONL), marks)
-
-
-def _import(connection: sqlite3.Connection, log: JsonlLog) -> Mark:
-    newest = _insert(connection, _START, log.read())
-    details: dict[str, Any] = {"entries": newest.number, "recovered": log.recovered + log.unsealed, "torn": log.torn}
-    details["seal"] = log.seal.hash
-    if log.problem is not None:
-        details["problem"] = f"line {log.line}: {log.problem}"
-        _log.error("the older audit log that is imported was changed: line %s: %s", log.line, log.problem)
-    return _insert(connection, newest, [_note(_IMPORTED, details)])
 
 
 def _insert(connection: sqlite3.Connection, newest: Mark, entries: Iterable[UnnumberedEntry]) -> Mark:
@@ -237,17 +207,13 @@ def _newest(connection: sqlite3.Connection) -> Mark:
 
 
 def _has(connection: sqlite3.Connection, mark: Mark) -> bool:
-    """Return whether the log has what a mark names; a seal is in the note about the import of its log."""
-    if mark.is_seal:
-        found = "SELECT 1 FROM entries WHERE instr(entry, ?) AND instr(entry, ?)"
-        return connection.execute(found, (mark.hash.encode(), _IMPORTED.encode())).fetchone() is not None
+    """Return whether the log has what a mark names."""
     found = "SELECT 1 FROM entries WHERE seq = ? AND hash = ?"
     return connection.execute(found, (mark.number, mark.hash)).fetchone() is not None
 
 
 def _verify(connection: sqlite3.Connection, marks: Sequence[Mark], problem: str | None) -> AuditCheck:
     newest, unseen = _START, set(marks)
-    line = None
     selected = "SELECT seq, iif(length(entry) <= ?, entry, NULL), hash FROM entries ORDER BY seq"
     try:
         _require_table(connection)
@@ -259,27 +225,21 @@ def _verify(connection: sqlite3.Connection, marks: Sequence[Mark], problem: str 
             else:
                 newest = Mark(seq, hash)
                 unseen.discard(newest)
-                if b'"action":"audit.imported"' in entry and (note := _entry(entry)) and note.action == _IMPORTED:
-                    unseen -= {mark for mark in unseen if mark.is_seal and mark.hash == note.details.get("seal")}
-                    if "problem" in note.details:
-                        line, problem = seq, f"the older log before it was changed: {note.details['problem']}"
                 continue
             return AuditCheck(entries=newest.number, line=seq, problem=problem)
     except sqlite3.Error as error:
         if not is_corruption(error):
             raise
         return AuditCheck(entries=newest.number, line=newest.number + 1, problem=f"the database is corrupt: {error}")
-    if unseen:
-        line, problem = newest.number, next(mark for mark in marks if mark in unseen).lacking(newest.number)
-    return AuditCheck(entries=newest.number, problem=problem, line=line)
+    return _lacking(AuditCheck(entries=newest.number, problem=problem), marks, unseen)
 
 
-def _verify_jsonl(path: Path, marks: Sequence[Mark], problem: str | None) -> AuditCheck:
-    """Verify a log of lines that is not imported yet, if there is one."""
-    log = _jsonl_log(path, marks)
-    deque(log.read(), maxlen=0)
-    found = {name: getattr(log, name) for name in AuditCheck.model_fields}
-    return AuditCheck(**found | {"problem": log.problem or problem})
+def _lacking(check: AuditCheck, marks: Sequence[Mark], unseen: Collection[Mark]) -> AuditCheck:
+    """Return what was found of a log, with what it lacks of its anchor's marks."""
+    lacked = next((mark for mark in marks if mark in unseen), None)
+    if lacked is None:
+        return check
+    return check.model_copy(update={"line": check.entries, "problem": lacked.lacking(check.entries)})
 
 
 @contextlib.contextmanager

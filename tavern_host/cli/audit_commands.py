@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host.cli.own_command import Command, MakeHost, own_command
-from tavern_host.contracts.audit import AuditCheck, AuditEntry
+from tavern_host.contracts.audit import AuditEntry
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
 
@@ -53,8 +53,6 @@ async def _verify(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterat
         yield CommandOutput(kind="failure", text=f"{where}: {check.problem}", exit_code=1)
         return
     yield CommandOutput(kind="text", text=f"{_counted(check.entries)}; nothing was changed or taken out.")
-    for line in _remarks(check):
-        yield CommandOutput(kind="text", text=line)
 
 
 def _line(entry: AuditEntry) -> str:
@@ -67,18 +65,6 @@ def _line(entry: AuditEntry) -> str:
 
 def _counted(entries: int) -> str:
     return "1 entry" if entries == 1 else f"{entries} entries"
-
-
-def _remarks(check: AuditCheck) -> list[str]:
-    remarks = []
-    if check.unsealed:
-        remarks.append(f"{_counted(check.unsealed)} at the end, not sealed yet; the next writer does it.")
-    if check.recovered:
-        remarks.append(f"{_counted(check.recovered)} left unsealed by a crash, and sealed later.")
-    if check.torn:
-        lines = "1 line that is no entry" if check.torn == 1 else f"{check.torn} lines that are no entries"
-        remarks.append(f"{lines}, such as what a crash cut short.")
-    return remarks
 
 
 def _unreadable(path: Path, error: OSError) -> Misconfigured:

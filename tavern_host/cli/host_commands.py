@@ -31,9 +31,18 @@ _NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
 
 
 async def _serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    from tavern_host.server.logs import server_log
+
+    host = make_host(serving=True)
+    with server_log(host.project.private, format=arguments["log_format"], levels=arguments["log_level"]):
+        async for output in _served(host, make_host, arguments):
+            yield output
+
+
+async def _served(host: Host, make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     from tavern_host.server.serve import serve
 
-    async with make_host(serving=True) as host:
+    async with host:
         for plugin in _out_of_order(host.plugins()):
             yield CommandOutput(kind="progress", text=f"{plugin.name} is {plugin.state.value}: {_reason(plugin)}")
         others = [Path(folder) for folder in arguments["also"]]
@@ -199,6 +208,10 @@ _ALL: tuple[tuple[CommandInfo, Command], ...] = (
         CommandParameter(name="--also", type="path", multiple=True, help="Another project to serve beside it."),
         CommandParameter(
             name="--drain", type="number", default=10, help="Seconds that work in flight has to end when it stops."
+        ),
+        CommandParameter(name="--log-format", default="text", help="What the log's lines are: text or json."),
+        CommandParameter(
+            name="--log-level", multiple=True, help="DEBUG, INFO, WARNING or ERROR; of one plugin NAME=LEVEL."
         ),
     ),
     own_command(

@@ -8,14 +8,17 @@ _MOST_KEPT = 1000
 
 
 class OnceASecond(logging.Filter):
-    """Leaves out records that repeat one of less than a second ago; the next one says how many they were."""
+    """Leaves out records of a level that repeat one of less than a second ago; the next one says how many they were."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: int = logging.NOTSET) -> None:
         super().__init__()
+        self._level = level
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is written."""
+        if record.levelno < self._level:
+            return True
         text = record.getMessage()
         key = (record.name, text)
         at, count = self._seen.get(key, (float("-inf"), 0))

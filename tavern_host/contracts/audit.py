@@ -31,17 +31,12 @@ class AuditEntry(Model):
 class AuditCheck(Model):
     """What checking the whole log found. Without `problem` nothing of it was changed or removed.
 
-    `line` is the number of the entry where the problem shows. Only of an older log, lines of JSON that are not
-    imported yet: `line` is a line's number, `unsealed` entries stand after the last seal, `recovered` ones were left so
-    by a writer that crashed and sealed by the next one, `torn` counts lines that are no entries.
+    `line` is the number of the entry where the problem shows.
     """
 
-    entries: int
+    entries: int = 0
     problem: str | None = None
     line: int | None = None
-    unsealed: int = 0
-    recovered: int = 0
-    torn: int = 0
 
 
 class Audit(ServiceInterface, name="audit"):

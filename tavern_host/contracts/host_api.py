@@ -190,3 +190,10 @@ class OutputQuery(Model):
     """The node whose output is meant; without it, an output of the workflow's interface."""
 
     node_id: str | None = None
+
+
+class Health(Model):
+    """Whether all is well, and what is not."""
+
+    status: str
+    problems: list[str] = Field(default_factory=list)

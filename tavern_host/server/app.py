@@ -8,10 +8,20 @@ from __future__ import annotations
 from aiohttp import web
 
 from tavern_host.host import Host
-from tavern_host.server import blob_routes, frontend_files, openapi, plugin_admin, served, settings_routes, websocket
+from tavern_host.server import (
+    blob_routes,
+    frontend_files,
+    health,
+    openapi,
+    plugin_admin,
+    served,
+    settings_routes,
+    websocket,
+)
 from tavern_host.server.connections import HEADERS
 from tavern_host.server.errors import Handler, errors
 from tavern_host.server.gate import GATE, Gate, guard
+from tavern_host.server.logs import REQUEST_ID, logged
 from tavern_host.server.plugin_routes import plugin_route, wrong_method
 from tavern_host.server.routes import OWN_ROUTES
 from tavern_host.server.served import SERVED, ServedProjects
@@ -23,6 +33,7 @@ ROUTES = (
     *blob_routes.ROUTES,
     *served.ROUTES,
     *openapi.ROUTES,
+    *health.ROUTES,
     *frontend_files.ROUTES,
 )
 """The routes that are no plugin's."""
@@ -32,7 +43,7 @@ MAX_BODY = 16 << 20
 
 def make_app(host: Host | ServedProjects, *, token: str, port: int) -> web.Application:
     """Return the application that serves a started host, or several."""
-    app = web.Application(middlewares=[errors, guard], client_max_size=MAX_BODY)
+    app = web.Application(middlewares=[logged, errors, guard], client_max_size=MAX_BODY)
     app[SERVED] = projects = host if isinstance(host, ServedProjects) else ServedProjects(host)
     app.cleanup_ctx.append(projects.of_application)
     app[GATE] = Gate(token, port)
@@ -71,4 +82,6 @@ def _refuse_other_methods(allowed: list[str]) -> Handler:
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
+    if REQUEST_ID in request:
+        response.headers["X-Request-Id"] = request[REQUEST_ID]
     response.headers["Server"] = HEADERS["Server"]  # aiohttp has put its version there

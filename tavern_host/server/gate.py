@@ -7,12 +7,16 @@ import hmac
 
 from aiohttp import web
 
+from tavern_host.contracts.log_context import logged_with
+from tavern_host.host import OPERATOR
 from tavern_host.server.connections import STRANGERS
 from tavern_host.server.errors import Handler, error_response
 from tavern_host.server.served import SERVED
 
 GATE: web.AppKey[Gate] = web.AppKey("gate")
 """Where an application has its gate."""
+PUBLIC = frozenset({"/healthz", "/readyz"})
+"""What answers without the token."""
 
 
 class Gate:
@@ -20,15 +24,15 @@ class Gate:
 
     def __init__(self, token: str, port: int) -> None:
         self._token = token.encode()
-        self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
+        self.hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
         self.cookie = f"tavern_{port}"
 
     def refuse(self, request: web.Request) -> tuple[int, str] | None:
         """Return the status and one line for a request that may not enter, else None."""
-        if request.host not in self._hosts:
-            return 421, f"this server is {sorted(self._hosts)[0]}, not {request.host!r}"
+        if request.host not in self.hosts:
+            return 421, f"this server is {sorted(self.hosts)[0]}, not {request.host!r}"
         origin = request.headers.get("Origin")
-        if origin is not None and origin.removeprefix("http://") not in self._hosts:
+        if origin is not None and origin.removeprefix("http://") not in self.hosts:
             return 403, f"requests from {origin!r} are not accepted"
         if not self.knows(self.token_of(request)):
             return 401, "open the address that `tavern serve` printed, or send 'Authorization: Bearer TOKEN'"
@@ -50,6 +54,8 @@ class Gate:
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let nobody in without the token; a browser that brings it in the address gets a cookie instead."""
     gate = request.app[GATE]
+    if request.path in PUBLIC and request.host in gate.hosts:
+        return await handler(request)
     refused = gate.refuse(request)
     if refused is not None:
         return error_response(refused[0], "unauthorized" if refused[0] == 401 else "forbidden", refused[1])
@@ -63,4 +69,5 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = web.HTTPFound("/" + clean.lstrip("/"))  # "//name" would be another server
         response.set_cookie(gate.cookie, request.query["token"], httponly=True, samesite="Strict")
         raise response
-    return await handler(request)
+    with logged_with(principal=str(OPERATOR)):
+        return await handler(request)

@@ -42,7 +42,11 @@ async def serve(
     port = listener.getsockname()[1]
     token = os.environ.get("TAVERN_TOKEN", "").strip() or secrets.token_urlsafe(24)
     said: asyncio.Queue[str | None] = asyncio.Queue()  # None: stop
-    served = ServedProjects(host, make_host, say=said.put_nowait)
+    try:
+        served = ServedProjects(host, make_host, say=said.put_nowait, address=f"http://{ADDRESS}:{port}")
+    except BaseException:
+        listener.close()
+        raise
     stopping = asyncio.Event()
 
     def stop() -> None:
@@ -76,6 +80,7 @@ async def serve(
                 for one in served.all():
                     await one.events.close()
     finally:
+        served.let_go()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
 

@@ -22,6 +22,7 @@ from tavern_host.contracts.host_api import OpenProject
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.host import Host
 from tavern_host.projects import find_project
+from tavern_host.server.holder import held
 from tavern_host.server.routes import route
 
 DEFAULT = "default"
@@ -34,7 +35,8 @@ class ServedProjects:
     """The hosts of one server by the id of their project; they live as long as the server's application.
 
     `default` is a started host, which its maker stops; `make_host` makes one for another folder. What operators decide
-    in other processes is followed for all of them, and `say` is given a line for each change of a plugin.
+    in other processes is followed for all of them, and `say` is given a line for each change of a plugin. With an
+    `address` other servers are kept from serving the same projects; raises `Conflict` where one does.
     """
 
     def __init__(
@@ -43,9 +45,13 @@ class ServedProjects:
         make_host: Callable[[Path], Host] | None = None,
         *,
         say: Callable[[str], None] = lambda line: None,
+        address: str | None = None,
     ) -> None:
         self.default = default
         self._make_host = make_host or (self._of_folder)
+        self._address = address
+        self._held: dict[str, contextlib.ExitStack] = {}
+        self._hold(default)
         self._hosts = {default.project.id: default}
         self._say = say
         self._following: dict[str, list[asyncio.Task[None]]] = {}
@@ -53,6 +59,18 @@ class ServedProjects:
         self._waiting = asyncio.Event()
         self.is_draining = False
         """Whether new work is refused, since the server stops."""
+
+    def _hold(self, host: Host) -> None:
+        with contextlib.ExitStack() as stack:
+            if self._address is not None:
+                stack.enter_context(held(host.folders.project_state(host.project), self._address))
+            self._held[host.project.id] = stack.pop_all()
+
+    def let_go(self) -> None:
+        """Let other servers serve the projects."""
+        for stack in self._held.values():
+            stack.close()
+        self._held.clear()
 
     def begin_draining(self) -> int:
         """Refuse new work from now on, and return how much is in flight."""
@@ -102,7 +120,12 @@ class ServedProjects:
             if len(self._hosts) >= MOST:
                 raise Conflict(f"{MOST} projects are open, and one server has no more; close one")
             host = self._make_host(folder)
-            await host.__aenter__()
+            self._hold(host)
+            try:
+                await host.__aenter__()
+            except BaseException:
+                self._held.pop(host.project.id).close()
+                raise
             self._hosts[host.project.id] = host
             self._follow(host)
             return host
@@ -141,6 +164,7 @@ class ServedProjects:
         await asyncio.wait(following)
         if host is not self.default:
             await host.stop()
+            self._held.pop(host.project.id).close()
 
     async def of_application(self, app: web.Application) -> AsyncIterator[None]:
         """Follow decisions while an application runs, and stop the hosts that were opened when it ends."""

@@ -96,3 +96,21 @@ async def test_a_second_signal_stops_at_once(project: Path) -> None:
         assert site.process.returncode is None
         code, _ = await site.stop(signal.SIGINT)
     assert code == 0
+
+
+async def test_a_project_has_one_server_at_a_time(project: Path) -> None:
+    other = project.parent / "other"
+    assert (await asyncio.to_thread(tavern, "init", other)).code == 0
+    async with serving(project) as site:
+        refused = await asyncio.to_thread(tavern, "--project", project, "serve", "--port", "0")
+        assert (refused.code, refused.out) == (2, "")
+        assert f"is served already by process {site.process.pid} at {site.base};" in refused.error
+        async with site.session.post(f"{site.base}/api/projects", json={"path": str(other)}) as answer:
+            assert answer.status == 200
+        beside = await asyncio.to_thread(tavern, "--project", other, "serve", "--port", "0")
+        assert beside.code == 2 and f"by process {site.process.pid}" in beside.error
+        assert (await asyncio.to_thread(tavern, "--project", project, "runs", "list")).code == 0
+        await site.stop(signal.SIGKILL)
+    async with serving(project) as site:
+        assert (await site.get("/readyz")) == {"status": "ready", "problems": []}
+        await site.stop()

@@ -1,0 +1,43 @@
+"""Whether the server is alive and ready, for whoever watches it: without the token, and without secrets."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from tavern_host.contracts.plugins import PluginState
+from tavern_host.host import Host
+from tavern_host.server.routes import route
+from tavern_host.server.served import SERVED
+
+_RUNS = frozenset({PluginState.STARTED, PluginState.DISABLED})
+_HEALTH = "tavern_host.contracts.host_api:Health"
+
+
+async def _healthz(request: web.Request) -> web.Response:
+    """Say that the server answers."""
+    return web.json_response({"status": "ok"})
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    """Say whether the server takes work: 503 with the reasons where it stops, or something of its own is broken."""
+    served = request.app[SERVED]
+    problems = ["the server stops"] if served.is_draining else []
+    for host in served.all():
+        problems += _problems(host)
+    body = {"status": "not ready" if problems else "ready", "problems": problems}
+    return web.json_response(body, status=503 if problems else 200)
+
+
+def _problems(host: Host) -> list[str]:
+    """Return what is broken of a host, without what only its operator may know."""
+    broken = [p for p in host.plugins() if p.first_party and p.state not in _RUNS]
+    found = [f"{host.project.name}: the plugin {plugin.name} is {plugin.state.value}" for plugin in broken]
+    if host.audit.problem is not None:
+        found.append(f"{host.project.name}: the audit log cannot be written")
+    return found
+
+
+ROUTES = (
+    route("GET", "/healthz", _healthz, answer=_HEALTH, access="public"),
+    route("GET", "/readyz", _readyz, answer=_HEALTH, access="public"),
+)

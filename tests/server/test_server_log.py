@@ -1,0 +1,98 @@
+"""The log of a server: what its lines say, and that nobody else's text can look like one."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from helpers.repetition import Failures
+
+from tavern_host import Host, InvalidInput
+from tavern_host.contracts.log_context import logged_with
+from tavern_host.server.logs import LOG_FILE, server_log
+from tavern_host.testing.http import HttpClient, served
+
+WAIT = {"nodes": [{"id": "w", "fullType": "core:Wait", "inputs": {"value": "x", "seconds": 0}}], "edges": []}
+
+
+async def _asked(site: HttpClient) -> None:
+    for method, path, headers in (
+        ("GET", "/api/plugins", {}),
+        ("GET", "/api/nowhere", {"X-Request-Id": "mine-1"}),
+        ("POST", "/api/prompt", {"X-Request-Id": "two words"}),
+        ("GET", "/api/a%0A2026-01-01T00:00:00.000Z%20ERROR%20forged%1b[2J", {}),
+        ("GET", "/api/plugins?token=swordfish", {"Authorization": None}),
+    ):
+        answer = await site.request(method, path, headers=headers, **({"json": WAIT} if method == "POST" else {}))
+        given = headers.get("X-Request-Id")
+        assert (answer.headers["X-Request-Id"] == given) is (given == "mine-1")
+
+
+async def test_each_line_says_what_it_is_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {name: (logging.getLogger(name).level, logging.getLogger(name).handlers) for name in ("tavern", "asyncio")}
+    async with Host(tmp_path / "project", third_party=False) as host, served(host) as site:
+        private = host.project.private
+        with server_log(private, levels=["tavern-nodes=DEBUG"]):
+            await _asked(site)
+            with logged_with(run="run_1"):
+                logging.getLogger("tavern.plugin.tavern-nodes").debug("seen")
+                logging.getLogger("tavern.plugin.tavern-engine").debug("not seen")
+            try:
+                raise ValueError("a\n2026-01-01T00:00:00.000Z ERROR forged: \x1b[2J")
+            except ValueError:
+                logging.getLogger("tavern.plugins").exception("it failed")
+        with server_log(private / "json", format="json"):
+            await _asked(site)
+    text = (private / LOG_FILE).read_text()
+    assert text == capsys.readouterr().err.partition('{"time"')[0], "the file and the terminal differ"
+    lines = text.splitlines()
+    assert "\x1b" not in text and "swordfish" not in text
+    assert [line for line in lines if line.startswith("2026-01-01")] == []
+    assert any(" server [request=mine-1]: GET /api/nowhere 404, " in line for line in lines)
+    assert any("POST /api/prompt 200" in line for line in lines)
+    assert not any("GET /api/plugins" in line for line in lines), "what only reads, and strangers, are left out"
+    assert any(line.endswith(" DEBUG   tavern-nodes [run=run_1]: seen") for line in lines)
+    assert "not seen" not in text
+    assert "    ValueError: a" in text and "plugins: it failed" in text
+    told = [json.loads(line) for line in (private / "json" / LOG_FILE).read_text().splitlines()]
+    assert told[0]["request"] == "mine-1"
+    assert {"time", "level", "source", "message"} <= told[0].keys()
+    assert before == {name: (logging.getLogger(name).level, logging.getLogger(name).handlers) for name in before}
+
+
+async def test_a_log_that_cannot_be_written_is_told_and_does_no_harm(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log").write_text("a file where the folder should be")
+    with server_log(tmp_path):
+        logging.getLogger("tavern.server").info("all the same")
+    said = capsys.readouterr().err
+    assert "no log is written to" in said and "all the same" in said
+    with Failures() as failures:
+        for wrong in ("LOUD", "=INFO", "x=", "tavern-engine=LOUD", ""):
+            with (
+                failures.row(wrong),
+                pytest.raises(InvalidInput, match="--log-level"),
+                server_log(tmp_path, levels=[wrong]),
+            ):
+                pass
+    with pytest.raises(InvalidInput, match="there are text and json"), server_log(tmp_path, format="xml"):
+        pass
+
+
+async def test_health_is_told_without_the_token_and_readiness_with_reasons(tmp_path: Path) -> None:
+    without = {"Authorization": None}
+    async with Host(tmp_path / "project", third_party=False) as host, served(host) as site:
+        assert await (await site.get("/healthz", headers=without)).json() == {"status": "ok"}
+        ready = await site.get("/readyz", headers=without)
+        assert (ready.status, await ready.json()) == (200, {"status": "ready", "problems": []})
+        elsewhere = await site.get("/healthz", headers={**without, "Host": "evil.example"})
+        assert elsewhere.status == 421
+        assert (await site.get("/healthz/../api/plugins", headers=without)).status == 401
+        host.audit.problem = "it is full"
+        broken = await site.get("/readyz", headers=without)
+        assert broken.status == 503
+        assert (await broken.json())["problems"] == ["project: the audit log cannot be written"]
+        host.audit.problem = None
