@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -20,6 +22,7 @@ from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.log_context import log_context, logged_with
 from tavern_host.server.errors import Handler
+from tavern_host.storage.files import make_folder
 
 LOG_FILE = "log/tavern.log"
 """Where the log is in a project's private folder."""
@@ -69,10 +72,24 @@ class _Json(logging.Formatter):
 
 
 class _File(RotatingFileHandler):
-    """A file that cannot be written, as on a full disk, is left as it is: the terminal has the lines too."""
+    """A file that cannot be written is left as it is, which is said once: the terminal has the lines too.
+
+    A project may come from anybody: nothing is written through a link.
+    """
+
+    is_told = False
 
     def handleError(self, record: logging.LogRecord) -> None:  # the standard library's name
-        pass
+        if not self.is_told:
+            self.is_told = True
+            _log.warning("the log is not written to %s: %s", self.baseFilename, sys.exc_info()[1])
+
+    def _open(self) -> Any:
+        return open(self.baseFilename, "a", encoding="utf-8", errors="replace", opener=_open_private)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -99,8 +116,8 @@ def server_log(private: Path, *, format: str = "text", levels: Sequence[str] = (
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     problem = ""
     try:
-        (file := private / LOG_FILE).parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(_File(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8", errors="replace"))
+        make_folder((file := private / LOG_FILE).parent)
+        handlers.append(_File(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES))
     except OSError as error:
         problem = f"no log is written to {private / LOG_FILE}: {error.strerror}"
     for handler in handlers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from helpers.repetition import Failures
 
 from tavern_host import Host, InvalidInput
 from tavern_host.contracts.log_context import logged_with
+from tavern_host.server import logs
 from tavern_host.server.logs import LOG_FILE, server_log
 from tavern_host.testing.http import HttpClient, served
 
@@ -80,6 +82,44 @@ async def test_a_log_that_cannot_be_written_is_told_and_does_no_harm(
                 pass
     with pytest.raises(InvalidInput, match="there are text and json"), server_log(tmp_path, format="xml"):
         pass
+
+
+def test_the_log_is_private_bounded_and_follows_no_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "LOG_BYTES", 5_000)
+    log = logging.getLogger("tavern.server")
+    with server_log(tmp_path / "inn"):
+        for number in range(500):
+            log.info("line %d %s", number, "x" * 50)
+    files = [*(tmp_path / "inn" / "log").iterdir()]
+    assert len(files) == logs.LOG_FILES + 1
+    assert {one.stat().st_mode & 0o777 for one in files} == {0o600}
+    assert max(one.stat().st_size for one in files) <= 5_000
+    assert "line 499 " in (tmp_path / "inn" / LOG_FILE).read_text()
+
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    for place in ("file", "folder", "later"):
+        (tmp_path / place).mkdir()
+    (tmp_path / "file" / "log").mkdir()
+    (tmp_path / "file" / LOG_FILE).symlink_to(outside)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "folder" / "log").symlink_to(tmp_path / "elsewhere")
+    capsys.readouterr()
+    for place in ("file", "folder"):
+        with server_log(tmp_path / place):
+            log.info("hello")
+        said = capsys.readouterr().err
+        assert (said.count("no log is written to"), said.count("hello")) == (1, 1), said
+    with server_log(tmp_path / "later"):
+        shutil.rmtree(tmp_path / "later")  # the next rotation fails, and each line after it
+        for number in range(200):
+            log.info("hello %d %s", number, "x" * 50)
+    said = capsys.readouterr().err
+    assert (said.count("the log is not written to"), said.count("hello")) == (1, 200)
+    assert outside.read_text() == "mine"
+    assert [*(tmp_path / "elsewhere").iterdir()] == []
 
 
 async def test_health_is_told_without_the_token_and_readiness_with_reasons(tmp_path: Path) -> None:
