@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.http import RouteInfo
 
@@ -25,12 +27,27 @@ _ROUTES = (
 )
 
 
+_RUN = {"answer": "agents:AgentRun"}
+_TYPES: dict[str, dict[str, Any]] = {
+    "list_agents": {"answer": "agents:AgentProfile[]"},
+    "check_agents": {"answer": "agents:AgentProblem[]"},
+    "run_agent": {"body": "RunBody", "answer": "agents:AgentReply"},
+    "start_run": {"body": "RunBody", **_RUN, "status": 202},
+    "get_memory": {"query": "host_api:MemoryQuery", "answer": "memory:AgentMemory"},
+    "change_memory": {"body": "MemoryBody", "answer": "memory:AgentMemory"},
+    "list_runs": {"query": "host_api:AgentRunQuery", "answer": "agents:AgentRun[]"},
+    "get_trace": {"query": "host_api:AfterQuery", "answer": "agents:AgentTrace[]"},
+    "get_recording": {"answer": "recordings:AgentRecording"},
+    "replay_run": {"body": "recordings:ReplayOptions", "answer": "recordings:AgentReplay"},
+    "say": {"body": "SayBody", **_RUN, "status": 202},
+    **dict.fromkeys(("get_run", "interrupt_run", "pause_run", "resume_run"), _RUN),
+}
+"""What goes in and out of the routes, by function."""
+
+
 def routes() -> list[RouteInfo]:
     """Return the routes of agents."""
-    return [
-        RouteInfo(method=method, path=path, handler=f"tavern_agents.web:{handler}", summary=summary)
-        for method, path, handler, summary in _ROUTES
-    ]
+    return [RouteInfo.of_module("tavern_agents.web", *route, _TYPES.get(route[2], {})) for route in _ROUTES]
 
 
 def commands() -> list[CommandInfo]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import JsonValue
 
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
@@ -27,13 +29,39 @@ _ROUTES = (
 )
 
 
+_DETAILS, _MESSAGES = "histories:HistoryDetails", "histories:HistoryMessage[]"
+_PAGE = {"query": "host_api:PageQuery"}
+_TYPES: dict[str, dict[str, Any]] = {
+    "list_histories": {**_PAGE, "answer": "histories:HistorySummary[]"},
+    "import_history": {
+        "query": "host_api:IdQuery",
+        "body": "histories:HistoryExport",
+        "answer": _DETAILS,
+        "status": 201,
+    },
+    "delete_history": {"answer": "host_api:Deleted"},
+    "load": {"query": "host_api:BranchQuery", "answer": _MESSAGES},
+    "add": {"body": "AddBody", "answer": _MESSAGES, "status": 201},
+    "children": {"query": "host_api:OfQuery", "answer": _MESSAGES},
+    "tree": {**_PAGE, "answer": "histories:HistoryNode[]"},
+    "edit": {"body": "EditBody", "answer": _MESSAGES, "status": 201},
+    "swipe": {"body": "SwipeBody", "answer": _MESSAGES, "status": 201},
+    "activate": {"body": "ActiveBody", "answer": _DETAILS},
+    "fork": {"body": "BranchBody", "answer": _DETAILS, "status": 201},
+    "rename_branch": {"body": "RenameBody", "answer": _DETAILS},
+    "fork_history": {"body": "ForkBody", "answer": _DETAILS, "status": 201},
+    "export_history": {"answer": "histories:HistoryExport"},
+    **{key: {"answer": _DETAILS} for key in ("get_history", "delete_branch")},
+}
+"""What goes in and out of the routes, by function."""
+
+
 def routes() -> list[RouteInfo]:
     """Return the routes of conversations."""
+    module = "tavern_agents.history_web"
     return [
-        RouteInfo(
-            method=method, path=f"/api/histories{path}", handler=f"tavern_agents.history_web:{handler}", summary=summary
-        )
-        for method, path, handler, summary in _ROUTES
+        RouteInfo.of_module(module, method, f"/api/histories{path}", name, summary, _TYPES[name])
+        for method, path, name, summary in _ROUTES
     ]
 
 

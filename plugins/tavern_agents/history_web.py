@@ -8,8 +8,8 @@ from pydantic import Field
 
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory, HistoryExport
+from tavern_host.contracts.host_api import BranchQuery, IdQuery, OfQuery, PageQuery
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.wire import Model
 
@@ -73,8 +73,7 @@ class ForkBody(Model):
 
 async def list_histories(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with conversations, the latest changed first: `?limit=&offset=`."""
-    limit, offset = _number(request, "limit", 50), _number(request, "offset", 0)
-    return _list(await _service(context).list_histories(limit=limit, offset=offset))
+    return _list(await _service(context).list_histories(**_page(request)))
 
 
 async def get_history(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -89,23 +88,19 @@ async def delete_history(request: HttpRequest, context: PluginContext) -> HttpRe
 
 async def load(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with the messages of a branch, oldest first: `?branch=&leaf=&last=`."""
-    query = request.query
-    last = _number(request, "last", 0) if query.get("last") else None
-    service = _service(context)
-    return _list(
-        await service.load_branch(_id(request), query.get("branch") or None, leaf=query.get("leaf") or None, last=last)
-    )
+    asked = request.read_query(BranchQuery)
+    branch, leaf = asked.branch or None, asked.leaf or None
+    return _list(await _service(context).load_branch(_id(request), branch, leaf=leaf, last=asked.last))
 
 
 async def children(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with the messages right behind `?of=`, or with the first ones."""
-    return _list(await _service(context).children(_id(request), request.query.get("of") or None))
+    return _list(await _service(context).children(_id(request), request.read_query(OfQuery).of or None))
 
 
 async def tree(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with the places of all messages: `?limit=&offset=`."""
-    limit, offset = _number(request, "limit", 1000), _number(request, "offset", 0)
-    return _list(await _service(context).tree(_id(request), limit=limit, offset=offset))
+    return _list(await _service(context).tree(_id(request), **_page(request)))
 
 
 async def add(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -161,7 +156,7 @@ async def export_history(request: HttpRequest, context: PluginContext) -> HttpRe
 async def import_history(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Keep an exported conversation, under `?id=` if that is given."""
     exported = read_model(HistoryExport, request.json_body(), "the body is no exported conversation")
-    history = request.query.get("id") or None
+    history = request.read_query(IdQuery).id or None
     return _one(await _service(context).import_history(exported, history_id=history, call=request.call), 201)
 
 
@@ -173,16 +168,13 @@ def _id(request: HttpRequest) -> str:
     return request.parameters["id"]
 
 
-def _number(request: HttpRequest, name: str, default: int) -> int:
-    given = request.query.get(name, str(default))
-    if not given.isdecimal() or len(given) > 9:
-        raise InvalidInput(f"the query's {name} is no number: {given[:20]!r}")
-    return int(given)
+def _page(request: HttpRequest) -> dict[str, int]:
+    return request.read_query(PageQuery).model_dump(exclude_none=True)
 
 
 def _body(model: type[M], request: HttpRequest) -> dict[str, Any]:
     """Return the arguments that the body gives."""
-    return dict(read_model(model, request.json_body(), "the body"))
+    return dict(request.read(model))
 
 
 def _one(found: Model, status: int = 200) -> HttpResponse:

@@ -10,6 +10,7 @@ from tavern_agents.checking import profile_schema
 from tavern_host import AGENT_RUNTIME, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentRunFilter
 from tavern_host.contracts.documents import read_model
+from tavern_host.contracts.host_api import AfterQuery, MemoryQuery
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.memory import MemoryChange
 from tavern_host.contracts.recordings import ReplayOptions
@@ -75,15 +76,16 @@ async def start_run(request: HttpRequest, context: PluginContext) -> HttpRespons
 
 async def get_memory(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with what an agent remembers: `?conversationId=&branch=&leaf=`."""
-    profile, query = request.parameters["id"], request.query
-    at = {key: query.get(key) or None for key in ("branch", "leaf")}
-    found = await context.services.get(AGENT_RUNTIME).memory(profile, query.get("conversationId", ""), **at)
+    asked = request.read_query(MemoryQuery)
+    found = await context.services.get(AGENT_RUNTIME).memory(
+        request.parameters["id"], asked.conversation_id, branch=asked.branch or None, leaf=asked.leaf or None
+    )
     return HttpResponse(data=found.to_json())
 
 
 async def change_memory(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Change what an agent remembers."""
-    body = read_model(MemoryBody, request.json_body(), "the body")
+    body = request.read(MemoryBody)
     found = await context.services.get(AGENT_RUNTIME).change_memory(
         request.parameters["id"],
         body.conversation_id,
@@ -111,9 +113,8 @@ async def get_run(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def get_trace(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with the kept steps of a run, `?after=` a number."""
-    after = request.query.get("after", "0")
-    steps = await context.services.get(AGENT_RUNTIME).trace(_run(request), after=int(after) if after.isdecimal() else 0)
-    return _list(steps)
+    after = request.read_query(AfterQuery).after
+    return _list(await context.services.get(AGENT_RUNTIME).trace(_run(request), after=after))
 
 
 async def get_recording(request: HttpRequest, context: PluginContext) -> HttpResponse:

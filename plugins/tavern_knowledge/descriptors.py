@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.http import RouteInfo
 
@@ -21,6 +23,23 @@ _ROUTES = (
     ("DELETE", "/api/knowledge/{base}/entries/{entry}", "delete_entry", "Remove an entry."),
 )
 
+
+_STORED = {"answer": "knowledge:StoredEntry"}
+_TYPES: dict[str, dict[str, Any]] = {
+    "list_bases": {"answer": "knowledge:BaseSummary[]"},
+    "search": {"body": "SearchBody", "answer": "knowledge:KnowledgeHit[]", "access": "read"},
+    "activate": {"body": "knowledge:ActivationRequest", "answer": "knowledge:Activation", "access": "read"},
+    "get_base": {"answer": "knowledge:BaseHeader"},
+    "save_base": {"body": "knowledge:BaseHeader", "answer": "knowledge:BaseSummary"},
+    "import_base": {"query": "host_api:ReplaceQuery", "answer": "knowledge:ImportReport"},
+    "export_base": {"query": "ExportQuery", "content_type": "*/*"},
+    "list_entries": {"query": "PageQuery", "answer": "knowledge:EntryPage"},
+    "put_entries": {"body": "EntriesBody", "answer": "knowledge:StoredEntry[]"},
+    "get_entry": _STORED,
+    "put_entry": {**_STORED, "query": "host_api:RevisionQuery", "body": "knowledge:KnowledgeEntry"},
+    **{key: {"answer": "host_api:Deleted"} for key in ("delete_base", "delete_entry")},
+}
+"""What goes in and out of the routes, by function."""
 
 _BASE = CommandParameter(name="base", help="The base's id.", required=True)
 _ENTRY = CommandParameter(name="entry", help="The entry's id.")
@@ -86,10 +105,7 @@ _COMMANDS: tuple[tuple[str, str, tuple[CommandParameter, ...]], ...] = (
 
 def routes() -> list[RouteInfo]:
     """Return the routes of knowledge bases."""
-    return [
-        RouteInfo(method=method, path=path, handler=f"tavern_knowledge.web:{handler}", summary=summary)
-        for method, path, handler, summary in _ROUTES
-    ]
+    return [RouteInfo.of_module("tavern_knowledge.web", *route, _TYPES[route[2]]) for route in _ROUTES]
 
 
 def commands() -> list[CommandInfo]:

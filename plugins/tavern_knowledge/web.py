@@ -6,6 +6,7 @@ from pydantic import Field
 
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.documents import read_model
+from tavern_host.contracts.host_api import ReplaceQuery, RevisionQuery
 from tavern_host.contracts.knowledge import (
     KNOWLEDGE_BASE,
     ActivationRequest,
@@ -86,14 +87,14 @@ async def delete_base(request: HttpRequest, context: PluginContext) -> HttpRespo
 
 async def import_base(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Make a base of the document that is the body; `?replace=true` replaces one that is there."""
-    replace = request.query.get("replace", "false") == "true"
+    replace = request.read_query(ReplaceQuery).replace
     report = await _kb(context).import_base(_base(request), request.body, replace=replace, call=request.call)
     return HttpResponse(data=report.to_json())
 
 
 async def export_base(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with a base as a document: `?format=`; the header `X-Unsupported` names what it cannot hold."""
-    asked = read_model(ExportQuery, dict(request.query), "the query")
+    asked = request.read_query(ExportQuery)
     made = await _kb(context).export_base(_base(request), format=asked.format, call=request.call)
     headers = {"X-Unsupported": ", ".join(made.unsupported)} if made.unsupported else {}
     return HttpResponse(body=made.content, content_type=made.media_type, headers=headers)
@@ -101,7 +102,7 @@ async def export_base(request: HttpRequest, context: PluginContext) -> HttpRespo
 
 async def list_entries(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with entries of a base: `?limit=&offset=`."""
-    asked = read_model(PageQuery, dict(request.query), "the query")
+    asked = request.read_query(PageQuery)
     page = await _kb(context).list_entries(_base(request), limit=asked.limit, offset=asked.offset, call=request.call)
     return HttpResponse(data=page.to_json())
 
@@ -124,7 +125,7 @@ async def put_entry(request: HttpRequest, context: PluginContext) -> HttpRespons
     body = request.json_body()
     named = {**body, "id": request.parameters["entry"]} if isinstance(body, dict) else body
     entry = read_model(KnowledgeEntry, named, "the body is no entry")
-    revision = request.query.get("revision")
+    revision = request.read_query(RevisionQuery).revision
     (written,) = await _kb(context).put(_base(request), [entry], revision=revision, call=request.call)
     return HttpResponse(data=written.to_json())
 

@@ -38,8 +38,8 @@ def tavern_register_llm_adapters() -> list[LlmAdapterInfo]:
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
     """Return the route of the models."""
-    handler = "tavern_llm.web:list_models"
-    return [RouteInfo(method="GET", path="/api/models", handler=handler, summary="The language models.")]
+    types = {"answer": "host_api:Models"}
+    return [RouteInfo.of_module("tavern_llm.web", "GET", "/api/models", "list_models", "The language models.", types)]
 
 
 @hookimpl

@@ -8,4 +8,12 @@ from tavern_host import RouteInfo, hookimpl
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
     """The page at `/`."""
-    return [RouteInfo(method="GET", path="/", handler="tavern_studio.page:index", summary="The host at a glance.")]
+    return [
+        RouteInfo(
+            method="GET",
+            path="/",
+            handler="tavern_studio.page:index",
+            summary="The host at a glance.",
+            content_type="text/html",
+        )
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import JsonValue
 
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
@@ -41,12 +43,23 @@ _COMMANDS = (
 )
 
 
+_RUN = {"answer": "scenes:SceneRun"}
+_TYPES: dict[str, dict[str, Any]] = {
+    "list_scenes": {"answer": "scenes:SceneSummary[]"},
+    "start": {**_RUN, "status": 201},
+    "list_runs": {"answer": "scenes:SceneRun[]"},
+    "get_run": _RUN,
+    "say": {**_RUN, "body": "SayBody", "status": 202},
+    "publish": {"body": "EventBody", "answer": "host_api:Woken", "status": 202},
+    "change_world": {"body": "WorldBody", "answer": "scenes:WorldState"},
+    "stop": _RUN,
+}
+"""What goes in and out of the routes, by function."""
+
+
 def routes() -> list[RouteInfo]:
     """Return the routes of scenes."""
-    return [
-        RouteInfo(method=method, path=path, handler=f"tavern_worlds.web:{handler}", summary=summary)
-        for method, path, handler, summary in _ROUTES
-    ]
+    return [RouteInfo.of_module("tavern_worlds.web", *route, _TYPES[route[2]]) for route in _ROUTES]
 
 
 def commands() -> list[CommandInfo]:

@@ -7,7 +7,6 @@ from typing import Any
 from pydantic import Field, JsonValue
 
 from tavern_host import HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.scenes import SCENE_MANAGER, SceneManager
 from tavern_host.contracts.wire import Model
 
@@ -85,4 +84,4 @@ def _service(context: PluginContext) -> SceneManager:
 
 
 def _body(model: type[Model], request: HttpRequest) -> dict[str, Any]:
-    return dict(read_model(model, request.json_body(), "the body"))
+    return dict(request.read(model))

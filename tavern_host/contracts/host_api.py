@@ -8,9 +8,11 @@ from pydantic import Field, JsonValue
 
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import Run
+from tavern_host.contracts.llm import LlmModelInfo
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import Origin, SettingItem
+from tavern_host.contracts.toolcalls import ParsedText, ToolResult, ToolTask
 from tavern_host.contracts.wire import Model, OpenModel
 
 
@@ -197,3 +199,121 @@ class Health(Model):
 
     status: str
     problems: list[str] = Field(default_factory=list)
+
+
+class Deleted(Model):
+    """Whether there was what was to be deleted."""
+
+    deleted: bool
+
+
+class PageQuery(Model):
+    """A page of a list; each route says how long one is."""
+
+    limit: int | None = Field(default=None, ge=0, le=999_999_999)
+    offset: int | None = Field(default=None, ge=0, le=999_999_999)
+
+
+class TaskQuery(PageQuery):
+    """Which tasks: `status` is one or several with commas between them."""
+
+    status: str | None = None
+    tool: str | None = None
+    principal: str | None = None
+
+
+class WaitQuery(Model):
+    """How many seconds the answer may wait for the end of the task."""
+
+    wait: float = Field(default=0, ge=0, le=300)
+
+
+class TaskPage(Model):
+    """A page of tasks; the last has fewer than its limit."""
+
+    tasks: list[ToolTask]
+    limit: int
+    offset: int
+
+
+class ApprovalPage(Model):
+    """A page of calls that wait for a decision."""
+
+    approvals: list[ToolTask]
+    limit: int
+    offset: int
+
+
+class ToolResults(Model):
+    """What came of calls; of action text, the parsed text too."""
+
+    results: list[ToolResult]
+    parsed: ParsedText | None = None
+
+
+class Models(Model):
+    """The language models that are set up."""
+
+    models: list[LlmModelInfo]
+
+
+class AgentRunQuery(Model):
+    """Which runs of agents: `statuses` are one or several with commas between them."""
+
+    profile_id: str | None = None
+    conversation_id: str | None = None
+    statuses: str | None = None
+    limit: int | None = Field(default=None, ge=1, le=1000)
+    offset: int | None = Field(default=None, ge=0)
+
+
+class MemoryQuery(Model):
+    """The conversation, and where in it."""
+
+    conversation_id: str
+    branch: str | None = None
+    leaf: str | None = None
+
+
+class AfterQuery(Model):
+    """Only what has a higher number."""
+
+    after: int = Field(default=0, ge=0)
+
+
+class BranchQuery(Model):
+    """Which messages: a branch, those that lead to a `leaf`, the `last` so many."""
+
+    branch: str | None = None
+    leaf: str | None = None
+    last: int | None = Field(default=None, ge=0, le=999_999_999)
+
+
+class OfQuery(Model):
+    """Right behind which message; without it, the first ones."""
+
+    of: str | None = None
+
+
+class IdQuery(Model):
+    """The id under which it is kept."""
+
+    id: str | None = None
+
+
+class ReplaceQuery(Model):
+    """Whether one that is there is replaced."""
+
+    replace: bool = False
+
+
+class RevisionQuery(Model):
+    """The revision that it must have."""
+
+    revision: str | None = None
+
+
+class Woken(Model):
+    """The agents that an event woke."""
+
+    woken: list[str]

@@ -5,8 +5,8 @@ The kernel owns the transport; a plugin sees data, never a socket.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, ClassVar, Literal, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, JsonValue
 
@@ -107,10 +107,25 @@ class RouteInfo(Model):
     content_type: str = "application/json"
     access: Access | None = None
 
+    @classmethod
+    def of_module(
+        cls, module: str, method: str, path: str, function: str, summary: str, types: Mapping[str, Any]
+    ) -> Self:
+        """Return the route that `module:function` answers. `types` may say `body`, `query`, `answer`, `status` and the
+        rest; a type without a colon is one of the module, `runs:RunEntry` one of the contracts."""
+        named = {key: _reference(module, types[key]) for key in ("body", "query", "answer") if key in types}
+        return cls.model_validate(
+            {**types, **named, "method": method, "path": path, "handler": f"{module}:{function}", "summary": summary}
+        )
+
     @property
     def needs(self) -> Access:
         """Who may use it."""
         return self.access or ("read" if self.method == "GET" else "create")
+
+
+def _reference(module: str, name: str) -> str:
+    return f"tavern_host.contracts.{name}" if ":" in name else f"{module}:{name}"
 
 
 class MessageInfo(Model):

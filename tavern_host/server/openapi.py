@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from tavern_host.contracts.http import RouteInfo
 from tavern_host.host import Host
+from tavern_host.plugins.registrations import Registered
 from tavern_host.runtime.described import schema_of
 from tavern_host.server.routes import OWN_ROUTES, Route, route
 from tavern_host.server.served import host_of
 
 Schema = Callable[..., dict[str, Any]]
 
+_DOCUMENTS: WeakKeyDictionary[Host, tuple[list[Registered[RouteInfo]], bytes]] = WeakKeyDictionary()
+"""The document of each host as it was last made, and for which routes: making one takes a second."""
 _ABOUT = """The HTTP interface of a tavern host. Every path that begins with `/api/` is also found below
 `/api/projects/{projectId}/` for one project of a server that serves several; without it the default project is meant.
 Errors are problem details (RFC 9457)."""
@@ -140,7 +145,13 @@ def document(host: Host, own: tuple[Route, ...]) -> dict[str, Any]:
 
 async def _openapi(request: web.Request) -> web.Response:
     """Describe every route (OpenAPI 3.1)."""
-    return web.json_response(await asyncio.to_thread(document, host_of(request), request.app[OWN_ROUTES]))
+    host = host_of(request)
+    routes = list(host.registrations.routes.values())
+    known = _DOCUMENTS.get(host)
+    if known is None or known[0] != routes:
+        made = await asyncio.to_thread(document, host, request.app[OWN_ROUTES])
+        known = _DOCUMENTS[host] = routes, json.dumps(made).encode()
+    return web.Response(body=known[1], content_type="application/json", charset="utf-8")
 
 
 ROUTES = (route("GET", "/api/openapi.json", _openapi),)

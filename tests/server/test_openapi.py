@@ -42,3 +42,28 @@ async def test_every_route_is_described_and_every_reference_leads_somewhere(tmp_
         named = document["paths"][re.sub(r":[^}]*}", "}", info.path)][info.method.lower()].get("parameters", [])
         in_path = {parameter["name"] for parameter in named if parameter["in"] == "path"}
         assert in_path == set(re.findall(r"\{(\w+)", info.path))
+
+
+async def test_what_goes_in_and_out_is_described(tmp_path: Path) -> None:
+    async with Host(tmp_path / "project", third_party=False) as host, served(host) as site:
+        document = await (await site.get("/api/openapi.json")).json()
+        again = await (await site.get("/api/openapi.json")).json()
+    assert again == document
+    paths, schemas = document["paths"], document["components"]["schemas"]
+    run = paths["/api/agents/{id}/runs"]["post"]
+    assert run["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/RunBody"}
+    assert schemas["RunBody"]["required"] == ["message"]
+    assert run["responses"]["202"]["content"]["application/json"]["schema"]["$ref"].endswith("/AgentRun")
+    tasks = {parameter["name"]: parameter for parameter in paths["/api/tasks"]["get"]["parameters"]}
+    assert set(tasks) == {"status", "tool", "principal", "limit", "offset"}
+    listed = paths["/api/workflows"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert listed == {"type": "array", "items": {"$ref": "#/components/schemas/WorkflowSummary"}}
+    takes_any = {"/api/tools/execute", "/api/prompt"}
+    bodies = [
+        f"{method} {path}"
+        for path, item in paths.items()
+        for method, operation in item.items()
+        if method in ("put", "patch") and "requestBody" not in operation and path not in takes_any
+    ]
+    assert bodies == []
+    assert document["components"]["responses"]["Problem"]["content"].keys() == {"application/problem+json"}

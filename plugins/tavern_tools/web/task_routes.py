@@ -5,41 +5,64 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from pydantic import JsonValue
+
 from tavern_host.context import PluginContext
-from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.host_api import WaitQuery
 from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.queries import read_filter, statuses
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus
 from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.contracts.wire import Model
 from tavern_tools.catalog.names import quoted
 
-_KEYS = ("decision", "arguments", "comment")
+_TASK = {"answer": "toolcalls:ToolTask"}
+_ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
+    (
+        "GET",
+        "/api/tasks",
+        "index",
+        "Tasks of tools, newest first.",
+        {"query": "host_api:TaskQuery", "answer": "host_api:TaskPage"},
+    ),
+    (
+        "GET",
+        "/api/tasks/{id}",
+        "show",
+        "One task; with `?wait=SECONDS` as soon as it has ended within them.",
+        {**_TASK, "query": "host_api:WaitQuery"},
+    ),
+    ("POST", "/api/tasks/{id}/cancel", "cancel", "Cancel a task.", _TASK),
+    (
+        "GET",
+        "/api/approvals",
+        "approvals",
+        "Calls that wait for a decision.",
+        {"query": "host_api:TaskQuery", "answer": "host_api:ApprovalPage"},
+    ),
+    (
+        "POST",
+        "/api/approvals/{id}",
+        "decide",
+        'Decide about a call: `{"decision": "approve" | "refuse", "arguments", "comment"}`.',
+        {**_TASK, "body": "Decision"},
+    ),
+)
+
+
+class Decision(Model):
+    """What is decided about a call, with which arguments it is made then, and why."""
+
+    decision: Literal["approve", "refuse"]
+    arguments: dict[str, JsonValue] | None = None
+    comment: str | None = None
 
 
 def task_routes() -> list[RouteInfo]:
     """Return the routes of tasks and approvals."""
-    web = "tavern_tools.web.task_routes"
-    return [
-        RouteInfo(method="GET", path="/api/tasks", handler=f"{web}:index", summary="Tasks of tools, newest first."),
-        RouteInfo(
-            method="GET",
-            path="/api/tasks/{id}",
-            handler=f"{web}:show",
-            summary="One task; with `?wait=SECONDS` as soon as it has ended within them.",
-        ),
-        RouteInfo(method="POST", path="/api/tasks/{id}/cancel", handler=f"{web}:cancel", summary="Cancel a task."),
-        RouteInfo(
-            method="GET", path="/api/approvals", handler=f"{web}:approvals", summary="Calls that wait for a decision."
-        ),
-        RouteInfo(
-            method="POST",
-            path="/api/approvals/{id}",
-            handler=f"{web}:decide",
-            summary='Decide about a call: `{"decision": "approve" | "refuse", "arguments", "comment"}`.',
-        ),
-    ]
+    return [RouteInfo.of_module("tavern_tools.web.task_routes", *route) for route in _ROUTES]
 
 
 async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -53,7 +76,7 @@ async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/tasks/{id}`: a task with its whole result."""
-    wait = _seconds(request.query.get("wait", "0"))
+    wait = request.read_query(WaitQuery).wait
     task = await context.services.get(TOOL_MANAGER).task(request.parameters["id"], wait=wait, call=request.call)
     return HttpResponse(data=task.to_json())
 
@@ -75,9 +98,13 @@ async def approvals(request: HttpRequest, context: PluginContext) -> HttpRespons
 
 async def decide(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/approvals/{id}`: the task after the decision; 409 where it was decided already."""
-    decision, arguments, comment = read_decision(request.json_body())
+    given = request.read(Decision)
     task = await context.services.get(TOOL_MANAGER).decide(
-        request.parameters["id"], decision, arguments=arguments, comment=comment, call=request.call
+        request.parameters["id"],
+        given.decision,
+        arguments=given.arguments,
+        comment=given.comment or "",
+        call=request.call,
     )
     return HttpResponse(data=task.to_json())
 
@@ -98,30 +125,3 @@ def task_filter(query: Mapping[str, str]) -> TaskFilter:
     }
     found["statuses"] = statuses(TaskStatus, query.get("status", ""))
     return read_filter(TaskFilter, found)
-
-
-def read_decision(body: Any) -> tuple[Literal["approve", "refuse"], dict[str, Any] | None, str]:
-    """Return the decision, the arguments and the comment that a body holds. Raises `InvalidInput`."""
-    if not isinstance(body, dict):
-        raise InvalidInput(f'expected an object with "decision", got {json_type(body)}')
-    for key in body:
-        if key not in _KEYS:
-            raise InvalidInput(f"unknown key {quoted(key)}{did_you_mean(key, _KEYS)}")
-    decision, arguments, comment = (body.get(key) for key in _KEYS)
-    if decision != "approve" and decision != "refuse":
-        raise InvalidInput(f'"decision" must be "approve" or "refuse", got {decision!r:.60}')
-    if arguments is not None and not isinstance(arguments, dict):
-        raise InvalidInput(f'"arguments" must be an object, got {json_type(arguments)}')
-    if comment is not None and not isinstance(comment, str):
-        raise InvalidInput(f'"comment" must be text, got {json_type(comment)}')
-    return decision, arguments, comment or ""
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text or 0)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= 300:
-        raise InvalidInput(f"wait: expected a number of seconds from 0 to 300, got {text!r:.60}")
-    return seconds

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
+
+from pydantic import Field, JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo, ServerEvent
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolKind, ToolManager
+from tavern_host.contracts.wire import Model
 from tavern_tools.calls.streams import Streams, streams_of
 from tavern_tools.requests import call_of, callback_asked, protocols_asked, tool_filter
 
@@ -17,20 +21,43 @@ _KEEP_ALIVE = 5.0
 """Seconds without an event after which a client is sent an empty one, which shows whether it is still there."""
 
 
+_ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
+    ("GET", "/api/tools", "index", "The tools.", {"query": "ToolQuery", "answer": "tools:ToolDefinition[]"}),
+    ("GET", "/api/tools/{id}", "show", "One tool.", {"answer": "tools:ToolDefinition"}),
+    (
+        "POST",
+        "/api/tools/execute",
+        "execute",
+        'Carry out action text (`{"text"}`) or one call (`{"toolId", "arguments"}`).',
+        {"body": "ExecuteBody", "answer": "host_api:ToolResults"},
+    ),
+)
+
+
+class ToolQuery(Model):
+    """Which tools; all that is given must hold."""
+
+    tag: str | None = None
+    namespace: str | None = None
+    kind: ToolKind | None = None
+    text: str | None = None
+    plugin: str | None = None
+
+
+class ExecuteBody(Model):
+    """Action text, or one call; `tool_id` and `id` mean `toolId`. `callback` is told of the end of tasks."""
+
+    text: str | None = None
+    protocols: list[str] | None = None
+    tool_id: str | None = None
+    id: str | None = None
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    callback: str | None = None
+
+
 def tool_routes() -> list[RouteInfo]:
     """Return the routes about tools."""
-    return [
-        RouteInfo(method="GET", path="/api/tools", handler="tavern_tools.web.tool_routes:index", summary="The tools."),
-        RouteInfo(
-            method="GET", path="/api/tools/{id}", handler="tavern_tools.web.tool_routes:show", summary="One tool."
-        ),
-        RouteInfo(
-            method="POST",
-            path="/api/tools/execute",
-            handler="tavern_tools.web.tool_routes:execute",
-            summary='Carry out action text (`{"text"}`) or one call (`{"toolId", "arguments"}`).',
-        ),
-    ]
+    return [RouteInfo.of_module("tavern_tools.web.tool_routes", *route) for route in _ROUTES]
 
 
 async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
