@@ -20,6 +20,7 @@ from tavern_host.contracts.hooks import HookInfo, Veto, hookspec
 from tavern_host.contracts.http import MessageInfo, RouteInfo
 from tavern_host.contracts.llm import LlmAdapterInfo, LlmRequest, LlmResponse
 from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.protocols import ActionProtocolInfo
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
@@ -170,6 +171,18 @@ def tavern_register_commands(context: PluginContext) -> list[CommandInfo]:
 def tavern_review_plugin(plugin: ReviewedPlugin, context: PluginContext) -> list[ReviewNote]:
     """Return notes on a plugin under review, read from its files; it is not imported, and of others only first-party
     plugins are, before the operator has decided."""
+
+
+@hookspec(
+    permission="hook:server:metrics:collect",
+    level="add",
+    policy="collect",
+    caller="metrics",
+    description="Add figures to those that the operator's monitoring reads.",
+    example="return [Figure(name='guests', kind='gauge', value=3, help='Guests in the inn.')]",
+)
+def tavern_collect_figures(context: PluginContext) -> list[Figure]:
+    """Return the plugin's figures as they are now; asked for whenever somebody reads `GET /metrics`."""
 
 
 # --- what a plugin intercepts ---------------------------------------------------------------------

@@ -44,6 +44,7 @@ from tavern_host.contracts.hooks import Policy
 from tavern_host.contracts.llm import LlmAdapterInfo, LlmRequest, LlmResponse
 from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.manifest import Manifest
+from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.protocols import ActionProtocolInfo
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
@@ -158,7 +159,7 @@ def _names_of_examples() -> dict[str, Any]:
     ping = ToolImplementation(kind="service", service="plugins", method="list_plugins")
     return {**names, "my_plugin": own, "PING": ping, "MyWorkflows": type("MyWorkflows", (), {})} | {
         value.__name__: value
-        for value in (ActionProtocolInfo, LlmAdapterInfo, PromptMacroInfo, ReviewNote, ScriptBackendInfo)
+        for value in (ActionProtocolInfo, Figure, LlmAdapterInfo, PromptMacroInfo, ReviewNote, ScriptBackendInfo)
     }
 
 

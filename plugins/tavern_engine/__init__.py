@@ -5,6 +5,8 @@ platform that go with them, and the commands `tavern workflow run`, `tavern runs
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from typing import Any
 
 from tavern_host import (
     CommandInfo,
@@ -17,6 +19,7 @@ from tavern_host import (
     service_info,
 )
 from tavern_host.contracts.executions import EXECUTION_ENGINE
+from tavern_host.contracts.metrics import Figure, tallied
 from tavern_host.contracts.nodes import NODE_MANAGER
 from tavern_host.contracts.runs import RUN_STORE
 
@@ -42,6 +45,16 @@ async def tavern_startup(context: PluginContext) -> None:
     """Start the recovery of abandoned runs, where the host serves."""
     if context.serving:
         context.tasks.spawn(_recover_runs(context), name="start recovering runs")
+
+
+@hookimpl
+async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
+    """Return how often runs and nodes ended, and how many runs there are now."""
+    active = context.state["engine"].active.values() if "engine" in context.state else ()
+    now = Counter(one.record.status.value for one in active)
+    about: dict[str, Any] = {"name": "active_runs", "kind": "gauge", "help": "Runs that run or wait now."}
+    gauges = [Figure(**about, value=now[status], labels={"status": status}) for status in ("running", "queued")]
+    return [*tallied(context.state), *gauges]
 
 
 async def _recover_runs(context: PluginContext) -> None:

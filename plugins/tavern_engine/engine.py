@@ -80,9 +80,9 @@ class Engine(ExecutionEngine):
         self._resuming: set[str] = set()
         self._recorder = RunRecorder(context)
         self._endings: set[asyncio.Task[None]] = set()
-        self._active: dict[str, ActiveRun] = {}
+        self.active: dict[str, ActiveRun] = {}
         self._finished = FinishedRuns(self._settings.remembered_bytes)
-        self._queue_messages = QueueMessages(self._publish, lambda: [one.record for one in self._active.values()])
+        self._queue_messages = QueueMessages(self._publish, lambda: [one.record for one in self.active.values()])
         context.state["engine"] = self
 
     async def submit(self, request: RunRequest, *, call: CallContext | None = None) -> str:
@@ -119,7 +119,7 @@ class Engine(ExecutionEngine):
 
     async def wait(self, run_id: str) -> Run:
         """Return a run when it is finished. Raises `NotFound`."""
-        active = self._active.get(run_id)
+        active = self.active.get(run_id)
         if active is not None:
             await active.ended.wait()
             assert active.result is not None
@@ -132,7 +132,7 @@ class Engine(ExecutionEngine):
 
     async def queue(self) -> RunQueue:
         """Return the runs that are running and waiting, in the order in which they came."""
-        runs = [await active.record.present() for active in list(self._active.values())]
+        runs = [await active.record.present() for active in list(self.active.values())]
         return RunQueue(
             running=[run for run in runs if run.status is RunStatus.RUNNING],
             pending=[run for run in runs if run.status is RunStatus.QUEUED],
@@ -140,7 +140,7 @@ class Engine(ExecutionEngine):
 
     async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Interrupt a run; False if it had finished. Raises `NotFound`."""
-        active = self._active.get(run_id)
+        active = self.active.get(run_id)
         if active is None:
             run = await self.get(run_id)
             if run.status.is_final:
@@ -155,13 +155,13 @@ class Engine(ExecutionEngine):
     async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
         """Return runs, active ones included, newest first."""
         if self._context.services.has(RUN_STORE):
-            await self._recorder.catch_up([active.record for active in self._active.values()])
+            await self._recorder.catch_up([active.record for active in self.active.values()])
             return await self._context.services.get(RUN_STORE).list_runs(filter or RunFilter())
-        return list_in_memory(self._finished.values(), [a.record for a in self._active.values()], filter or RunFilter())
+        return list_in_memory(self._finished.values(), [a.record for a in self.active.values()], filter or RunFilter())
 
     async def resume(self, run_id: str, *, call: CallContext | None = None) -> str:
         """Resume a run that failed or was interrupted, from where it ended."""
-        if run_id in self._active or run_id in self._resuming:
+        if run_id in self.active or run_id in self._resuming:
             raise Conflict(f"the run {run_id} is already running")
         self._resuming.add(run_id)
         try:
@@ -197,7 +197,7 @@ class Engine(ExecutionEngine):
     async def close(self) -> None:
         """Interrupt all runs and wait until they have ended."""
         tasks: list[asyncio.Task[None]] = []
-        for active in self._active.values():
+        for active in self.active.values():
             active.interrupt("the host stopped the run")
             if active.task is not None:
                 tasks.append(active.task)
@@ -216,7 +216,7 @@ class Engine(ExecutionEngine):
 
         To be called when all plugins are loaded: a run may need any of them.
         """
-        recovery = Recovery(self._context, self._settings, self._recorder, self._active.__contains__, self._continue)
+        recovery = Recovery(self._context, self._settings, self._recorder, self.active.__contains__, self._continue)
         self._context.tasks.spawn(recovery.run(), name="recover runs")
 
     async def _continue(self, stored: StoredRun, call: CallContext | None) -> None:
@@ -262,7 +262,7 @@ class Engine(ExecutionEngine):
         if hooks.implemented("tavern_before_execute"):
             request = await hooks.filter("tavern_before_execute", request, call=call)
         check_principal(request.actions, call.principal)
-        parent = self._active.get(call.run_id or "")
+        parent = self.active.get(call.run_id or "")
         if parent is not None and not parent.record.request.recover:
             request = request.model_copy(update={"recover": False})
         waiting = self._run_slots.waiting + self._accepting
@@ -305,10 +305,10 @@ class Engine(ExecutionEngine):
         execution = RunExecution(bound, scope, cache=cache, lookup=lookup, finished=finished, targets=request.targets)
         record.streams = execution.streams
         # A run that waits for a slot while its parent holds one could wait forever.
-        ticket = None if call.run_id in self._active else self._run_slots.enter(request.priority)
+        ticket = None if call.run_id in self.active else self._run_slots.enter(request.priority)
         active = ActiveRun(record, execution, call, ticket)
         events.journal = self._recorder.begin(record, active.interrupt)
-        self._active[record.id] = active
+        self.active[record.id] = active
         for contribution in bound.plan.contributions:  # their code stays loaded while the run runs
             why = f"the run was interrupted: {contribution.plugin} was unloaded before it ended"
             active.in_flight.enter_context(contribution.in_use(functools.partial(active.interrupt, why)))
@@ -413,7 +413,8 @@ class Engine(ExecutionEngine):
 
     def _settle(self, active: ActiveRun, run: Run) -> None:
         """End a run: wake its waiters, release its slot, publish its end."""
-        del self._active[run.id]
+        del self.active[run.id]
+        active.count(self._context.state, run.status)
         self._finished.add(run, active.record)
         if active.ticket is not None:
             self._run_slots.leave(active.ticket)
@@ -433,7 +434,7 @@ class Engine(ExecutionEngine):
 
     async def _present(self, run_id: str, most: int | None = None) -> Run:
         """Return a run in its present state; one of the store as `_recorded_run` does. Raises `NotFound`."""
-        active = self._active.get(run_id)
+        active = self.active.get(run_id)
         if active is not None:
             return await active.record.present()
         return self._finished.get(run_id) or await self._recorded_run(run_id, most)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, Veto, hookimpl, service_info
 from tavern_host.contracts.llm import LLM, LlmAdapterInfo
+from tavern_host.contracts.metrics import Figure, tallied
 from tavern_host.contracts.settings import SettingsChange
 
 
@@ -33,6 +34,12 @@ def tavern_register_llm_adapters() -> list[LlmAdapterInfo]:
             network=False,
         ),
     ]
+
+
+@hookimpl
+async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
+    """Return how often models were asked, and the tokens that they used."""
+    return tallied(context.state)
 
 
 @hookimpl

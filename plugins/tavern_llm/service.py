@@ -6,8 +6,9 @@ How a model is reached is the adapters' business; which there are is `models.py`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,7 +24,9 @@ from tavern_host.contracts.llm import (
     LlmModelInfo,
     LlmRequest,
     LlmResponse,
+    LlmUsage,
 )
+from tavern_host.contracts.metrics import Tally, tally
 from tavern_host.contracts.spans import Tell, of_answer, of_usage, span
 from tavern_llm import clock
 from tavern_llm.adapters import Adapters, OpenAdapter
@@ -57,12 +60,20 @@ class _Session:
     charge: Charge | None
     call: CallContext
     tell: Tell
+    tokens: Tally
 
     def answered(self, request: LlmRequest, response: LlmResponse) -> None:
         """Count a whole answer, and let its span say what it was."""
+        self.count(response.usage)
         self.tell(of_answer(request, response))
         if self.charge is not None:
             self.charge.answered(response)
+
+    def count(self, usage: LlmUsage) -> None:
+        """Count the tokens that a model says it used."""
+        for kind, tokens in (("prompt", usage.prompt_tokens), ("completion", usage.completion_tokens)):
+            if tokens:
+                self.tokens.add(self.model.setup.name, kind, count=tokens)
 
 
 class LlmService(Llm):
@@ -76,6 +87,8 @@ class LlmService(Llm):
         self._models: dict[str, _Model] = {}
         self._setups: dict[str, ModelSetup] = {}
         self._settings_revision: int | None = None
+        self._requests = tally(context.state, "llm_requests", "Requests to models.", "model", "status")
+        self._tokens = tally(context.state, "llm_tokens", "Tokens of prompts and of answers.", "model", "kind")
 
     async def models(self) -> list[LlmModelInfo]:
         """Return the models that can be used, by name; what is wrong with the others is in the log."""
@@ -141,6 +154,7 @@ class LlmService(Llm):
         async with self._session("embeddings", name, lambda: estimated_tokens(*texts), call) as session:
             found = await self._retried(session, lambda adapter: adapter.method("embed")(texts, call), LlmEmbeddings)
             session.tell(of_usage(found.usage))
+            session.count(found.usage)
             if session.charge is not None:
                 session.charge.done(found.usage)
         return found.model_copy(update={"model": session.model.setup.name})
@@ -225,9 +239,22 @@ class LlmService(Llm):
                 try:
                     seconds = model.setup.options.retry_seconds
                     attempts = Attempts(model.setup.name, model.states, seconds, self._clock, call)
-                    yield _Session(model, attempts, charge, call, tell)
+                    with self._counted(model.setup.name):
+                        yield _Session(model, attempts, charge, call, tell, self._tokens)
                 finally:
                     model.turns.leave()
+
+    @contextmanager
+    def _counted(self, model: str) -> Iterator[None]:
+        began, status = time.perf_counter(), "cancelled"
+        try:
+            yield
+            status = "done"
+        except Exception:
+            status = "error"
+            raise
+        finally:
+            self._requests.add(model, status, seconds=time.perf_counter() - began)
 
     async def _retried(self, session: _Session, ask: Callable[[OpenAdapter], Awaitable[Any]], kind: type[T]) -> T:
         """Return what a channel answers, of the first that does."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tavern_host.context import PluginContext
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.metrics import Figure, tallied
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION
 from tavern_host.contracts.scripttools import SCRIPT_TOOLS
 from tavern_host.contracts.services import ServiceInfo, service_info
@@ -16,6 +18,12 @@ def tavern_register_services() -> list[ServiceInfo]:
         service_info(SCRIPT_EXECUTION, "tavern_scripts.service:Scripts"),
         service_info(SCRIPT_TOOLS, "tavern_scripts.agent_tools:AgentTools"),
     ]
+
+
+@hookimpl
+async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
+    """Return how often scripts ran."""
+    return tallied(context.state)
 
 
 @hookimpl

@@ -20,6 +20,7 @@ from pydantic import JsonValue, ValidationError
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, new_id, system_call
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
+from tavern_host.contracts.metrics import tally
 from tavern_host.contracts.scripts import (
     BackendReport,
     SandboxLaunch,
@@ -62,6 +63,7 @@ class Scripts(ScriptExecution):
 
     def __init__(self, context: PluginContext, *, folders: Sequence[ScriptFolder] = ()) -> None:
         self._context = context
+        self._tally = tally(context.state, "scripts", "Scripts that ran.", "sandbox", "status")
         policies = PolicyReader(context.settings, context.project.root)
         interpreters = Interpreters()
         self._planner = Planner(context, policies, interpreters, folders)
@@ -179,6 +181,8 @@ class Scripts(ScriptExecution):
             return wrong
         result = result_of_run(state, output, error, (time.monotonic() - began) * 1000)
         self._record(request, result, state, call)
+        backend = state.enforced.backend if state is not None else "none"
+        self._tally.add(backend, "done" if error is None else "error", seconds=time.monotonic() - began)
         return result
 
     async def _run(self, state: RunState, backend: ScriptBackend, call: CallContext, say: Say) -> JsonValue:

@@ -8,6 +8,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.http import RouteInfo
 from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_host.contracts.metrics import Figure, tallied
 from tavern_host.contracts.projectfiles import PROJECT_FILES
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInfo, service_info
@@ -52,6 +53,12 @@ async def tavern_review_plugin(plugin: ReviewedPlugin, context: PluginContext) -
     from tavern_tools.catalog.review import review_notes
 
     return await review_notes(plugin, context)
+
+
+@hookimpl
+async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
+    """Return how often tools were called."""
+    return tallied(context.state)
 
 
 @hookimpl

@@ -10,6 +10,7 @@ from tavern_host.contracts.executions import ExecutionEngine
 from tavern_host.contracts.histories import ChatHistory
 from tavern_host.contracts.knowledge import KnowledgeBase
 from tavern_host.contracts.llm import Llm
+from tavern_host.contracts.metrics import Metrics
 from tavern_host.contracts.nodes import NodeManager
 from tavern_host.contracts.plugins import Plugins
 from tavern_host.contracts.projectfiles import ProjectFiles
@@ -41,6 +42,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     ChatHistory,
     SceneManager,
     KnowledgeBase,
+    Metrics,
 )
 
 

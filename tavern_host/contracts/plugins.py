@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
 
@@ -183,7 +184,7 @@ class Explanation(Model):
     facts: list[str] = Field(default_factory=list)
 
 
-class Plugins(ServiceInterface, name="plugins"):
+class Plugins(ServiceInterface, name="plugins", version=2):
     """The host's plugins: what they are, and the operator's decisions about them."""
 
     @reads
@@ -201,6 +202,10 @@ class Plugins(ServiceInterface, name="plugins"):
     @reads
     async def service_stack(self, service: str) -> list[ServiceLayer]:
         """Return the providers of a service, lowest first. Raises `NotFound`."""
+
+    @reads
+    async def figures(self) -> list[Figure]:
+        """Return how often each plugin's hook implementations were called since the host began, and for how long."""
 
     @reads
     async def why(self, subject: str) -> Explanation:

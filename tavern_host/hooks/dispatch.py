@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe, one_line
 from tavern_host.contracts.hooks import HookInfo, Veto
+from tavern_host.contracts.metrics import Tally
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.hooks.catalogue import Catalogue
@@ -112,6 +114,7 @@ class Dispatcher:
     report: Callable[[str, str, BaseException], None]
     tell: Callable[[str, Problem], None]
     revision: int = 0
+    tally: Tally = field(default_factory=lambda: Tally("hooks", "Calls of hook implementations.", "plugin", "hook"))
     _ordered: dict[str, tuple[Implementation, ...]] = field(default_factory=dict)
 
     def set_plugins(self, plugins: Iterable[tuple[str, list[Implementation]]]) -> None:
@@ -248,6 +251,7 @@ class Dispatcher:
         info = implementation.info
         what = f"{info.hook} of {info.plugin}"
         deadline = DEADLINE if deadline is None else deadline
+        began = time.perf_counter()
         try:
             if not info.is_async and self._spec(info.hook).policy in _ON_THREAD:
                 with implementation.in_flight.use():
@@ -264,6 +268,8 @@ class Dispatcher:
             if is_being_cancelled():
                 raise
             raise PluginFailure(f"{what} waited for something that was cancelled") from error
+        finally:
+            self.tally.add(info.plugin, info.hook, seconds=time.perf_counter() - began)
 
     def _spec(self, hook: str) -> HookInfo:
         try:

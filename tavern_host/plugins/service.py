@@ -17,6 +17,7 @@ from typing import Any
 from tavern_host.audit.log import AuditLog
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, TavernError, describe
+from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.plugins import (
     AdmissionError,
     Explanation,
@@ -69,6 +70,10 @@ class HostPlugins(Plugins):
     async def service_stack(self, service: str) -> list[ServiceLayer]:
         """Return the providers of a service."""
         return self._manager.services.layers(service)
+
+    async def figures(self) -> list[Figure]:
+        """Return the calls of hook implementations."""
+        return self._manager.dispatcher.tally.figures()
 
     async def why(self, subject: str) -> Explanation:
         """Explain a subject."""

@@ -15,6 +15,7 @@ FIRST_PARTY = {
     "tavern-engine",
     "tavern-knowledge",
     "tavern-llm",
+    "tavern-metrics",
     "tavern-nodes",
     "tavern-studio",
     "tavern-tam",

@@ -29,6 +29,7 @@ from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.histories import HistoryExport
 from tavern_host.contracts.knowledge import KnowledgeEntry
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
+from tavern_host.contracts.metrics import METRICS
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
 from tavern_host.contracts.reviews import ReviewedPlugin
@@ -229,6 +230,10 @@ async def _ask_model(stage: Stage) -> None:
     await stage.host.services.get(LLM).complete(SAY)
 
 
+async def _look_at_figures(stage: Stage) -> None:
+    await stage.host.services.get(METRICS).figures()
+
+
 async def _look_at_sandboxes(stage: Stage) -> None:
     await stage.host.services.get(SCRIPT_EXECUTION).backends()
 
@@ -312,6 +317,7 @@ _HOOKS: dict[str, tuple[str, Tries, tuple[str, ...]]] = {
         _has_a_command,
         (),
     ),
+    "tavern_collect_figures": ("[]", _called("tavern_collect_figures", _look_at_figures), ()),
     "tavern_review_plugin": ("[]", _called("tavern_review_plugin", _review), ()),
     "tavern_before_register_node": ("", _called("tavern_before_register_node", _list_nodes), ()),
     "tavern_before_register_tool": ("", _called("tavern_before_register_tool", _list_tools), ()),

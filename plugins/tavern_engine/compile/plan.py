@@ -25,6 +25,8 @@ from tavern_host.contracts.workflows import NodePolicy
 CARRIER = "__interface_outputs__"
 """The id of the node that carries the outputs which a client mapped to an interface by itself."""
 
+_TOLD_APART = 1000
+"""How many nodes a run may have whose types are counted one by one."""
 VALUE = "value"
 """The only output, and input, of the nodes that the compiler puts in."""
 
@@ -290,6 +292,19 @@ class Plan:
     def numbers(self) -> dict[str, int]:
         """By id the place of a node in the node table of a run."""
         return {identifier: number for number, identifier in enumerate(self.ids)}
+
+    @cached_property
+    def types(self) -> list[tuple[str, str]]:
+        """By place in the node table the plugin and the type of each node; empty where there are many."""
+        found = [("", "")] * len(self.ids) if len(self.ids) <= _TOLD_APART else []
+        levels = [self.level] if found else []
+        for level in levels:
+            for node in level.nodes:
+                if node.number >= 0:
+                    found[node.number] = (node.plugin or "", node.type)
+                if node.loop is not None:
+                    levels.append(node.loop.body)
+        return found
 
     @cached_property
     def targets(self) -> dict[str, int]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 
+from tavern_engine.run.node_table import State
 from tavern_engine.run.priority_semaphore import Ticket
 from tavern_engine.run.record import RunRecord
 from tavern_engine.run.run_execution import RunExecution
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.executions import Run
+from tavern_host.contracts.executions import Run, RunStatus
+from tavern_host.contracts.metrics import tally
 
 
 @dataclass(eq=False)
@@ -28,6 +34,21 @@ class ActiveRun:
     in_flight: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     task: asyncio.Task[None] | None = None
     result: Run | None = None
+
+    def count(self, state: MutableMapping[str, Any], status: RunStatus) -> None:
+        """Count the run and its nodes for the figures of the host. The nodes of a large run are counted as one kind; of
+        one in a loop its last iteration counts."""
+        record, nodes = self.record, self.record.nodes
+        began = record.started_at
+        seconds = (datetime.now(UTC) - began).total_seconds() if began is not None else 0.0
+        tally(state, "runs", "Runs that ended.", "status").add(status.value, seconds=seconds)
+        counts = tally(state, "nodes", "Nodes of runs that ended.", "plugin", "type", "status")
+        types = self.execution.types
+        for number, code in enumerate(nodes.states) if types else ():
+            spent = max(0.0, nodes.finished[number] - nodes.started[number])
+            counts.add(*types[number], State(code).name.lower(), seconds=spent)
+        for code, count in Counter(nodes.states).items() if not types else ():
+            counts.add("*", "*", State(code).name.lower(), count=count)
 
     def interrupt(self, why: str = "the run was interrupted") -> None:
         """Leave the queue, or stop the execution."""

@@ -61,6 +61,11 @@ class RunExecution:
         return frozenset(key for outputs in self._interface.values() for key, _ in outputs)
 
     @property
+    def types(self) -> list[tuple[str, str]]:
+        """By number the plugin and the type of each node; empty for a large run."""
+        return self._bound.plan.types
+
+    @property
     def error(self) -> ErrorInfo | None:
         """The failure that is the run's own."""
         return self._scheduler.error if self._scheduler is not None else None

@@ -18,6 +18,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
+from tavern_host.contracts.metrics import tally
 from tavern_host.contracts.spans import span
 from tavern_host.contracts.toolcalls import ToolApproval, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter
@@ -64,6 +65,7 @@ class Caller:
         self._audit = CallAudit(context)
         self._updates = Updates(context)
         self.statistics = Statistics(context)
+        self._tally = tally(context.state, "tool_calls", "Calls of tools.", "tool", "status")
         self._max_bytes = int(float(context.settings.get("maxResultMegabytes", 10)) * 1e6)
         self._prefix = f"toolcall_{secrets.token_hex(6)}"
         self._numbers = itertools.count(1)
@@ -119,6 +121,7 @@ class Caller:
             result = failed(call.request, failure, call.coercions)
             self._updates.end(call, result)
             self.statistics.count(call.having(result=result))
+            self._count(call, "denied")
             return result
         self._updates.begin(call)
         ended = call
@@ -128,8 +131,13 @@ class Caller:
             self._audit.end(ended)
             self._updates.end(ended, ended.result)
             self.statistics.count(ended)
+            self._count(call, ended.result.status if ended.result is not None else "cancelled")
         assert ended.result is not None
         return ended.result
+
+    def _count(self, call: Call, status: str) -> None:
+        tool = call.found.definition.id if call.found is not None else "unknown"
+        self._tally.add(tool, status, seconds=call.milliseconds / 1000)
 
     # --- the steps that need a few lines only ---------------------------------------------------------
 

@@ -1,0 +1,92 @@
+"""Figures of a running host for monitoring: what plugins count, and the service that collects it.
+
+A plugin keeps a `Tally` for each thing that it counts, and gives all of them in `tavern_collect_figures`. Counting
+costs about a microsecond; nothing is computed before somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, reads
+from tavern_host.contracts.wire import Model
+
+MAX_LABELLED = 1000
+"""How many combinations of labels one tally tells apart; those that come later are counted together."""
+OTHER = "other"
+"""The value of every label of those."""
+
+_KEPT = "tallies"
+
+
+Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,50}$")]
+
+
+class Figure(Model):
+    """One number at this moment. A counter only grows while the host runs; a gauge may do anything. The full name has
+    `tavern_` in front, for a third-party plugin `tavern_x_NAME_`; that of a counter ends with `_total`."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,99}$")
+    value: float
+    kind: Literal["counter", "gauge"] = "counter"
+    help: str = ""
+    labels: dict[Label, Annotated[str, Field(max_length=200)]] = Field(default_factory=dict)
+
+
+class Tally:
+    """Counts by the values of some labels; `name` is that of the figure, without `_total`. Not for several threads."""
+
+    def __init__(self, name: str, help: str, *labels: str) -> None:
+        self.name = name
+        self.help = help
+        self.labels = labels
+        self._counts: dict[tuple[str, ...], float] = {}
+        self._seconds: dict[tuple[str, ...], float] = {}
+
+    def add(self, *values: str, count: float = 1, seconds: float | None = None) -> None:
+        """Count something with these values of the labels, in their order, and the seconds that it took."""
+        if values not in self._counts:
+            values = tuple(value[:200] for value in values)
+        if values not in self._counts and len(self._counts) >= MAX_LABELLED:
+            values = (OTHER,) * len(self.labels)
+        self._counts[values] = self._counts.get(values, 0) + count
+        if seconds is not None:
+            self._seconds[values] = self._seconds.get(values, 0.0) + seconds
+
+    def figures(self) -> list[Figure]:
+        """Return the counters `NAME_total` and, where seconds were counted, `NAME_seconds_total`."""
+        found = []
+        for end, help, values in (
+            ("", self.help, self._counts),
+            ("_seconds", f"{self.help} Seconds that it took.", self._seconds),
+        ):
+            for key, value in values.items():
+                labels = dict(zip(self.labels, key, strict=True))
+                found.append(Figure(name=f"{self.name}{end}_total", value=value, help=help, labels=labels))
+        return found
+
+
+def tally(state: MutableMapping[str, Any], name: str, help: str, *labels: str) -> Tally:
+    """Return the tally of this name in a plugin's `context.state`, made where there is none."""
+    kept: dict[str, Tally] = state.setdefault(_KEPT, {})
+    return kept.setdefault(name, Tally(name, help, *labels))
+
+
+def tallied(state: MutableMapping[str, Any]) -> list[Figure]:
+    """Return the figures of all tallies in a plugin's `context.state`."""
+    kept: dict[str, Tally] = state.get(_KEPT, {})
+    return [figure for one in kept.values() for figure in one.figures()]
+
+
+class Metrics(ServiceInterface, name="metrics"):
+    """Collects the figures of the host and of all plugins."""
+
+    @reads
+    async def figures(self) -> list[Figure]:
+        """Return all figures as they are now, under their full names."""
+
+
+METRICS = ServiceKey(Metrics)

@@ -1,0 +1,105 @@
+"""`/metrics`: what a host and its plugins count, as Prometheus reads it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from helpers.folder_plugins import write_plugin
+
+from tavern_host import EXECUTION_ENGINE, Host
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.metrics import MAX_LABELLED, METRICS, Figure, Tally
+from tavern_host.contracts.workflows import Workflow
+from tavern_host.testing.http import HttpClient, served
+from tavern_metrics.web import exposition
+
+LINE = re.compile(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)+\})? (NaN|[+-]?Inf|-?[0-9.e+-]+)')
+ACME = """
+from tavern_host import hookimpl
+from tavern_host.contracts.metrics import Figure
+
+
+@hookimpl
+def tavern_collect_figures():
+    odd = {"room": 'the "blue"\\\\one\\nforged 1'}
+    return [Figure(name="guests", kind="gauge", value=3, help="Guests\\n# forged", labels=odd)]
+
+
+@hookimpl
+def tavern_before_tool_call(request):
+    return None
+"""
+WORKFLOW = Workflow.model_validate(
+    {
+        "nodes": [
+            {"id": "a", "type": "core:Wait", "inputValues": {"value": "x", "seconds": 0}},
+            {"id": "b", "type": "core:ToNumber", "inputValues": {"value": "x"}},
+        ],
+        "edges": [],
+    }
+)
+
+
+async def scraped(site: HttpClient) -> dict[str, float]:
+    """Return the figures by name and labels, each line of which must be one that Prometheus takes."""
+    answer = await site.get("/metrics")
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    found: dict[str, float] = {}
+    for line in (await answer.text()).splitlines():
+        if not line.startswith("# "):
+            match = LINE.fullmatch(line)
+            assert match is not None, line
+            name = f"{match[1]}{match[2] or ''}"
+            assert name not in found, name
+            found[name] = float(match[3])
+    return found
+
+
+async def test_figures_of_hooks_runs_tools_and_plugins(tmp_path: Path) -> None:
+    hooks = ["hook:server:metrics:collect", "hook:server:tool:before-call"]
+    write_plugin(tmp_path / "acme", {"__init__.py": ACME}, permissions={"hooks": hooks})
+    host = Host(tmp_path / "inn", plugins=[tmp_path / "acme"], trust=["acme"])
+    async with host, served(host) as site:
+        assert (await site.get("/metrics", headers={"Authorization": None})).status == 401
+        for _ in range(2):
+            body = {"toolId": "system:get_current_time", "arguments": {}}
+            called = await site.post("/api/tools/execute", json=body)
+            assert called.status == 200, await called.text()
+        await site.post("/api/tools/execute", json={"toolId": "no:such", "arguments": {}})
+        run = await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow=WORKFLOW))
+        assert run.status == "error", run.error
+        found = await scraped(site)
+        listed = [Figure.model_validate(one) for one in await (await site.get("/api/figures")).json()]
+        assert {one.name for one in await host.services.get(METRICS).figures()} == {one.name for one in listed}
+
+    assert found['tavern_tool_calls_total{status="done",tool="system:get_current_time"}'] == 2
+    assert found['tavern_tool_calls_seconds_total{status="done",tool="system:get_current_time"}'] > 0
+    assert found['tavern_tool_calls_total{status="denied",tool="unknown"}'] == 1
+    assert found['tavern_hooks_total{hook="tavern_before_tool_call",plugin="acme"}'] == 2
+    assert found['tavern_hooks_seconds_total{hook="tavern_before_tool_call",plugin="acme"}'] > 0
+    assert found['tavern_runs_total{status="error"}'] == 1
+    assert found['tavern_nodes_total{plugin="tavern-nodes",status="done",type="core:Wait"}'] == 1
+    assert found['tavern_nodes_total{plugin="tavern-nodes",status="failed",type="core:ToNumber"}'] == 1
+    assert found['tavern_active_runs{status="running"}'] == 0
+    assert found["tavern_audit_log_writable"] == 1
+    assert found["tavern_event_loop_lag_seconds"] >= 0
+    assert found['tavern_plugins{state="started"}'] > 5
+    assert found["process_open_fds"] > 3
+    assert found['tavern_x_acme_guests{room="the \\"blue\\"\\\\one\\nforged 1"}'] == 3
+
+
+def test_a_tally_has_a_bounded_number_of_labels() -> None:
+    tally = Tally("calls", "Calls.", "who")
+    for number in range(MAX_LABELLED + 50):
+        tally.add(str(number), seconds=0.5)
+    figures = {figure.labels["who"]: figure.value for figure in tally.figures() if figure.name == "calls_total"}
+    assert (len(figures), figures["other"], figures["0"]) == (MAX_LABELLED + 1, 50, 1)
+    assert sum(figure.value for figure in tally.figures() if figure.name == "calls_seconds_total") == 525
+
+
+def test_numbers_are_written_as_prometheus_reads_them() -> None:
+    for value, text in ((3.0, "3"), (0.25, "0.25"), (1e300, None), (float("inf"), "+Inf"), (float("nan"), "NaN")):
+        line = exposition([Figure(name="a", value=value)]).splitlines()[2]
+        assert LINE.fullmatch(line), line
+        assert text is None or line == f"a {text}"
