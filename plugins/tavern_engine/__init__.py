@@ -27,7 +27,60 @@ _LATER = 0.2
 """Seconds after the start, in which the host can serve its first request: the engine is imported and created then."""
 
 
-API = "tavern_host.contracts.host_api"
+_Row = tuple[str, str, str, str, dict[str, Any]]
+
+_PLATFORM_ROUTES: tuple[_Row, ...] = (
+    ("GET", "/api/nodes", "list_nodes", "All node types.", {"answer": "nodes:NodeDefinition[]"}),
+    (
+        "POST",
+        "/api/nodes/reload",
+        "reload_nodes",
+        "Load what is new or changed of plugins.",
+        {"answer": "host_api:NodesReloaded", "access": "operate"},
+    ),
+    (
+        "POST",
+        "/api/nodes/{type}/actions/{action}",
+        "press",
+        "Press a button of a node.",
+        {"body": "Values", "answer": "host_api:InputValues"},
+    ),
+    ("GET", "/api/prompt/{promptId}", "show", "A run as it stands.", {"answer": "host_api:PromptState"}),
+    ("DELETE", "/api/interrupt/{promptId}", "interrupt", "Stop a run.", {"answer": "host_api:Done"}),
+    ("GET", "/api/executions", "queue", "What runs and what waits.", {"answer": "host_api:Executions"}),
+)
+_RUN_ROUTES: tuple[_Row, ...] = (
+    (
+        "GET",
+        "/api/runs",
+        "list_runs",
+        "Runs, newest first.",
+        {"query": "host_api:RunQuery", "answer": "host_api:RunPage"},
+    ),
+    ("GET", "/api/runs/{runId}", "show", "A run with its nodes.", {"answer": "executions:Run"}),
+    (
+        "GET",
+        "/api/runs/{runId}/outputs/{key}",
+        "output",
+        "An output as a stream.",
+        {"query": "host_api:OutputQuery", "content_type": "*/*"},
+    ),
+    (
+        "POST",
+        "/api/runs/{runId}/resume",
+        "resume",
+        "Resume a run that failed or was interrupted.",
+        {"answer": "host_api:RunStarted"},
+    ),
+    (
+        "POST",
+        "/api/runs/{runId}/rerun",
+        "rerun",
+        "Run a run's workflow once more with the same inputs.",
+        {"answer": "host_api:RunStarted"},
+    ),
+    ("GET", "/api/system_stats", "system_stats", "How busy it is.", {"answer": "host_api:SystemStats"}),
+)
 
 
 @hookimpl
@@ -70,30 +123,16 @@ def tavern_register_routes() -> list[RouteInfo | MessageInfo]:
     """Offer the platform's routes and messages for nodes and runs."""
     web = "tavern_engine.web.platform_routes"
     return [
-        RouteInfo(method="GET", path="/api/nodes", handler=f"{web}:list_nodes", summary="All node types."),
+        *(RouteInfo.of_module(web, *row) for row in _PLATFORM_ROUTES),
         RouteInfo(
             method="POST",
-            path="/api/nodes/{type}/actions/{action}",
-            handler=f"{web}:press",
-            summary="Press a button of a node.",
+            path="/api/prompt",
+            handler=f"{web}:submit",
+            summary="Run a workflow.",
+            body="tavern_engine.web.prompts:Prompt",
+            answer="tavern_host.contracts.host_api:PromptAccepted",
         ),
-        RouteInfo(method="POST", path="/api/prompt", handler=f"{web}:submit", summary="Run a workflow."),
-        RouteInfo(
-            method="GET",
-            path="/api/prompt/{promptId}",
-            handler=f"{web}:show",
-            summary="A run as it stands.",
-            answer=f"{API}:PromptState",
-        ),
-        RouteInfo(method="DELETE", path="/api/interrupt/{promptId}", handler=f"{web}:interrupt", summary="Stop a run."),
-        RouteInfo(
-            method="GET",
-            path="/api/executions",
-            handler=f"{web}:queue",
-            summary="What runs and what waits.",
-            answer=f"{API}:Executions",
-        ),
-        *_run_routes(),
+        *(RouteInfo.of_module("tavern_engine.web.run_routes", *row) for row in _RUN_ROUTES),
         MessageInfo(type="PROMPT_REQUEST", handler=f"{web}:on_prompt_request", summary="Run a workflow."),
         MessageInfo(type="INTERRUPT_REQUEST", handler=f"{web}:on_interrupt_request", summary="Stop a run."),
         MessageInfo(type="button_click", handler=f"{web}:on_button_click", summary="Press a button of a node."),
@@ -150,57 +189,6 @@ def tavern_register_commands() -> list[CommandInfo]:
             handler="tavern_engine.cli.cache_commands:clear",
         ),
         CommandInfo(name="nodes list", help="List all node types.", handler="tavern_engine.cli.commands:list_nodes"),
-    ]
-
-
-def _run_routes() -> list[RouteInfo]:
-    """Return the routes of the run history."""
-    web = "tavern_engine.web.run_routes"
-    return [
-        RouteInfo(
-            method="GET",
-            path="/api/runs",
-            handler=f"{web}:list_runs",
-            summary="Runs, newest first.",
-            query=f"{API}:RunQuery",
-            answer=f"{API}:RunPage",
-        ),
-        RouteInfo(
-            method="GET",
-            path="/api/runs/{runId}",
-            handler=f"{web}:show",
-            summary="A run with its nodes.",
-            answer="tavern_host.contracts.executions:Run",
-        ),
-        RouteInfo(
-            method="GET",
-            path="/api/runs/{runId}/outputs/{key}",
-            handler=f"{web}:output",
-            summary="An output as a stream.",
-            query=f"{API}:OutputQuery",
-            content_type="*/*",
-        ),
-        RouteInfo(
-            method="POST",
-            path="/api/runs/{runId}/resume",
-            handler=f"{web}:resume",
-            summary="Resume a run that failed or was interrupted.",
-            answer=f"{API}:RunStarted",
-        ),
-        RouteInfo(
-            method="POST",
-            path="/api/runs/{runId}/rerun",
-            handler=f"{web}:rerun",
-            summary="Run a run's workflow once more with the same inputs.",
-            answer=f"{API}:RunStarted",
-        ),
-        RouteInfo(
-            method="GET",
-            path="/api/system_stats",
-            handler=f"{web}:system_stats",
-            summary="How busy it is.",
-            answer=f"{API}:SystemStats",
-        ),
     ]
 
 

@@ -44,12 +44,8 @@ async def list_all(request: HttpRequest, context: PluginContext) -> HttpResponse
 
 
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`GET /api/workflows/{workflowId}`: the document, or 304 where the client has this revision."""
-    stored = await context.services.get(WORKFLOW_MANAGER).get(request.parameters["workflowId"])
-    tags = _tags(request.headers.get("if-none-match", ""))
-    if "*" in tags or stored.revision in tags:
-        return HttpResponse(status=304, body=b"", headers=_headers(stored))
-    return _answer(stored)
+    """`GET /api/workflows/{workflowId}`: the document; the host answers 304 where the client has this revision."""
+    return _answer(await context.services.get(WORKFLOW_MANAGER).get(request.parameters["workflowId"]))
 
 
 async def create(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -149,7 +145,7 @@ def _expected(request: HttpRequest, stored: StoredWorkflow | None) -> str:
     Raises `PreconditionFailed` where another is stored, `PreconditionRequired` where the request does not say which.
     """
     revision = stored.revision if stored is not None else ""
-    wanted, unwanted = (_tags(request.headers.get(name, ""), weak=False) for name in ("if-match", "if-none-match"))
+    wanted, unwanted = (_tags(request.headers.get(name, "")) for name in ("if-match", "if-none-match"))
     if (wanted and not (revision and ("*" in wanted or revision in wanted))) or (
         revision and unwanted & {"*", revision}
     ):
@@ -174,22 +170,18 @@ async def _conditional(change: Awaitable[T]) -> T:
         raise PreconditionFailed(error.message, revision=error.info.details["revision"]) from None
 
 
-def _tags(header: str, *, weak: bool = True) -> set[str]:
-    """Return the entity tags of a header; `*` stands for any. Weak ones only where those count."""
+def _tags(header: str) -> set[str]:
+    """Return the strong entity tags of a header; `*` stands for any."""
     if header.strip() == "*":
         return {"*"}
-    return {tag for is_weak, tag in _TAG.findall(header) if weak or not is_weak} or ({header} if header else set())
+    return {tag for is_weak, tag in _TAG.findall(header) if not is_weak} or ({header} if header else set())
 
 
 def _answer(stored: StoredWorkflow, *, status: int = 200) -> HttpResponse:
-    headers = _headers(stored)
+    headers = {"ETag": f'"{stored.revision}"'}
     if status == 201:
         headers["Location"] = f"/api/workflows/{quote(stored.id, safe='')}"
     return HttpResponse(status=status, data={**document_of(stored.workflow), "id": stored.id}, headers=headers)
-
-
-def _headers(stored: StoredWorkflow) -> dict[str, str]:
-    return {"ETag": f'"{stored.revision}"'}
 
 
 async def _free_ids(name: str, manager: WorkflowManager) -> AsyncIterator[str]:

@@ -106,6 +106,12 @@ class BlobQuery(Model):
     media_type: str | None = None
 
 
+class NodesReloaded(Done):
+    """What became of plugins, and how many node types there are now."""
+
+    count: int
+
+
 class PromptAccepted(Model):
     """A run was accepted under this id."""
 

@@ -5,8 +5,10 @@ The kernel owns the transport; a plugin sees data, never a socket.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Mapping
+from hashlib import blake2b
+from json import dumps
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, JsonValue
 
@@ -16,6 +18,7 @@ from tavern_host.contracts.contributions import ContributionKind
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.wire import Model
 
+T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 Access = Literal["public", "read", "create", "operate"]
@@ -56,7 +59,10 @@ class ServerEvent(Model):
 
 class HttpResponse(Model):
     """A response as data: give `data` for JSON, `body` with its `content_type`, or a `blob`, which is sent as a stream
-    of its own media type; ranges of it too (RFC 9110 §14)."""
+    of its own media type; ranges of it too (RFC 9110 §14).
+
+    With an `ETag` among the `headers`, a GET from a client that has this very state is answered with 304.
+    """
 
     status: int = 200
     data: JsonValue = None
@@ -64,6 +70,26 @@ class HttpResponse(Model):
     blob: Blob | None = None
     content_type: str = "application/json"
     headers: dict[str, str] = Field(default_factory=dict)
+
+
+class EncodedOnce(Generic[T]):
+    """Answers with a list as JSON that is encoded again only when the list has changed, under an `ETag` of its bytes.
+
+    Items are compared by `==`, for which those that are still the same objects cost nothing.
+    """
+
+    def __init__(self, encode: Callable[[T], JsonValue]) -> None:
+        self._encode = encode
+        self._items: list[T] | None = None
+        self._answer = HttpResponse()
+
+    def answer(self, items: list[T]) -> HttpResponse:
+        """Return the answer that holds the items, each as `encode` gives it."""
+        if items != self._items:
+            body = dumps([self._encode(item) for item in items], allow_nan=False).encode()
+            tag = blake2b(body, digest_size=16).hexdigest()
+            self._items, self._answer = list(items), HttpResponse(body=body, headers={"ETag": f'"{tag}"'})
+        return self._answer
 
 
 class SocketMessage(Model):

@@ -58,6 +58,8 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
     if response.blob is not None:
         return await blob_response(host, response.blob, response.headers)
+    if response.status == 200 and is_known(request, response.headers.get("ETag", "")):
+        return web.Response(status=304, headers=response.headers)
     return web.Response(
         status=response.status,
         body=response.body,
@@ -65,6 +67,13 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         content_type=response.content_type,
         charset="utf-8" if response.content_type.startswith(("text/", "application/json")) else None,
     )
+
+
+def is_known(request: web.Request, etag: str) -> bool:
+    """Return whether a client that reads has the state of this ETag already (RFC 9110 §13.1.2)."""
+    if not etag or request.method not in ("GET", "HEAD"):
+        return False
+    return any(tag.value in ("*", etag.removeprefix("W/").strip('"')) for tag in request.if_none_match or ())
 
 
 async def _send_events(

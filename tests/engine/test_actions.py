@@ -156,5 +156,5 @@ async def test_a_button_is_pressed_over_http(client: Client) -> None:
     async with client.post(f"{path}/roll", json={"inputs": "x"}) as wrong:
         assert (wrong.status, (await wrong.json())["error"]) == (
             400,
-            "the values of the node cannot be read: $.inputs: Input should be a valid dictionary",
+            "the body: $.inputs: Input should be a valid dictionary",
         )

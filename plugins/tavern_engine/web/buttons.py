@@ -30,11 +30,6 @@ class Click(Values):
     node_type: str | None = None
 
 
-def read_values(payload: Any) -> Values:
-    """Return the values that a body holds. Raises `InvalidInput`."""
-    return read_model(Values, payload, "the values of the node cannot be read")
-
-
 def read_click(payload: Any) -> Click:
     """Return what a payload says. Raises `InvalidInput` with every problem of its shape."""
     click = read_model(Click, payload, "this is no button_click")

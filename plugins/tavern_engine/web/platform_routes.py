@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from tavern_engine.run.json_values import prompt_form, queue_form
-from tavern_engine.web.buttons import read_click, read_values, written
+from tavern_engine.web.buttons import Values, read_click, written
 from tavern_engine.web.prompts import read_request, run_request
-from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, CallContext, HttpRequest, HttpResponse, PluginContext
+from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, PLUGINS, CallContext, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.http import SocketMessage, SocketReply
+from tavern_host.contracts.host_api import NodesReloaded
+from tavern_host.contracts.http import EncodedOnce, SocketMessage, SocketReply
+from tavern_host.contracts.nodes import NodeDefinition
 
 
 async def list_nodes(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`GET /api/nodes`."""
-    return HttpResponse(data=[node.to_wire() for node in await context.services.get(NODE_MANAGER).list_nodes()])
+    """`GET /api/nodes`: encoded once for as long as the node types stay as they are."""
+    if "encodedNodes" not in context.state:
+        context.state["encodedNodes"] = EncodedOnce(NodeDefinition.to_wire)
+    encoded: EncodedOnce[NodeDefinition] = context.state["encodedNodes"]
+    return encoded.answer(await context.services.get(NODE_MANAGER).list_nodes())
+
+
+async def reload_nodes(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/nodes/reload`: load what is new or changed of plugins; how many node types there are then is answered
+    and told to all clients."""
+    changed = await context.services.get(PLUGINS).reload(call=request.call)
+    count = len(await context.services.get(NODE_MANAGER).list_nodes())
+    what = ", ".join(f"{plugin.name} is {plugin.state.value}" for plugin in changed)
+    answer = NodesReloaded(message=what or "no plugin is new, changed or gone", count=count).to_json()
+    context.events.publish("NODES_RELOADED", answer)
+    return HttpResponse(data=answer)
 
 
 async def submit(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -61,7 +77,7 @@ async def on_interrupt_request(message: SocketMessage, context: PluginContext) -
 
 async def press(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/nodes/{type}/actions/{action}`; the body has the node's `inputs` and `config`, or is empty."""
-    values = read_values(request.json_body() if request.body else {})
+    values = request.read(Values) if request.body else Values()
     full_type, action = request.parameters["type"], request.parameters["action"]
     changed = await context.services.get(NODE_MANAGER).act(
         full_type, action, inputs=values.inputs or {}, config=values.config or {}, call=request.call

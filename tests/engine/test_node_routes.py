@@ -1,0 +1,55 @@
+"""Clients that know the node types are not sent them again, and all are told when somebody reloads them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from engine_bench import PLUGINS, OpenHost
+
+from tavern_host import Host
+from tavern_host.testing.http import served
+
+
+async def test_node_types_are_sent_once_while_they_stay(open_host: OpenHost) -> None:
+    async with open_host() as bench, served(bench.host) as site:
+        first = await site.get("/api/nodes")
+        tag, body = first.headers["ETag"], await first.read()
+        assert (first.status, first.content_type, len(json.loads(body)) > 1) == (200, "application/json", True)
+        for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+            again = await site.get("/api/nodes", headers={"If-None-Match": known})
+            assert (again.status, await again.read(), again.headers["ETag"]) == (304, b"", tag), known
+        for unknown in ('"other"', tag[1:-1], '"', ""):
+            again = await site.get("/api/nodes", headers={"If-None-Match": unknown})
+            assert (again.status, await again.read() == body) == (200, True), unknown
+        assert (await site.get("/api/projects/default/nodes", headers={"If-None-Match": tag})).status == 304
+        head = await site.request("HEAD", "/api/nodes", headers={"If-None-Match": tag})
+        assert (head.status, head.headers["ETag"]) == (304, tag)
+
+        await bench.host.disable("acme-nodes")
+        fewer = await site.get("/api/nodes", headers={"If-None-Match": tag})
+        assert (fewer.status, "acme-nodes" in await fewer.text(), fewer.headers["ETag"] != tag) == (200, False, True)
+        await bench.host.enable("acme-nodes")
+        back = await site.get("/api/nodes")
+        assert (await back.read(), back.headers["ETag"]) == (body, tag)
+
+
+async def test_reloading_node_types_loads_plugins_and_tells_everybody(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    trust = ["acme-nodes", "acme-buttons"]
+    async with Host(project, plugins=[PLUGINS / "acme_nodes"], trust=trust) as host, served(host) as site:
+        before = await (await site.get("/api/nodes")).json()
+        events = host.events.subscribe("NODES_RELOADED")
+        expected = {"success": True, "message": "no plugin is new, changed or gone", "count": len(before)}
+        same = await site.post("/api/nodes/reload")
+        assert (same.status, await same.json()) == (200, expected)
+        assert (await anext(events)).payload == expected  # type: ignore[union-attr]
+
+        shutil.copytree(PLUGINS / "acme_buttons", project / "plugins" / "acme-buttons")
+        more = await (await site.post("/api/nodes/reload")).json()
+        after = await (await site.get("/api/nodes")).json()
+        assert more == {"success": True, "message": "acme-buttons is started", "count": len(after)}
+        assert {node["namespace"] for node in after if node not in before} == {"acme-buttons"}
+        while (await anext(events)).payload != more:  # type: ignore[union-attr]
+            continue  # what the plugin itself brought is told before
