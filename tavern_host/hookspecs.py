@@ -13,6 +13,7 @@ import inspect
 from functools import cache
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.accounts import Login
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.executions import Run, RunRequest
@@ -307,6 +308,18 @@ def tavern_before_save_settings(
     change: SettingsChange, call: CallContext, context: PluginContext
 ) -> SettingsChange | Veto | None:
     """Return a changed change (its values count), `Veto` to refuse it, or None. An error refuses it too."""
+
+
+@hookspec(
+    permission="hook:server:auth:login",
+    level="intercept",
+    policy="collect",
+    caller="accounts",
+    description="Learn who logs in, when and from where.",
+    example="VISITS.append(login.user)",
+)
+def tavern_on_login(login: Login, call: CallContext, context: PluginContext) -> None:
+    """Called after each login of a user that succeeded, before it is answered; an error does not undo it."""
 
 
 # --- what a plugin replaces -----------------------------------------------------------------------

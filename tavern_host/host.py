@@ -216,25 +216,25 @@ class Host:
         same = (one for one in self._manager.duplicates if (one.name, one.source) == (info.name, info.source))
         return next(same, None) or self._manager.get(info.name)
 
-    async def grant(self, name: str) -> PluginInfo:
+    async def grant(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Grant a plugin exactly what it asks for now, and load it if the host runs."""
-        return await self._plugins.grant(name)
+        return await self._plugins.grant(name, call=call)
 
-    async def revoke(self, name: str) -> PluginInfo:
+    async def revoke(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Take a plugin's grant back; what it registered is gone when this returns."""
-        return await self._plugins.revoke(name)
+        return await self._plugins.revoke(name, call=call)
 
-    async def enable(self, name: str) -> PluginInfo:
+    async def enable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Let a plugin be loaded again that was disabled, and load it if the host runs."""
-        return await self._plugins.enable(name)
+        return await self._plugins.enable(name, call=call)
 
-    async def disable(self, name: str) -> PluginInfo:
+    async def disable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Unload a plugin until it is enabled again; returns when its work in flight has ended."""
-        return await self._plugins.disable(name)
+        return await self._plugins.disable(name, call=call)
 
-    async def reload(self, name: str | None = None) -> list[PluginInfo]:
+    async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:
         """Reload one plugin, or look for all that are new, changed or gone; return those that are there."""
-        return await self._plugins.reload(name)
+        return await self._plugins.reload(name, call=call)
 
     def ask_to_reload(self, name: str | None = None) -> None:
         """Let the running hosts of this project reload a plugin, or look for all."""
@@ -270,9 +270,9 @@ class Host:
         """Report a failure of a plugin: in the log, and as a problem that people see."""
         self._manager.problems.failed(plugin, where, error)
 
-    def call(self) -> CallContext:
-        """Return the context of a call that the operator makes."""
-        return CallContext(principal=OPERATOR, project=self.project.id)
+    def call(self, user: str = OPERATOR.id) -> CallContext:
+        """Return the context of a call that the operator makes, or another user."""
+        return CallContext(principal=Principal(kind="user", id=user), project=self.project.id)
 
     def frontend_folder(self, plugin: str) -> Path | None:
         """Return the folder that is served under `/plugins/{plugin}/`, for a loaded plugin that has one."""

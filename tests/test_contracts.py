@@ -98,7 +98,8 @@ def test_signatures_of_hooks_follow_their_policies() -> None:
                 if info.policy == "veto":
                     assert hints["call"] is CallContext
                 if info.policy == "collect":
-                    about = {"tavern_review_plugin": ("plugin",)}  # asked once for each review, each plugin with a copy
+                    # What is told to each plugin alike, once for each review or login.
+                    about = {"tavern_review_plugin": ("plugin",), "tavern_on_login": ("login", "call")}
                     assert info.arguments == about.get(hook, ())
 
 

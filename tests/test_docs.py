@@ -38,6 +38,7 @@ from tavern_host import (
     ToolImplementation,
 )
 from tavern_host.cli import terminal
+from tavern_host.contracts.accounts import Login
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
 from tavern_host.contracts.hooks import Policy
@@ -123,7 +124,7 @@ async def test_the_example_of_a_hook_answers_what_the_hook_wants(name: str) -> N
     hints = typing.get_type_hints(facts.hooks()[name].function)
     function = _compiled(example_of(name), _names_of_examples())[name]
     answer = function(**{argument: SAMPLES[hints[argument]] for argument in inspect.signature(function).parameters})
-    assert answer is not None
+    assert (answer is None) is (hints["return"] is type(None))
     TypeAdapter(hints["return"]).validate_python(answer, strict=True)
 
 
@@ -157,7 +158,7 @@ def _names_of_examples() -> dict[str, Any]:
     names: dict[str, Any] = {name: getattr(tavern_host, name) for name in tavern_host.__all__}
     own = types.SimpleNamespace(nodes=importlib.import_module("tavern_nodes.nodes.text"))
     ping = ToolImplementation(kind="service", service="plugins", method="list_plugins")
-    return {**names, "my_plugin": own, "PING": ping, "MyWorkflows": type("MyWorkflows", (), {})} | {
+    return {**names, "my_plugin": own, "PING": ping, "VISITS": [], "MyWorkflows": type("MyWorkflows", (), {})} | {
         value.__name__: value
         for value in (ActionProtocolInfo, Figure, LlmAdapterInfo, PromptMacroInfo, ReviewNote, ScriptBackendInfo)
     }
@@ -176,6 +177,7 @@ SAMPLES: dict[Any, Any] = {
         LlmResponse(text=" Hello. ", model="small"),
         SettingsChange(plugin="acme"),
         ReviewedPlugin(name="acme"),
+        Login(user="ann", role="viewer"),
         CallContext(principal=Principal(kind="user", id="operator")),
     )
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from tavern_host.contracts.accounts import Accounts
 from tavern_host.contracts.agents import AgentRuntime
 from tavern_host.contracts.audit import Audit
 from tavern_host.contracts.executions import ExecutionEngine
@@ -43,6 +44,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     SceneManager,
     KnowledgeBase,
     Metrics,
+    Accounts,
 )
 
 

@@ -92,6 +92,12 @@ class PermissionDenied(TavernError):
     code = "permission_denied"
 
 
+class Unauthorized(TavernError):
+    """Nobody knows who asks: the name or the password is wrong."""
+
+    code = "unauthorized"
+
+
 class Forbidden(TavernError):
     """*Forbidden*: no permission could ever allow it (a private name, another plugin's hook)."""
 

@@ -27,7 +27,8 @@ who may decide over plugins, settings and people."""
 
 
 class HttpRequest(Model):
-    """A request as data. Header names are lower-case; cookies and credentials are not passed on."""
+    """A request as data. Header names are lower-case; cookies and credentials are not passed on: `call.principal` is
+    who sent it, `session` the id of the session or API token of a user, and `client` the address that it came from."""
 
     method: str
     path: str
@@ -35,6 +36,8 @@ class HttpRequest(Model):
     query: dict[str, str] = Field(default_factory=dict)
     headers: dict[str, str] = Field(default_factory=dict)
     body: bytes = b""
+    client: str = ""
+    session: str = ""
     call: CallContext
 
     def json_body(self) -> Any:

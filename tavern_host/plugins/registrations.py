@@ -86,6 +86,8 @@ class Registrations:
                 own = f"/api/x/{plugin}/"
                 if not first_party and not info.path.startswith(own):
                     problems.append(Problem(message=f"the route {what} must begin with {own}"))
+                if not first_party and info.access == "public":
+                    problems.append(Problem(message=f"the route {what} cannot be public: only first-party ones are"))
                 problems += [Problem(message=f"the route {what}: {wrong}") for wrong in _path_problems(info.path)]
             owner = plugin if what in seen else None
             if taken is not None and taken.plugin != plugin:  # its own is replaced when it is reloaded

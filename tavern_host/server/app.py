@@ -20,7 +20,7 @@ from tavern_host.server import (
 )
 from tavern_host.server.connections import HEADERS
 from tavern_host.server.errors import Handler, errors
-from tavern_host.server.gate import GATE, Gate, guard
+from tavern_host.server.gate import GATE, Gate, admitting, guard
 from tavern_host.server.logs import REQUEST_ID, logged
 from tavern_host.server.plugin_routes import plugin_route, wrong_method
 from tavern_host.server.routes import OWN_ROUTES
@@ -49,7 +49,8 @@ def make_app(host: Host | ServedProjects, *, token: str, port: int) -> web.Appli
     app[GATE] = Gate(token, port)
     app[OWN_ROUTES] = ROUTES
     handlers: dict[str, dict[str, Handler]] = {}
-    for info, handler in ROUTES:
+    for info, own in ROUTES:
+        handler = admitting(info, own)
         handlers.setdefault(info.path, {})[info.method] = handler
         if not info.path.startswith("/api/projects"):
             handlers.setdefault(_in_project(info.path), {})[info.method] = handler

@@ -18,6 +18,7 @@ PROBLEM = "application/problem+json"
 _STATUS = {
     "invalid_input": 400,
     "invalid_file": 400,
+    "unauthorized": 401,
     "permission_denied": 403,
     "not_reviewed": 403,
     "forbidden": 403,

@@ -158,9 +158,8 @@ async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
     with logged_with(request=request[REQUEST_ID]):
         response = await handler(request)
         # Strangers, who may be many, are not let in here either.
-        is_told = (request.method not in ("GET", "HEAD") or response.status >= 400) and response.status not in (
-            401,
-            421,
+        is_told = response.status not in (401, 421) and (
+            request.method not in ("GET", "HEAD") or response.status >= 400
         )
         level = logging.INFO if is_told else logging.DEBUG
         spent = (time.perf_counter() - began) * 1000

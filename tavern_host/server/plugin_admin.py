@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from aiohttp import web
 
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.host_api import PluginSwitch
 from tavern_host.contracts.plugins import PluginInfo
+from tavern_host.server.gate import call_of
 from tavern_host.server.routes import route
 from tavern_host.server.served import SERVED, host_of
 
@@ -34,27 +35,35 @@ def _shown(request: web.Request, plugin: PluginInfo) -> dict[str, Any]:
     return shown
 
 
+async def _decided(request: web.Request, decision: Literal["grant", "revoke", "enable", "disable"]) -> PluginInfo:
+    """Carry out a decision about the plugin that the path names."""
+    host = host_of(request)
+    plugin: PluginInfo = await getattr(host, decision)(request.match_info["name"], call=call_of(host))
+    return plugin
+
+
 async def _grant_plugin(request: web.Request) -> web.Response:
     """Grant a plugin what it asks for, as it was reviewed."""
-    return web.json_response(_shown(request, await host_of(request).grant(request.match_info["name"])))
+    return web.json_response(_shown(request, await _decided(request, "grant")))
 
 
 async def _revoke_plugin(request: web.Request) -> web.Response:
     """Take back what was granted to a plugin."""
-    return web.json_response(_shown(request, await host_of(request).revoke(request.match_info["name"])))
+    return web.json_response(_shown(request, await _decided(request, "revoke")))
 
 
 async def _switch_plugin(request: web.Request) -> web.Response:
     """Enable or disable a plugin: `{"enabled": true}` (the platform's shape)."""
-    host, name = host_of(request), request.match_info["name"]
+    name = request.match_info["name"]
     switch = read_model(PluginSwitch, read_json(await request.read(), "the body"), "the body")
-    plugin = await (host.enable(name) if switch.enabled else host.disable(name))
+    plugin = await _decided(request, "enable" if switch.enabled else "disable")
     return _done(request, f"{name} is {plugin.state.value}", [plugin])
 
 
 async def _reload(request: web.Request) -> web.Response:
     """Reload the plugin that the path names; without a name, all that are new, changed or gone."""
-    plugins = await host_of(request).reload(request.match_info.get("name"))
+    host = host_of(request)
+    plugins = await host.reload(request.match_info.get("name"), call=call_of(host))
     changed = ", ".join(f"{p.name} is {p.state.value}" for p in plugins)
     return _done(request, changed or "no plugin is new, changed or gone", plugins)
 

@@ -22,6 +22,7 @@ from tavern_host.contracts.http import (
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
 from tavern_host.server.blob_routes import blob_response
+from tavern_host.server.gate import call_of, visitor
 from tavern_host.server.served import host_of, take_project
 
 T = TypeVar("T")
@@ -42,6 +43,8 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         if allowed:
             raise wrong_method(request, allowed)
         raise web.HTTPNotFound(text=f"there is nothing at {request.path}")
+    who = visitor()
+    who.require(registered.info.needs, registered.info.path)
     asked = HttpRequest.trusted(
         method=request.method,
         path=unquote(path),
@@ -49,7 +52,9 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         query={key: value for key, value in request.query.items() if key not in ("token", "projectId")},
         headers={k.lower(): v for k, v in request.headers.items() if k.lower() not in _PRIVATE_HEADERS},
         body=body,
-        call=host.call(),
+        client=request.remote or "",
+        session=who.session,
+        call=call_of(host),
     )
     response = await call_route(host, registered, asked)
     if isinstance(response, AsyncIterator):

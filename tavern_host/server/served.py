@@ -252,14 +252,7 @@ _PROJECT = f"{_API}:ServedProject"
 
 ROUTES = (
     route("GET", "/api/projects", _list, answer=f"{_PROJECT}[]"),
-    route(
-        "POST",
-        "/api/projects",
-        _open,
-        body=f"{_API}:OpenProject",
-        answer=_PROJECT,
-        access="operate",
-    ),
+    route("POST", "/api/projects", _open, body=f"{_API}:OpenProject", answer=_PROJECT, access="operate"),
     route("GET", "/api/projects/{projectId}", _show, answer=_PROJECT),
     route("DELETE", "/api/projects/{projectId}", _close, answer=f"{_API}:Done", access="operate"),
 )

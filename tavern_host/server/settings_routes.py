@@ -13,6 +13,7 @@ from aiohttp import web
 from tavern_host.contracts.documents import read_json
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange, SettingValue
+from tavern_host.server.gate import call_of
 from tavern_host.server.routes import route
 from tavern_host.server.served import host_of
 
@@ -20,7 +21,7 @@ from tavern_host.server.served import host_of
 async def _show(request: web.Request) -> web.Response:
     """Answer with a plugin's settings in force by full key; secrets are masked, what is not set is null."""
     host = host_of(request)
-    values = await host.services.get(SETTINGS).values(request.match_info["name"], call=host.call())
+    values = await host.services.get(SETTINGS).values(request.match_info["name"], call=call_of(host))
     return web.json_response(_flat(values))
 
 
@@ -28,7 +29,7 @@ async def _save(request: web.Request) -> web.Response:
     """Save the values in the body; keys are full, or without `extensions.{plugin}.`."""
     host = host_of(request)
     change = SettingsChange.model_construct(plugin=request.match_info["name"], values=await _body(request))
-    values = await host.services.get(SETTINGS).save(change, call=host.call())
+    values = await host.services.get(SETTINGS).save(change, call=call_of(host))
     message = f"The settings of {change.plugin} are saved."
     return web.json_response({"success": True, "message": message, "settings": _flat(values)})
 
@@ -39,7 +40,7 @@ async def _config(request: web.Request) -> web.Response:
     settings = host.services.get(SETTINGS)
     options: list[dict[str, Any]] = []
     for name in dict.fromkeys(plugin.name for plugin in host.plugins() if plugin.is_enabled and plugin.config_options):
-        values = {value.key: value for value in await settings.values(name, call=host.call())}
+        values = {value.key: value for value in await settings.values(name, call=call_of(host))}
         options += [_option(name, item, values.get(item.key)) for item in await settings.options(name)]
     return web.json_response(options)
 

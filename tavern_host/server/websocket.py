@@ -14,6 +14,7 @@ from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.http import SocketMessage, SocketReply
 from tavern_host.events.bus import BusSubscription
+from tavern_host.server.gate import GATE
 from tavern_host.server.plugin_routes import call_message
 from tavern_host.server.routes import route
 from tavern_host.server.served import SERVED, host_of, project_of
@@ -26,6 +27,10 @@ WAITING = 1 << 17
 """How many events may wait for one client; before so many do, those that wait have become too large for it."""
 BATCH, SLICE = 256, 0.004
 """How many events are taken for a client at once, and how many seconds they are sent until others get a turn."""
+
+_SIGNED_OUT = b"this session is over"
+_STILL_IN = 5.0
+"""Seconds for which a socket gets events until it is looked at whether its session is still one."""
 
 _log = logging.getLogger("tavern.server")
 
@@ -40,7 +45,7 @@ async def socket_route(request: web.Request) -> web.WebSocketResponse:
     forward: asyncio.Task[None] | None = None
     try:
         await socket.prepare(request)
-        forward = asyncio.create_task(_forward(socket, subscription), name="forward events")
+        forward = asyncio.create_task(_forward(request, socket, subscription), name="forward events")
         async for message in socket:
             if message.type is WSMsgType.TEXT:
                 await _answer(request, socket, message.data)
@@ -64,11 +69,17 @@ def _since(request: web.Request, last_seq: int) -> int | None:
     return int(text) if int(text) <= last_seq else 0
 
 
-async def _forward(socket: web.WebSocketResponse, events: BusSubscription) -> None:
+async def _forward(request: web.Request, socket: web.WebSocketResponse, events: BusSubscription) -> None:
     """Send events as they come, with turns for others between them; a client that does not take one in time is
     cut off."""
     clock = asyncio.get_running_loop().time
+    looked = clock()
     while batch := await events.some(BATCH):
+        if clock() - looked > _STILL_IN:
+            looked = clock()
+            if await request.app[GATE].visitor(request) is None:
+                await socket.close(code=1008, message=_SIGNED_OUT)
+                return
         try:
             async with asyncio.timeout(SEND_DEADLINE) as deadline:
                 began = clock()
@@ -97,6 +108,10 @@ def _event_bytes(event: Event | Gap) -> bytes | None:
 async def _answer(request: web.Request, socket: web.WebSocketResponse, text: str) -> None:
     """Hand one message to the plugin that registered its type, and send its replies."""
     host = host_of(request)
+    visitor = await request.app[GATE].visitor(request)
+    if visitor is None:
+        await socket.close(code=1008, message=_SIGNED_OUT)
+        return
     try:
         message = _parse(text)
         meant = project_of(message["payload"])
@@ -107,7 +122,8 @@ async def _answer(request: web.Request, socket: web.WebSocketResponse, text: str
             known = ", ".join(sorted(host.registrations.messages)) or "none"
             await _send(socket, _error_reply(f"unknown message type {message['type']!r}; known are {known}"))
             return
-        asked = SocketMessage(type=message["type"], payload=message["payload"], call=host.call())
+        visitor.require(registered.info.access, f"/ws/{message['type']}")
+        asked = SocketMessage(type=message["type"], payload=message["payload"], call=host.call(visitor.user))
         for reply in await call_message(host, registered, asked):
             await _send(socket, SocketReply.to_json(reply))
     except TavernError as error:

@@ -9,6 +9,7 @@ from helpers.command_line import Ran, tavern
 from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
 
 FIRST_PARTY = {
+    "tavern-accounts",
     "tavern-agents",
     "tavern-demo",
     "tavern-devtools",

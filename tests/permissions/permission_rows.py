@@ -20,6 +20,7 @@ from permission_stage import PUBLISHED, Stage, merged
 from pydantic import BaseModel
 
 from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, LLM, NODE_MANAGER, SETTINGS, TOOL_MANAGER
+from tavern_host.contracts.accounts import ACCOUNTS
 from tavern_host.contracts.agents import AgentRequest
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.catalogue import interfaces
@@ -255,6 +256,18 @@ async def _change(stage: Stage) -> SettingsChange:
     return SettingsChange(plugin="tavern-llm", values={key: None if is_saved else "m"})
 
 
+async def _user(stage: Stage) -> tuple[str, str]:
+    """Return the name and the password of a user."""
+    accounts, user = stage.host.services.get(ACCOUNTS), ("ann", "good evening")
+    if not await accounts.list_users():
+        await accounts.add_user(*user)
+    return user
+
+
+async def _log_in(stage: Stage) -> None:
+    await stage.host.services.get(ACCOUNTS).log_in(*await _user(stage))
+
+
 async def _open_box(stage: Stage) -> None:
     await stage.host.services.get(_box()).open("key")
 
@@ -328,6 +341,7 @@ _HOOKS: dict[str, tuple[str, Tries, tuple[str, ...]]] = {
     "tavern_before_llm_request": ("", _called("tavern_before_llm_request", _ask_model), ()),
     "tavern_after_llm_response": ("", _called("tavern_after_llm_response", _ask_model), ()),
     "tavern_before_save_settings": ("", _called("tavern_before_save_settings", _save_setting), ()),
+    "tavern_on_login": ("", _called("tavern_on_login", _log_in), ()),
     "tavern_startup": ("", _called("tavern_startup"), ()),
     "tavern_shutdown": ("", _called("tavern_shutdown", _switch_off_and_on), ()),
 }
@@ -504,6 +518,8 @@ async def _arguments(stage: Stage, interface: type[ServiceInterface], method: st
         return [WORKER, stage.kept.id, b"" if method == "append" else RunEnd(status=RunStatus.COMPLETE)]
     if name == "runStore.delete":
         return [stage.kept.id]
+    if name == "accounts.log_in":
+        return list(await _user(stage))
     if name == "settings.save":
         return [await _change(stage)]
     if interface is ProjectFiles:
@@ -600,6 +616,8 @@ _ASKED_FOR_NOTHING = {
     *(f"chatHistory.{method}" for method in ("rename_branch", "delete_branch", "import_history")),
     *(f"toolManager.{method}" for method in ("read_stream", "task", "cancel_task", "decide")),
     *(f"scriptTools.{method}" for method in ("execute_python_script", "execute_nodejs_script")),
+    *(f"accounts.{method}" for method in ("add_user", "remove_user", "set_role", "set_password")),
+    *(f"accounts.{method}" for method in ("make_token", "end_sessions")),
     *(f"knowledgeBase.{method}" for method in _OF_A_BASE),
     *(f"systemTools.{method}" for method in ("stream_read", "task_status", "task_result", "task_cancel")),
 }

@@ -1,0 +1,93 @@
+"""The commands `tavern users …`."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_host import CommandOutput, PluginContext
+from tavern_host.contracts.accounts import ACCOUNTS, Accounts
+from tavern_host.contracts.errors import InvalidInput
+
+Arguments = dict[str, JsonValue]
+Output = AsyncIterator[CommandOutput]
+
+
+async def add(arguments: Arguments, context: PluginContext) -> Output:
+    """Add a user."""
+    name, role = str(arguments["name"]), str(arguments["role"])
+    is_first = not await _service(context).list_users()
+    user = await _service(context).add_user(name, await _password(), role=role)
+    yield CommandOutput(kind="text", text=f"{user.name} is added, as {user.role}.")
+    if is_first:
+        how = "The first user: users log in at /login of a served project."
+        yield CommandOutput(kind="progress", text=how)
+    yield CommandOutput(kind="result", data=user.to_json())
+
+
+async def list_users(arguments: Arguments, context: PluginContext) -> Output:
+    """List the users."""
+    users = await _service(context).list_users()
+    rows = [[user.name, user.role, f"{user.created_at:%Y-%m-%d %H:%M} UTC"] for user in users]
+    yield CommandOutput(kind="table", columns=["user", "role", "added"], rows=rows)
+    data: Any = [user.to_json() for user in users]
+    yield CommandOutput(kind="result", data=data)
+
+
+async def remove(arguments: Arguments, context: PluginContext) -> Output:
+    """Remove a user."""
+    await _service(context).remove_user(name := str(arguments["name"]))
+    yield CommandOutput(kind="text", text=f"{name} is removed, with all sessions and tokens.")
+    yield CommandOutput(kind="result", data={"removed": name})
+
+
+async def passwd(arguments: Arguments, context: PluginContext) -> Output:
+    """Give a user another password."""
+    await _service(context).set_password(name := str(arguments["name"]), await _password())
+    yield CommandOutput(kind="text", text=f"{name} has a new password; all sessions and tokens have ended.")
+    yield CommandOutput(kind="result", data={"changed": name})
+
+
+async def role(arguments: Arguments, context: PluginContext) -> Output:
+    """Give a user another role."""
+    user = await _service(context).set_role(str(arguments["name"]), str(arguments["role"]))
+    yield CommandOutput(kind="text", text=f"{user.name} is {user.role} from now on.")
+    yield CommandOutput(kind="result", data=user.to_json())
+
+
+async def logout(arguments: Arguments, context: PluginContext) -> Output:
+    """End all sessions of a user."""
+    ended = await _service(context).end_sessions(str(arguments["name"]))
+    yield CommandOutput(kind="text", text=f"Sessions that ended: {ended}.")
+    yield CommandOutput(kind="result", data={"ended": ended})
+
+
+async def token(arguments: Arguments, context: PluginContext) -> Output:
+    """Make an API token."""
+    days = arguments["days"]
+    assert isinstance(days, int)
+    made = await _service(context).make_token(str(arguments["name"]), str(arguments["label"]), days=days)
+    yield CommandOutput(kind="text", text=made.token)
+    until = f"It holds until {made.session.expires_at:%Y-%m-%d}, and is not shown again."
+    yield CommandOutput(kind="progress", text=until)
+    yield CommandOutput(kind="result", data=made.to_json())
+
+
+def _service(context: PluginContext) -> Accounts:
+    return context.services.get(ACCOUNTS)
+
+
+async def _password() -> str:
+    """Return the password that somebody types twice, or the first line of standard input."""
+    if not sys.stdin.isatty():
+        line: str = await asyncio.to_thread(sys.stdin.readline)
+        return line.rstrip("\r\n")
+    given: str = await asyncio.to_thread(getpass.getpass, "Password: ")
+    if given != await asyncio.to_thread(getpass.getpass, "Again: "):
+        raise InvalidInput("the two passwords differ")
+    return given

@@ -1,0 +1,200 @@
+"""The HTTP routes of logins, users and tokens; each hands over to the service and shapes its answer."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from pydantic import Field
+
+from tavern_host import HttpRequest, HttpResponse, PluginContext
+from tavern_host.contracts.accounts import ACCOUNTS, Accounts, Identity
+from tavern_host.contracts.documents import read_model
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.wire import Model
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<title>Log in: tavern-host</title>
+<h1>Log in</h1>
+<form method="post" action="/api/login">
+<p><label>Name <input name="name" autocomplete="username" required></label></p>
+<p><label>Password <input name="password" type="password" autocomplete="current-password" required></label></p>
+<p><button>Log in</button></p>
+</form>
+</html>
+"""
+
+
+class Credentials(Model):
+    """The body of `POST /api/login`."""
+
+    name: str = Field(max_length=200)
+    password: str = Field(max_length=2000)
+
+
+class PasswordBody(Model):
+    """A new password."""
+
+    password: str
+
+
+class PasswordChange(PasswordBody):
+    """A new password, and the one that holds."""
+
+    current: str
+
+
+class RoleBody(Model):
+    """A new role."""
+
+    role: str
+
+
+class NewUser(PasswordBody):
+    """The body of `POST /api/users`."""
+
+    name: str
+    role: str = "creator"
+
+
+class TokenBody(Model):
+    """The body of `POST /api/tokens`."""
+
+    name: str
+    days: int = 90
+
+
+async def log_in(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Begin a session, and give its token to the browser as a cookie; a page's form is led to the first page."""
+    is_form = request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
+    is_form = is_form and not request.body.lstrip().startswith(b"{")  # as curl calls all that it sends
+    if is_form:
+        fields = dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
+        given = read_model(Credentials, fields, "the form")
+    else:
+        given = request.read(Credentials)
+    service = _service(context)
+    new = await service.log_in(given.name, given.password, client=request.client, call=request.call)
+    left = int((new.session.expires_at - new.session.created_at).total_seconds())
+    headers = {"Set-Cookie": _cookie(request, new.token, left)}
+    if is_form:
+        return HttpResponse(status=303, body=b"", headers={**headers, "Location": "/"})
+    identity = await _identity(service, new.session.user, new.session.id)
+    return HttpResponse(data=identity.to_json(), headers=headers)
+
+
+async def login_page(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with a page in which a user can log in."""
+    return HttpResponse(body=_PAGE.encode(), content_type="text/html")
+
+
+async def log_out(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """End the session with which this was asked."""
+    user = _user(request)
+    await _service(context).end_sessions(user, request.session, call=request.call)
+    return _done("You are logged out.", headers={"Set-Cookie": _cookie(request, "", 0)})
+
+
+async def log_out_everywhere(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """End all sessions of who asks."""
+    ended = await _service(context).end_sessions(_user(request), call=request.call)
+    return _done(f"Sessions that ended: {ended}.", headers={"Set-Cookie": _cookie(request, "", 0)})
+
+
+async def me(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with who asks; the operator may do everything."""
+    service, name = _service(context), request.call.principal.id
+    if not request.session:
+        everything = (await service.roles())["admin"]
+        return HttpResponse(data=Identity(user=name, role="operator", permissions=everything).to_json())
+    return HttpResponse(data=(await _identity(service, name, request.session)).to_json())
+
+
+async def change_password(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Change the password of who asks."""
+    given = request.read(PasswordChange)
+    await _service(context).set_password(_user(request), given.password, current=given.current, call=request.call)
+    return _done("The password is changed; log in with it.")
+
+
+async def tokens(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with the sessions and tokens of who asks."""
+    return HttpResponse(data=[one.to_json() for one in await _service(context).sessions(_user(request))])
+
+
+async def make_token(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Make an API token for who asks."""
+    given = request.read(TokenBody)
+    made = await _service(context).make_token(_user(request), given.name, days=given.days, call=request.call)
+    return HttpResponse(status=201, data=made.to_json())
+
+
+async def end_token(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Revoke a session or token of who asks."""
+    await _service(context).end_sessions(_user(request), request.parameters["id"], call=request.call)
+    return _done("It is revoked.")
+
+
+async def list_users(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with all users."""
+    return HttpResponse(data=[user.to_json() for user in await _service(context).list_users()])
+
+
+async def add_user(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Add a user."""
+    given = request.read(NewUser)
+    user = await _service(context).add_user(given.name, given.password, role=given.role, call=request.call)
+    return HttpResponse(status=201, data=user.to_json())
+
+
+async def remove_user(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Remove a user."""
+    await _service(context).remove_user(request.parameters["name"], call=request.call)
+    return _done("The user is removed.")
+
+
+async def set_role(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Give a user another role."""
+    role = request.read(RoleBody).role
+    user = await _service(context).set_role(request.parameters["name"], role, call=request.call)
+    return HttpResponse(data=user.to_json())
+
+
+async def set_password(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Give a user another password."""
+    password = request.read(PasswordBody).password
+    await _service(context).set_password(request.parameters["name"], password, call=request.call)
+    return _done("The password is changed.")
+
+
+async def end_sessions(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """End all sessions of a user."""
+    ended = await _service(context).end_sessions(request.parameters["name"], call=request.call)
+    return _done(f"Sessions that ended: {ended}.")
+
+
+def _service(context: PluginContext) -> Accounts:
+    return context.services.get(ACCOUNTS)
+
+
+def _user(request: HttpRequest) -> str:
+    """Return the name of who asks. Raises `InvalidInput` for the operator, who is no user."""
+    if not request.session:
+        raise InvalidInput("the operator's token is of no user: it ends with the server; log in as a user first")
+    return request.call.principal.id
+
+
+async def _identity(service: Accounts, user: str, session: str) -> Identity:
+    role = next((one.role for one in await service.list_users() if one.name == user), "")
+    permissions = (await service.roles()).get(role, [])
+    return Identity(user=user, role=role, permissions=permissions, session=session)
+
+
+def _done(message: str, headers: dict[str, str] | None = None) -> HttpResponse:
+    return HttpResponse(data={"success": True, "message": message}, headers=headers or {})
+
+
+def _cookie(request: HttpRequest, token: str, seconds: int) -> str:
+    """Return the cookie of this server: cookies are shared by all ports of a machine, so its name has the port."""
+    port = request.headers["host"].rpartition(":")[2]
+    return f"tavern_{port}={token}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict"

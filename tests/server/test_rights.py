@@ -1,0 +1,170 @@
+"""Which role may use which route and which socket message: one table, in which every one of them has its row."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from helpers.repetition import Failures
+
+from tavern_host import Host
+from tavern_host.contracts.accounts import ACCOUNTS
+from tavern_host.projects import Folders
+from tavern_host.server.app import ROUTES
+from tavern_host.testing.http import HttpClient, served
+
+TABLE = {
+    "public": """
+        GET /login | POST /api/login | GET /healthz | GET /readyz
+        """,
+    "read": """
+        GET / | GET /ws | GET /metrics | GET /api/figures | GET /plugins/{name}/{path:.+}
+        GET /api/openapi.json | GET /api/config | GET /api/permissions | GET /api/why/{subject}
+        GET /api/plugins | GET /api/plugins/{name} | GET /api/plugins/{name}/settings
+        GET /api/projects | GET /api/projects/{projectId} | GET /api/blobs/{hash}
+        GET /api/me | PUT /api/me/password | POST /api/logout | POST /api/logout/everywhere
+        GET /api/tokens | POST /api/tokens | DELETE /api/tokens/{id}
+        GET /api/workflows | GET /api/workflows/{workflowId} | POST /api/workflows/check
+        GET /api/nodes | GET /api/system_stats | GET /api/prompt/{promptId} | GET /api/executions
+        GET /api/runs | GET /api/runs/{runId} | GET /api/runs/{runId}/outputs/{key}
+        GET /api/tools | GET /api/tools/{id} | GET /api/tasks | GET /api/tasks/{id} | GET /api/approvals
+        GET /api/models
+        GET /api/agents | GET /api/agents-check | GET /api/agents/schema | GET /api/agents/{id}/memory
+        GET /api/agent-runs | GET /api/agent-runs/{run} | GET /api/agent-runs/{run}/recording
+        GET /api/agent-runs/{run}/trace
+        GET /api/histories | GET /api/histories/{id} | GET /api/histories/{id}/children
+        GET /api/histories/{id}/export | GET /api/histories/{id}/messages | GET /api/histories/{id}/tree
+        GET /api/knowledge | GET /api/knowledge/{base} | GET /api/knowledge/{base}/entries
+        GET /api/knowledge/{base}/entries/{entry} | GET /api/knowledge/{base}/export
+        POST /api/knowledge-activate | POST /api/knowledge-search
+        GET /api/scenes | GET /api/scene-runs | GET /api/scene-runs/{run}
+        """,
+    "create": """
+        POST /api/blobs | POST /api/prompt | DELETE /api/interrupt/{promptId}
+        POST /api/runs/{runId}/rerun | POST /api/runs/{runId}/resume
+        POST /api/workflows | PUT /api/workflows/{workflowId}
+        PATCH /api/workflows/{workflowId} | DELETE /api/workflows/{workflowId}
+        POST /api/nodes/{type}/actions/{action} | POST /api/tools/execute | POST /api/tasks/{id}/cancel
+        POST /api/approvals/{id}
+        POST /api/agents/{id}/run | POST /api/agents/{id}/runs | POST /api/agents/{id}/memory
+        POST /api/agent-runs/{run}/interrupt | POST /api/agent-runs/{run}/messages | POST /api/agent-runs/{run}/pause
+        POST /api/agent-runs/{run}/replay | POST /api/agent-runs/{run}/resume
+        POST /api/histories | DELETE /api/histories/{id} | POST /api/histories/{id}/active
+        POST /api/histories/{id}/branches | DELETE /api/histories/{id}/branches/{branch}
+        POST /api/histories/{id}/branches/{branch}/rename | POST /api/histories/{id}/fork
+        POST /api/histories/{id}/messages | POST /api/histories/{id}/messages/{message}/edit
+        POST /api/histories/{id}/messages/{message}/swipe
+        PUT /api/knowledge/{base} | DELETE /api/knowledge/{base} | POST /api/knowledge/{base}/entries
+        PUT /api/knowledge/{base}/entries/{entry} | DELETE /api/knowledge/{base}/entries/{entry}
+        POST /api/knowledge/{base}/import
+        POST /api/scenes/{id}/runs | POST /api/scene-runs/{run}/events | POST /api/scene-runs/{run}/messages
+        POST /api/scene-runs/{run}/stop | POST /api/scene-runs/{run}/world
+        /ws/PROMPT_REQUEST | /ws/INTERRUPT_REQUEST | /ws/button_click
+        """,
+    "operate": """
+        POST /api/plugins/reload | POST /api/plugins/{name}/reload | POST /api/plugins/{name}/grant
+        POST /api/plugins/{name}/revoke | POST /api/plugins/{name}/settings | PUT /api/plugins/{name}/state
+        POST /api/projects | DELETE /api/projects/{projectId}
+        GET /api/users | POST /api/users | DELETE /api/users/{name} | DELETE /api/users/{name}/sessions
+        PUT /api/users/{name}/role | PUT /api/users/{name}/password
+        """,
+}
+NEEDS = {
+    row.strip(): access for access, rows in TABLE.items() for row in rows.replace("\n", "|").split("|") if row.strip()
+}
+MAY = {
+    "nobody": {"public"},
+    "viewer": {"public", "read"},
+    "creator": {"public", "read", "create"},
+    "admin": {"public", "read", "create", "operate"},
+}
+ROLES = [*MAY, "curator"]
+CURATOR = ["read", "create:/api/knowledge*"]
+"""A role of the operator's: what creators may, but with knowledge alone."""
+ENDS_THE_SESSION = {"POST /api/logout", "POST /api/logout/everywhere"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def inn(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[HttpClient, dict[str, str]]]:
+    """Serve a project to a user of each role; give their tokens too."""
+    place = tmp_path_factory.mktemp("rights")
+    folders = Folders(place / "config", place / "state", place / "data")
+    settings = {"extensions.tavern-accounts.roles": {"curator": CURATOR}}
+    async with Host(place / "inn", folders=folders, settings=settings, serving=True) as host, served(host) as opened:
+        accounts, tokens = host.services.get(ACCOUNTS), {"nobody": ""}
+        for role in [*MAY, "curator"][1:]:
+            await accounts.add_user(f"a-{role}", "good evening", role=role)
+            tokens[role] = (await accounts.make_token(f"a-{role}", "test")).token
+        yield opened, tokens
+
+
+def allowed(role: str, row: str) -> bool:
+    if role == "curator":
+        return NEEDS[row] in ("public", "read") or (NEEDS[row] == "create" and "/api/knowledge" in row)
+    return NEEDS[row] in MAY[role]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_every_route_and_message_has_a_row(inn: tuple[HttpClient, dict[str, str]]) -> None:
+    registrations = inn[0].host.registrations
+    infos = [*(info for info, _ in ROUTES), *(one.info for one in registrations.routes.values())]
+    there = {f"{info.method} {info.path}": info.needs for info in infos}
+    there |= {f"/ws/{type}": one.info.access for type, one in registrations.messages.items()}
+    assert there == NEEDS
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_role_may_use_what_its_row_says(inn: tuple[HttpClient, dict[str, str]], role: str) -> None:
+    client, token = inn[0], inn[1][role]
+    with Failures() as failures:
+        for row in NEEDS:
+            method, _, path = row.partition(" ")
+            if not method.startswith("/ws") and not (row in ENDS_THE_SESSION and allowed(role, row)):
+                for spelled in _spellings(path)[: 1 if allowed(role, row) else None]:
+                    status, body = await _asked(client, method, spelled, token)
+                    with failures.row(f"{role}: {method} {spelled}"):
+                        if allowed(role, row):
+                            assert status != 401 or row == "POST /api/login"
+                            assert status != 403 or "that needs" not in body["error"]
+                        elif role == "nobody":
+                            assert (status, body["code"]) == (401, "unauthorized")
+                        else:
+                            assert (status, body["code"]) == (403, "forbidden")
+                            assert f"that needs '{NEEDS[row]}'" in body["error"]
+
+
+def _spellings(path: str) -> list[str]:
+    """Return ways to ask for a route: as it is, and below its project."""
+    asked = path.replace("{path:.+}", "index.js")
+    for name in ("name", "id", "run", "runId", "promptId", "hash", "subject", "workflowId", "key", "base", "entry"):
+        asked = asked.replace(f"{{{name}}}", "none")
+    for name in ("type", "action", "branch", "message", "projectId"):
+        asked = asked.replace(f"{{{name}}}", "none")
+    if not asked.startswith("/api/") or asked.startswith("/api/projects"):
+        return [asked]
+    return [asked, asked.replace("/api/", "/api/projects/default/"), f"{asked}?projectId=default"]
+
+
+async def _asked(client: HttpClient, method: str, path: str, token: str) -> tuple[int, Any]:
+    """Send a request with a body that no route takes."""
+    headers = {"Authorization": f"Bearer {token}" if token else None}
+    data = None if method == "GET" else '"nonsense"'
+    answer = await client.request(method, path, headers=headers, data=data)
+    is_json = "json" in answer.headers.get("Content-Type", "")
+    return answer.status, await answer.json(content_type=None) if is_json else {}
+
+
+@pytest.mark.parametrize("role", ROLES[1:])
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_role_may_send_what_its_row_says(inn: tuple[HttpClient, dict[str, str]], role: str) -> None:
+    client, tokens = inn
+    headers = {"Authorization": f"Bearer {tokens[role]}"}
+    async with client.client.ws_connect("/ws", headers=headers) as socket:
+        for row in (row for row in NEEDS if row.startswith("/ws/")):
+            await socket.send_json({"type": row.removeprefix("/ws/"), "payload": {"nonsense": 1}})
+            reply = await socket.receive_json(timeout=10)
+            details = reply["payload"].get("details") or {}
+            assert (details.get("code") == "forbidden") is not allowed(role, row), reply
