@@ -7,9 +7,30 @@ import shutil
 from pathlib import Path
 
 from engine_bench import PLUGINS, OpenHost
+from helpers.folder_plugins import write_plugin
 
 from tavern_host import Host
 from tavern_host.testing.http import served
+
+OVERRIDE = """
+from tavern_host import NODE_MANAGER, ServiceOverride, hookimpl, service_info
+from tavern_host.contracts.nodes import NodeManager
+
+
+class Fewer(ServiceOverride[NodeManager]):
+    def __init__(self, original):
+        super().__init__(original)
+        self.left_out = 0
+
+    async def list_nodes(self):
+        self.left_out += 1
+        return (await self.original.list_nodes())[self.left_out :]
+
+
+@hookimpl
+def tavern_override_services():
+    return [service_info(NODE_MANAGER, Fewer)]
+"""
 
 
 async def test_node_types_are_sent_once_while_they_stay(open_host: OpenHost) -> None:
@@ -53,3 +74,19 @@ async def test_reloading_node_types_loads_plugins_and_tells_everybody(tmp_path: 
         assert {node["namespace"] for node in after if node not in before} == {"acme-buttons"}
         while (await anext(events)).payload != more:  # type: ignore[union-attr]
             continue  # what the plugin itself brought is told before
+
+
+async def test_an_override_may_change_its_list_at_any_time(tmp_path: Path) -> None:
+    asked = {"services": {"override": ["nodeManager"]}}
+    folder = write_plugin(tmp_path / "acme-fewer", {"__init__.py": OVERRIDE}, permissions=asked)
+    async with Host(tmp_path / "project", plugins=[folder], trust=["acme-fewer"]) as host, served(host) as site:
+        await host.disable("acme-fewer")
+        answers = [await site.get("/api/nodes")]
+        await host.enable("acme-fewer")
+        answers += [await site.get("/api/nodes") for _ in range(3)]
+        await host.disable("acme-fewer")
+        answers.append(await site.get("/api/nodes"))
+        whole = await answers[0].json()
+        assert [len(whole) - len(await answer.json()) for answer in answers] == [0, 1, 2, 3, 0]
+        tags = [answer.headers["ETag"] for answer in answers]
+        assert (len(set(tags)), tags[0] == tags[-1]) == (4, True)
