@@ -8,16 +8,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from tavern_host.host import Host
-from tavern_host.server import (
-    blob_routes,
-    frontend_files,
-    health,
-    openapi,
-    plugin_admin,
-    served,
-    settings_routes,
-    websocket,
-)
+from tavern_host.server import blob_routes, frontend_files, health, openapi, plugin_admin, served, websocket
 from tavern_host.server.connections import HEADERS
 from tavern_host.server.errors import Handler, errors
 from tavern_host.server.gate import GATE, Gate, admitting, guard
@@ -29,7 +20,6 @@ from tavern_host.server.served import SERVED, ServedProjects
 ROUTES = (
     *websocket.ROUTES,
     *plugin_admin.ROUTES,
-    *settings_routes.ROUTES,
     *blob_routes.ROUTES,
     *served.ROUTES,
     *openapi.ROUTES,

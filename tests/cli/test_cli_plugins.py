@@ -18,6 +18,7 @@ FIRST_PARTY = {
     "tavern-llm",
     "tavern-metrics",
     "tavern-nodes",
+    "tavern-operations",
     "tavern-studio",
     "tavern-tam",
     "tavern-scripts",

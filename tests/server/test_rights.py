@@ -64,8 +64,9 @@ TABLE = {
         /ws/PROMPT_REQUEST | /ws/INTERRUPT_REQUEST | /ws/button_click
         """,
     "operate": """
-        POST /api/plugins/reload | POST /api/plugins/{name}/reload | POST /api/plugins/{name}/grant
-        POST /api/plugins/{name}/revoke | POST /api/plugins/{name}/settings | PUT /api/plugins/{name}/state
+        POST /api/plugins/reload | POST /api/plugins/{name}/reload | POST /api/nodes/reload
+        POST /api/plugins/{name}/grant | POST /api/plugins/{name}/revoke
+        POST /api/plugins/{name}/settings | PUT /api/plugins/{name}/state
         POST /api/projects | DELETE /api/projects/{projectId}
         GET /api/users | POST /api/users | DELETE /api/users/{name} | DELETE /api/users/{name}/sessions
         PUT /api/users/{name}/role | PUT /api/users/{name}/password

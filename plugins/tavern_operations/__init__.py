@@ -1,0 +1,42 @@
+"""What operators do with a running host from afar: the settings of plugins over HTTP.
+
+The commands for it belong to the host, since they help where no plugin can be loaded.
+"""
+
+from __future__ import annotations
+
+from tavern_host import RouteInfo, hookimpl
+
+_API = "tavern_host.contracts.host_api"
+_SETTINGS = "/api/plugins/{name}/settings"
+_WEB = "tavern_operations.settings_routes"
+
+
+@hookimpl
+def tavern_register_routes() -> list[RouteInfo]:
+    """Return the routes of settings."""
+    return [
+        RouteInfo(
+            method="GET",
+            path=_SETTINGS,
+            handler=f"{_WEB}:show",
+            summary="A plugin's settings in force by full key; secrets are masked, what is not set is null.",
+            answer=f"{_API}:SettingValues",
+        ),
+        RouteInfo(
+            method="POST",
+            path=_SETTINGS,
+            handler=f"{_WEB}:save",
+            summary="Save the values in the body; keys are full, or without `extensions.{plugin}.`.",
+            body=f"{_API}:SettingValues",
+            answer=f"{_API}:SettingsSaved",
+            access="operate",
+        ),
+        RouteInfo(
+            method="GET",
+            path="/api/config",
+            handler=f"{_WEB}:config",
+            summary="The options of all plugins that are not disabled, their values and where those come from.",
+            answer=f"{_API}:ConfigOption[]",
+        ),
+    ]
