@@ -78,20 +78,27 @@ class HttpResponse(Model):
 class EncodedOnce(Generic[T]):
     """Answers with a list as JSON that is encoded again only when the list has changed, under an `ETag` of its bytes.
 
-    Items are compared by `==`, for which those that are still the same objects cost nothing.
+    Items are compared by `==`. Who knows a value that differs whenever the list may be another one gives it as the
+    `revision`, and need not even make the list while `known` has the answer.
     """
 
     def __init__(self, encode: Callable[[T], JsonValue]) -> None:
         self._encode = encode
         self._items: list[T] | None = None
+        self._revision: object = None
         self._answer = HttpResponse()
 
-    def answer(self, items: list[T]) -> HttpResponse:
+    def known(self, revision: object) -> HttpResponse | None:
+        """Return the last answer where it was made for this revision."""
+        return self._answer if revision is not None and revision == self._revision else None
+
+    def answer(self, items: list[T], revision: object = None) -> HttpResponse:
         """Return the answer that holds the items, each as `encode` gives it."""
         if items != self._items:
             body = dumps([self._encode(item) for item in items], allow_nan=False).encode()
             tag = blake2b(body, digest_size=16).hexdigest()
             self._items, self._answer = list(items), HttpResponse(body=body, headers={"ETag": f'"{tag}"'})
+        self._revision = revision
         return self._answer
 
 

@@ -1,4 +1,4 @@
-"""Clients that know the node types are not sent them again, and all are told when somebody reloads them."""
+"""Clients that know node types or tools are not sent them again, and all are told when somebody reloads node types."""
 
 from __future__ import annotations
 
@@ -13,23 +13,30 @@ from tavern_host import Host
 from tavern_host.testing.http import served
 
 OVERRIDE = """
-from tavern_host import NODE_MANAGER, ServiceOverride, hookimpl, service_info
+from tavern_host import NODE_MANAGER, TOOL_MANAGER, ServiceOverride, hookimpl, service_info
 from tavern_host.contracts.nodes import NodeManager
+from tavern_host.contracts.tools import ToolManager
 
 
-class Fewer(ServiceOverride[NodeManager]):
-    def __init__(self, original):
-        super().__init__(original)
-        self.left_out = 0
+class FewerNodes(ServiceOverride[NodeManager]):
+    left_out = 0
 
     async def list_nodes(self):
         self.left_out += 1
         return (await self.original.list_nodes())[self.left_out :]
 
 
+class FewerTools(ServiceOverride[ToolManager]):
+    left_out = 0
+
+    async def list_tools(self, filter=None):
+        self.left_out += 1
+        return (await self.original.list_tools(filter))[self.left_out :]
+
+
 @hookimpl
 def tavern_override_services():
-    return [service_info(NODE_MANAGER, Fewer)]
+    return [service_info(NODE_MANAGER, FewerNodes), service_info(TOOL_MANAGER, FewerTools)]
 """
 
 
@@ -77,16 +84,32 @@ async def test_reloading_node_types_loads_plugins_and_tells_everybody(tmp_path: 
 
 
 async def test_an_override_may_change_its_list_at_any_time(tmp_path: Path) -> None:
-    asked = {"services": {"override": ["nodeManager"]}}
+    asked = {"services": {"override": ["nodeManager", "toolManager"]}}
     folder = write_plugin(tmp_path / "acme-fewer", {"__init__.py": OVERRIDE}, permissions=asked)
     async with Host(tmp_path / "project", plugins=[folder], trust=["acme-fewer"]) as host, served(host) as site:
-        await host.disable("acme-fewer")
-        answers = [await site.get("/api/nodes")]
-        await host.enable("acme-fewer")
-        answers += [await site.get("/api/nodes") for _ in range(3)]
-        await host.disable("acme-fewer")
-        answers.append(await site.get("/api/nodes"))
-        whole = await answers[0].json()
-        assert [len(whole) - len(await answer.json()) for answer in answers] == [0, 1, 2, 3, 0]
-        tags = [answer.headers["ETag"] for answer in answers]
-        assert (len(set(tags)), tags[0] == tags[-1]) == (4, True)
+        for path in ("/api/nodes", "/api/tools"):
+            await host.disable("acme-fewer")
+            answers = [await site.get(path)]
+            await host.enable("acme-fewer")
+            answers += [await site.get(path) for _ in range(3)]
+            await host.disable("acme-fewer")
+            answers.append(await site.get(path))
+            whole = await answers[0].json()
+            assert [len(whole) - len(await answer.json()) for answer in answers] == [0, 1, 2, 3, 0], path
+            tags = [answer.headers["ETag"] for answer in answers]
+            assert (len(set(tags)), tags[0] == tags[-1]) == (4, True), path
+
+
+async def test_a_tool_file_is_listed_as_soon_as_it_is_there(tmp_path: Path) -> None:
+    async with Host(tmp_path / "project", third_party=False) as host, served(host) as site:
+        first = await site.get("/api/tools")
+        tag = {"If-None-Match": first.headers["ETag"]}
+        assert (await site.get("/api/tools", headers=tag)).status == 304
+        whole = [tool["id"] for tool in await first.json()]
+        some = [tool["id"] for tool in await (await site.get("/api/tools?namespace=agents")).json()]
+        assert 0 < len(some) < len(whole) and set(some) < set(whole)
+        (host.project.root / "tools").mkdir(exist_ok=True)
+        tool = {"id": "greet", "implementation": {"type": "service", "service": "plugins", "method": "list_plugins"}}
+        (host.project.root / "tools" / "greet.tool.json").write_text(json.dumps(tool), encoding="utf-8")
+        after = await site.get("/api/tools", headers=tag)
+        assert {tool["id"] for tool in await after.json()} - set(whole) == {"greet"}

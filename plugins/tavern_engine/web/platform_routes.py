@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from tavern_engine.run.json_values import prompt_form, queue_form
 from tavern_engine.web.buttons import Values, read_click, written
 from tavern_engine.web.prompts import read_request, run_request
@@ -14,27 +12,18 @@ from tavern_host.contracts.http import EncodedOnce, SocketMessage, SocketReply
 from tavern_host.contracts.nodes import NodeDefinition
 
 
-@dataclass
-class _NodesAnswer:
-    """What `GET /api/nodes` answered last, and for which plugins that holds."""
-
-    encoded: EncodedOnce[NodeDefinition] = field(default_factory=lambda: EncodedOnce(NodeDefinition.to_wire))
-    revision: int | None = None
-    last: HttpResponse = field(default_factory=HttpResponse)
-
-
 async def list_nodes(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/nodes`: encoded once for as long as the node types stay as they are."""
-    if "nodesAnswer" not in context.state:
-        context.state["nodesAnswer"] = _NodesAnswer()
-    known: _NodesAnswer = context.state["nodesAnswer"]
+    if "encodedNodes" not in context.state:
+        context.state["encodedNodes"] = EncodedOnce(NodeDefinition.to_wire)
+    encoded: EncodedOnce[NodeDefinition] = context.state["encodedNodes"]
     revision = context.hooks.revision
-    if known.revision != revision:
-        known.last = known.encoded.answer(await context.services.get(NODE_MANAGER).list_nodes())
-        stack = await context.services.get(PLUGINS).service_stack(NODE_MANAGER.name)
-        is_ours = [layer.plugin for layer in stack] == [context.plugin]
-        known.revision = revision if is_ours else None  # another provider may change its answer at any time
-    return known.last
+    if (known := encoded.known(revision)) is not None:
+        return known
+    nodes = await context.services.get(NODE_MANAGER).list_nodes()
+    stack = await context.services.get(PLUGINS).service_stack(NODE_MANAGER.name)
+    is_ours = [layer.plugin for layer in stack] == [context.plugin]
+    return encoded.answer(nodes, revision if is_ours else None)  # another provider may change its list at any time
 
 
 async def reload_nodes(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -10,11 +10,13 @@ from pydantic import Field, JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo, ServerEvent
+from tavern_host.contracts.http import EncodedOnce, HttpRequest, HttpResponse, RouteInfo, ServerEvent
+from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolKind, ToolManager
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolKind, ToolManager
 from tavern_host.contracts.wire import Model
 from tavern_tools.calls.streams import Streams, streams_of
+from tavern_tools.catalog.registry import registry_of
 from tavern_tools.requests import call_of, callback_asked, protocols_asked, tool_filter
 
 _KEEP_ALIVE = 5.0
@@ -61,9 +63,21 @@ def tool_routes() -> list[RouteInfo]:
 
 
 async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`GET /api/tools`: the tools that fit `tag`, `namespace`, `kind`, `text` and `plugin`."""
-    tools = await context.services.get(TOOL_MANAGER).list_tools(tool_filter(request.query))
-    return HttpResponse(data=[tool.to_json() for tool in tools])
+    """`GET /api/tools`: the tools that fit `tag`, `namespace`, `kind`, `text` and `plugin`; all of them are encoded
+    once for as long as they stay as they are."""
+    tools = context.services.get(TOOL_MANAGER)
+    if request.query:
+        return HttpResponse(data=[tool.to_json() for tool in await tools.list_tools(tool_filter(request.query))])
+    if "encodedTools" not in context.state:
+        context.state["encodedTools"] = EncodedOnce(ToolDefinition.to_json)
+    encoded: EncodedOnce[ToolDefinition] = context.state["encodedTools"]
+    revision = context.hooks.revision, await registry_of(context).catalog()
+    if (known := encoded.known(revision)) is not None:
+        return known
+    listed = await tools.list_tools()
+    stack = await context.services.get(PLUGINS).service_stack(TOOL_MANAGER.name)
+    is_ours = [layer.plugin for layer in stack] == [context.plugin]
+    return encoded.answer(listed, revision if is_ours else None)  # another provider may change its list at any time
 
 
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
