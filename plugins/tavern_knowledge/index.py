@@ -31,7 +31,7 @@ TABLES = (
     "CREATE TABLE vectors (hash TEXT NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (hash, model)) "
     "WITHOUT ROWID",
 )
-INDEX = Schema("knowledge.sqlite3", (TABLES,))
+INDEX = Schema("knowledge.sqlite3", (TABLES,), is_derived=True)
 
 MAX_WORDS = 24
 """How many words of a query count."""

@@ -24,7 +24,8 @@ from pydantic_core import to_json
 
 from tavern_host.audit.anchor import MARKS, AnchorProblem, Mark, read_anchor, write_anchor
 from tavern_host.contracts.audit import AuditCheck, AuditEntry, AuditStore, UnnumberedEntry
-from tavern_host.storage.sqlite import Corrupt, Database, Schema, explain, is_corruption, open_read_only
+from tavern_host.storage.damage import Corrupt, is_corruption, unread
+from tavern_host.storage.sqlite import Database, Schema, explain, open_read_only
 
 MAX_ENTRY = 2**20
 """How many bytes an entry may have; one that is longer was not written here."""
@@ -52,8 +53,7 @@ class SqliteAuditStore(AuditStore):
         `anchor_problem` says afterwards why the anchor could not be brought up to date, where that is so.
         """
         try:
-            connection = self._database.get()
-            connection.execute("BEGIN IMMEDIATE")
+            connection = self._database.begin()
             _require_table(connection)
             newest = _newest(connection)
             if newest != self._newest or self._older_marks is None:
@@ -251,6 +251,8 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection | None]:
         yield None
         return
     try:
+        if unread(path):
+            raise OSError(errno.EIO, "it was damaged; what can be read of it is copied with the next entry", str(path))
         yield None if _is_being_created(connection) else connection
     except sqlite3.Error as error:
         raise OSError(errno.EIO, explain(error, SCHEMA), str(path)) from None

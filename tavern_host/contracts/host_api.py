@@ -205,6 +205,8 @@ class Health(Model):
 
     status: str
     problems: list[str] = Field(default_factory=list)
+    warnings: list[str] = Field(default_factory=list)
+    """What an operator should look at, though the server takes work."""
 
 
 class Deleted(Model):

@@ -8,6 +8,7 @@ from tavern_host.contracts.plugins import PluginState
 from tavern_host.host import Host
 from tavern_host.server.routes import route
 from tavern_host.server.served import SERVED
+from tavern_host.storage.damage import moved_aside
 
 _RUNS = frozenset({PluginState.STARTED, PluginState.DISABLED})
 _HEALTH = "tavern_host.contracts.host_api:Health"
@@ -24,7 +25,10 @@ async def _readyz(request: web.Request) -> web.Response:
     problems = ["the server stops"] if served.is_draining else []
     for host in served.all():
         problems += _problems(host)
-    body = {"status": "not ready" if problems else "ready", "problems": problems}
+    warnings = [f"{host.project.name}: {line}" for host in served.all() for line in _warnings(host)]
+    body = {"status": "not ready" if problems else "ready", "problems": problems} | (
+        {"warnings": warnings} if warnings else {}
+    )
     return web.json_response(body, status=503 if problems else 200)
 
 
@@ -35,6 +39,12 @@ def _problems(host: Host) -> list[str]:
     if host.audit.problem is not None:
         found.append(f"{host.project.name}: the audit log cannot be written")
     return found
+
+
+def _warnings(host: Host) -> list[str]:
+    """Return which databases were damaged, and replaced, until the operator takes the damaged files away."""
+    found = [path for path in moved_aside if path.is_relative_to(host.project.private) and path.exists()]
+    return [f"a database was damaged, and is kept as {path.name}; the log says more" for path in found]
 
 
 ROUTES = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tavern_host.host import Host
 from tavern_host.projects import find_project
 from tavern_host.server.holder import held
 from tavern_host.server.routes import route
+from tavern_host.storage.damage import check_databases
 
 DEFAULT = "default"
 MOST = 32
@@ -57,6 +59,7 @@ class ServedProjects:
         self._following: dict[str, list[asyncio.Task[None]]] = {}
         self._changes = asyncio.Lock()
         self._waiting = asyncio.Event()
+        self._stopped = threading.Event()
         self.is_draining = False
         """Whether new work is refused, since the server stops."""
 
@@ -143,6 +146,7 @@ class ServedProjects:
         self._following[host.project.id] = [
             asyncio.create_task(host.watch_decisions(), name=f"follow decisions of {host.project.id}"),
             asyncio.create_task(self._report(host), name=f"report plugins of {host.project.id}"),
+            asyncio.create_task(asyncio.to_thread(check_databases, host.project.private, self._stopped)),
         ]
 
     async def _report(self, host: Host) -> None:
@@ -170,6 +174,7 @@ class ServedProjects:
         """Follow decisions while an application runs, and stop the hosts that were opened when it ends."""
         self._follow(self.default)
         yield
+        self._stopped.set()
         async with self._changes:
             await asyncio.gather(*(self._stop(host) for host in self.all()), return_exceptions=True)
 

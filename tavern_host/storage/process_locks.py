@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tavern_host.contracts.errors import Conflict
+from tavern_host.storage.damage import Identity, identity_of
 from tavern_host.storage.files import make_folder
-from tavern_host.storage.sqlite import Identity, identity_of
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock

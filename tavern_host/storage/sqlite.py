@@ -1,7 +1,8 @@
 """Opens SQLite databases of the host and of plugins, migrates their tables, and gives each a thread to work on.
 
 A database's folder and file are this user's own and no link is followed, since a project may come from anybody. A
-corrupt file is moved aside and a new one begun. What is in the tables is the caller's business.
+corrupt file is moved aside, and a new one begun with what can be read of it. What is in the tables is the caller's
+business.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ import os
 import queue
 import sqlite3
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, ServiceUnavailable, TavernError
+from tavern_host.storage import damage
+from tavern_host.storage.damage import Corrupt, Identity, identity_of, is_corruption
 from tavern_host.storage.files import locked, make_folder
 
 T = TypeVar("T")
@@ -44,15 +45,13 @@ _ADVICE = {
 }
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-Identity = tuple[int, int]
-"""Which file a path leads to: device and inode."""
-
 
 @dataclass(frozen=True)
 class Schema:
     """The database of a store: the name of its file, and the statements that migrate each version of its tables to the
     next. Released migrations never change.
 
+    `is_derived` says that all rows follow from what is kept elsewhere: none is copied out of a damaged file.
     With `synchronous` NORMAL, committed data survives the end of the process, with FULL that of the machine too. With
     `secure_delete`, nothing of deleted data is left in the file. `busy_seconds` is how long a writer waits for another.
     """
@@ -62,12 +61,7 @@ class Schema:
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
     secure_delete: bool = False
     busy_seconds: float = 10
-
-
-class Corrupt(sqlite3.DatabaseError):
-    """The content of a database is none that this program wrote; it is handled as a corrupt file."""
-
-    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    is_derived: bool = False
 
 
 # --- opening ------------------------------------------------------------------------------------------
@@ -83,12 +77,12 @@ def open_database(folder: Path, schema: Schema, log: logging.Logger) -> tuple[sq
     path = folder / schema.file
     with _opening(path, schema):
         try:
-            return _connect(path, schema)
+            return _connect(path, schema, log)
         except sqlite3.DatabaseError as error:
             if not is_corruption(error):
                 raise
-            _move_aside(path, error, log)
-            return _connect(path, schema)
+            damage.move_aside(path, error, log)
+            return _connect(path, schema, log)
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
@@ -103,16 +97,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def identity_of(path: Path) -> Identity | None:
-    """Return which file a path leads to, or None where there is none."""
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _connect(path: Path, schema: Schema) -> tuple[sqlite3.Connection, Identity]:
+def _connect(path: Path, schema: Schema, log: logging.Logger) -> tuple[sqlite3.Connection, Identity]:
     # Only a file that is not there is opened here: closing one that SQLite has open would drop its locks.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -128,7 +113,8 @@ def _connect(path: Path, schema: Schema) -> tuple[sqlite3.Connection, Identity]:
         if schema.secure_delete:
             connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA foreign_keys = ON")
-        _migrate(connection, schema, path)
+        _migrate(connection, schema, path, log)
+        damage.mark_read(path)
         _drop_triggers(connection)
         identity = identity_of(path)
         if identity is None:
@@ -146,14 +132,22 @@ def _require_regular(path: Path) -> None:
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def _migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
-    """Bring the tables to the newest version, in one transaction. Raises `Misconfigured` for newer ones."""
+def _migrate(connection: sqlite3.Connection, schema: Schema, path: Path, log: logging.Logger) -> None:
+    """Bring the tables to the newest version, in one transaction. Raises `Misconfigured` for newer ones.
+
+    New tables get the rows that can be read of a damaged file that was moved aside before.
+    """
     newest = len(schema.migrations)
     if _version(connection, newest, path) == newest:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for statement in itertools.chain(*schema.migrations[_version(connection, newest, path) :]):
+        version = _version(connection, newest, path)
+        for old in damage.unread(path)[-1:] if version == 0 and not schema.is_derived else ():
+            with contextlib.closing(open_read_only(old)) as source:
+                version, count = damage.rescue(source, connection, schema.migrations)
+            log.warning("%s: %d rows could be read of the damaged file, and are in the new one", path, count)
+        for statement in itertools.chain(*schema.migrations[version:]):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {newest}")
         connection.execute("COMMIT")
@@ -179,27 +173,12 @@ def _drop_triggers(connection: sqlite3.Connection) -> None:
         connection.execute('DROP TRIGGER IF EXISTS "{}"'.format(name.replace('"', '""')))
 
 
-def _move_aside(path: Path, error: Exception, log: logging.Logger) -> None:
-    """Rename a database with its journal; the database last, so that a new one never meets the old one's journal."""
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    aside = path.with_name(f"{path.name}.damaged-{moment}-{uuid.uuid4().hex[:4]}")
-    for suffix in ("-wal", "-shm", ""):
-        with contextlib.suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-    log.error("%s is damaged (%s): it is kept as %s, and a new one is begun", path, error, aside.name)
-
-
 def _opening(path: Path, schema: Schema) -> AbstractContextManager[None]:
     """Keep others from opening the database meanwhile, in this process too. Raises `TimeoutError`."""
-    return locked(path.with_name(".opening.lock"), schema.busy_seconds)
+    return locked(path.with_name(damage.OPENING), schema.busy_seconds)
 
 
 # --- errors -------------------------------------------------------------------------------------------
-
-
-def is_corruption(error: BaseException) -> bool:
-    """Return whether an error says that the file is no sound database."""
-    return isinstance(error, sqlite3.Error) and _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def explain(error: Exception, schema: Schema) -> str:
@@ -207,7 +186,7 @@ def explain(error: Exception, schema: Schema) -> str:
     if isinstance(error, sqlite3.Error):
         if _is_busy(error):
             return f"another process did not let go of it for {schema.busy_seconds:g} s; try again"
-        return _ADVICE.get(_code(error) or 0, str(error))
+        return _ADVICE.get(damage.code_of(error) or 0, str(error))
     if isinstance(error, OSError):
         return _ADVICE[sqlite3.SQLITE_FULL] if error.errno in _FULL else error.strerror or str(error)
     return str(error)
@@ -224,13 +203,7 @@ def _readable(error: Exception, path: Path, schema: Schema) -> Exception:
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _code(error: sqlite3.Error) -> int | None:
-    """Return the primary result code; errors that Python's own module raises have none."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return None if code is None else code & 0xFF
+    return damage.code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 # --- a connection that survives what happens to its file ----------------------------------------------
@@ -256,6 +229,15 @@ class Database:
             self._connection, self._identity = open_database(self.path.parent, self._schema, self._log)
         return self._connection
 
+    def begin(self) -> sqlite3.Connection:
+        """Begin a transaction that writes, in the file that the path leads to by then; return the connection."""
+        while True:
+            connection = self.get()
+            connection.execute("BEGIN IMMEDIATE")
+            if identity_of(self.path) == self._identity:
+                return connection
+            connection.execute("ROLLBACK")  # it was moved aside while this waited for its writer
+
     def failed(self, error: Exception) -> Exception:
         """Roll back what is not committed; return the error for callers. A corrupt database is moved aside."""
         if self._connection is not None and self._connection.in_transaction:
@@ -267,7 +249,7 @@ class Database:
             try:
                 with _opening(self.path, self._schema):
                     if identity is not None and identity_of(self.path) == identity:  # nobody did so before
-                        _move_aside(self.path, error, self._log)
+                        damage.move_aside(self.path, error, self._log, is_read=isinstance(error, Corrupt))
             except OSError as problem:
                 return _readable(problem, self.path, self._schema)
         return _readable(error, self.path, self._schema)
@@ -392,8 +374,7 @@ class DatabaseThread:
     def _write(self, jobs: list[_Job[Any]]) -> None:
         results: list[tuple[Any, Exception | None]] = []
         try:
-            connection = self._database.get()
-            connection.execute("BEGIN IMMEDIATE")
+            connection = self._database.begin()
             for job in jobs:
                 results.append(self._savepoint(connection, job) if len(jobs) > 1 else (job.work(), None))
             connection.execute("COMMIT")

@@ -41,7 +41,7 @@ _FIRST = (
     "CREATE INDEX outputs_by_use ON outputs (used)",
 )
 
-OUTPUTS = Schema("outputs.sqlite3", (_FIRST,))
+OUTPUTS = Schema("outputs.sqlite3", (_FIRST,), is_derived=True)
 
 
 class Found(NamedTuple):

@@ -1,0 +1,171 @@
+"""Finds damaged SQLite databases, moves them aside, and copies what can be read of one into its successor.
+
+A damaged file keeps a name of its own until its rows are copied, so that a process that is killed meanwhile loses none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import operator
+import os
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tavern_host.storage.files import locked
+
+OPENING = ".opening.lock"
+"""The file in a database's folder that is locked while one is opened, or moved aside."""
+_SECONDS = 10.0
+moved_aside: list[Path] = []
+"""The files that this process has moved aside, for those who say how it is."""
+_log = logging.getLogger("tavern.storage")
+_UNREAD = ".unread"
+_SIDES = ("-wal", "-shm")
+_KEY = operator.itemgetter(5)
+"""The place of a column in the primary key, from 1; 0 for others."""
+
+
+Identity = tuple[int, int]
+"""Which file a path leads to: device and inode."""
+
+
+class Corrupt(sqlite3.DatabaseError):
+    """The content of a database is none that this program wrote; it is handled as a corrupt file."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+
+
+def is_corruption(error: BaseException) -> bool:
+    """Return whether an error says that the file is no sound database."""
+    return isinstance(error, sqlite3.Error) and code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def code_of(error: sqlite3.Error) -> int | None:
+    """Return the primary result code; errors that Python's own module raises have none."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def identity_of(path: Path) -> Identity | None:
+    """Return which file a path leads to, or None where there is none."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def check_databases(folder: Path, stop: threading.Event) -> None:
+    """Move damaged databases below a folder aside, until `stop` is set; who has one open goes on in the new one. What
+    cannot be checked is left to those who use it."""
+    for path in (Path(parent, name) for parent, _, names in os.walk(folder) for name in names):
+        if path.suffix == ".sqlite3" and path.is_file() and not path.is_symlink() and not stop.is_set():
+            with contextlib.suppress(sqlite3.Error, OSError):
+                _check(path, stop)
+
+
+def _check(path: Path, stop: threading.Event) -> None:
+    identity = identity_of(path)
+    with contextlib.closing(sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)) as connection:
+        connection.set_progress_handler(stop.is_set, 10_000)
+        damage = _corruption(connection, "PRAGMA quick_check(1)")
+        if damage is not None:
+            with locked(path.with_name(OPENING)):
+                _corruption(connection, "BEGIN IMMEDIATE")  # then nobody else is within a transaction
+                if identity_of(path) == identity:
+                    move_aside(path, damage, _log)
+
+
+def _corruption(connection: sqlite3.Connection, statement: str) -> Exception | None:
+    """Execute a statement; return what it finds corrupt. Raises other errors."""
+    try:
+        found = connection.execute(statement).fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_corruption(error):
+            raise
+        return error
+    return None if found in (None, ("ok",)) else Corrupt(found[0].splitlines()[-1])
+
+
+def move_aside(path: Path, error: Exception, log: logging.Logger, *, is_read: bool = False) -> None:
+    """Rename a database with its journal, and put an empty file in its place; nothing of it is copied with `is_read`.
+
+    The database is the last, so that a new one never meets the old one's journal.
+    """
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    aside = path.with_name(f"{path.name}.damaged-{moment}-{uuid.uuid4().hex[:4]}")
+    _rename(path, aside if is_read else aside.with_name(aside.name + _UNREAD), (*_SIDES, ""))
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    moved_aside.append(aside)
+    log.error("%s is damaged (%s): it is kept as %s, and a new one is begun", path, error, aside.name)
+
+
+def unread(path: Path) -> list[Path]:
+    """Return the files that were moved aside from a path and whose rows were not copied yet, the newest last."""
+    return sorted(path.parent.glob(f"{path.name}.damaged-*{_UNREAD}"))
+
+
+def mark_read(path: Path) -> None:
+    """Give the files that were moved aside from a path their last names, since their rows are copied."""
+    for aside in unread(path):
+        _rename(aside, aside.with_name(aside.name.removesuffix(_UNREAD)), ("", *_SIDES))
+
+
+def _rename(path: Path, new: Path, sides: Sequence[str]) -> None:
+    for side in sides:
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + side).rename(new.with_name(new.name + side))
+
+
+def rescue(source: sqlite3.Connection, new: sqlite3.Connection, migrations: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Create the tables that a damaged database had, in the transaction of a new one, and copy the rows that can be
+    read. Return the version of the tables, and how many rows there are. Raises `sqlite3.Error` for the new one."""
+    version = len(migrations)
+    with contextlib.suppress(sqlite3.Error):
+        version = source.execute("PRAGMA user_version").fetchone()[0] or version
+    for statement in itertools.chain(*migrations[:version]):
+        new.execute(statement)
+    new.execute("PRAGMA defer_foreign_keys = ON")
+    found = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+    tables = dict(new.execute(found).fetchall())
+    for table, statement in tables.items():
+        described = new.execute(f'PRAGMA table_info("{table}")').fetchall()
+        columns = [f"[{row[1]}]" for row in described]
+        key = [f"[{row[1]}]" for row in sorted(described, key=_KEY) if _KEY(row)]
+        if not statement.rstrip().endswith("WITHOUT ROWID"):
+            columns, key = ["rowid", *columns], []
+        into = f'INSERT OR IGNORE INTO "{table}" ({", ".join(columns)}) VALUES ({", ".join("?" * len(columns))})'
+        new.executemany(into, _rows(source, f'SELECT {", ".join(columns)} FROM "{table}"', key))
+    for table in [*tables] * len(tables):  # one that lost its parent may be a parent itself
+        for _, _, parent, column, referred, *_ in new.execute(f'PRAGMA foreign_key_list("{table}")').fetchall():
+            referred = f"SELECT [{referred or 'rowid'}] FROM [{parent}]"
+            new.execute(f'DELETE FROM "{table}" WHERE [{column}] NOT IN ({referred})')
+    return version, sum(new.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0] for table in tables)
+
+
+def _rows(source: sqlite3.Connection, select: str, key: Sequence[str]) -> Iterator[tuple[int, ...]]:
+    """Read a table from both ends, some rows twice. One with row ids (without a `key`) is read behind damaged places
+    too, in growing steps: what one direction steps over is read by the other."""
+    is_whole = True
+    for sign, direction, compare, at in ((1, "ASC", ">=", 0), (-1, "DESC", "<=", 2**62)):
+        order = ", ".join(f"{column} {direction}" for column in key or ["rowid"])
+        step = 1
+        while abs(at) <= 2**62:
+            where = "" if key else f"NOT INDEXED WHERE rowid {compare} {at}"
+            try:
+                for row in source.execute(f"{select} {where} ORDER BY {order}"):
+                    yield row
+                    at, step = at if key else row[0] + sign, 1
+                if is_whole:
+                    return
+                break
+            except (sqlite3.Error, MemoryError):
+                is_whole = False
+                at, step = 2**63 if key else at + sign * step, step * 2
