@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from urllib.parse import parse_qsl
 
 from pydantic import Field
@@ -9,13 +10,14 @@ from pydantic import Field
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.accounts import ACCOUNTS, Accounts, Identity
 from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import InvalidInput, LimitReached, Unauthorized
 from tavern_host.contracts.wire import Model
 
 _PAGE = """<!doctype html>
 <html lang="en">
 <title>Log in: tavern-host</title>
 <h1>Log in</h1>
+<p role="alert">{problem}</p>
 <form method="post" action="/api/login">
 <p><label>Name <input name="name" autocomplete="username" required></label></p>
 <p><label>Password <input name="password" type="password" autocomplete="current-password" required></label></p>
@@ -74,7 +76,12 @@ async def log_in(request: HttpRequest, context: PluginContext) -> HttpResponse:
     else:
         given = request.read(Credentials)
     service = _service(context)
-    new = await service.log_in(given.name, given.password, client=request.client, call=request.call)
+    try:
+        new = await service.log_in(given.name, given.password, client=request.client, call=request.call)
+    except (Unauthorized, LimitReached) as error:
+        if is_form:
+            return _page(429 if isinstance(error, LimitReached) else 401, error.message)
+        raise
     left = int((new.session.expires_at - new.session.created_at).total_seconds())
     headers = {"Set-Cookie": _cookie(request, new.token, left)}
     if is_form:
@@ -85,7 +92,7 @@ async def log_in(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def login_page(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with a page in which a user can log in."""
-    return HttpResponse(body=_PAGE.encode(), content_type="text/html")
+    return _page()
 
 
 async def log_out(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -171,6 +178,11 @@ async def end_sessions(request: HttpRequest, context: PluginContext) -> HttpResp
     """End all sessions of a user."""
     ended = await _service(context).end_sessions(request.parameters["name"], call=request.call)
     return _done(f"Sessions that ended: {ended}.")
+
+
+def _page(status: int = 200, problem: str = "") -> HttpResponse:
+    body = _PAGE.format(problem=escape(problem)).encode()
+    return HttpResponse(status=status, body=body, content_type="text/html")
 
 
 def _service(context: PluginContext) -> Accounts:

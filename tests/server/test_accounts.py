@@ -204,6 +204,9 @@ async def test_a_browser_without_the_token_is_told_what_to_do(inn: HttpClient) -
 
     form = {"name": "ann", "password": GOOD}
     origin = {"Origin": f"http://localhost:{inn.port}"}
+    refused = await inn.post("/api/login", headers={**nobody, **origin}, data={**form, "password": "wrong password"})
+    assert (refused.status, refused.content_type) == (401, "text/html")
+    assert "the name or the password is wrong" in await refused.text()
     entered = await inn.post("/api/login", headers={**nobody, **origin}, data=form)
     assert (entered.status, entered.headers["Location"]) == (303, "/")
     cookie = entered.cookies[f"tavern_{inn.port}"]
