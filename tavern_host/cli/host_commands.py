@@ -34,7 +34,8 @@ async def _serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
     from tavern_host.server.logs import server_log
 
     host = make_host(serving=True)
-    with server_log(host.project.private, format=arguments["log_format"], levels=arguments["log_level"]):
+    form, levels = arguments["log_format"], arguments["log_level"]
+    with server_log(host.project.private, format=form, levels=levels, secrets=host.settings.secrets):
         async for output in _served(host, make_host, arguments):
             yield output
 

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -21,6 +21,7 @@ from tavern_host.cli.log import OnceASecond
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.log_context import log_context, logged_with
+from tavern_host.contracts.settings import MASK
 from tavern_host.server.errors import Handler
 from tavern_host.storage.files import make_folder
 
@@ -33,6 +34,11 @@ REQUEST_ID = web.RequestKey("request_id", str)
 """Where a request has the id that its answer and its lines in the log have."""
 
 _PLUGIN = "tavern.plugin."
+_LOGGERS = {"tavern": "INFO", "asyncio": "WARNING", "aiohttp": "WARNING"}
+_CREDENTIAL = re.compile(
+    r"(?i)(\b(?:bearer|basic)\s+|\b(?:token|api[_-]?key|access[_-]?key|password|secret)['\"]?\s*[=:]\s*['\"]?)"
+    r"[^\s'\"&,;]{6,}"
+)
 _PARTS = frozenset({"audit", "blobs", "plugins", "scripts", "server", "settings", "watchdog"})
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
@@ -44,31 +50,33 @@ _UNSEEN = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code i
 _log = logging.getLogger("tavern.server")
 
 
-class _Lines(logging.Formatter):
-    """One line for each record; a traceback follows indented, so that no text in it looks like a record."""
+class _Entries(logging.Formatter):
+    """A line for each record, a traceback after it indented, so that no text in it looks like a record; or as JSON an
+    object for each. What `secrets` gives is masked wherever it stands."""
+
+    def __init__(self, secrets: Callable[[], Collection[str]], *, as_json: bool) -> None:
+        super().__init__()
+        self._secrets, self._as_json = secrets, as_json
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as text."""
-        about = " ".join(f"{key}={value}" for key, value in log_context().items())
-        line = f"{_time(record)} {record.levelname:<7} {_source(record)}{f' [{about}]' if about else ''}: "
-        lines = [(line + record.getMessage()).translate(_UNSEEN)]
-        if record.exc_info:
-            lines += ["    " + part.translate(_UNSEEN) for part in self.formatException(record.exc_info).splitlines()]
-        return "\n".join(lines)
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        source = record.name.removeprefix(_PLUGIN).removeprefix("tavern.")
+        message, about = self._masked(record.getMessage()), log_context()
+        trace = self._masked(self.formatException(record.exc_info)) if record.exc_info else ""
+        if self._as_json:
+            found = {"time": time, "level": record.levelname, "source": source, **about, "message": message}
+            found |= {"plugin": source} if record.name.startswith(_PLUGIN) else {}
+            return json.dumps(found | ({"traceback": trace} if trace else {}))
+        told = f" [{' '.join(f'{key}={value}' for key, value in about.items())}]" if about else ""
+        lines = [f"{time} {record.levelname:<7} {source}{told}: {message}"]
+        lines += [f"    {part}" for part in trace.splitlines()]
+        return "\n".join(line.translate(_UNSEEN) for line in lines)
 
-
-class _Json(logging.Formatter):
-    """One JSON object for each record: `time`, `level`, `source`, `message`, what it is about, `traceback`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return a record as JSON."""
-        found: dict[str, Any] = {"time": _time(record), "level": record.levelname, "source": _source(record)}
-        found |= {**log_context(), "message": record.getMessage()}
-        if record.name.startswith(_PLUGIN):
-            found["plugin"] = _source(record)
-        if record.exc_info:
-            found["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(found)
+    def _masked(self, text: str) -> str:
+        for secret in self._secrets():
+            text = text.replace(secret, MASK)
+        return _CREDENTIAL.sub(rf"\1{MASK}", text)
 
 
 class _File(RotatingFileHandler):
@@ -82,9 +90,10 @@ class _File(RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # the standard library's name
         if not self.is_told:
             self.is_told = True
-            _log.warning("the log is not written to %s: %s", self.baseFilename, sys.exc_info()[1])
+            _log.warning("no log is written to %s: %s", self.baseFilename, sys.exc_info()[1])
 
     def _open(self) -> Any:
+        make_folder(Path(self.baseFilename).parent)
         return open(self.baseFilename, "a", encoding="utf-8", errors="replace", opener=_open_private)
 
 
@@ -92,49 +101,37 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
 
 
-def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _source(record: logging.LogRecord) -> str:
-    return record.name.removeprefix(_PLUGIN).removeprefix("tavern.")
-
-
 @contextlib.contextmanager
-def server_log(private: Path, *, format: str = "text", levels: Sequence[str] = ()) -> Iterator[None]:
-    """Log to standard error and into a project's private folder within the block.
+def server_log(
+    private: Path,
+    *,
+    format: str = "text",
+    levels: Sequence[str] = (),
+    secrets: Callable[[], Collection[str]] = frozenset,
+) -> Iterator[None]:
+    """Log to standard error and into a project's private folder within the block, without what `secrets` gives.
 
     `levels` are as on the command line: `DEBUG`, or `NAME=DEBUG` for a plugin or a part of the host. Raises
     `InvalidInput` for what is none.
     """
     if format not in FORMATS:
         raise InvalidInput(f"--log-format {format}: there are {' and '.join(FORMATS)}")
-    wanted = {"tavern": "INFO", "asyncio": "WARNING", "aiohttp": "WARNING"} | dict(map(_level, levels))
-    formatter = _Json() if format == "json" else _Lines()
-    loggers = {name: logging.getLogger(name) for name in wanted}
-    before = {name: (logger.level, logger.handlers) for name, logger in loggers.items()}
-    handlers: list[logging.Handler] = [logging.StreamHandler()]
-    problem = ""
-    try:
-        make_folder((file := private / LOG_FILE).parent)
-        handlers.append(_File(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES))
-    except OSError as error:
-        problem = f"no log is written to {private / LOG_FILE}: {error.strerror}"
+    wanted = {**_LOGGERS, **dict(map(_level, levels))}
+    before = [(logger, logger.level, logger.handlers) for logger in map(logging.getLogger, wanted)]
+    file = _File(private / LOG_FILE, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True)
+    handlers: list[logging.Handler] = [logging.StreamHandler(), file]
     for handler in handlers:
-        handler.setFormatter(formatter)
+        handler.setFormatter(_Entries(secrets, as_json=format == "json"))
         handler.addFilter(OnceASecond(logging.WARNING))
-    for name, logger in loggers.items():
-        logger.setLevel(wanted[name])
-        if name in ("tavern", "asyncio", "aiohttp"):
-            logger.handlers = handlers
     try:
-        if problem:
-            _log.warning("%s", problem)
+        for logger, _, others in before:
+            logger.setLevel(wanted[logger.name])
+            logger.handlers = handlers if logger.name in _LOGGERS else others
         yield
     finally:
-        for name, logger in loggers.items():
-            level, logger.handlers = before[name]
+        for logger, level, others in before:
             logger.setLevel(level)
+            logger.handlers = others
         for handler in handlers:
             handler.close()
 

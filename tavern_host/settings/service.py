@@ -26,7 +26,7 @@ from tavern_host.contracts.settings import (
     SettingValue,
     tool_settings_prefix,
 )
-from tavern_host.settings.redaction import MaskedValue, is_set, masked, unmasked
+from tavern_host.settings.redaction import MaskedValue, is_set, masked, secrets_of, unmasked
 from tavern_host.settings.store import MAX_REPORTED, Resolved, SettingsStore, meant, plugin_of, prefix_of
 
 HOOK = "tavern_before_save_settings"
@@ -64,6 +64,7 @@ class HostSettings(Settings):
         self._filter = filter
         self._publish = publish
         self._decision = decision
+        self._secrets: tuple[tuple[object, ...], frozenset[str]] = (), frozenset()
 
     async def options(self, plugin: str) -> list[SettingItem]:
         """Return copies of the options that a plugin declares. Raises `NotFound`."""
@@ -130,6 +131,16 @@ class HostSettings(Settings):
         """
         full = key if plugin_of(key) else f"extensions.{key}"
         return full if self._store.is_saved(full) else self.find(key).key
+
+    def secrets(self) -> frozenset[str]:
+        """Return the secrets of all settings, in each layer, for what must not show them. Safe on any thread."""
+        store, manifests = self._store, self._manifests()
+        known = (store.revision, *manifests)
+        if self._secrets[0] != known:
+            items = [(item, store.resolve(one)) for one in manifests.values() for item in one.config_options]
+            values = [(item, value) for item, found in items for value in found.layers.get(item.key, {}).values()]
+            self._secrets = known, frozenset(secret for one in values for secret in secrets_of(*one))
+        return self._secrets[1]
 
     # --- what is read -------------------------------------------------------------------------------
 

@@ -8,10 +8,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
+from pydantic import JsonValue
 
 from tavern_host import Host, InvalidInput
 from tavern_host.contracts.log_context import logged_with
+from tavern_host.contracts.settings import SettingsChange
 from tavern_host.server import logs
 from tavern_host.server.logs import LOG_FILE, server_log
 from tavern_host.testing.http import HttpClient, served
@@ -113,13 +116,44 @@ def test_the_log_is_private_bounded_and_follows_no_link(
         said = capsys.readouterr().err
         assert (said.count("no log is written to"), said.count("hello")) == (1, 1), said
     with server_log(tmp_path / "later"):
-        shutil.rmtree(tmp_path / "later")  # the next rotation fails, and each line after it
+        log.info("hello")
+        shutil.rmtree(tmp_path / "later" / "log")
+        (tmp_path / "later" / "log").write_text("the next rotation fails, and each line after it")
         for number in range(200):
             log.info("hello %d %s", number, "x" * 50)
     said = capsys.readouterr().err
-    assert (said.count("the log is not written to"), said.count("hello")) == (1, 200)
+    assert (said.count("no log is written to"), said.count("hello")) == (1, 201)
     assert outside.read_text() == "mine"
     assert [*(tmp_path / "elsewhere").iterdir()] == []
+
+
+async def test_secrets_are_masked_wherever_they_stand(tmp_path: Path) -> None:
+    options: list[dict[str, JsonValue]] = [
+        {"key": "extensions.acme.key", "type": "string", "secret": True, "label": "Key"},
+        {"key": "extensions.acme.pin", "type": "number", "secret": True, "label": "Pin"},
+        {"key": "extensions.acme.many", "type": "json", "secretKeys": ["key"], "label": "Servers"},
+    ]
+    write_plugin(tmp_path / "acme", {"__init__.py": ""}, configOptions=options)
+    servers = [{"name": "visible", "key": "deep-hunter2"}, {"key": "ab"}]
+    values = {"key": "long-hunter2", "pin": 123456789, "many": servers}
+    settings = {f"extensions.acme.{key}": value for key, value in values.items()}
+    log = logging.getLogger("tavern.server")
+    async with Host(tmp_path / "inn", plugins=[tmp_path / "acme"], trust=["acme"], settings=settings) as host:
+        assert host.plugin("acme").problems == []
+        with server_log(tmp_path, secrets=host.settings.secrets):
+            log.warning("a=long-hunter2, b=%d, c=%s, about to be visible", 123456789, servers)
+            for text in ("Authorization: Bearer sk-hunter2", "/x?token=hunter2xx&a=1", '{"api_key": "hunter2xx"}'):
+                log.warning(text)
+            try:
+                raise ValueError("no long-hunter2")
+            except ValueError:
+                log.exception("password=hunter2xx")
+            await host.settings.save(SettingsChange(plugin="acme", values={"key": "another-hunter2"}))
+            log.warning("now another-hunter2; 12 tokens: fine")
+    text = (tmp_path / LOG_FILE).read_text()
+    assert "hunter2" not in text and "123456789" not in text
+    assert "about to be visible" in text and "'name': 'visible'" in text and "12 tokens: fine" in text
+    assert text.count("********") >= 9
 
 
 async def test_health_is_told_without_the_token_and_readiness_with_reasons(tmp_path: Path) -> None:
