@@ -29,7 +29,7 @@ _ROUTES = (
 
 _RUN = {"answer": "agents:AgentRun"}
 _TYPES: dict[str, dict[str, Any]] = {
-    "list_agents": {"answer": "agents:AgentProfile[]"},
+    "list_agents": {"answer": "agents:AgentSummary[]"},
     "check_agents": {"answer": "agents:AgentProblem[]"},
     "run_agent": {"body": "RunBody", "answer": "agents:AgentReply"},
     "start_run": {"body": "RunBody", **_RUN, "status": 202},

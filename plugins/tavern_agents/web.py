@@ -167,7 +167,7 @@ def _asked(request: HttpRequest) -> AgentRequest:
         limits = (limits or AgentLimits()).model_copy(update={"steps": body.max_steps})
     given = dict(body) | {"profile_id": request.parameters["id"], "limits": limits}
     del given["max_steps"]
-    return AgentRequest(**given)
+    return read_model(AgentRequest, given, "the body")
 
 
 def _list(found: list[Any]) -> HttpResponse:

@@ -7,7 +7,7 @@ from tavern_host import RouteInfo, hookimpl
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    """The page at `/`."""
+    """The page at `/`, and the one to read and try the HTTP interface."""
     return [
         RouteInfo(
             method="GET",
@@ -15,5 +15,12 @@ def tavern_register_routes() -> list[RouteInfo]:
             handler="tavern_studio.page:index",
             summary="The host at a glance.",
             content_type="text/html",
-        )
+        ),
+        RouteInfo(
+            method="GET",
+            path="/api/docs",
+            handler="tavern_studio.page:api",
+            summary="Every route, to read and to try.",
+            content_type="text/html",
+        ),
     ]

@@ -31,7 +31,18 @@ async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
     return HttpResponse(body=page.encode(), content_type="text/html")
 
 
-def _page(project: str, sections: Iterable[str]) -> str:
+async def api(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Return the page that reads `/api/openapi.json` and sends requests."""
+    section = _section(
+        "Routes",
+        "",
+        '<p id="state">reading …</p><input id="search" type="search" hidden '
+        'placeholder="Search routes" aria-label="Search routes"><div id="routes"></div>',
+    )
+    return HttpResponse(body=_page(context.project.name, [section], "api").encode(), content_type="text/html")
+
+
+def _page(project: str, sections: Iterable[str], script: str = "studio") -> str:
     title = escape(f"{project} — tavern-host")
     return f"""<!doctype html>
 <html lang="en">
@@ -41,12 +52,12 @@ def _page(project: str, sections: Iterable[str]) -> str:
 <title>{title}</title>
 <link rel="icon" href="/plugins/tavern-studio/icon.svg">
 <link rel="stylesheet" href="/plugins/tavern-studio/studio.css">
-<script type="module" src="/plugins/tavern-studio/studio.js"></script>
+<script type="module" src="/plugins/tavern-studio/{script}.js"></script>
 </head>
 <body>
 <header><h1>tavern-host</h1><p>Project <strong>{escape(project)}</strong></p>
-<nav><a href="#plugins">Plugins</a> <a href="#nodes">Nodes</a> <a href="#tools">Tools</a> \
-<a href="#live-events">Live events</a></nav></header>
+<nav><a href="/#plugins">Plugins</a> <a href="/#nodes">Nodes</a> <a href="/#tools">Tools</a> \
+<a href="/#live-events">Live events</a> <a href="/api/docs">HTTP interface</a></nav></header>
 <main>{"".join(sections)}</main>
 </body>
 </html>

@@ -24,7 +24,7 @@ OWN_ROUTES: web.AppKey[tuple[Route, ...]] = web.AppKey("own_routes")
 
 
 def route(method: Method, path: str, handler: Handler, **described: Any) -> Route:
-    """Return a route; the first line of its handler's docstring is its summary."""
-    summary = (handler.__doc__ or "").partition("\n")[0]
+    """Return a route; the first sentence of its handler's docstring is its summary."""
+    summary = " ".join((handler.__doc__ or "").split()).partition(". ")[0].removesuffix(".") + "."
     info = RouteInfo.trusted(method=method, path=path, handler=handler.__name__, summary=summary, **described)
     return Route(info, handler)

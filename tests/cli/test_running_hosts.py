@@ -78,7 +78,7 @@ async def test_a_plugin_being_written_reloads_itself(tmp_path: Path) -> None:
     for folder in (outside, inside):
         write_plugin(folder, {"__init__.py": GREETS_IN_ITS_OWN_WAY}, **INTERCEPTING)
     dev = ["--dev", str(outside), "--dev", str(inside)]
-    async with serving(project, before=dev, options=["--log-level", "CRITICAL"], as_json=False) as server:
+    async with serving(project, before=dev, as_json=False) as server:
         assert server.process.stderr is not None
         for folder in (outside, inside):
             for code, told in (

@@ -40,6 +40,8 @@ from tavern_host.contracts.services import MethodInfo, ServiceInterface, interfa
 from tavern_host.plugins import permissions
 from tavern_host.plugins.manifest import read_manifest
 from tavern_host.projects import Folders
+from tavern_host.server.app import ROUTES
+from tavern_host.server.openapi import document
 from tavern_host.testing import fixtures as fixtures_module
 
 from .pages import ROOT
@@ -266,6 +268,28 @@ def commands() -> tuple[Command, ...]:
     own = [Command(HOST, info) for info, _ in HOST_COMMANDS.values()]
     with tempfile.TemporaryDirectory() as folder:
         return (*own, *asyncio.run(registered(Path(folder))))
+
+
+@cache
+def openapi() -> dict[str, Any]:
+    """Return the OpenAPI document of a host with the first-party plugins alone."""
+
+    async def described(folder: Path) -> dict[str, Any]:
+        host = Host(folder, folders=Folders(config=folder, state=folder, data=folder))
+        try:
+            await host.load()
+            return document(host, ROUTES)
+        finally:
+            await host.stop()
+
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(described(Path(folder)))
+
+
+def route_owners() -> list[str]:
+    """Return who has routes: the host, then plugins."""
+    tags = {operation["tags"][0] for item in openapi()["paths"].values() for operation in item.values()}
+    return sorted(tags, key=lambda tag: (tag != HOST, tag))
 
 
 def command_owners() -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from typing import Any
 
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
@@ -222,6 +223,64 @@ def _errors() -> Render:
 
 
 @cache
+# --- routes -------------------------------------------------------------------------------------------
+
+
+def _routes(owner: str) -> Render:
+    def rows() -> Rows:
+        found = []
+        for path, item in facts.openapi()["paths"].items():
+            for method, operation in item.items():
+                if operation["tags"] == [owner]:
+                    found.append([code(f"{method.upper()} {path}"), operation["x-access"], *_types(operation)])
+        return found
+
+    return _table(["route", "needs", "takes", "answers with", "what it does"], rows)
+
+
+def _types(operation: dict[str, Any]) -> Iterator[str]:
+    """Yield what a route takes, what it answers with, and its summary."""
+    query = [code(f"?{one['name']}=") for one in operation.get("parameters", ()) if one["in"] == "query"]
+    bodies = operation.get("requestBody", {}).get("content", {}).values()
+    yield ", ".join([*(_type(body["schema"]) for body in bodies), *query])
+    status, done = next(iter(operation["responses"].items()))
+    answers = [_type(one["schema"]) or code(kind) for kind, one in done.get("content", {}).items()]
+    yield ", ".join([*([] if status == "200" else [status]), *answers])
+    yield operation["summary"]
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """Return the type that a schema describes, as a reader of JSON knows it."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower().replace('.', '')})" if name != "JsonValue" else "any JSON"
+    if "enum" in schema or "const" in schema:
+        return " or ".join(code(str(one)) for one in schema.get("enum", [schema.get("const")]))
+    if "anyOf" in schema or "oneOf" in schema:
+        return " or ".join(dict.fromkeys(_type(one) for one in schema.get("anyOf", schema.get("oneOf"))))
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {})) or 'any JSON'}"
+    if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_type(schema['additionalProperties']) or 'any JSON'}"
+    kind = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean", "null": "null"}
+    return kind.get(schema.get("type", ""), schema.get("type", ""))
+
+
+def _models() -> Render:
+    parts = []
+    for name, schema in facts.openapi()["components"]["schemas"].items():
+        if name == "JsonValue":
+            continue
+        described = " ".join(schema.get("description", "").split())
+        rows = [
+            [code(field), f"{_type(one)}{'' if field in schema.get('required', ()) else ', may be left out'}"]
+            for field, one in schema.get("properties", {}).items()
+        ]
+        fields = write_table(["field", "value"], rows) if rows else f"{_type(schema)}\n"
+        parts.append(f"### {name}\n\n{described}\n\n{fields}".replace("\n\n\n\n", "\n\n"))
+    return _fixed("\n".join(parts))
+
+
 def references() -> dict[str, dict[str, Render]]:
     """Return what writes each reference part, by page and name."""
     own = "permission"
@@ -248,6 +307,7 @@ def references() -> dict[str, dict[str, Render]]:
             **{owner: _commands(owner) for owner in facts.command_owners()},
         },
         "docs/errors.md": {"codes": _errors()},
+        "docs/api.md": {**{owner: _routes(owner) for owner in facts.route_owners()}, "models": _models()},
     }
 
 

@@ -130,7 +130,7 @@ async def listening(site: Serving) -> AsyncIterator[Listener]:
 async def test_the_whole_line(project: Path, operator: Path, model: OpenAiServer, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     async with (
-        serving(project, {"TMPDIR": str(tmp_path / "tmp")}, ["--log-level", "WARNING"]) as site,
+        serving(project, {"TMPDIR": str(tmp_path / "tmp")}) as site,
         listening(site) as page,
     ):
         await _a_prompt_over_the_socket(page)
@@ -251,7 +251,7 @@ async def _what_a_client_missed(site: Serving, page: Listener) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 async def test_a_signal_ends_all_that_is_under_way(project: Path, how: signal.Signals) -> None:
-    async with serving(project, options=["--drain", "0.2", "--log-level", "WARNING"]) as site, listening(site) as page:
+    async with serving(project, options=["--drain", "0.2"]) as site, listening(site) as page:
         asked = asyncio.create_task(site.post("/api/tools/execute", {"toolId": "workflow:waiting"}))
         await page.until("NODE_EXECUTING", nodeId="w")
         children = _children(site.process.pid)

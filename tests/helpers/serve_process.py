@@ -90,7 +90,10 @@ async def serving(
     descriptors: int | None = None,
 ) -> AsyncIterator[Serving]:
     """Run `tavern serve` on a free port until the end of the `with`; `before` are options before the command. Without
-    `as_json` it speaks as to a person; `descriptors` is how many file descriptors it may have."""
+    `as_json` it speaks as to a person; `descriptors` is how many file descriptors it may have.
+
+    Of the log, only what the audit log and the libraries warn of is written, unless `options` say otherwise: on a busy
+    machine the watchdog has something to say at any time."""
     limit = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
     process = await asyncio.create_subprocess_exec(
         *limit,
@@ -102,6 +105,7 @@ async def serving(
         "--port",
         "0",
         *(["--json"] if as_json else []),
+        *("--log-level", "CRITICAL", "--log-level", "audit=WARNING"),
         *options,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

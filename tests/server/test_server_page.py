@@ -113,7 +113,7 @@ async def test_all_that_the_page_loads_is_there(site: HttpClient) -> None:
         assert address is not None and address.startswith("/")  # what the content security policy lets in
         assert (await site.get(address)).status == 200
     ids = {attributes.get("id") for _, attributes in page.elements}
-    assert {link["href"] for link in page.all("a")} <= {f"#{id}" for id in ids}
+    assert {link["href"] for link in page.all("a")} <= {f"/#{id}" for id in ids} | {"/api/docs"}
 
 
 async def test_the_page_needs_no_script_or_style_of_its_own(site: HttpClient) -> None:
@@ -133,3 +133,11 @@ async def test_without_its_services_the_page_says_who_is_missing(tmp_path: Path,
     assert "No plugin provides the service nodeManager." in page.text
     assert "No plugin provides the service toolManager." in page.text
     assert "the operator has disabled it" in page.text
+
+
+async def test_the_page_of_the_http_interface_is_served_with_its_script(site: HttpClient) -> None:
+    page = await site.get("/api/docs")
+    assert (page.status, page.content_type) == (200, "text/html")
+    assert 'src="/plugins/tavern-studio/api.js"' in await page.text()
+    script = await site.get("/plugins/tavern-studio/api.js")
+    assert (script.status, script.content_type) in ((200, "text/javascript"), (200, "application/javascript"))

@@ -52,11 +52,7 @@ async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def interrupt(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`DELETE /api/interrupt/{promptId}`; 404 for a run that is not there or has finished."""
-    run_id = request.parameters["promptId"]
-    try:
-        message = await _interrupt(run_id, request.call, context)
-    except NotFound as error:
-        return HttpResponse(status=404, data={"success": False, "message": error.message})
+    message = await _interrupt(request.parameters["promptId"], request.call, context)
     return HttpResponse(data={"success": True, "message": message})
 
 
