@@ -37,7 +37,7 @@ async def api(request: HttpRequest, context: PluginContext) -> HttpResponse:
         "Routes",
         "",
         '<p id="state">reading …</p><input id="search" type="search" hidden '
-        'placeholder="Search routes" aria-label="Search routes"><div id="routes"></div>',
+        'placeholder="Search routes" aria-label="Search routes"><div id="route-list"></div>',
     )
     return HttpResponse(body=_page(context.project.name, [section], "api").encode(), content_type="text/html")
 

@@ -2,7 +2,7 @@
 
 const state = document.getElementById("state");
 const search = document.getElementById("search");
-const routes = document.getElementById("routes");
+const routes = document.getElementById("route-list");
 let schemas = {};
 
 function element(name, properties = {}, ...children) {
