@@ -111,10 +111,10 @@ class InProcessRuntime:
             raise NotFound(f"{self._source.name}: the handler {handler!r} is not callable")
         return target  # type: ignore[no-any-return]
 
-    def schema(self, reference: str, *, of_answer: bool) -> dict[str, Any]:
+    def schema(self, reference: str) -> dict[str, Any]:
         """Return the JSON Schema of what `module:Type` names in the plugin or in the contracts. Raises `NotFound`."""
         is_shared = reference.startswith(f"{CONTRACTS}.")
-        return schema_of(reference, resolve_name if is_shared else self._resolve, of_answer=of_answer)
+        return schema_of(reference, resolve_name if is_shared else self._resolve)
 
     def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
         """Return `Class(*arguments)`; `context` and other `named` values go to parameters of that name. For a

@@ -52,6 +52,8 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return response
     except TavernError as error:
         return error_response(_STATUS.get(error.info.code, 500), error.info.code, error.message, error.info.details)
+    except ConnectionError:  # the client is gone; aiohttp says no more of it
+        raise
     except Exception as error:
         _log.error("%s %s failed: %s", request.method, request.path, describe(error), exc_info=error)
         return error_response(500, "plugin_error", f"{request.method} {request.path} failed; the log says why")

@@ -44,13 +44,13 @@ class _Document:
         operation: dict[str, Any] = {"operationId": name, "summary": info.summary, "tags": [tag]}
         parameters = [_parameter("path", name, {"type": "string"}) for name in _PARAMETER.findall(info.path)]
         if info.query:
-            parameters += self._query(schema(info.query, of_answer=False), tag)
+            parameters += self._query(schema(info.query), tag)
         if parameters:
             operation["parameters"] = parameters
         if info.body:
-            content = {"application/json": {"schema": self.shared(schema(info.body, of_answer=False), tag)}}
+            content = {"application/json": {"schema": self.shared(schema(info.body), tag)}}
             operation["requestBody"] = {"required": True, "content": content}
-        answer = self.shared(schema(info.answer, of_answer=True), tag) if info.answer else {}
+        answer = self.shared(schema(info.answer), tag) if info.answer else {}
         done: dict[str, Any] = {"description": "Done."}
         if info.status not in (101, 204):
             done["content"] = {info.content_type: {"schema": answer}}
@@ -124,7 +124,7 @@ def document(host: Host, own: tuple[Route, ...]) -> dict[str, Any]:
         except Exception as error:
             host.report_failure(registered.plugin, f"the description of {info.method} {info.path}", error)
             made.add(info.model_copy(update={"body": "", "query": "", "answer": ""}), schema_of, registered.plugin)
-    problem = made.shared(schema_of(_PROBLEM, of_answer=True), "host")
+    problem = made.shared(schema_of(_PROBLEM), "host")
     return {
         "openapi": "3.1.0",
         "info": {"title": "tavern-host", "version": version("tavern-host"), "description": _ABOUT},
