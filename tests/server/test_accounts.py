@@ -306,3 +306,25 @@ def test_the_operator_manages_users_by_commands(tmp_path: Path) -> None:
     assert users("logout", "ann").code == 0
     assert users("remove", "ann").code == 0
     assert users("remove", "ann").error == "Error: there is no user 'ann'"
+
+
+async def test_plugins_of_others_open_no_route_to_everybody(tmp_path: Path) -> None:
+    code = """
+from tavern_host import HttpResponse, RouteInfo, hookimpl
+
+
+@hookimpl
+def tavern_register_routes():
+    return [RouteInfo(method="GET", path="/api/x/ahoy/door", handler=f"{__name__}:door", access="public")]
+
+
+async def door(request, context):
+    return HttpResponse(data="open")
+"""
+    plugin = write_plugin(
+        tmp_path / "ahoy", {"__init__.py": code}, permissions={"hooks": ["hook:server:routes:register"]}
+    )
+    async with Host(tmp_path / "inn", dev=[plugin]) as host, served(host) as opened:
+        (problem,) = host.plugin("ahoy").problems
+        assert "the route GET /api/x/ahoy/door cannot be public: only first-party ones are" in problem.message
+        assert (await opened.get("/api/x/ahoy/door", headers={"Authorization": None})).status == 401
