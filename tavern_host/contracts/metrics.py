@@ -72,7 +72,9 @@ class Tally:
 def tally(state: MutableMapping[str, Any], name: str, help: str, *labels: str) -> Tally:
     """Return the tally of this name in a plugin's `context.state`, made where there is none."""
     kept: dict[str, Tally] = state.setdefault(_KEPT, {})
-    return kept.setdefault(name, Tally(name, help, *labels))
+    if name not in kept:
+        kept[name] = Tally(name, help, *labels)
+    return kept[name]
 
 
 def tallied(state: MutableMapping[str, Any]) -> list[Figure]:

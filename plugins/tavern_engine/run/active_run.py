@@ -43,12 +43,15 @@ class ActiveRun:
         seconds = (datetime.now(UTC) - began).total_seconds() if began is not None else 0.0
         tally(state, "runs", "Runs that ended.", "status").add(status.value, seconds=seconds)
         counts = tally(state, "nodes", "Nodes of runs that ended.", "plugin", "type", "status")
-        types = self.execution.types
-        for number, code in enumerate(nodes.states) if types else ():
-            spent = max(0.0, nodes.finished[number] - nodes.started[number])
-            counts.add(*types[number], State(code).name.lower(), seconds=spent)
-        for code, count in Counter(nodes.states).items() if not types else ():
-            counts.add("*", "*", State(code).name.lower(), count=count)
+        if not (types := self.execution.types):
+            for code, count in Counter(nodes.states).items():
+                counts.add("*", "*", State(code).name.lower(), count=count)
+            return
+        alike: dict[tuple[tuple[str, str], int], list[float]] = {}
+        for kind, code, start, end in zip(types, nodes.states, nodes.started, nodes.finished, strict=True):
+            alike.setdefault((kind, code), []).append(end - start if end > start else 0.0)
+        for (kind, code), spent in alike.items():
+            counts.add(*kind, State(code).name.lower(), count=len(spent), seconds=sum(spent))
 
     def interrupt(self, why: str = "the run was interrupted") -> None:
         """Leave the queue, or stop the execution."""
