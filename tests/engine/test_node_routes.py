@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -108,8 +109,14 @@ async def test_a_tool_file_is_listed_as_soon_as_it_is_there(tmp_path: Path) -> N
         whole = [tool["id"] for tool in await first.json()]
         some = [tool["id"] for tool in await (await site.get("/api/tools?namespace=agents")).json()]
         assert 0 < len(some) < len(whole) and set(some) < set(whole)
-        (host.project.root / "tools").mkdir(exist_ok=True)
-        tool = {"id": "greet", "implementation": {"type": "service", "service": "plugins", "method": "list_plugins"}}
-        (host.project.root / "tools" / "greet.tool.json").write_text(json.dumps(tool), encoding="utf-8")
-        after = await site.get("/api/tools", headers=tag)
-        assert {tool["id"] for tool in await after.json()} - set(whole) == {"greet"}
+        folder = host.project.root / "tools"
+        folder.mkdir(exist_ok=True)
+        under_way, method = [], {"type": "service", "service": "plugins", "method": "why"}
+        for number in range(20):  # who asks while files are looked at sees what was there when it asked
+            tool = {"id": f"greet{number}", "implementation": method}
+            (folder / f"{number}.tool.json").write_text(json.dumps(tool), encoding="utf-8")
+            under_way.append(asyncio.create_task(site.get("/api/tools", headers=tag)))
+            await asyncio.sleep(0)
+        answers = [{tool["id"] for tool in await answer.json()} for answer in await asyncio.gather(*under_way)]
+        for number, answer in enumerate(answers):
+            assert {f"greet{written}" for written in range(number + 1)} <= answer - set(whole)

@@ -77,6 +77,9 @@ class Registry:
         self._context = context
         self._lock = asyncio.Lock()
         self._sources = _Sources(plugins=-1)
+        self._one_looks = asyncio.Lock()
+        self._looks = 0
+        self._look: tuple[int, _Sources, tuple[FileStamp, ...]] = (0, self._sources, ())
         self._stamp: _Stamp | None = None
         self._workflows: dict[str, tuple[str, StoredWorkflow]] = {}
         self._catalog = Catalog({})
@@ -155,11 +158,24 @@ class Registry:
             self._sources = await self._find_sources(revision)
         sources = self._sources
         node_tools, offers = self._node_tools(), self._offers
-        files = await asyncio.to_thread(_stamps, sources)  # there may be thousands
+        files = await self._files(sources)
         if sources.workflows_are_files:
             return _Stamp(revision, offers, node_tools, files, None)
         summaries = await self._summaries()
         return _Stamp(revision, offers, node_tools, files, tuple((s.id, s.revision) for s in summaries))
+
+    async def _files(self, sources: _Sources) -> tuple[FileStamp, ...]:
+        """Return the stamps of all files, of which there may be thousands. Those who ask while somebody looks at them
+        share one look that begins after they asked."""
+        asked = self._looks
+        async with self._one_looks:
+            number, known, files = self._look
+            if number > asked and known is sources:
+                return files
+            self._looks += 1
+            number, files = self._looks, await asyncio.to_thread(_stamps, sources)
+            self._look = number, sources, files
+            return files
 
     def _node_tools(self) -> tuple[str, ...]:
         """Return the operator's patterns; a project does not list node types by itself."""
