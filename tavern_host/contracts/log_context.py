@@ -22,3 +22,8 @@ def logged_with(**values: str) -> Iterator[None]:
         yield
     finally:
         _about.reset(token)
+
+
+def also_log(**values: str) -> None:
+    """Log these beside each line of this task from now on, to the end of the block of `logged_with` that it is in."""
+    _about.set({**_about.get(), **values})

@@ -12,7 +12,7 @@ from tavern_host.contracts.accounts import ACCOUNTS, Identity
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.http import RouteInfo
-from tavern_host.contracts.log_context import logged_with
+from tavern_host.contracts.log_context import also_log
 from tavern_host.host import OPERATOR, Host
 from tavern_host.server.connections import STRANGERS
 from tavern_host.server.errors import Handler, error_response
@@ -100,8 +100,8 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = web.HTTPFound("/" + clean.lstrip("/"))  # "//name" would be another server
         response.set_cookie(gate.cookie, request.query["token"], httponly=True, samesite="Strict")
         raise response
-    with logged_with(principal=f"user:{visitor().user}"):
-        return await handler(request)
+    also_log(principal=f"user:{visitor().user}")
+    return await handler(request)
 
 
 def _wants_page(request: web.Request) -> bool:

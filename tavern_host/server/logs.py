@@ -155,10 +155,8 @@ async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
     with logged_with(request=request[REQUEST_ID]):
         response = await handler(request)
         # Strangers, who may be many, are not let in here either.
-        is_told = response.status not in (401, 421) and (
-            request.method not in ("GET", "HEAD") or response.status >= 400
-        )
-        level = logging.INFO if is_told else logging.DEBUG
+        is_change, is_in = request.method not in ("GET", "HEAD"), response.status not in (401, 421)
+        level = logging.INFO if is_in and (is_change or response.status >= 400) else logging.DEBUG
         spent = (time.perf_counter() - began) * 1000
         _log.log(level, "%s %s %d, %.0f ms", request.method, request.path, response.status, spent)
     return response

@@ -55,7 +55,7 @@ async def test_each_line_says_what_it_is_about(tmp_path: Path, capsys: pytest.Ca
     lines = text.splitlines()
     assert "\x1b" not in text and "swordfish" not in text
     assert [line for line in lines if line.startswith("2026-01-01")] == []
-    assert any(" server [request=mine-1]: GET /api/nowhere 404, " in line for line in lines)
+    assert any(" server [request=mine-1 principal=user:operator]: GET /api/nowhere 404, " in line for line in lines)
     assert any("POST /api/prompt 200" in line for line in lines)
     assert not any("GET /api/plugins" in line for line in lines), "what only reads, and strangers, are left out"
     assert any(line.endswith(" DEBUG   tavern-nodes [run=run_1]: seen") for line in lines)
