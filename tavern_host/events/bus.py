@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -48,6 +49,8 @@ class EventBus:
     to the publisher."""
 
     def __init__(self, observer: Callable[[Event], None] | None = None) -> None:
+        self.epoch = secrets.token_hex(8)
+        """Tells the numbers of this bus from those that were given before a restart."""
         self._lock = threading.Lock()
         self._seq = 0
         self._delivered = 0
@@ -171,17 +174,23 @@ class EventBus:
                 subscription._offer(items)
 
     def subscribe(
-        self, *types: str, since: int | None = None, limit: int = WAITING, copy: bool = False
+        self,
+        *types: str,
+        since: int | None = None,
+        limit: int = WAITING,
+        copy: bool = False,
+        admits: Callable[[str, Mapping[str, Any]], bool] | None = None,
     ) -> BusSubscription:
         """Subscribe to types (all, where none is named); with `since`, begin after that event.
 
         A type may be a pattern with a `*` at its end. A `since` from before a restart of the host, when numbers
-        were higher, begins with everything. With `copy`, the reader may change what it is given. Raises
-        `InvalidInput` for a type that can never be published.
+        were higher, begins with everything. With `copy`, the reader may change what it is given; `admits` says by type
+        and payload what is wanted of these types. Raises `InvalidInput` for a type that can never be published.
         """
         wanted = [_checked(one, None, is_pattern=True) for one in types]
         with self._lock:
             subscription = BusSubscription(self, wanted, limit, after=self._seq, copy=copy)
+            subscription.admits = admits
             if since is not None:
                 self._replay(subscription, max(0, since) if since <= self._seq else 0)
             if self._is_closed:
@@ -225,13 +234,16 @@ class BusSubscription:
         self._lost: tuple[int, int] | None = None
         self._ready = asyncio.Event()
         self._closed = False
+        self.admits: Callable[[str, Mapping[str, Any]], bool] | None = None
+        """Says by type and payload which of its types are wanted, of those that are published from now on."""
         self.on_close: Callable[[], object] = lambda: None
         """Called when the subscription is closed."""
 
-    def _wants(self, type: str) -> bool:
-        if not self._types and not self._prefixes:
-            return True
-        return type in self._types or type.startswith(self._prefixes)
+    def _wants(self, event: Numbered) -> bool:
+        type = event[1]
+        if (self._types or self._prefixes) and not (type in self._types or type.startswith(self._prefixes)):
+            return False
+        return self.admits is None or self.admits(type, event[2])
 
     def _offer(self, items: Gap | list[Numbered]) -> None:
         """Take new events, in the order of their numbers; those from before it was made, or replayed, are skipped."""
@@ -245,7 +257,7 @@ class BusSubscription:
 
     def _add(self, items: Iterable[Numbered], after: int) -> None:
         """Take those of these events that come after a number and are wanted."""
-        if wanted := [item for item in items if item[0] > after and self._wants(item[1])]:
+        if wanted := [item for item in items if item[0] > after and self._wants(item)]:
             self._waiting.extend(wanted)
             self._bytes += sum(map(_size_of, wanted))
             self._settle()

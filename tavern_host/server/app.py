@@ -38,6 +38,7 @@ def make_app(host: Host | ServedProjects, *, token: str, port: int) -> web.Appli
     app.cleanup_ctx.append(projects.of_application)
     app[GATE] = Gate(token, port)
     app[OWN_ROUTES] = ROUTES
+    app[websocket.SOCKETS] = set()
     handlers: dict[str, dict[str, Handler]] = {}
     for info, own in ROUTES:
         handler = admitting(info, own)

@@ -1,4 +1,4 @@
-"""The socket: the platform's wire `{"type", "payload", "seq"}`, for each client at its own speed."""
+"""The socket: the wire `{"type", "payload", "seq"}` of docs/websocket.md, for each client at its own speed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from tavern_host.contracts.documents import read_json
-from tavern_host.contracts.errors import InvalidInput, TavernError, describe
+from tavern_host.contracts.documents import read_json, read_model
+from tavern_host.contracts.errors import InvalidInput, LimitReached, TavernError, describe
 from tavern_host.contracts.events import Event, Gap
-from tavern_host.contracts.http import SocketMessage, SocketReply
+from tavern_host.contracts.http import Access, SocketMessage, SocketReply
 from tavern_host.events.bus import BusSubscription
+from tavern_host.host import Host
 from tavern_host.server.gate import GATE
 from tavern_host.server.plugin_routes import call_message
 from tavern_host.server.routes import route
 from tavern_host.server.served import SERVED, host_of, project_of
+from tavern_host.server.subscriptions import Filter, Wanted, wanted_of
 
 MAX_MESSAGE = 16 << 20
 HEARTBEAT = 30.0
@@ -25,6 +27,8 @@ SEND_DEADLINE = 20.0
 """The largest message in bytes, and seconds between pings and for one send to a client."""
 WAITING = 1 << 17
 """How many events may wait for one client; before so many do, those that wait have become too large for it."""
+MOST_SOCKETS = 4096
+"""How many sockets one server has open at a time."""
 BATCH, SLICE = 256, 0.004
 """How many events are taken for a client at once, and how many seconds they are sent until others get a turn."""
 
@@ -32,26 +36,40 @@ _SIGNED_OUT = b"this session is over"
 _STILL_IN = 5.0
 """Seconds for which a socket gets events until it is looked at whether its session is still one."""
 
+SOCKETS: web.AppKey[set[web.WebSocketResponse]] = web.AppKey("sockets")
+"""Where an application has the sockets that are open."""
+OWN_MESSAGES: dict[str, Access] = {"SUBSCRIBE": "read"}
+"""Who may send the messages that the host answers itself; plugins answer all others."""
+
 _log = logging.getLogger("tavern.server")
 
 
 async def socket_route(request: web.Request) -> web.WebSocketResponse:
-    """Speak the platform's wire: `{"type", "payload", "seq"}`; `?since=SEQ` replays what was missed."""
-    host = host_of(request)
-    since = _since(request, host.events.last_seq)
+    """Speak the platform's wire: `{"type", "payload", "seq"}`; `?since=SEQ&epoch=EPOCH` replays what was missed."""
+    host, sockets = host_of(request), request.app[SOCKETS]
+    admits = Filter(wanted_of(request.query))
+    since, is_of_another_life = _since(request, host)
+    if len(sockets) >= MOST_SOCKETS:
+        raise LimitReached(f"{MOST_SOCKETS} sockets are open, and this server has no more", retry_after=5)
     # Nothing leaves this machine: compressing would cost more than it saves.
     socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_MESSAGE, compress=False)
-    subscription = host.events.subscribe(since=since, limit=WAITING)  # before the client knows that it is connected
+    # Before the client knows that it is connected.
+    subscription = host.events.subscribe(since=since, limit=WAITING, admits=admits)
+    sockets.add(socket)
     forward: asyncio.Task[None] | None = None
     try:
         await socket.prepare(request)
+        if is_of_another_life:
+            here = {"epoch": host.events.epoch, "seq": host.events.last_seq}
+            await _send(socket, {"type": "RELOAD_NEEDED", "payload": here})
         forward = asyncio.create_task(_forward(request, socket, subscription), name="forward events")
         async for message in socket:
             if message.type is WSMsgType.TEXT:
-                await _answer(request, socket, message.data)
+                await _answer(request, socket, subscription, message.data)
             elif message.type is WSMsgType.BINARY:
                 await _send(socket, _error_reply("messages are JSON text, not binary"))
     finally:
+        sockets.discard(socket)
         await subscription.close()
         if forward is not None:
             forward.cancel()
@@ -59,14 +77,17 @@ async def socket_route(request: web.Request) -> web.WebSocketResponse:
     return socket
 
 
-def _since(request: web.Request, last_seq: int) -> int | None:
-    """Return after which event a client wants to begin; one from before a restart of the host wants all."""
+def _since(request: web.Request, host: Host) -> tuple[int | None, bool]:
+    """Return after which event a client wants to begin, and whether it means one from before a restart of the host;
+    then it begins with everything."""
     text = request.query.get("since")
     if text is None:
-        return None
+        return None, False
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise web.HTTPBadRequest(text="since must be the `seq` of the last message received, a whole number")
-    return int(text) if int(text) <= last_seq else 0
+    if int(text) > host.events.last_seq or request.query.get("epoch", host.events.epoch) != host.events.epoch:
+        return 0, True
+    return int(text), False
 
 
 async def _forward(request: web.Request, socket: web.WebSocketResponse, events: BusSubscription) -> None:
@@ -105,8 +126,10 @@ def _event_bytes(event: Event | Gap) -> bytes | None:
     return _bytes({"type": "GAP", "payload": event.to_json()})
 
 
-async def _answer(request: web.Request, socket: web.WebSocketResponse, text: str) -> None:
-    """Hand one message to the plugin that registered its type, and send its replies."""
+async def _answer(
+    request: web.Request, socket: web.WebSocketResponse, subscription: BusSubscription, text: str
+) -> None:
+    """Hand one message to the plugin that registered its type, and send its replies; the host's own it answers."""
     host = host_of(request)
     visitor = await request.app[GATE].visitor(request)
     if visitor is None:
@@ -117,9 +140,13 @@ async def _answer(request: web.Request, socket: web.WebSocketResponse, text: str
         meant = project_of(message["payload"])
         if meant is not None and request.app[SERVED].get(meant) is not host:
             raise InvalidInput(f"this socket is of {host.project.id}; open /ws?projectId={meant} for the other project")
+        if message["type"] == "SUBSCRIBE":
+            visitor.require(OWN_MESSAGES["SUBSCRIBE"], "/ws/SUBSCRIBE")
+            await _send(socket, _subscribed(host, subscription, message["payload"]))
+            return
         registered = host.registrations.messages.get(message["type"])
         if registered is None:
-            known = ", ".join(sorted(host.registrations.messages)) or "none"
+            known = ", ".join(sorted([*host.registrations.messages, *OWN_MESSAGES]))
             await _send(socket, _error_reply(f"unknown message type {message['type']!r}; known are {known}"))
             return
         visitor.require(registered.info.access, f"/ws/{message['type']}")
@@ -131,6 +158,15 @@ async def _answer(request: web.Request, socket: web.WebSocketResponse, text: str
     except Exception as error:
         _log.error("a message failed: %s", describe(error), exc_info=error)
         await _send(socket, _error_reply("the message could not be handled; the log says why"))
+
+
+def _subscribed(host: Host, subscription: BusSubscription, payload: dict[str, Any]) -> dict[str, Any]:
+    """Let a socket hear what it wants from now on, and return the reply. Raises `InvalidInput`."""
+    given = {key: value for key, value in payload.items() if key != "projectId"}
+    wanted = read_model(Wanted, given, "the payload")
+    subscription.admits = Filter(wanted)
+    here = {"epoch": host.events.epoch, "seq": host.events.last_seq}
+    return {"type": "SUBSCRIBED", "payload": {**here, **wanted.to_json()}}
 
 
 def _parse(text: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tavern_host import Host
 from tavern_host.contracts.accounts import ACCOUNTS
 from tavern_host.projects import Folders
 from tavern_host.server.app import ROUTES
+from tavern_host.server.websocket import OWN_MESSAGES
 from tavern_host.testing.http import HttpClient, served
 
 TABLE = {
@@ -20,7 +21,7 @@ TABLE = {
         GET /login | POST /api/login | GET /healthz | GET /readyz
         """,
     "read": """
-        GET / | GET /ws | GET /metrics | GET /api/figures | GET /plugins/{name}/{path:.+}
+        GET / | GET /ws | /ws/SUBSCRIBE | GET /metrics | GET /api/figures | GET /plugins/{name}/{path:.+}
         GET /api/openapi.json | GET /api/config | GET /api/permissions | GET /api/why/{subject}
         GET /api/plugins | GET /api/plugins/{name} | GET /api/plugins/{name}/settings
         GET /api/projects | GET /api/projects/{projectId} | GET /api/blobs/{hash}
@@ -113,6 +114,7 @@ async def test_every_route_and_message_has_a_row(inn: tuple[HttpClient, dict[str
     infos = [*(info for info, _ in ROUTES), *(one.info for one in registrations.routes.values())]
     there = {f"{info.method} {info.path}": info.needs for info in infos}
     there |= {f"/ws/{type}": one.info.access for type, one in registrations.messages.items()}
+    there |= {f"/ws/{type}": access for type, access in OWN_MESSAGES.items()}
     assert there == NEEDS
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
+from helpers.repetition import Failures
 
-from tavern_host.events.bus import KEPT
+from tavern_host.events.bus import KEPT, EventBus
 from tavern_host.server import websocket
 from tavern_host.testing.http import TOKEN, HttpClient
 
@@ -172,11 +173,111 @@ async def test_a_client_that_says_nothing_of_the_past_begins_now(site: HttpClien
     assert (await heard(socket, until=1))[0]["seq"] == site.host.events.last_seq
 
 
-async def test_a_number_from_before_a_restart_begins_anew(own_site: HttpClient) -> None:
-    await publish(own_site, 3)
-    socket = await own_site.socket("/ws?since=999999")
+async def test_a_number_of_another_life_is_told_to_reload(own_site: HttpClient) -> None:
+    site = own_site
+    await publish(site, 3)
+    here = {"epoch": site.host.events.epoch, "seq": site.host.events.last_seq}
+    for query in ("since=999999", "since=1&epoch=another", "since=0&epoch=", f"since=999999&epoch={here['epoch']}"):
+        socket = await site.socket(f"/ws?types=ACME_EVENT&{query}")
+        assert await heard(socket, until=1) == [{"type": "RELOAD_NEEDED", "payload": here}]
+        assert numbers(await heard(socket, until=3)) == [0, 1, 2]
+        await socket.close()
 
-    assert numbers(await heard(socket, until=own_site.host.events.last_seq))[-3:] == [0, 1, 2]
+    socket = await site.socket(f"/ws?types=ACME_EVENT&since=0&epoch={here['epoch']}")
+    assert numbers(await heard(socket, until=3)) == [0, 1, 2]
+
+
+async def test_each_life_has_another_epoch() -> None:
+    assert EventBus().epoch != EventBus().epoch
+
+
+# --- what a socket wants --------------------------------------------------------------------------
+
+_OF = [
+    ("ACME_EVENT", {"number": 0}),
+    ("ACME_EVENT", {"number": 1, "promptId": "run-1"}),
+    ("ACME_EVENT", {"number": 2, "promptId": "run-2"}),
+    ("ACME_EVENT", {"number": 3, "runId": "run-1", "profileId": "bard"}),
+    ("ACME_EVENT", {"number": 4, "agentRunId": "agent-run-1", "profileId": "bard"}),
+    ("ACME_EVENT", {"number": 5, "sceneRunId": "scene-1"}),
+    ("ACME_EVENT", {"number": 6, "promptId": ["run-1"], "profileId": {"bard": 1}}),
+    ("ACME_OTHER", {"number": 7, "promptId": "run-1"}),
+    ("ACME_LAST", {"promptId": "run-1", "profileId": "bard", "agentRunId": "agent-run-1", "sceneRunId": "scene-1"}),
+]
+EVERYTHING: dict[str, list[str]] = {"runs": [], "agents": [], "types": []}
+WANTED: list[tuple[dict[str, list[str]], list[int]]] = [
+    ({}, [0, 1, 2, 3, 4, 5, 6, 7]),
+    ({"runs": ["run-1"]}, [1, 3, 7]),
+    ({"runs": ["agent-run-1", "scene-1"]}, [4, 5]),
+    ({"agents": ["bard"]}, [3, 4]),
+    ({"runs": ["run-1"], "agents": ["bard"]}, [1, 3, 4, 7]),
+    ({"runs": ["run-1"], "types": ["ACME_E*", "ACME_LAST"]}, [1, 3]),
+    ({"types": ["ACME_LAST"]}, []),
+    ({"types": ["ACME_*"], "runs": [], "agents": []}, [0, 1, 2, 3, 4, 5, 6, 7]),
+]
+
+
+async def test_a_socket_hears_what_it_wants(site: HttpClient) -> None:
+    events = site.host.events
+    with Failures() as failures:
+        for wanted, expected in WANTED:
+            query = "&".join(f"{key}={name}" for key, names in wanted.items() for name in names)
+            asked, told = await site.socket(f"/ws?{query}"), await site.socket()
+            await told.send_json({"type": "SUBSCRIBE", "payload": wanted})
+            since = {"epoch": events.epoch, "seq": events.last_seq}
+            with failures.row(query):
+                assert await told.receive_json(timeout=10) == {
+                    "type": "SUBSCRIBED",
+                    "payload": {**since, **EVERYTHING, **wanted},
+                }
+                events.publish_all(_OF)
+                later = await site.socket(f"/ws?since={since['seq']}&epoch={since['epoch']}&{query}")
+                for socket in (asked, told, later):
+                    *seen, _ = await heard(socket, until="ACME_LAST")
+                    assert [message["payload"]["number"] for message in seen] == expected
+
+
+async def test_a_socket_that_changes_its_mind_hears_all(site: HttpClient) -> None:
+    socket = await site.socket("/ws?types=NOTHING")
+    await publish(site, 1)
+    await socket.send_json({"type": "SUBSCRIBE"})
+    assert (await socket.receive_json(timeout=10))["type"] == "SUBSCRIBED"
+    await publish(site, 2)
+
+    assert numbers(await heard(socket, until=2)) == [0, 1]
+
+
+async def test_a_wrong_wish_is_told_its_place(site: HttpClient) -> None:
+    wrong: list[tuple[Any, str]] = [
+        ({"runs": "run-1"}, "runs"),
+        ({"runs": [1]}, "runs[0]"),
+        ({"runs": [""]}, "runs[0]"),
+        ({"agents": ["x" * 201]}, "agents[0]"),
+        ({"types": ["A*B"]}, "types[0]"),
+        ({"types": ["ok", ""]}, "types[1]"),
+        ({"types": ["A"] * 1001}, "types"),
+        ({"run": ["run-1"]}, "run"),
+    ]
+    socket = await site.socket("/ws?types=NOTHING")
+    with Failures() as failures:
+        for payload, place in wrong:
+            await socket.send_json({"type": "SUBSCRIBE", "payload": payload})
+            with failures.row(str(payload)[:40]):
+                answer = (await socket.receive_json(timeout=10))["payload"]
+                assert answer["details"]["code"] == "invalid_input"
+                assert answer["message"].startswith(f"the payload: $.{place}: ")
+    answer = await site.get("/ws?types=A*B")
+    assert (answer.status, (await answer.json())["error"][:23]) == (400, "the query: $.types[0]: ")
+
+
+async def test_more_sockets_than_there_may_be_wait(site: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "MOST_SOCKETS", 0)
+    answer = await site.get("/ws")
+    assert (answer.status, answer.headers["Retry-After"]) == (429, "5")
+    assert (await answer.json())["code"] == "limit_reached"
+    monkeypatch.undo()
+
+    await (await site.socket()).close()
 
 
 async def test_what_is_kept_no_longer_is_told_as_a_gap(own_site: HttpClient) -> None:

@@ -4,6 +4,7 @@ const SHOWN = 200;
 const list = document.getElementById("events");
 const connection = document.getElementById("connection");
 let lastSeq = null;
+let epoch = "";
 let wait = 500;
 
 function show(message) {
@@ -16,15 +17,22 @@ function show(message) {
 }
 
 function connect() {
-  const since = lastSeq === null ? "" : `?since=${lastSeq}`;
+  const since = lastSeq === null ? "" : `?since=${lastSeq}&epoch=${epoch}`;
   const socket = new WebSocket(`ws://${location.host}/ws${since}`);
   socket.onopen = () => {
+    socket.send(JSON.stringify({ type: "SUBSCRIBE" })); // everything; the answer says the epoch
     connection.textContent = "connected";
     wait = 500;
   };
   socket.onmessage = (event) => {
     const message = JSON.parse(event.data);
     if (message.seq !== undefined) lastSeq = message.seq;
+    if (message.type === "RELOAD_NEEDED") lastSeq = 0; // the host was started again and counts anew
+    if (message.type === "SUBSCRIBED") {
+      ({ epoch } = message.payload);
+      lastSeq ??= message.payload.seq;
+      return;
+    }
     show(message);
   };
   socket.onclose = () => {
