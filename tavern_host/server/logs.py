@@ -39,7 +39,7 @@ _CREDENTIAL = re.compile(
     r"(?i)(\b(?:bearer|basic)\s+|\b(?:token|api[_-]?key|access[_-]?key|password|secret)['\"]?\s*[=:]\s*['\"]?)"
     r"[^\s'\"&,;]{6,}"
 )
-_PARTS = frozenset({"audit", "blobs", "plugins", "scripts", "server", "settings", "watchdog"})
+_PARTS = frozenset({"audit", "blobs", "plugins", "scripts", "server", "settings", "storage", "watchdog"})
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _UNSEEN = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in (*range(32), *range(127, 160))} | {
