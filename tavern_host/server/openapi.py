@@ -75,20 +75,23 @@ class _Document:
         taken = {}
         definitions = schema.pop("$defs", {})
         for name, definition in definitions.items():
-            if self.schemas.setdefault(name, definition) != definition:
-                taken[name] = f"{tag}.{name}"
-                self.schemas[taken[name]] = definition
+            if (kept := self._kept(name, definition, tag)) != name:
+                taken[name] = kept
         return _renamed(schema, taken) if taken else schema
+
+    def _kept(self, name: str, schema: dict[str, Any], tag: str) -> str:
+        """Keep a schema, and return under which name."""
+        if self.schemas.setdefault(name, schema) != schema:
+            name = "".join(part.capitalize() for part in tag.split("-")) + name
+            self.schemas[name] = {**schema, "title": name}
+        return name
 
     def shared(self, schema: dict[str, Any], tag: str) -> dict[str, Any]:
         """Return a reference to a schema that has a name of its own."""
         schema = self._inlined(schema, tag)
         if "title" not in schema or "properties" not in schema:
             return schema
-        name = re.sub(r"\W+", "_", schema["title"])
-        if self.schemas.setdefault(name, schema) != schema:
-            name = f"{tag}.{name}"
-            self.schemas[name] = schema
+        name = self._kept(re.sub(r"\W+", "_", schema["title"]), schema, tag)
         return {"$ref": f"#/components/schemas/{name}"}
 
 
