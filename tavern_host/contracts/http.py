@@ -97,7 +97,8 @@ class EncodedOnce(Generic[T]):
         if items != self._items:
             body = dumps([self._encode(item) for item in items], allow_nan=False).encode()
             tag = blake2b(body, digest_size=16).hexdigest()
-            self._items, self._answer = list(items), HttpResponse(body=body, headers={"ETag": f'"{tag}"'})
+            headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}  # a browser may keep it, and asks
+            self._items, self._answer = list(items), HttpResponse(body=body, headers=headers)
         self._revision = revision
         return self._answer
 

@@ -49,6 +49,7 @@ async def test_node_types_are_sent_once_while_they_stay(open_host: OpenHost) -> 
         for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
             again = await site.get("/api/nodes", headers={"If-None-Match": known})
             assert (again.status, await again.read(), again.headers["ETag"]) == (304, b"", tag), known
+            assert again.headers["Cache-Control"] == "private, no-cache", "a browser keeps it to send the tag"
         for unknown in ('"other"', tag[1:-1], '"', ""):
             again = await site.get("/api/nodes", headers={"If-None-Match": unknown})
             assert (again.status, await again.read() == body) == (200, True), unknown
