@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
@@ -30,6 +30,8 @@ WAITING_BYTES = 32 * 2**20
 """How much memory, roughly, the events may take that wait for one subscriber; one may wait whatever its size."""
 WAITING = 16_384
 """How many events may wait for a subscriber that asks for no other number."""
+THIN_AT = 1024
+"""How many events wait for a subscriber when those are left out first that newer ones supersede."""
 MAX_TYPE = 200
 """How many characters an event type or pattern may have."""
 
@@ -236,6 +238,10 @@ class BusSubscription:
         self._closed = False
         self.admits: Callable[[str, Mapping[str, Any]], bool] | None = None
         """Says by type and payload which of its types are wanted, of those that are published from now on."""
+        self.state_of: Callable[[str, Mapping[str, Any]], Hashable] | None = None
+        """Says by type and payload of what an event is the newest state, None where it is no state. While many wait,
+        those that a newer one supersedes are left out."""
+        self._thin_at = THIN_AT
         self.on_close: Callable[[], object] = lambda: None
         """Called when the subscription is closed."""
 
@@ -264,6 +270,8 @@ class BusSubscription:
 
     def _settle(self) -> None:
         """Drop the oldest of what is too much, and wake the reader."""
+        if self.state_of is not None and len(self._waiting) >= self._thin_at:
+            self._thin(self.state_of)
         waiting = self._waiting
         while len(waiting) > self._limit or (self._bytes > WAITING_BYTES and len(waiting) > 1):
             dropped = waiting.popleft()
@@ -274,6 +282,20 @@ class BusSubscription:
                 first, last = dropped.first, dropped.last
             self._lost = (self._lost[0] if self._lost else first, last)
         self._ready.set()
+
+    def _thin(self, state_of: Callable[[str, Mapping[str, Any]], Hashable]) -> None:
+        """Leave out what is superseded; next when as many more wait, so that each event is looked at twice or so."""
+        newest: set[Hashable] = {None}
+        kept: deque[Numbered | Gap] = deque()
+        for item in reversed(self._waiting):
+            state = state_of(item[1], item[2]) if isinstance(item, tuple) else None
+            if state is None or state not in newest:
+                newest.add(state)
+                kept.appendleft(item)
+            elif isinstance(item, tuple):
+                self._bytes -= item[5]
+        self._waiting = kept
+        self._thin_at = max(THIN_AT, 2 * len(kept))
 
     def __aiter__(self) -> AsyncIterator[Event | Gap]:
         return self

@@ -55,5 +55,12 @@ class Filter:
         return _names(payload, _RUN_KEYS, self._runs) or _names(payload, _AGENT_KEYS, self._agents)
 
 
+def state_of(type: str, payload: Mapping[str, Any]) -> str | None:
+    """Return of what an event is the newest state, None where a slow client may miss none of its kind."""
+    if type == "NODE_PROGRESS":
+        return f"{payload.get('promptId')} {payload.get('nodeId')}"
+    return type if type == "SYSTEM_QUEUE_UPDATE" else None
+
+
 def _names(payload: Mapping[str, Any], keys: tuple[str, ...], wanted: frozenset[str]) -> bool:
     return any(isinstance(value := payload.get(key), str) and value in wanted for key in keys)

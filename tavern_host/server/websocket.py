@@ -19,7 +19,7 @@ from tavern_host.server.gate import GATE
 from tavern_host.server.plugin_routes import call_message
 from tavern_host.server.routes import route
 from tavern_host.server.served import SERVED, host_of, project_of
-from tavern_host.server.subscriptions import Filter, Wanted, wanted_of
+from tavern_host.server.subscriptions import Filter, Wanted, state_of, wanted_of
 
 MAX_MESSAGE = 16 << 20
 HEARTBEAT = 30.0
@@ -55,6 +55,7 @@ async def socket_route(request: web.Request) -> web.WebSocketResponse:
     socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_MESSAGE, compress=False)
     # Before the client knows that it is connected.
     subscription = host.events.subscribe(since=since, limit=WAITING, admits=admits)
+    subscription.state_of = state_of
     sockets.add(socket)
     forward: asyncio.Task[None] | None = None
     try:

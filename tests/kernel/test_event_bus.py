@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.events import bus as events
-from tavern_host.events.bus import BusSubscription, EventBus, covers, is_own
+from tavern_host.events.bus import THIN_AT, BusSubscription, EventBus, covers, is_own
 
 
 @pytest.fixture
@@ -554,3 +554,22 @@ async def test_closed_subscriptions_are_not_owned(tmp_path: Path) -> None:
         subscription = context_of().events.subscribe("acme.*")
         await subscription.close()
         assert "subscription" not in host.plugin("acme").contributions
+
+
+@pytest.mark.parametrize("count", [THIN_AT // 2 - 1, 5 * THIN_AT])
+async def test_a_slow_reader_gets_the_newest_of_each_state(count: int) -> None:
+    bus = EventBus()
+    slow, plain = bus.subscribe(limit=100_000), bus.subscribe(limit=100_000)
+    slow.state_of = lambda type, payload: payload["node"] if type == "PROGRESS" else None
+    for number in range(count):
+        bus.publish_all([("PROGRESS", {"node": number % 3, "number": number}), ("STATUS", {"number": number})])
+    await bus.close()
+
+    every = [event async for event in plain if isinstance(event, Event)]
+    told = [event async for event in slow if isinstance(event, Event)]
+    assert (len(every), slow._bytes) == (2 * count, 0)
+    assert [e.payload["number"] for e in told if e.type == "STATUS"] == list(range(count))
+    assert [e.seq for e in told] == sorted(e.seq for e in told)
+    progress = {e.payload["node"]: e.payload["number"] for e in told if e.type == "PROGRESS"}
+    assert progress == {number % 3: number for number in range(count - 3, count)}
+    assert (len(told) < len(every)) is (2 * count >= THIN_AT)

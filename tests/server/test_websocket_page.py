@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tavern_host.events.bus import KEPT, KEPT_BYTES, WAITING_BYTES
+from tavern_host.events.bus import KEPT, KEPT_BYTES, THIN_AT, WAITING_BYTES
 from tavern_host.plugins.manifest import read_manifest
 from tavern_host.server import websocket
 from tavern_host.testing.http import HttpClient
@@ -44,6 +44,7 @@ def test_the_page_names_the_limits_in_force() -> None:
     for limit in (
         f"{websocket.MAX_MESSAGE >> 20} MiB",
         f"{websocket.WAITING:,}, and {WAITING_BYTES >> 20} MiB",
+        f"one client | {THIN_AT:,} |",
         f"{websocket.SEND_DEADLINE:.0f} s without",
         f"every {websocket.HEARTBEAT:.0f} s | {websocket.HEARTBEAT / 2:.0f} s",
         f"{websocket.MOST_SOCKETS:,}",
