@@ -272,9 +272,8 @@ class BusSubscription:
         """Drop the oldest of what is too much, and wake the reader."""
         if self.state_of is not None and len(self._waiting) >= self._thin_at:
             self._thin(self.state_of)
-        waiting = self._waiting
-        while len(waiting) > self._limit or (self._bytes > WAITING_BYTES and len(waiting) > 1):
-            dropped = waiting.popleft()
+        while len(self._waiting) > self._limit or (self._bytes > WAITING_BYTES and len(self._waiting) > 1):
+            dropped = self._waiting.popleft()
             if isinstance(dropped, tuple):
                 first = last = dropped[0]
                 self._bytes -= dropped[5]

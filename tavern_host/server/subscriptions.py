@@ -12,8 +12,7 @@ from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.wire import Model
 
 _RUN_KEYS = ("promptId", "runId", "agentRunId", "sceneRunId")
-_AGENT_KEYS = ("profileId",)
-"""Where events say which run and which agent they are of."""
+"""Where events say which run they are of; `profileId` is their agent."""
 _MOST = 1000
 """How many runs, agents and types one socket may name, each."""
 
@@ -52,14 +51,13 @@ class Filter:
             return False
         if not self._runs and not self._agents:
             return True
-        return _names(payload, _RUN_KEYS, self._runs) or _names(payload, _AGENT_KEYS, self._agents)
+        return _names(payload, _RUN_KEYS, self._runs) or _names(payload, ("profileId",), self._agents)
 
 
 def state_of(type: str, payload: Mapping[str, Any]) -> str | None:
     """Return of what an event is the newest state, None where a slow client may miss none of its kind."""
-    if type == "NODE_PROGRESS":
-        return f"{payload.get('promptId')} {payload.get('nodeId')}"
-    return type if type == "SYSTEM_QUEUE_UPDATE" else None
+    own = f"{payload.get('promptId')} {payload.get('nodeId')}" if type == "NODE_PROGRESS" else None
+    return type if type == "SYSTEM_QUEUE_UPDATE" else own
 
 
 def _names(payload: Mapping[str, Any], keys: tuple[str, ...], wanted: frozenset[str]) -> bool:

@@ -61,8 +61,7 @@ async def socket_route(request: web.Request) -> web.WebSocketResponse:
     try:
         await socket.prepare(request)
         if is_of_another_life:
-            here = {"epoch": host.events.epoch, "seq": host.events.last_seq}
-            await _send(socket, {"type": "RELOAD_NEEDED", "payload": here})
+            await _send(socket, {"type": "RELOAD_NEEDED", "payload": _now(host)})
         forward = asyncio.create_task(_forward(request, socket, subscription), name="forward events")
         async for message in socket:
             if message.type is WSMsgType.TEXT:
@@ -163,11 +162,14 @@ async def _answer(
 
 def _subscribed(host: Host, subscription: BusSubscription, payload: dict[str, Any]) -> dict[str, Any]:
     """Let a socket hear what it wants from now on, and return the reply. Raises `InvalidInput`."""
-    given = {key: value for key, value in payload.items() if key != "projectId"}
-    wanted = read_model(Wanted, given, "the payload")
+    payload.pop("projectId", None)
+    wanted = read_model(Wanted, payload, "the payload")
     subscription.admits = Filter(wanted)
-    here = {"epoch": host.events.epoch, "seq": host.events.last_seq}
-    return {"type": "SUBSCRIBED", "payload": {**here, **wanted.to_json()}}
+    return {"type": "SUBSCRIBED", "payload": _now(host) | wanted.to_json()}
+
+
+def _now(host: Host) -> dict[str, Any]:
+    return {"epoch": host.events.epoch, "seq": host.events.last_seq}
 
 
 def _parse(text: str) -> dict[str, Any]:
