@@ -119,9 +119,9 @@ async def test_statistics_outlive_their_host_and_are_merged(tmp_path: Path) -> N
         async with Host(tmp_path) as other:
             for _ in range(500):
                 await other.services.get(TOOL_MANAGER).call(request)
-        assert await count(host) in (125, 126), "of many calls, older ones count for less"
+        assert 100 < await count(host) <= 200, "of many calls, older ones count for less"
     async with Host(tmp_path) as host:
-        assert await count(host) in (125, 126)
+        assert 100 < await count(host) <= 200
 
 
 async def test_a_long_inventory_shows_the_tools_that_fit(bench: AgentBench) -> None:

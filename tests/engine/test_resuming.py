@@ -83,7 +83,6 @@ async def test_an_interrupted_run_resumes_on_a_later_host(open_host: OpenHost, f
     async with open_host("acme_flow") as bench:
         run_id = await bench.start(document)
         await bench.until("NODE_EXECUTING", nodeId="wait")
-        await asyncio.sleep(0.1)  # results are kept at most 50 ms late
     (tmp_path / "go").touch()
     async with open_host("acme_flow") as bench:
         before = await bench.engine.get(run_id)
@@ -522,7 +521,7 @@ asyncio.run(main())
     run_id = (await child.stdout.readline()).decode().strip()
     while len(notes(file)) < 4:
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.2)  # what a loop came to is kept at most 50 ms late
+    await asyncio.sleep(1)  # what a loop came to is kept at most 50 ms late, on a machine that has nothing else to do
     child.kill()
     await child.wait()
     (tmp_path / "go").touch()

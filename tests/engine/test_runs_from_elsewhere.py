@@ -64,22 +64,23 @@ class Place:
         code = f"""
 import asyncio, json
 from pathlib import Path
+from tavern_host.contracts.runs import RUN_STORE
 from test_runs_from_elsewhere import Place
 
 async def main():
     place = Place(Path({str(self.root)!r}))
     async with place.host({name!r}, serving=True) as bench:
-        print(json.dumps([await bench.start(place.document) for _ in range({count})]), flush=True)
+        runs = [await bench.start(place.document) for _ in range({count})]
+        store = bench.host.services.get(RUN_STORE)
+        while not all([await store.batches(run) for run in runs]):  # until the results of the notes are kept
+            await asyncio.sleep(0.01)
+        print(json.dumps(runs), flush=True)
         await asyncio.sleep(60)
 
 asyncio.run(main())
 """
-        before = len(notes(self.notes))
         child = await begin(code)
         found: list[str] = json.loads(await child.stdout.readline())
-        while len(notes(self.notes)) < before + count:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.2)  # results are kept at most 50 ms late
         child.kill()
         await child.wait()
         return found
