@@ -196,11 +196,9 @@ class Engine(ExecutionEngine):
 
     async def close(self) -> None:
         """Interrupt all runs and wait until they have ended."""
-        tasks: list[asyncio.Task[None]] = []
+        tasks = [active.task for active in self.active.values() if active.task is not None]
         for active in self.active.values():
             active.interrupt("the host stopped the run")
-            if active.task is not None:
-                tasks.append(active.task)
         if tasks:
             await asyncio.wait(tasks, timeout=2 * GRACE)
         if self._endings:
@@ -375,6 +373,8 @@ class Engine(ExecutionEngine):
         task = asyncio.get_running_loop().create_task(self._end(active, run), name=f"end of {run.id}")
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
+        held = active.in_flight.pop_all()  # so that the host waits for the end before it takes the store away
+        task.add_done_callback(lambda _: held.close())
         self._settle(active, run)
 
     async def _end(self, active: ActiveRun, run: Run) -> None:
