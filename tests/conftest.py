@@ -19,6 +19,8 @@ import pytest
 from helpers.repetition import repetitions, set_extended
 from hypothesis import settings
 
+from tavern_host.runtime import watchdog
+
 pytest_plugins = ["pytester"]
 
 
@@ -29,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "extended: repeats what another test shows; run with --extended only")
     set_extended(config.getoption("extended"))
+    watchdog.LIMIT = 60.0  # on a busy machine whatever runs may stand still for seconds, which is no plugin's fault
     settings.register_profile("tests", max_examples=repetitions(15, 200), deadline=None)
     settings.load_profile("tests")
     _keep_bytecode(config)

@@ -20,7 +20,7 @@ from tavern_host.contracts.errors import describe
 
 _log = logging.getLogger("tavern.watchdog")
 
-_STOP_DEADLINE = 1.0
+LIMIT, _STOP_DEADLINE = 1.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,14 @@ class Watchdog:
     """Watches one event loop.
 
     `locate` says for a file of code which plugin it belongs to; it is called on the watchdog's thread. `report` is
-    called on the loop's thread when the loop runs again, for each blockage of more than `limit` seconds. A warning is
-    logged at once, since a blockage may never end.
+    called on the loop's thread when the loop runs again, for each blockage of more than `limit` seconds
+    (`LIMIT`). A warning is logged at once, since a blockage may never end.
     """
 
     def __init__(
-        self, locate: Callable[[str], str | None], report: Callable[[Blocked], None], limit: float = 1.0
+        self, locate: Callable[[str], str | None], report: Callable[[Blocked], None], limit: float | None = None
     ) -> None:
+        limit = LIMIT if limit is None else limit
         if not (limit > 0 and math.isfinite(limit)):
             raise ValueError(f"the watchdog's limit is a number of seconds above 0, not {limit!r}")
         self._locate = locate

@@ -22,6 +22,7 @@ import pytest
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.plugins.record import Record
 from tavern_host.plugins.report import Problems
+from tavern_host.runtime import watchdog
 from tavern_host.runtime.watchdog import Blocked, Watchdog
 
 LIMIT = 0.1
@@ -74,6 +75,12 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+@pytest.fixture(autouse=True)
+def _limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let hosts watch as they do for users."""
+    monkeypatch.setattr(watchdog, "LIMIT", 1.0)
 
 
 @pytest.fixture
