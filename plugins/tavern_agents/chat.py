@@ -16,7 +16,7 @@ from tavern_agents.history_commands import head_of
 from tavern_agents.tracing import EVENT
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentRun, AgentTrace
-from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
 from tavern_host.contracts.events import Gap
 from tavern_host.contracts.histories import CHAT_HISTORY
@@ -188,7 +188,7 @@ class _Chat:
                 yield CommandOutput(kind="progress", text=f"that is no JSON ({error}); the call is refused")
                 said = "n"
         decision: Literal["approve", "refuse"] = "approve" if said[:1] in ("y", "e") else "refuse"
-        person = CallContext(principal=Principal(kind="user", id="operator"))
+        person = operator_call()
         try:
             tools = self._context.services.get(TOOL_MANAGER)
             await tools.decide(task_id, decision, arguments=arguments, call=person)

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import InvalidInput
@@ -60,7 +60,7 @@ async def run_script(arguments: dict[str, JsonValue], context: PluginContext) ->
     scripts = Scripts(context, folders=[ScriptFolder(path.parent, str(path.parent))])
     shown: set[str] = set()
     try:
-        call = CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)
+        call = operator_call(context.project.id)
         async with aclosing(scripts.stream(request, call=call)) as events:
             async for event in events:
                 result = event.result or result

@@ -7,8 +7,6 @@ from typing import Any, get_args
 
 from pydantic import JsonValue
 
-from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.documents import json_type, read_json_object
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
@@ -19,11 +17,6 @@ from tavern_tools.catalog.names import quoted
 _FILTERS = ("tag", "namespace", "kind", "text", "plugin")
 _ID_KEYS = ("toolId", "tool_id", "id")
 _KEYS = ("text", "arguments", "protocols", "callback", *_ID_KEYS)
-
-
-def typed_call(context: PluginContext) -> CallContext:
-    """Return the context of what is done at the command line: the operator's."""
-    return CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)
 
 
 def tool_filter(query: Mapping[str, str]) -> ToolFilter:

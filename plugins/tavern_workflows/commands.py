@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from tavern_host import WORKFLOW_MANAGER, CallContext, CommandOutput, NotFound, PluginContext
-from tavern_host.contracts.calls import Principal
+from tavern_host import WORKFLOW_MANAGER, CommandOutput, NotFound, PluginContext
+from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.documents import read_document_file
 from tavern_host.contracts.workflows import WorkflowProblem
 from tavern_workflows.report import MOST_PROBLEMS
@@ -77,7 +77,7 @@ async def save(arguments: dict[str, JsonValue], context: PluginContext) -> Async
         str(arguments["id"] or path.stem),
         await manager.parse(document),
         expected_revision=None if arguments["replace"] else "",
-        call=_call(context),
+        call=operator_call(context.project.id),
     )
     yield CommandOutput(kind="text", text=f"saved the workflow {saved.id} at revision {saved.revision}")
     yield CommandOutput(kind="result", data={"id": saved.id, "revision": saved.revision})
@@ -86,7 +86,7 @@ async def save(arguments: dict[str, JsonValue], context: PluginContext) -> Async
 async def move(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Give a workflow another id."""
     workflow, to = str(arguments["workflow"]), str(arguments["to"])
-    moved = await context.services.get(WORKFLOW_MANAGER).move(workflow, to, call=_call(context))
+    moved = await context.services.get(WORKFLOW_MANAGER).move(workflow, to, call=operator_call(context.project.id))
     yield CommandOutput(kind="text", text=f"{workflow} is {moved.id} now")
     yield CommandOutput(kind="result", data={"id": moved.id, "revision": moved.revision})
 
@@ -94,10 +94,6 @@ async def move(arguments: dict[str, JsonValue], context: PluginContext) -> Async
 async def delete(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Delete a workflow."""
     workflow = str(arguments["workflow"])
-    await context.services.get(WORKFLOW_MANAGER).delete(workflow, call=_call(context))
+    await context.services.get(WORKFLOW_MANAGER).delete(workflow, call=operator_call(context.project.id))
     yield CommandOutput(kind="text", text=f"deleted the workflow {workflow}")
     yield CommandOutput(kind="result", data={"id": workflow})
-
-
-def _call(context: PluginContext) -> CallContext:
-    return CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)

@@ -93,3 +93,8 @@ class CallContext(Model):
 def system_call(project: str | None = None) -> CallContext:
     """Return a context for what the host does by itself."""
     return CallContext(principal=Principal(kind="system", id="host"), project=project)
+
+
+def operator_call(project: str | None = None) -> CallContext:
+    """Return a context for what the operator does, such as at the command line."""
+    return CallContext(principal=Principal(kind="user", id="operator"), project=project)

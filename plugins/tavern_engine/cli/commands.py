@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
-from tavern_engine.cli.follow import Documents, follow, operator_call
+from tavern_engine.cli.follow import Documents, follow
 from tavern_host import (
     EXECUTION_ENGINE,
     NODE_MANAGER,
@@ -21,6 +21,7 @@ from tavern_host import (
     NotFound,
     PluginContext,
 )
+from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.documents import MAX_DOCUMENT, carried_json, read_document, read_document_file, read_json
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.nodes import DataFlowType, NodeDefinition
@@ -57,7 +58,9 @@ async def run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncI
     groups = await context.services.get(WORKFLOW_MANAGER).closure(workflow)
     documents = Documents(workflow, {key: stored.workflow for key, stored in groups.items()})
     engine = context.services.get(EXECUTION_ENGINE)
-    async for output in follow(lambda: engine.submit(request, call=operator_call(context)), documents, context):
+    async for output in follow(
+        lambda: engine.submit(request, call=operator_call(context.project.id)), documents, context
+    ):
         yield output
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from tavern_engine.cli.progress_view import ProgressView, text_chunk
 from tavern_engine.cli.run_text import value_text
 from tavern_engine.cli.stream_text import StreamTexts
-from tavern_host import EXECUTION_ENGINE, CallContext, CommandOutput, InvalidInput, PluginContext
-from tavern_host.contracts.calls import Principal
+from tavern_host import EXECUTION_ENGINE, CommandOutput, InvalidInput, PluginContext
 from tavern_host.contracts.dataflow import GROUP_REFERENCE
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.executions import Run, RunStatus
@@ -65,11 +64,6 @@ class Documents:
                 group = node.config_values.get(GROUP_REFERENCE)
                 found[node.id] = (node.display_name or node.type, group if isinstance(group, str) else None)
         return found
-
-
-def operator_call(context: PluginContext) -> CallContext:
-    """Return the call context of the command line: the operator's."""
-    return CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)
 
 
 async def follow(

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from tavern_engine.cli.follow import Documents, follow, operator_call
+from tavern_engine.cli.follow import Documents, follow
 from tavern_engine.cli.run_text import (
     counted,
     moment,
@@ -24,6 +24,7 @@ from tavern_engine.cli.run_text import (
 from tavern_engine.journal.documents import documents_of
 from tavern_engine.run_query import find_run, run_filter
 from tavern_host import EXECUTION_ENGINE, CommandOutput, NotFound, PluginContext
+from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunSummary
 from tavern_host.contracts.names import did_you_mean
@@ -148,7 +149,9 @@ async def resume(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
     run = await find_run(str(arguments["run"]), context)
     engine = context.services.get(EXECUTION_ENGINE)
     documents = await _documents(run, context)
-    async for output in follow(lambda: engine.resume(run.id, call=operator_call(context)), documents, context):
+    async for output in follow(
+        lambda: engine.resume(run.id, call=operator_call(context.project.id)), documents, context
+    ):
         yield output
 
 
@@ -157,7 +160,9 @@ async def retry(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
     run = await find_run(str(arguments["run"]), context)
     engine = context.services.get(EXECUTION_ENGINE)
     documents = await _documents(run, context)
-    async for output in follow(lambda: engine.rerun(run.id, call=operator_call(context)), documents, context):
+    async for output in follow(
+        lambda: engine.rerun(run.id, call=operator_call(context.project.id)), documents, context
+    ):
         yield output
 
 

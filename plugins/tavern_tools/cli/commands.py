@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.calls import CallContext, operator_call
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.plugins import PLUGINS
@@ -26,7 +26,7 @@ from tavern_tools.catalog.documentation import describe_tool
 from tavern_tools.catalog.files import ToolProblem, check, stamps
 from tavern_tools.catalog.permissions import service_and_method, service_name
 from tavern_tools.catalog.registry import registry_of
-from tavern_tools.requests import arguments_of, tool_filter, typed_call
+from tavern_tools.requests import arguments_of, tool_filter
 
 _USER_MISTAKES = (ToolErrorType.TOOL_NOT_FOUND, ToolErrorType.PARAMETER_VALIDATION)
 _PROTOCOL = "command-line"
@@ -63,7 +63,7 @@ async def call_tool(arguments: dict[str, JsonValue], context: PluginContext) -> 
     document = arguments.get("arguments")
     values = arguments_of(_texts(arguments, "arg"), None if document is None else str(document))
     request = ToolCallRequest(tool_id=str(arguments["id"]), arguments=values, protocol=_PROTOCOL)
-    manager, call = context.services.get(TOOL_MANAGER), typed_call(context)
+    manager, call = context.services.get(TOOL_MANAGER), operator_call(context.project.id)
     result = await manager.call(request, scope=ToolScope(streams=True), call=call)
     for note in result.coercions:
         yield CommandOutput(kind="progress", text=note)

@@ -11,12 +11,13 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_tools.catalog.parameters import Parameters
-from tavern_tools.requests import arguments_of, json_object, typed_call
+from tavern_tools.requests import arguments_of, json_object
 from tavern_tools.web.task_routes import task_filter
 
 _PREFIX = "task_"
@@ -30,7 +31,7 @@ async def list_tasks(arguments: dict[str, JsonValue], context: PluginContext) ->
     """`tasks list`."""
     statuses = arguments.get("status")
     asked = _asked(arguments, ",".join(map(str, statuses)) if isinstance(statuses, list) else "")
-    tasks = await context.services.get(TOOL_MANAGER).tasks(asked, call=typed_call(context))
+    tasks = await context.services.get(TOOL_MANAGER).tasks(asked, call=operator_call(context.project.id))
     width = _id_width(tasks)
     rows = [
         [task.id[:width], task.status.value, task.tool_id, str(task.principal), _clock(task.created_at), _note(task)]
@@ -47,7 +48,9 @@ async def show_task(arguments: dict[str, JsonValue], context: PluginContext) -> 
     wait = arguments.get("wait") or 0
     if not isinstance(wait, int | float) or wait < 0:
         raise InvalidInput(f"--wait expects a number of seconds, got {wait!r:.60}")
-    task = await context.services.get(TOOL_MANAGER).task(task_id, wait=float(wait), call=typed_call(context))
+    task = await context.services.get(TOOL_MANAGER).task(
+        task_id, wait=float(wait), call=operator_call(context.project.id)
+    )
     for line in _described(task):
         yield CommandOutput(kind="text", text=line)
     yield CommandOutput(kind="result", data=task.to_json())
@@ -56,7 +59,7 @@ async def show_task(arguments: dict[str, JsonValue], context: PluginContext) -> 
 async def cancel_task(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`tasks cancel TASK`: exit code 1 where it had ended, or did not end in time."""
     task_id = await _find(str(arguments["task"]), context)
-    manager, call = context.services.get(TOOL_MANAGER), typed_call(context)
+    manager, call = context.services.get(TOOL_MANAGER), operator_call(context.project.id)
     before = await manager.task(task_id, call=call)
     task = await manager.cancel_task(task_id, call=call)
     yield CommandOutput(kind="result", data=task.to_json())
@@ -72,7 +75,7 @@ async def cancel_task(arguments: dict[str, JsonValue], context: PluginContext) -
 async def list_approvals(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`approvals list`."""
     asked = _asked(arguments, TaskStatus.AWAITING_APPROVAL.value)
-    tasks = await context.services.get(TOOL_MANAGER).tasks(asked, call=typed_call(context))
+    tasks = await context.services.get(TOOL_MANAGER).tasks(asked, call=operator_call(context.project.id))
     width = _id_width(tasks)
     rows = []
     for task in tasks:
@@ -114,7 +117,7 @@ async def _decide(
         decision,
         arguments=edited,
         comment=str(arguments.get("comment") or ""),
-        call=typed_call(context),
+        call=operator_call(context.project.id),
     )
     if decision == "refuse":
         text = f"{task.id}: refused"
@@ -135,7 +138,7 @@ async def _edited(task_id: str, arguments: dict[str, JsonValue], context: Plugin
     if not given:
         return None
     manager = context.services.get(TOOL_MANAGER)
-    task = await manager.task(task_id, call=typed_call(context))
+    task = await manager.task(task_id, call=operator_call(context.project.id))
     tool = await manager.get(task.tool_id)
     bound = Parameters(tool.parameters).bind({**task.arguments, **given}, text=True)
     return {**task.arguments, **{name: bound.arguments.get(name, value) for name, value in given.items()}}
@@ -146,7 +149,7 @@ async def _find(text: str, context: PluginContext) -> str:
 
     Raises `NotFound`, and `InvalidInput` for a beginning that several tasks have.
     """
-    manager, call = context.services.get(TOOL_MANAGER), typed_call(context)
+    manager, call = context.services.get(TOOL_MANAGER), operator_call(context.project.id)
     with contextlib.suppress(NotFound):
         return (await manager.task(text, call=call)).id
     start = text if text.startswith(_PREFIX) else f"{_PREFIX}{text}"
