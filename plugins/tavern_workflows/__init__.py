@@ -3,8 +3,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tavern_host import CommandInfo, CommandParameter, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
+
+_ONE = "/api/workflows/{workflowId}"
+_ANSWER = {"answer": "workflows:Workflow"}
+_SAVED: dict[str, Any] = {**_ANSWER, "body": "workflows:Workflow"}
+_CHECKED = {"body": "workflows:Workflow", "answer": "Checked", "access": "read"}
+_ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
+    ("GET", "/api/workflows", "list_all", "List the workflows.", {"answer": "workflows:WorkflowSummary[]"}),
+    ("POST", "/api/workflows", "create", "Save a new workflow.", {**_SAVED, "status": 201}),
+    ("POST", "/api/workflows/check", "check", "Say everything that is wrong with a workflow.", _CHECKED),
+    ("GET", _ONE, "show", "Read a workflow.", _ANSWER),
+    ("PUT", _ONE, "replace", "Save a workflow.", _SAVED),
+    ("PATCH", _ONE, "change", "Change parts of a workflow, or its id (a JSON merge patch).", _SAVED),
+    ("DELETE", _ONE, "delete", "Delete a workflow.", {"answer": "host_api:Done"}),
+)
 
 
 @hookimpl
@@ -16,49 +32,7 @@ def tavern_register_services() -> list[ServiceInfo]:
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
     """Offer the routes of workflows."""
-    web, contract = "tavern_workflows.web", "tavern_host.contracts.workflows"
-    workflow, done = f"{contract}:Workflow", "tavern_host.contracts.host_api:Done"
-    one = "/api/workflows/{workflowId}"
-    return [
-        RouteInfo(
-            method="GET",
-            path="/api/workflows",
-            handler=f"{web}:list_all",
-            summary="List the workflows.",
-            answer=f"{contract}:WorkflowSummary[]",
-        ),
-        RouteInfo(
-            method="POST",
-            path="/api/workflows",
-            handler=f"{web}:create",
-            summary="Save a new workflow.",
-            body=workflow,
-            answer=workflow,
-            status=201,
-        ),
-        RouteInfo(
-            method="POST",
-            path="/api/workflows/check",
-            handler=f"{web}:check",
-            summary="Say everything that is wrong with a workflow.",
-            body=workflow,
-            answer=f"{web}:Checked",
-            access="read",
-        ),
-        RouteInfo(method="GET", path=one, handler=f"{web}:show", summary="Read a workflow.", answer=workflow),
-        RouteInfo(
-            method="PUT", path=one, handler=f"{web}:replace", summary="Save a workflow.", body=workflow, answer=workflow
-        ),
-        RouteInfo(
-            method="PATCH",
-            path=one,
-            handler=f"{web}:change",
-            summary="Change parts of a workflow, or its id (a JSON merge patch).",
-            body=workflow,
-            answer=workflow,
-        ),
-        RouteInfo(method="DELETE", path=one, handler=f"{web}:delete", summary="Delete a workflow.", answer=done),
-    ]
+    return [RouteInfo.of_module("tavern_workflows.web", *row) for row in _ROUTES]
 
 
 @hookimpl
