@@ -22,6 +22,7 @@ from pathlib import Path
 from benchmarks.enginegraphs import Graph, node_id
 from benchmarks.faultchild import Place, graph_of
 from benchmarks.harness import Result
+from benchmarks.writes import writes
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.executions import ExecutionEngine, Run, RunStatus
@@ -227,4 +228,4 @@ def _counted(name: str, value: float, of: float, what: str, unit: str, limit: fl
     return Result(name, round(value, 3), unit, of, what, ratio, runs=KILLS, limit=limit)
 
 
-FIGURES = {"kills": kills}
+FIGURES = {"kills": kills, "writes": writes}

@@ -84,7 +84,8 @@ async def main():
         import aiohttp.web
         mark("importing aiohttp")
         from tavern_host.server.serve import serve
-        async with aclosing(serve(host, port=0)) as outputs:
+        from tavern_host.server.reach import Reach
+        async with aclosing(serve(host, Reach(0))) as outputs:
             async for output in outputs:
                 if output.kind == "result":
                     break

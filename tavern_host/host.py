@@ -20,7 +20,7 @@ from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.plugins import PLUGINS, Explanation, PermissionInfo, PluginInfo
+from tavern_host.contracts.plugins import PLUGINS, Explanation, PermissionInfo, PluginInfo, RunningHost
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.contracts.settings import SETTINGS
@@ -48,7 +48,7 @@ from tavern_host.settings.service import HostSettings
 from tavern_host.settings.store import SettingsStore
 from tavern_host.storage.blobs import BlobStore
 from tavern_host.storage.files import remove_unfinished
-from tavern_host.storage.running_hosts import RunningHost, RunningHosts
+from tavern_host.storage.running_hosts import RunningHosts
 
 S = TypeVar("S", bound=ServiceInterface)
 
@@ -117,14 +117,15 @@ class Host:
         catalogue = Catalogue()
         state = folders.project_state(self.project)
         self.blobs = BlobStore(self.project.private / "blobs")
-        self.audit = AuditLog(self.project.private / "audit" / "audit.sqlite3", anchor=state / "audit.json")
+        log = self.project.private / "audit" / "audit.sqlite3"
+        self.audit = AuditLog(log, anchor=state / "audit.json", limits=operator.audit)
         file = SettingsFile(state / "settings.json", SecretBox(folders.state))
         above = {**environment_settings(), **(settings or {})}
         self._store = SettingsStore(
             project=dict(opened.file.settings), operator=dict(operator.settings), environment=above, file=file
         )
         self._manager = Manager(
-            sources=Sources(folders=[self.project.plugins], dev=dev, embedded=plugins),
+            sources=Sources(folders=[self.project.plugins], dev=dev, embedded=plugins, packages=folders.packages),
             review=Review(operator, frozenset(trust), frozenset(without), third_party),
             grants=GrantStore(state / "grants.json"),
             switches=SwitchStore(state / "plugins.json"),
@@ -211,6 +212,18 @@ class Host:
         answers = await self._manager.dispatcher.collect("tavern_review_plugin", {"plugin": plugin})
         return [note for answer in answers for note in answer.value]
 
+    async def notes(self, info: PluginInfo, judge: Host, *, judged: bool = True) -> list[ReviewNote]:
+        """Return the notes on a plugin of the plugins of another host, which is loaded for that alone; with `judged`
+        also what its policy would refuse."""
+        reviewed = self.reviewed(info)
+        if reviewed is None:
+            return []
+        try:
+            await judge.load()
+            return await judge.review(reviewed.model_copy(update={"judged": judged}))
+        finally:
+            await judge.stop()
+
     def _record(self, info: PluginInfo) -> Record:
         """Return a record of this host's plugins; two of one name differ in their source. Raises `NotFound`."""
         same = (one for one in self._manager.duplicates if (one.name, one.source) == (info.name, info.source))
@@ -272,7 +285,7 @@ class Host:
 
     def call(self, user: str = OPERATOR.id) -> CallContext:
         """Return the context of a call that the operator makes, or another user."""
-        return CallContext(principal=Principal(kind="user", id=user), project=self.project.id)
+        return CallContext.trusted(principal=Principal.trusted(kind="user", id=user), project=self.project.id)
 
     def frontend_folder(self, plugin: str) -> Path | None:
         """Return the folder that is served under `/plugins/{plugin}/`, for a loaded plugin that has one."""

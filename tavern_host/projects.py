@@ -6,10 +6,8 @@ somebody sent cannot bring its own permissions.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -66,6 +64,11 @@ class Folders:
         path = self.config / "host.yaml"
         return read_yaml(path, OperatorFile) if path.exists() else OperatorFile()
 
+    @property
+    def packages(self) -> Path:
+        """The folder of the plugins that were installed with `tavern plugins install`; see `contracts.packages`."""
+        return self.state / "packages"
+
     def project_state(self, project: Project) -> Path:
         """Return the folder of what the operator decided about one project."""
         return self.state / "projects" / project.id
@@ -102,7 +105,7 @@ def find_project(folder: Path | str | None, folders: Folders, *, create: bool = 
     if is_new and named and not create:
         raise InvalidInput(f"{root} is not a project: it has no {PROJECT_FILE} (make one with `tavern init {root}`)")
     file = ProjectFile() if is_new else read_project_file(root)
-    project = Project(id=_project_id(root), name=file.name or root.name, root=root.resolve())
+    project = Project.of(root, file.name)
     return OpenProject(project, file, is_new, is_default=not named and root == folders.data / "default")
 
 
@@ -159,12 +162,6 @@ def read_project_file(root: Path) -> ProjectFile:
             for problem in error.problems
         ]
         raise InvalidFile(path, problems) from None
-
-
-def _project_id(root: Path) -> str:
-    resolved = str(root.resolve())
-    slug = re.sub(r"[^a-z0-9]+", "-", root.name.lower()).strip("-") or "project"
-    return f"{slug}-{hashlib.sha256(resolved.encode()).hexdigest()[:8]}"
 
 
 def _copy_sample(source: Path, root: Path) -> None:

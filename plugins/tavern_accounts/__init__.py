@@ -17,7 +17,7 @@ def tavern_register_services() -> list[ServiceInfo]:
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    """Return the routes of logins, users and tokens."""
+    """Return the routes of logins, users, tokens and members."""
     from tavern_accounts.descriptors import routes
 
     return routes()
@@ -25,7 +25,7 @@ def tavern_register_routes() -> list[RouteInfo]:
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    """Return the commands `tavern users …`."""
+    """Return the commands `tavern users …` and `tavern members …`."""
     from tavern_accounts.descriptors import commands
 
     return commands()

@@ -1,4 +1,4 @@
-"""The commands `tavern users …`."""
+"""The commands `tavern users …` and `tavern members …`."""
 
 from __future__ import annotations
 
@@ -76,6 +76,49 @@ async def token(arguments: Arguments, context: PluginContext) -> Output:
     until = f"It holds until {made.session.expires_at:%Y-%m-%d}, and is not shown again."
     yield CommandOutput(kind="progress", text=until)
     yield CommandOutput(kind="result", data=made.to_json())
+
+
+async def list_members(arguments: Arguments, context: PluginContext) -> Output:
+    """List who may enter the project."""
+    found = await _service(context).members()
+    if found.open:
+        yield CommandOutput(kind="text", text="All users may enter the project.")
+    else:
+        rows: list[list[JsonValue]] = [[member.user, member.role or "the user's own"] for member in found.members]
+        yield CommandOutput(kind="table", columns=["member", "role"], rows=rows)
+    yield CommandOutput(kind="result", data=found.to_json())
+
+
+async def add_member(arguments: Arguments, context: PluginContext) -> Output:
+    """Let a user enter the project."""
+    was_open = (await _service(context).members()).open
+    member = await _service(context).set_member(str(arguments["name"]), str(arguments["role"]))
+    as_what = f"as {member.role}" if member.role else "with the user's own role"
+    yield CommandOutput(kind="text", text=f"{member.user} is a member of the project, {as_what}.")
+    if was_open:
+        yield CommandOutput(kind="progress", text="From now on its members and admins alone may enter it.")
+    yield CommandOutput(kind="result", data=member.to_json())
+
+
+async def remove_member(arguments: Arguments, context: PluginContext) -> Output:
+    """Let a user no longer enter the project."""
+    await _service(context).remove_member(name := str(arguments["name"]))
+    yield CommandOutput(kind="text", text=f"{name} is no member of the project any more.")
+    yield CommandOutput(kind="result", data={"removed": name})
+
+
+async def open_project(arguments: Arguments, context: PluginContext) -> Output:
+    """Open the project to all users."""
+    await _service(context).set_open(True)
+    yield CommandOutput(kind="text", text="All users may enter the project.")
+    yield CommandOutput(kind="result", data={"open": True})
+
+
+async def close_project(arguments: Arguments, context: PluginContext) -> Output:
+    """Close the project to all but its members and admins."""
+    await _service(context).set_open(False)
+    yield CommandOutput(kind="text", text="Its members and admins alone may enter the project.")
+    yield CommandOutput(kind="result", data={"open": False})
 
 
 def _service(context: PluginContext) -> Accounts:

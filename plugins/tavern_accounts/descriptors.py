@@ -24,6 +24,20 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
         {"body": f"{_WEB}:Credentials", "answer": f"{_CONTRACTS}:Identity", "access": "public"},
     ),
     ("GET", "/login", "login_page", "A page in which users log in.", {"content_type": "text/html", "access": "public"}),
+    (
+        "GET",
+        "/login/openid",
+        "openid",
+        "Log in at the provider of OpenID Connect.",
+        {"content_type": "text/html", "status": 303, "access": "public"},
+    ),
+    (
+        "GET",
+        "/login/openid/callback",
+        "openid_callback",
+        "Where the provider of OpenID Connect sends browsers back to.",
+        {"content_type": "text/html", "access": "public"},
+    ),
     ("POST", "/api/logout", "log_out", "End this session.", {"answer": _DONE, "access": "read"}),
     ("POST", "/api/logout/everywhere", "log_out_everywhere", "End all sessions.", {"answer": _DONE, "access": "read"}),
     ("GET", "/api/me", "me", "Who I am, and what I may do.", {"answer": f"{_CONTRACTS}:Identity"}),
@@ -73,23 +87,45 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
         "End all sessions of a user.",
         {"answer": _DONE, "access": "operate"},
     ),
+    ("GET", "/api/members", "members", "Who may enter this project.", {"answer": f"{_CONTRACTS}:Members"}),
+    (
+        "PUT",
+        "/api/members",
+        "set_open",
+        "Open this project to all users, or close it to all but its members.",
+        {"body": f"{_WEB}:OpenBody", "answer": f"{_CONTRACTS}:Members", "access": "operate"},
+    ),
+    (
+        "PUT",
+        "/api/members/{name}",
+        "set_member",
+        "Let a user enter this project, which its members alone may from then on.",
+        {"body": f"{_WEB}:MemberBody", "answer": f"{_CONTRACTS}:Member", "access": "operate"},
+    ),
+    (
+        "DELETE",
+        "/api/members/{name}",
+        "remove_member",
+        "Let a user no longer enter this project.",
+        {"answer": _DONE, "access": "operate"},
+    ),
 )
 
 _NAME: tuple[str, str, dict[str, JsonValue]] = ("name", "The user's name.", {"required": True})
 _COMMANDS: tuple[tuple[str, str, str, tuple[tuple[str, str, dict[str, JsonValue]], ...]], ...] = (
     (
-        "add",
+        "users add",
         "add",
         "Add a user; the password is asked for, or read from standard input.",
         (_NAME, ("--role", "admin, creator, viewer, or one of your own.", {"default": "creator"})),
     ),
-    ("list", "list_users", "List the users and their roles.", ()),
-    ("remove", "remove", "Remove a user with all sessions and tokens.", (_NAME,)),
-    ("passwd", "passwd", "Give a user another password, which ends all sessions and tokens.", (_NAME,)),
-    ("role", "role", "Give a user another role.", (_NAME, ("role", "The new role.", {"required": True}))),
-    ("logout", "logout", "End all sessions of a user; API tokens stay.", (_NAME,)),
+    ("users list", "list_users", "List the users and their roles.", ()),
+    ("users remove", "remove", "Remove a user with all sessions and tokens.", (_NAME,)),
+    ("users passwd", "passwd", "Give a user another password, which ends all sessions and tokens.", (_NAME,)),
+    ("users role", "role", "Give a user another role.", (_NAME, ("role", "The new role.", {"required": True}))),
+    ("users logout", "logout", "End all sessions of a user; API tokens stay.", (_NAME,)),
     (
-        "token",
+        "users token",
         "token",
         "Make an API token for a user, and show it this once.",
         (
@@ -98,11 +134,21 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[tuple[str, str, dict[str, JsonValue]
             ("--days", "How long it holds.", {"type": "integer", "default": 90}),
         ),
     ),
+    ("members list", "list_members", "List who may enter the project.", ()),
+    (
+        "members add",
+        "add_member",
+        "Let a user enter the project, which its members and admins alone may from then on.",
+        (_NAME, ("--role", "The role in this project; else the user's own.", {"default": ""})),
+    ),
+    ("members remove", "remove_member", "Let a user no longer enter the project.", (_NAME,)),
+    ("members open", "open_project", "Open the project to all users.", ()),
+    ("members close", "close_project", "Close the project to all but its members and admins.", ()),
 )
 
 
 def routes() -> list[RouteInfo]:
-    """Return the routes of logins, users and tokens."""
+    """Return the routes of logins, users, tokens and members."""
     return [
         RouteInfo.model_validate(
             {"method": method, "path": path, "handler": f"{_WEB}:{handler}", "summary": summary, **more}
@@ -112,10 +158,10 @@ def routes() -> list[RouteInfo]:
 
 
 def commands() -> list[CommandInfo]:
-    """Return the commands `tavern users …`."""
+    """Return the commands `tavern users …` and `tavern members …`."""
     return [
         CommandInfo(
-            name=f"users {name}",
+            name=name,
             help=help,
             handler=f"tavern_accounts.commands:{handler}",
             parameters=[

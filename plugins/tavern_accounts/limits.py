@@ -27,11 +27,11 @@ class LoginLimits:
     def begin(self, name: str, client: str) -> Callable[[], None]:
         """Count an attempt; return what takes it back, and all before it for this name, once it has succeeded.
 
-        Raises `LimitReached` with `retry_after` where there were too many.
+        An empty name or client is not counted. Raises `LimitReached` with `retry_after` where there were too many.
         """
         now, by_name, by_client = self._clock(), f"name:{name}", f"client:{client}"
-        keys = {by_name: PER_NAME, by_client: PER_CLIENT} if client else {by_name: PER_NAME}
-        wait = max(self._wait(key, most, now) for key, most in keys.items())
+        keys = {key: most for key, most, what in ((by_name, PER_NAME, name), (by_client, PER_CLIENT, client)) if what}
+        wait = max((self._wait(key, most, now) for key, most in keys.items()), default=0.0)
         if wait > 0:
             message = f"too many logins failed; try again in {wait:.0f} s"
             raise LimitReached(message, retry_after=round(wait, 1))

@@ -10,26 +10,28 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tavern_accounts.limits import LoginLimits
+from tavern_accounts.openid import OpenId, Provider
 from tavern_accounts.store import AccountStore
 from tavern_host import PluginContext
-from tavern_host.contracts.accounts import Accounts, Identity, Login, NewSession, Session, User
+from tavern_host.contracts.accounts import (
+    Accounts,
+    Identity,
+    Login,
+    Member,
+    Members,
+    NewSession,
+    OpenIdLogin,
+    Session,
+    User,
+)
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.errors import InvalidInput, NotFound, Unauthorized
+from tavern_host.contracts.errors import Conflict, Forbidden, InvalidInput, NotFound, TavernError, Unauthorized
 from tavern_host.contracts.names import did_you_mean
 
 T = TypeVar("T")
 
 ROLES = {"admin": ["read", "create", "operate"], "creator": ["read", "create"], "viewer": ["read"]}
 """The roles that are there without the operator's doing."""
-_OWN = [
-    "read:/api/me",
-    "read:/api/me/*",
-    "read:/api/logout",
-    "read:/api/logout/*",
-    "read:/api/tokens",
-    "read:/api/tokens/*",
-]
-"""What everybody may who is logged in."""
 _RESERVED = frozenset({"operator", "nobody"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
 _PERMISSION = re.compile(r"(read|create|operate)(:/\S+)?")
@@ -52,6 +54,7 @@ class HostAccounts(Accounts):
         self._limits = LoginLimits()
         self._hashing = asyncio.Semaphore(_HASHES_AT_ONCE)
         self._hash_of_nobody: str | None = None
+        self._openid = OpenId(context)
 
     async def close(self) -> None:
         """Close the store."""
@@ -74,6 +77,14 @@ class HostAccounts(Accounts):
         found = await self._store.of_token(token)
         return None if found is None else self._identity(*found)
 
+    async def identity(self, user: str) -> Identity:
+        """Return what a user may do."""
+        return self._identity(*await self._store.of_user(user))
+
+    async def members(self) -> Members:
+        """Return who may enter this project."""
+        return await self._store.members(self._context.project.id)
+
     async def log_in(
         self, name: str, password: str, *, client: str = "", call: CallContext | None = None
     ) -> NewSession:
@@ -85,20 +96,75 @@ class HostAccounts(Accounts):
             session = await self._store.begin(name, "session", "", days, password=hashed)
         except NotFound:  # removed, or given another password, while this one was checked
             raise Unauthorized(_WRONG) from None
+        await self._logged_in(name, role, client)
+        return session
+
+    async def openid(self) -> str:
+        """Return the name of the provider of OpenID Connect; one that is not right is reported and left out."""
+        try:
+            provider = self._openid.provider()
+        except TavernError as error:
+            self._context.log.warning("%s", error.message)
+            return ""
+        return provider.title if provider is not None else ""
+
+    async def begin_openid(self, back: str, *, call: CallContext | None = None) -> OpenIdLogin:
+        """Begin a login at the provider."""
+        return await self._openid.begin(back)
+
+    async def finish_openid(
+        self, back: str, secret: str, answer: dict[str, str], *, client: str = "", call: CallContext | None = None
+    ) -> NewSession:
+        """Begin a session for who comes back from the provider."""
+        succeeded = self._limits.begin("", client)
+        provider, subject = self._openid.needed(), ""
+        try:
+            claims = await self._openid.finish(provider, back, secret, answer)
+            subject = claims["sub"]
+            user = await self._user_of(provider, claims)
+        except (Unauthorized, Forbidden, Conflict) as error:
+            details = {"client": client, "issuer": provider.issuer, "why": error.message}
+            self._context.audit.record("account.login_refused", subject=subject[:64], details=details)
+            raise
+        days = float(self._context.settings.get("sessionDays", 14))
+        session = await self._store.begin(user.name, "session", "", days)
+        succeeded()
+        await self._logged_in(user.name, user.role, client, issuer=provider.issuer)
+        return session
+
+    async def _user_of(self, provider: Provider, claims: dict[str, Any]) -> User:
+        """Return the user whom the operator mapped somebody to, or whom a rule lets in. Raises `Forbidden`."""
+        mapped = provider.user_of(claims)
+        if mapped is not None:
+            try:
+                _, own, _, _ = await self._store.of_user(mapped)
+            except NotFound:
+                raise Forbidden("you are a user here who is not there any more: ask the operator") from None
+            return User(name=mapped, role=own, created_at=datetime.now(UTC))
+        if (role := provider.role_of(claims)) is None:
+            raise Forbidden(f"{provider.title} knows you, but you are no user here: ask the operator")
+        self._check_role(role)
+        new = User(name=self._fitting(provider.name_of(claims)), role=role, created_at=datetime.now(UTC))
+        try:
+            user, is_new = await self._store.of_identity(provider.issuer, claims["sub"], new)
+        except Conflict:
+            raise Conflict(f"there is another user {new.name!r}: ask the operator to say whose that name is") from None
+        if is_new:
+            who = CallContext(principal=Principal(kind="user", id=user.name), project=self._context.project.id)
+            self._record("account.added", user.name, who, role=role, issuer=provider.issuer)
+        return user
+
+    async def _logged_in(self, name: str, role: str, client: str, **details: Any) -> None:
         who = CallContext(principal=Principal(kind="user", id=name), project=self._context.project.id)
-        self._context.audit.record("account.logged_in", subject=name, details={"client": client}, call=who)
+        self._record("account.logged_in", name, who, client=client, **details)
         login = Login(user=name, role=role, client=client)
         await self._context.hooks.collect("tavern_on_login", login=login, call=who)
-        return session
 
     async def add_user(
         self, name: str, password: str, *, role: str = "creator", call: CallContext | None = None
     ) -> User:
         """Add a user."""
-        name = name.strip().lower()
-        if not _NAME.fullmatch(name) or name in _RESERVED:
-            message = f"{name!r} cannot be the name of a user: it has lower-case letters, digits and . _ @ -"
-            raise InvalidInput(f"{message}, up to 64, and is none of {', '.join(sorted(_RESERVED))}")
+        name = self._fitting(name)
         self._check_role(role)
         user = User(name=name, role=role, created_at=datetime.now(UTC))
         await self._store.add(user, await self._hash(password))
@@ -142,9 +208,40 @@ class HostAccounts(Accounts):
         self._record("account.logged_out", user, call, sessions=ended)
         return ended
 
-    def _identity(self, user: str, role: str, session: str) -> Identity:
-        permissions = ROLES.get(role) or self._own_roles().get(role, [])
-        return Identity(user=user, role=role, permissions=[*permissions, *_OWN], session=session)
+    async def set_member(self, user: str, role: str = "", *, call: CallContext | None = None) -> Member:
+        """Let a user enter this project."""
+        if role:
+            self._check_role(role)
+            if any(one.startswith("operate") for one in self._permissions(role)):
+                message = f"{role!r} may operate, which is for the whole server: the role in a project is a lesser one"
+                raise InvalidInput(f"{message}; `tavern users role {user} {role}` gives it everywhere")
+        member = Member(user=user, role=role)
+        await self._store.set_member(self._context.project.id, member)
+        self._record("account.member_set", user, call, role=role)
+        return member
+
+    async def remove_member(self, user: str, *, call: CallContext | None = None) -> None:
+        """Let a user no longer enter this project."""
+        await self._store.remove_member(self._context.project.id, user)
+        self._record("account.member_removed", user, call)
+
+    async def set_open(self, is_open: bool, *, call: CallContext | None = None) -> None:
+        """Open this project to all users, or close it."""
+        await self._store.set_open(self._context.project.id, is_open)
+        self._record("account.project_opened" if is_open else "account.project_closed", self._context.project.id, call)
+
+    def _identity(self, user: str, role: str, session: str, closed: dict[str, str | None]) -> Identity:
+        """Return what a user may do; `closed` has the user's role in each project that is closed, None in those that
+        the user is no member of, and "" where it is the user's own role."""
+        permissions, projects = self._permissions(role), {}
+        for project, there in closed.items() if "operate" not in permissions else ():
+            may = self._permissions(there or role) if there is not None else []
+            # A role that was allowed to operate after it was given to a member decides nothing in the project either.
+            projects[project] = [one for one in may if not there or not one.startswith("operate")]
+        return Identity(user=user, role=role, permissions=permissions, projects=projects, session=session)
+
+    def _permissions(self, role: str) -> list[str]:
+        return ROLES.get(role) or self._own_roles().get(role, [])
 
     def _own_roles(self) -> dict[str, list[str]]:
         """Return the operator's roles; one that is not right has no permissions, and is reported."""
@@ -161,6 +258,14 @@ class HostAccounts(Accounts):
             roles[name] = permissions if fits else []
         return roles
 
+    def _fitting(self, name: str) -> str:
+        """Return the name of a user in lower case. Raises `InvalidInput` for what is none."""
+        name = name.strip().lower()
+        if not _NAME.fullmatch(name) or name in _RESERVED:
+            message = f"{name!r} cannot be the name of a user: it has lower-case letters, digits and . _ @ -"
+            raise InvalidInput(f"{message}, up to 64, and is none of {', '.join(sorted(_RESERVED))}")
+        return name
+
     def _check_role(self, role: str) -> None:
         known = [*ROLES, *self._own_roles()]
         if role not in known:
@@ -174,11 +279,11 @@ class HostAccounts(Accounts):
         work for a name that nobody has, and `LimitReached`."""
         succeeded = self._limits.begin(name[:64], client)
         found = await self._store.password(name)
-        if found is None and self._hash_of_nobody is None:
+        if self._hash_of_nobody is None:  # also for users without a password, who log in elsewhere
             self._hash_of_nobody = await self._hash("a password of nobody")
-        role, hashed = found or ("", self._hash_of_nobody or "")
-        is_right = await self._hashed(partial(_verify, hashed, password[: _LENGTHS.stop]))
-        if found is None or not is_right:
+        hashed, role = ("", "") if found is None else (found[1], found[0])
+        is_right = await self._hashed(partial(_verify, hashed or self._hash_of_nobody, password[: _LENGTHS.stop]))
+        if not hashed or not is_right:
             self._context.audit.record("account.login_refused", subject=name[:64], details={"client": client})
             raise Unauthorized(_WRONG)
         succeeded()

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from tavern_host.contracts.accounts import NewSession, Session, User
+from tavern_host.contracts.accounts import Member, Members, NewSession, Session, User
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, NotFound
 from tavern_host.contracts.names import did_you_mean
@@ -30,7 +30,18 @@ _FIRST = (
     "user TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE, created TEXT NOT NULL, expires TEXT NOT NULL)",
     "CREATE INDEX sessions_by_user ON sessions (user)",
 )
-_SCHEMA = Schema("accounts.sqlite3", (_FIRST,), synchronous="FULL", secure_delete=True)
+_SECOND = (
+    "CREATE TABLE closed (project TEXT PRIMARY KEY)",
+    # Members stay while a project is open, so that closing it again shuts none of them out.
+    "CREATE TABLE members (project TEXT NOT NULL, user TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE, "
+    "role TEXT NOT NULL, PRIMARY KEY (project, user))",
+    # Who a user is at a provider of OpenID Connect.
+    "CREATE TABLE identities (issuer TEXT NOT NULL, subject TEXT NOT NULL, user TEXT NOT NULL REFERENCES users (name) "
+    "ON DELETE CASCADE, PRIMARY KEY (issuer, subject))",
+)
+_SCHEMA = Schema("accounts.sqlite3", (_FIRST, _SECOND), synchronous="FULL", secure_delete=True)
+Found = tuple[str, str, str, dict[str, str | None]]
+"""A user's name and role, the id of the session, and the role in each project that is closed (see `_closed`)."""
 _SESSION = "id, user, kind, label, created, expires"
 
 
@@ -55,15 +66,22 @@ class AccountStore:
 
     async def add(self, user: User, password: str) -> None:
         """Keep a new user with the hash of a password. Raises `Conflict`."""
-        values = (user.name, user.role, password, user.created_at.isoformat())
+        await self._database.write(lambda connection: _add(connection, user, password))
 
-        def work(connection: sqlite3.Connection) -> None:
-            try:
-                connection.execute("INSERT INTO users VALUES (?, ?, ?, ?)", values)
-            except sqlite3.IntegrityError:
-                raise Conflict(f"there is a user {user.name!r} already") from None
+    async def of_identity(self, issuer: str, subject: str, new: User) -> tuple[User, bool]:
+        """Return the user that somebody is at a provider, and whether it is this `new` one, who has no password. Raises
+        `Conflict` where the name is another user's."""
 
-        await self._database.write(work)
+        def work(connection: sqlite3.Connection) -> tuple[User, bool]:
+            query = "SELECT user FROM identities WHERE issuer = ? AND subject = ?"
+            row = connection.execute(query, (issuer, subject)).fetchone()
+            if row is not None:
+                return _user(connection, row[0]), False
+            _add(connection, new, "")
+            connection.execute("INSERT INTO identities VALUES (?, ?, ?)", (issuer, subject, new.name))
+            return new, True
+
+        return await self._database.write(work)
 
     async def remove(self, name: str) -> None:
         """Remove a user with all sessions. Raises `NotFound`."""
@@ -139,16 +157,62 @@ class AccountStore:
         now = datetime.now(UTC).isoformat()
         return await self._database.read(lambda c: [_session(row) for row in c.execute(query, (user, now))], [])
 
-    async def of_token(self, token: str) -> tuple[str, str, str] | None:
-        """Return the user, the role and the session that a token is of; None for one that is none now."""
+    async def of_token(self, token: str) -> Found | None:
+        """Return whose token it is; None for one that is none now."""
         if not token.startswith(_PREFIX):
             return None
         query = "SELECT name, role, id FROM sessions JOIN users ON user = name WHERE token = ? AND expires > ?"
         values = (_hash(token), datetime.now(UTC).isoformat())
-        found: tuple[str, str, str] | None = await self._database.read(
-            lambda c: c.execute(query, values).fetchone(), None
-        )
-        return found
+
+        def work(connection: sqlite3.Connection) -> Found | None:
+            row = connection.execute(query, values).fetchone()
+            return None if row is None else (*row, _closed(connection, row[0]))
+
+        return await self._database.read(work, None)
+
+    async def of_user(self, name: str) -> Found:
+        """Return who a user is, without a session. Raises `NotFound`."""
+
+        def work(connection: sqlite3.Connection) -> Found:
+            return name, _user(connection, name).role, "", _closed(connection, name)
+
+        return await self._database.read(work, (name, "", "", {}))
+
+    async def members(self, project: str) -> Members:
+        """Return who may enter a project."""
+
+        def work(connection: sqlite3.Connection) -> Members:
+            is_closed = connection.execute("SELECT 1 FROM closed WHERE project = ?", (project,)).fetchone()
+            rows = connection.execute("SELECT user, role FROM members WHERE project = ? ORDER BY user", (project,))
+            members = [Member(user=user, role=role) for user, role in rows]
+            return Members(open=not is_closed, members=members)
+
+        return await self._database.read(work, Members())
+
+    async def set_member(self, project: str, member: Member) -> None:
+        """Let a user enter a project, which is closed from now on. Raises `NotFound`."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            _user(connection, member.user)
+            connection.execute("INSERT OR IGNORE INTO closed VALUES (?)", (project,))
+            connection.execute("INSERT OR REPLACE INTO members VALUES (?, ?, ?)", (project, member.user, member.role))
+
+        await self._database.write(work)
+
+    async def remove_member(self, project: str, user: str) -> None:
+        """Let a user no longer enter a project. Raises `NotFound`."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            query = "DELETE FROM members WHERE project = ? AND user = ?"
+            if not connection.execute(query, (project, user)).rowcount:
+                raise NotFound(f"{user!r} is no member of this project")
+
+        await self._database.write(work)
+
+    async def set_open(self, project: str, is_open: bool) -> None:
+        """Open a project to all users, or close it to all but its members."""
+        query = "DELETE FROM closed WHERE project = ?" if is_open else "INSERT OR IGNORE INTO closed VALUES (?)"
+        await self._database.write(lambda connection: connection.execute(query, (project,)))
 
     async def end(self, user: str, session: str | None) -> int:
         """End one session or token of a user, or all sessions; return how many. Raises `NotFound`."""
@@ -165,6 +229,12 @@ class AccountStore:
         return await self._database.write(work)
 
 
+def _closed(connection: sqlite3.Connection, user: str) -> dict[str, str | None]:
+    """Return the user's role in each project that is closed, None where the user is no member."""
+    query = "SELECT project, (SELECT role FROM members m WHERE m.project = c.project AND user = ?) FROM closed c"
+    return dict(connection.execute(query, (user,)))
+
+
 def _hash(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="replace")).digest()
 
@@ -176,6 +246,15 @@ def _user(connection: sqlite3.Connection, name: str) -> User:
         names = [known for (known,) in connection.execute("SELECT name FROM users")]
         raise NotFound(f"there is no user {name!r}{did_you_mean(name, names)}")
     return User(name=name, role=row[0], created_at=datetime.fromisoformat(row[1]))
+
+
+def _add(connection: sqlite3.Connection, user: User, password: str) -> None:
+    """Keep a new user. Raises `Conflict`."""
+    values = (user.name, user.role, password, user.created_at.isoformat())
+    try:
+        connection.execute("INSERT INTO users VALUES (?, ?, ?, ?)", values)
+    except sqlite3.IntegrityError:
+        raise Conflict(f"there is a user {user.name!r} already") from None
 
 
 def _session(row: tuple[str, ...]) -> Session:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from html import escape
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import Field
 
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.accounts import ACCOUNTS, Accounts, Identity
 from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.errors import InvalidInput, LimitReached, Unauthorized
+from tavern_host.contracts.errors import InvalidInput, LimitReached, TavernError, Unauthorized
 from tavern_host.contracts.wire import Model
 
 _PAGE = """<!doctype html>
@@ -18,13 +18,26 @@ _PAGE = """<!doctype html>
 <title>Log in: tavern-host</title>
 <h1>Log in</h1>
 <p role="alert">{problem}</p>
-<form method="post" action="/api/login">
+<form method="post" action="{base}/api/login">
 <p><label>Name <input name="name" autocomplete="username" required></label></p>
 <p><label>Password <input name="password" type="password" autocomplete="current-password" required></label></p>
 <p><button>Log in</button></p>
 </form>
+{elsewhere}
 </html>
 """
+_ELSEWHERE = '<p><a href="{base}/login/openid">Log in with {title}</a></p>'
+# The browser leaves this page by itself: redirected from the provider's it would not send the cookie, which is for
+# requests from this site.
+_ENTERED = """<!doctype html>
+<html lang="en">
+<meta http-equiv="refresh" content="0;url={base}/">
+<title>tavern-host</title>
+<p>You are logged in: <a href="{base}/">continue</a>.</p>
+</html>
+"""
+_STATUS = {"not_found": 404, "unauthorized": 401, "forbidden": 403, "conflict": 409, "limit_reached": 429}
+_STATUS |= {"invalid_input": 400}
 
 
 class Credentials(Model):
@@ -66,6 +79,18 @@ class TokenBody(Model):
     days: int = 90
 
 
+class OpenBody(Model):
+    """The body of `PUT /api/members`."""
+
+    open: bool
+
+
+class MemberBody(Model):
+    """The body of `PUT /api/members/{name}`; without a role the user's own holds."""
+
+    role: str = ""
+
+
 async def log_in(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Begin a session, and give its token to the browser as a cookie; a page's form is led to the first page."""
     is_form = request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
@@ -80,32 +105,55 @@ async def log_in(request: HttpRequest, context: PluginContext) -> HttpResponse:
         new = await service.log_in(given.name, given.password, client=request.client, call=request.call)
     except (Unauthorized, LimitReached) as error:
         if is_form:
-            return _page(429 if isinstance(error, LimitReached) else 401, error.message)
+            return await _page(request, context, error)
         raise
     left = int((new.session.expires_at - new.session.created_at).total_seconds())
-    headers = {"Set-Cookie": _cookie(request, new.token, left)}
     if is_form:
-        return HttpResponse(status=303, body=b"", headers={**headers, "Location": "/"})
+        there = {"Location": f"{_base(request)}/"}
+        return HttpResponse(status=303, body=b"", headers=there, session=new.token, session_seconds=left)
     identity = await _identity(service, new.session.user, new.session.id)
-    return HttpResponse(data=identity.to_json(), headers=headers)
+    return HttpResponse(data=identity.to_json(), session=new.token, session_seconds=left)
 
 
 async def login_page(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with a page in which a user can log in."""
-    return _page()
+    return await _page(request, context)
+
+
+async def openid(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Send the browser to the provider of OpenID Connect."""
+    try:
+        begun = await _service(context).begin_openid(_callback(request), call=request.call)
+    except TavernError as error:
+        return await _failed(request, context, error)
+    return HttpResponse(status=303, body=b"", headers={"Location": begun.address}, cookies={"openid": begun.secret})
+
+
+async def openid_callback(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Begin a session for who comes back from the provider."""
+    secret, where = request.cookies.get("openid", ""), _callback(request)
+    try:
+        new = await _service(context).finish_openid(
+            where, secret, request.query, client=request.client, call=request.call
+        )
+    except TavernError as error:
+        return await _failed(request, context, error)
+    left = int((new.session.expires_at - new.session.created_at).total_seconds())
+    body, cookies = _ENTERED.format(base=_base(request)).encode(), {"openid": ""}
+    return HttpResponse(body=body, content_type="text/html", session=new.token, session_seconds=left, cookies=cookies)
 
 
 async def log_out(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """End the session with which this was asked."""
     user = _user(request)
     await _service(context).end_sessions(user, request.session, call=request.call)
-    return _done("You are logged out.", headers={"Set-Cookie": _cookie(request, "", 0)})
+    return _done("You are logged out.", session="")
 
 
 async def log_out_everywhere(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """End all sessions of who asks."""
     ended = await _service(context).end_sessions(_user(request), call=request.call)
-    return _done(f"Sessions that ended: {ended}.", headers={"Set-Cookie": _cookie(request, "", 0)})
+    return _done(f"Sessions that ended: {ended}.", session="")
 
 
 async def me(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -180,8 +228,43 @@ async def end_sessions(request: HttpRequest, context: PluginContext) -> HttpResp
     return _done(f"Sessions that ended: {ended}.")
 
 
-def _page(status: int = 200, problem: str = "") -> HttpResponse:
-    body = _PAGE.format(problem=escape(problem)).encode()
+async def members(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with who may enter this project."""
+    return HttpResponse(data=(await _service(context).members()).to_json())
+
+
+async def set_open(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Open or close this project."""
+    await _service(context).set_open(request.read(OpenBody).open, call=request.call)
+    return await members(request, context)
+
+
+async def set_member(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Let a user enter this project."""
+    role = request.read(MemberBody).role
+    member = await _service(context).set_member(request.parameters["name"], role, call=request.call)
+    return HttpResponse(data=member.to_json())
+
+
+async def remove_member(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Let a user no longer enter this project."""
+    await _service(context).remove_member(request.parameters["name"], call=request.call)
+    return _done("The user is no member any more.")
+
+
+async def _failed(request: HttpRequest, context: PluginContext, error: TavernError) -> HttpResponse:
+    """Return the page in which users log in, with what went wrong; raises the error for who is no browser."""
+    if "text/html" not in request.headers.get("accept", ""):
+        raise error
+    return await _page(request, context, error)
+
+
+async def _page(request: HttpRequest, context: PluginContext, error: TavernError | None = None) -> HttpResponse:
+    """Return the page in which users log in, with what went wrong before."""
+    title, base = await _service(context).openid(), escape(_base(request))
+    elsewhere = _ELSEWHERE.format(base=base, title=escape(title)) if title else ""
+    problem, status = (error.message, _STATUS.get(error.info.code, 503)) if error is not None else ("", 200)
+    body = _PAGE.format(base=base, problem=escape(problem), elsewhere=elsewhere).encode()
     return HttpResponse(status=status, body=body, content_type="text/html")
 
 
@@ -197,16 +280,19 @@ def _user(request: HttpRequest) -> str:
 
 
 async def _identity(service: Accounts, user: str, session: str) -> Identity:
-    role = next((one.role for one in await service.list_users() if one.name == user), "")
-    permissions = (await service.roles()).get(role, [])
-    return Identity(user=user, role=role, permissions=permissions, session=session)
+    """Return what a user may do, without the projects that are closed to them."""
+    identity = await service.identity(user)
+    projects = {project: permissions for project, permissions in identity.projects.items() if permissions}
+    return identity.model_copy(update={"projects": projects, "session": session})
 
 
-def _done(message: str, headers: dict[str, str] | None = None) -> HttpResponse:
-    return HttpResponse(data={"success": True, "message": message}, headers=headers or {})
+def _callback(request: HttpRequest) -> str:
+    return f"{request.base}/login/openid/callback"
 
 
-def _cookie(request: HttpRequest, token: str, seconds: int) -> str:
-    """Return the cookie of this server: cookies are shared by all ports of a machine, so its name has the port."""
-    port = request.headers["host"].rpartition(":")[2]
-    return f"tavern_{port}={token}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict"
+def _base(request: HttpRequest) -> str:
+    return urlsplit(request.base).path
+
+
+def _done(message: str, session: str | None = None) -> HttpResponse:
+    return HttpResponse(data={"success": True, "message": message}, session=session)

@@ -20,6 +20,8 @@ from typing import Any
 
 from pydantic import Field, JsonValue
 
+from tavern_devtools.rules import findings
+from tavern_devtools.rules.subject import Finding, Subject
 from tavern_host import NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Folders, Host, InvalidInput, TavernError
 from tavern_host.contracts.names import near_names
 from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginInfo, PluginState, Problem
@@ -41,7 +43,7 @@ class Report(Model):
     state: PluginState
     imported: bool
     problems: list[Problem] = Field(default_factory=list)
-    warnings: list[Problem] = Field(default_factory=list)
+    warnings: list[Finding] = Field(default_factory=list)
     permissions: list[PermissionInfo] = Field(default_factory=list)
     provides: dict[str, list[str]] = Field(default_factory=dict)
     scripts: list[JsonValue] = Field(default_factory=list)
@@ -230,15 +232,9 @@ class Inspection:
     async def notes(self) -> list[ReviewNote]:
         """Return what first-party plugins add to the review of the plugin, by its files; the policy of the host that
         it will be used in is not known."""
-        reviewed = self._host.reviewed(self._info(self._host)) if self._host is not None else None
-        if reviewed is None:
+        if self._host is None:
             return []
-        judge = self._new_host(third_party=False)
-        try:
-            await judge.load()
-            return await judge.review(reviewed.model_copy(update={"judged": False}))
-        finally:
-            await judge.stop()
+        return await self._host.notes(self._info(self._host), self._new_host(third_party=False), judged=False)
 
     def by_manifest(self) -> Report:
         """Return what the host says without an import."""
@@ -285,7 +281,7 @@ def inspected(candidate: Candidate) -> Iterator[Inspection]:
         yield Inspection(candidate, Path(temporary))
 
 
-async def _provided(host: Host, info: PluginInfo) -> tuple[dict[str, list[str]], list[Problem]]:
+async def _provided(host: Host, info: PluginInfo) -> tuple[dict[str, list[str]], list[Finding]]:
     """Return the names of what a loaded plugin registers, by kind, and the tools that cannot be called.
 
     Asking for them makes the registries read the plugin's files.
@@ -303,7 +299,7 @@ async def _provided(host: Host, info: PluginInfo) -> tuple[dict[str, list[str]],
         workflows = await host.services.get(WORKFLOW_MANAGER).list_workflows()
         provides["workflow"] = [w.id for w in workflows if w.source == f"plugin:{info.name}"]
     lacking = [
-        Problem(message=f"the tool {tool.id} cannot be called here: it {tool.unavailable}", file=tool.source)
+        Finding(message=f"the tool {tool.id} cannot be called here: it {tool.unavailable}", file=tool.source)
         for tool in tools
         if tool.unavailable
     ]
@@ -345,26 +341,13 @@ def _entry_problems(candidate: Candidate, info: PluginInfo) -> list[Problem]:
     return [Problem(message=message, hint="give both the same name")]
 
 
-def _warnings(candidate: Candidate, info: PluginInfo) -> list[Problem]:
+def _warnings(candidate: Candidate, info: PluginInfo) -> list[Finding]:
     """Return what is no fault and yet worth a thought."""
-    warnings = []
-    if _has_manifest(info) and not info.description:
-        message = "the manifest has no description; it is what operators read first"
-        warnings.append(Problem(message=message, file=f"{candidate.folder.name}/{MANIFEST}"))
-    if candidate.project is None:
-        return warnings
-    version = candidate.project.table("project").get("version")
-    if _has_manifest(info) and version not in (None, info.version):
-        message = f"the project's version is {version}, the manifest's {info.version}"
-        warnings.append(Problem(message=message, hint="give both the same version", file="pyproject.toml"))
-    is_dynamic = "dependencies" in candidate.project.texts("project", "dynamic")
-    dependencies = candidate.project.texts("project", "dependencies")
-    if candidate.project.table("project") and not is_dynamic and not any("tavern-host" in d for d in dependencies):
-        message = "it does not depend on tavern-host, so pip installs it where it cannot run"
-        warnings.append(Problem(message=message, file="pyproject.toml"))
-    if not any((candidate.project.root / folder).is_dir() for folder in ("tests", "test")):
-        warnings.append(Problem(message="it has no tests", hint="see docs/testing.md for fixtures"))
-    return warnings
+    if not _has_manifest(info):
+        return []
+    project = candidate.project
+    root, document = (project.root, project.document) if project is not None else (None, None)
+    return [*findings(Subject(candidate.folder, info, root, document))]
 
 
 class _Warnings(logging.Handler):
@@ -374,7 +357,7 @@ class _Warnings(logging.Handler):
         super().__init__(logging.WARNING)
         self._marks = [f"{folder}/", name]
         self.lines: list[str] = []
-        self.unavailable: list[Problem] = []
+        self.unavailable: list[Finding] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep what is about the plugin; its failures are in its record already."""

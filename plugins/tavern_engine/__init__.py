@@ -102,12 +102,18 @@ async def tavern_startup(context: PluginContext) -> None:
 
 @hookimpl
 async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
-    """Return how often runs and nodes ended, and how many runs there are now."""
-    active = context.state["engine"].active.values() if "engine" in context.state else ()
-    now = Counter(one.record.status.value for one in active)
+    """Return how often runs and nodes ended, how many runs there are now, and how far their journal is behind."""
+    engine = context.state.get("engine")
+    now = Counter(one.record.status.value for one in engine.active.values()) if engine else Counter()
     about: dict[str, Any] = {"name": "active_runs", "kind": "gauge", "help": "Runs that run or wait now."}
     gauges = [Figure(**about, value=now[status], labels={"status": status}) for status in ("running", "queued")]
-    return [*tallied(context.state), *gauges]
+    behind = Figure(
+        name="journal_lag_seconds",
+        kind="gauge",
+        help="For how long a write to the run store is not done.",
+        value=engine.recorder.behind() if engine else 0.0,
+    )
+    return [*tallied(context.state), *gauges, behind]
 
 
 async def _recover_runs(context: PluginContext) -> None:
@@ -147,6 +153,7 @@ def tavern_register_commands() -> list[CommandInfo]:
             name="workflow run",
             help="Run a workflow and show its outputs.",
             handler="tavern_engine.cli.commands:run",
+            at_server=True,
             parameters=[
                 CommandParameter(
                     name="workflow", type="path", required=True, help="A workflow file, or the id of a stored one."
@@ -222,12 +229,14 @@ def _run_commands() -> list[CommandInfo]:
             name="runs resume",
             help="Resume a run that failed or was interrupted, from where it ended.",
             handler=f"{handlers}:resume",
+            at_server=True,
             parameters=[run],
         ),
         CommandInfo(
             name="runs retry",
             help="Run a run's workflow, as it was then, once more with the same inputs.",
             handler=f"{handlers}:retry",
+            at_server=True,
             parameters=[run],
         ),
     ]

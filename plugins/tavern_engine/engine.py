@@ -78,7 +78,7 @@ class Engine(ExecutionEngine):
         self._process_slots = PrioritySemaphore(self._settings.isolated_processes)
         self._accepting = 0
         self._resuming: set[str] = set()
-        self._recorder = RunRecorder(context)
+        self.recorder = RunRecorder(context)
         self._endings: set[asyncio.Task[None]] = set()
         self.active: dict[str, ActiveRun] = {}
         self._finished = FinishedRuns(self._settings.remembered_bytes)
@@ -155,7 +155,7 @@ class Engine(ExecutionEngine):
     async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
         """Return runs, active ones included, newest first."""
         if self._context.services.has(RUN_STORE):
-            await self._recorder.catch_up([active.record for active in self.active.values()])
+            await self.recorder.catch_up([active.record for active in self.active.values()])
             return await self._context.services.get(RUN_STORE).list_runs(filter or RunFilter())
         return list_in_memory(self._finished.values(), [a.record for a in self.active.values()], filter or RunFilter())
 
@@ -171,7 +171,7 @@ class Engine(ExecutionEngine):
         return run_id
 
     async def _resume(self, run_id: str, call: CallContext | None) -> None:
-        before = await self._recorder.entry(run_id)
+        before = await self.recorder.entry(run_id)
         if before.status is RunStatus.COMPLETE:
             raise Conflict(f"the run {run_id} is complete; run it again with `tavern runs retry {run_id}`")
         if before.not_resumable is not None:
@@ -179,18 +179,18 @@ class Engine(ExecutionEngine):
             raise Conflict(f"the run {run_id} cannot be resumed: {before.not_resumable}; {again}")
         if call is not None:
             check_principal(before.request.actions, call.principal)
-        entry = await self._recorder.claim(run_id)
+        entry = await self.recorder.claim(run_id)
         if entry is None:
             raise Conflict(f"the run {run_id} is running in another process")
         try:
-            await self._continue(await self._recorder.load(entry), call)
+            await self._continue(await self.recorder.load(entry), call)
         except BaseException:
-            await self._recorder.release(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)
+            await self.recorder.release(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)
             raise
 
     async def rerun(self, run_id: str, *, call: CallContext | None = None) -> str:
         """Run a run's workflow, as it was then, once more with the same inputs."""
-        kept = await self._recorder.load(await self._recorder.entry(run_id), results=False)
+        kept = await self.recorder.load(await self.recorder.entry(run_id), results=False)
         request = kept.entry.request.model_copy(update={"workflow": kept.workflow})
         return await self.submit(request, call=call)
 
@@ -204,7 +204,7 @@ class Engine(ExecutionEngine):
         if self._endings:
             await asyncio.wait(self._endings, timeout=2 * GRACE)
         self._queue_messages.close()
-        await self._recorder.close()
+        await self.recorder.close()
         await self.disk_cache.close()
 
     # --- recovery ---------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class Engine(ExecutionEngine):
 
         To be called when all plugins are loaded: a run may need any of them.
         """
-        recovery = Recovery(self._context, self._settings, self._recorder, self.active.__contains__, self._continue)
+        recovery = Recovery(self._context, self._settings, self.recorder, self.active.__contains__, self._continue)
         self._context.tasks.spawn(recovery.run(), name="recover runs")
 
     async def _continue(self, stored: StoredRun, call: CallContext | None) -> None:
@@ -236,7 +236,7 @@ class Engine(ExecutionEngine):
             attempt=entry.attempt + 1,
         )
         self._finished.forget(entry.id)
-        self._recorder.resumed(record)
+        self.recorder.resumed(record)
         known = bound.signatures_by_id()
         finished = {
             node_id: outputs
@@ -277,7 +277,7 @@ class Engine(ExecutionEngine):
             with contextlib.ExitStack() as in_flight:  # the code of the plan must stay loaded while the run is recorded
                 for contribution in bound.plan.contributions:
                     in_flight.enter_context(contribution.in_use())
-                await self._recorder.accept(record)
+                await self.recorder.accept(record)
                 return self._begin(record, bound)
         finally:
             self._accepting -= 1
@@ -305,7 +305,7 @@ class Engine(ExecutionEngine):
         # A run that waits for a slot while its parent holds one could wait forever.
         ticket = None if call.run_id in self.active else self._run_slots.enter(request.priority)
         active = ActiveRun(record, execution, call, ticket)
-        events.journal = self._recorder.begin(record, active.interrupt)
+        events.journal = self.recorder.begin(record, active.interrupt)
         self.active[record.id] = active
         for contribution in bound.plan.contributions:  # their code stays loaded while the run runs
             why = f"the run was interrupted: {contribution.plugin} was unloaded before it ended"
@@ -337,7 +337,7 @@ class Engine(ExecutionEngine):
                 if active.ticket is None or await active.ticket:
                     record.started()
                     self._queue_messages.changed()
-                    await self._recorder.started(record)
+                    await self.recorder.started(record)
                     await active.execution.run()
                     record.nodes.close()
                     nodes = await record.nodes.all_states()
@@ -352,7 +352,7 @@ class Engine(ExecutionEngine):
         result = self._result(active, error, nodes)
         try:
             if result.actions is not None and result.status is RunStatus.COMPLETE:
-                await self._recorder.calls_begin(record)
+                await self.recorder.calls_begin(record)
             result = await self._filtered(active, await with_call_results(result, active.call, self._context))
             await self._end(active, result)
         except asyncio.CancelledError:
@@ -383,7 +383,7 @@ class Engine(ExecutionEngine):
         is_cut_off = run.status is RunStatus.INTERRUPTED and context.is_stopping() and not active.is_unwanted
         can_go_on = context.serving and record.request.recover and record.not_resumable is None
         is_left = is_cut_off and can_go_on and self._settings.resumes_abandoned()
-        await (self._recorder.leave(record) if is_left else self._recorder.end(record, run))
+        await (self.recorder.leave(record) if is_left else self.recorder.end(record, run))
 
     def _result(self, active: ActiveRun, error: ErrorInfo | None, nodes: dict[str, NodeState] | None = None) -> Run:
         """Return the finished run; `error` is a failure outside of its nodes, which are `nodes` if that is known."""
@@ -442,7 +442,7 @@ class Engine(ExecutionEngine):
     async def _recorded_run(self, run_id: str, most: int | None = None) -> Run:
         """Return a run of the store, where asked for without values of more than `most` bytes. Raises `NotFound`."""
         try:
-            return await self._recorder.run(run_id, most)
+            return await self.recorder.run(run_id, most)
         except NotFound:
             raise NotFound(f"there is no run {run_id!r}") from None
 

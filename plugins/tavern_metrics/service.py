@@ -45,6 +45,7 @@ class HostMetrics(Metrics):
         found += await self._context.services.get(PLUGINS).figures()
         lag, self._lag = self._lag, 0.0
         found.append(_gauge("event_loop_lag_seconds", "How late the event loop was at most since the last look.", lag))
+        found.append(_gauge("tasks", "Tasks of the event loop.", len(asyncio.all_tasks())))
         is_written = self._context.audit.problem is None
         found.append(_gauge("audit_log_writable", "1 where the audit log can be written.", is_written))
         found = [_named(figure, "") for figure in found]

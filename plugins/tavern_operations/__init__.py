@@ -1,6 +1,6 @@
-"""What operators do with a running host from afar: the settings of plugins over HTTP.
+"""What operators do with a host: the settings of plugins, the audit log, backups, migrations of databases.
 
-The commands for it belong to the host, since they help where no plugin can be loaded.
+Its module `host_commands` has the commands that help where no plugin can be loaded.
 """
 
 from __future__ import annotations
@@ -14,8 +14,17 @@ _WEB = "tavern_operations.settings_routes"
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    """Return the routes of settings."""
+    """Return the routes of settings and of the audit log."""
     return [
+        RouteInfo(
+            method="GET",
+            path="/api/audit",
+            handler="tavern_operations.audit_routes:show",
+            summary="The newest entries of the audit log, oldest first.",
+            query="tavern_operations.audit_routes:AuditQuery",
+            answer="tavern_host.contracts.audit:AuditEntry[]",
+            access="operate",
+        ),
         RouteInfo(
             method="GET",
             path=_SETTINGS,

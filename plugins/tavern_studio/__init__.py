@@ -7,7 +7,7 @@ from tavern_host import RouteInfo, hookimpl
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    """The page at `/`, and the one to read and try the HTTP interface."""
+    """The page at `/`, the description of the HTTP interface, and the page to read and try it."""
     return [
         RouteInfo(
             method="GET",
@@ -22,5 +22,11 @@ def tavern_register_routes() -> list[RouteInfo]:
             handler="tavern_studio.page:api",
             summary="Every route, to read and to try.",
             content_type="text/html",
+        ),
+        RouteInfo(
+            method="GET",
+            path="/api/openapi.json",
+            handler="tavern_studio.openapi:describe",
+            summary="Every route, described (OpenAPI 3.1).",
         ),
     ]

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from urllib.parse import urlsplit
 
 from tavern_host import NODE_MANAGER, PLUGINS, TOOL_MANAGER, HttpRequest, HttpResponse, PluginContext
+from tavern_host.context import Project
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.contracts.tools import ToolDefinition
@@ -20,7 +22,8 @@ async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
     nodes = await context.services.get(NODE_MANAGER).list_nodes() if context.services.has(NODE_MANAGER) else None
     tools = await context.services.get(TOOL_MANAGER).list_tools() if context.services.has(TOOL_MANAGER) else None
     page = _page(
-        context.project.name,
+        request,
+        context.project,
         [
             _section("Plugins", f"{len(plugins)}", _plugins(plugins)),
             _section("Nodes", _count(nodes), _nodes(nodes)),
@@ -39,25 +42,28 @@ async def api(request: HttpRequest, context: PluginContext) -> HttpResponse:
         '<p id="state">reading …</p><input id="search" type="search" hidden '
         'placeholder="Search routes" aria-label="Search routes"><div id="route-list"></div>',
     )
-    return HttpResponse(body=_page(context.project.name, [section], "api").encode(), content_type="text/html")
+    return HttpResponse(body=_page(request, context.project, [section], "api").encode(), content_type="text/html")
 
 
-def _page(project: str, sections: Iterable[str], script: str = "studio") -> str:
-    title = escape(f"{project} — tavern-host")
+def _page(request: HttpRequest, project: Project, sections: Iterable[str], script: str = "studio") -> str:
+    """Return a page of a project, whose script speaks with the server about this one."""
+    title, base = escape(f"{project.name} — tavern-host"), escape(urlsplit(request.base).path)
+    files, which = f"{base}/projects/{project.id}/plugins/tavern-studio", f"?projectId={project.id}"
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<link rel="icon" href="/plugins/tavern-studio/icon.svg">
-<link rel="stylesheet" href="/plugins/tavern-studio/studio.css">
-<script type="module" src="/plugins/tavern-studio/{script}.js"></script>
+<link rel="icon" href="{files}/icon.svg">
+<link rel="stylesheet" href="{files}/studio.css">
+<script type="module" src="{files}/{script}.js"></script>
 </head>
 <body>
-<header><h1>tavern-host</h1><p>Project <strong>{escape(project)}</strong></p>
-<nav><a href="/#plugins">Plugins</a> <a href="/#nodes">Nodes</a> <a href="/#tools">Tools</a> \
-<a href="/#live-events">Live events</a> <a href="/api/docs">HTTP interface</a></nav></header>
+<header><h1>tavern-host</h1><p>Project <strong>{escape(project.name)}</strong></p>
+<nav><a href="{base}/{which}#plugins">Plugins</a> <a href="{base}/{which}#nodes">Nodes</a> \
+<a href="{base}/{which}#tools">Tools</a> <a href="{base}/{which}#live-events">Live events</a> \
+<a href="{base}/api/docs{which}">HTTP interface</a></nav></header>
 <main>{"".join(sections)}</main>
 </body>
 </html>

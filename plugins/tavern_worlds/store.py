@@ -27,6 +27,8 @@ _FIRST = (
     "CREATE INDEX scenes_by_next ON scenes (next) WHERE next IS NOT NULL",
 )
 
+SCENES = Schema("scenes.sqlite3", (_FIRST,))
+
 Change = Callable[[SceneRun], dict[str, Any]]
 """Returns what changes of a run; raises `TavernError` where it may not."""
 
@@ -36,7 +38,7 @@ class SceneStore:
 
     def __init__(self, folder: Path, log: logging.Logger) -> None:
         self._host = new_id("host")
-        self._database = DatabaseThread(folder, Schema("scenes.sqlite3", (_FIRST,)), log, "store of scenes")
+        self._database = DatabaseThread(folder, SCENES, log, "store of scenes")
         self._hosts = ProcessLocks(folder / "hosts")
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ from pydantic import JsonValue
 
 from tavern_host.audit.details import encoded
 from tavern_host.audit.store import SqliteAuditStore, now
-from tavern_host.contracts.audit import Audit, AuditEntry, AuditStore, UnnumberedEntry
+from tavern_host.contracts.audit import Audit, AuditEntry, AuditLimits, AuditStore, UnnumberedEntry
 from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.catalogue import recorded_actions
 from tavern_host.contracts.errors import (
@@ -56,15 +56,15 @@ _log = logging.getLogger("tavern.audit")
 class AuditLog:
     """Records what an operator may want to look up later. On any thread; nothing is opened before the first entry.
 
-    `store` keeps the entries, by default a database at `path`. Its `anchor` is a file in the operator's own folder that
-    remembers the newest entry, which shows where the end of the log was cut off. `lost` counts the entries that were
-    dropped, since they could not be written for too long.
+    The entries are in a database at `path`, which becomes a piece beside it at the `limits`. The `anchor` is a file in
+    the operator's own folder that remembers the newest entry, which shows where the end of the log was cut off. `lost`
+    counts the entries that were dropped, since they could not be written for too long.
     """
 
-    def __init__(self, path: Path, *, anchor: Path | None = None, store: AuditStore | None = None) -> None:
+    def __init__(self, path: Path, *, anchor: Path | None = None, limits: AuditLimits | None = None) -> None:
         self.path = path
         self.anchor = anchor
-        self.store = store or SqliteAuditStore(path, anchor)
+        self.store: AuditStore = SqliteAuditStore(path, anchor, limits)
         self._writing = threading.Lock()
         # Reentrant: an object's finalizer may record while this very thread holds it.
         self._lock = threading.RLock()

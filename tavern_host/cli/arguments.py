@@ -39,6 +39,8 @@ class Invocation:
     command: CommandInfo
     arguments: dict[str, Any]
     as_json: bool
+    here: bool = True
+    """Whether it is carried out in this process, though a server runs for the project."""
 
 
 def global_options(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -129,18 +131,21 @@ def _siblings(commands: Sequence[CommandInfo], parent: str) -> str:
 
 def _click_command(name: str, info: CommandInfo, completing: Completing | None) -> click.Command:
     def callback(**values: Any) -> Invocation:
-        as_json = values.pop("json")
+        as_json, here = values.pop("json"), values.pop("here", True)
         arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
         for parameter in info.parameters:
             key = _key(parameter)
             value = arguments.get(key)
             if parameter.type == "path" and isinstance(value, str) and value != "-" and Path(value).exists():
                 arguments[key] = str(Path(value).absolute())
-        return Invocation(info, arguments, as_json)
+        is_input_used = any(p.type == "path" and arguments[_key(p)] == "-" for p in info.parameters)
+        return Invocation(info, arguments, as_json, here or is_input_used)
 
     completers = [completing and partial(completing, info, parameter) for parameter in info.parameters]
     parameters: list[click.Parameter] = [*map(_click_parameter, info.parameters, completers)]
     parameters.append(click.Option(["--json"], is_flag=True, help="Print the result, or the error, as JSON."))
+    if info.at_server:
+        parameters.append(click.Option(["--here"], is_flag=True, help="Run it here, not at the project's server."))
     if all(parameter.name != "--project" for parameter in info.parameters):  # it was read before
         where = click.Option(["--project"], metavar="DIR", expose_value=False, help="The project to work on.")
         parameters.append(where)

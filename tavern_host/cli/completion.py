@@ -15,10 +15,13 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
 from tavern_host.cli.arguments import global_options, group
-from tavern_host.cli.host_commands import HOST_COMMANDS, VARIABLE
+from tavern_host.cli.host_commands import host_commands, run_host_command
 from tavern_host.cli.terminal import STREAMS, host_maker
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.errors import TavernError
+
+VARIABLE = "_TAVERN_COMPLETE"
+"""The environment variable in which a shell asks for completions, and in which of its forms."""
 
 
 def complete() -> int:
@@ -34,6 +37,7 @@ def complete() -> int:
 
 def _completed(kind: type[ShellComplete], runner: asyncio.Runner) -> str:
     words, _ = kind(click.Group("tavern"), {}, "tavern", VARIABLE).get_completion_args()
+    own = host_commands()
     make_host = host_maker(global_options(words)[0], [])
     host = make_host()
 
@@ -52,8 +56,8 @@ def _completed(kind: type[ShellComplete], runner: asyncio.Runner) -> str:
     async def names(listing: CommandInfo) -> list[str]:
         """Return the first column of what a command lists."""
         arguments = {p.name.lstrip("-"): p.default for p in listing.parameters} | {"strict": False}
-        if listing.name in HOST_COMMANDS:
-            outputs = HOST_COMMANDS[listing.name][1](make_host, {**arguments, "check": False})
+        if listing.name in own:
+            outputs = run_host_command(listing, make_host, {**arguments, "check": False})
         else:
             await host.start()
             outputs = host.registrations.commands[listing.name].call(arguments)
@@ -65,7 +69,7 @@ def _completed(kind: type[ShellComplete], runner: asyncio.Runner) -> str:
     try:
         runner.run(host.load())
         registered = {name: command.info for name, command in host.registrations.commands.items()}
-        infos = {name: info for name, (info, _) in HOST_COMMANDS.items()} | registered
+        infos = own | registered
         return kind(group(list(infos.values()), completing), {}, "tavern", VARIABLE).complete()
     finally:
         runner.run(host.stop())

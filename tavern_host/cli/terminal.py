@@ -24,11 +24,12 @@ import click
 from tavern_host import __version__
 from tavern_host.cli.arguments import global_options, parse
 from tavern_host.cli.garbage import collect_again
-from tavern_host.cli.host_commands import HOST_COMMANDS
+from tavern_host.cli.handing_over import handed_over, server_for
+from tavern_host.cli.host_commands import HOST_COMMANDS, host_commands, run_host_command
 from tavern_host.cli.live_display import LiveDisplay
 from tavern_host.cli.log import set_up_log
 from tavern_host.cli.process_end import Stay, run_main
-from tavern_host.contracts.commands import CommandOutput
+from tavern_host.contracts.commands import CommandInfo, CommandOutput
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.host import Host
@@ -165,21 +166,24 @@ def host_maker(options: Mapping[str, Any], hosts: list[Host]) -> Callable[..., H
 async def _run(options: dict[str, Any], rest: list[str], hosts: list[Host]) -> int:
     make_host = host_maker(options, hosts)
     words = [word for word in rest if word != "--"][:2]
-    if rest[0] in HOST_COMMANDS or " ".join(words) in HOST_COMMANDS:
-        invocation = parse([info for info, _ in HOST_COMMANDS.values()], rest, STREAMS.out)
+    names = {rest[0], " ".join(words)}
+    own = HOST_COMMANDS if names & HOST_COMMANDS.keys() else host_commands()
+    infos = [*own.values()]
+    if names & own.keys():
+        invocation = parse(infos, rest, STREAMS.out)
         if invocation is None:
             return 0
-        command = HOST_COMMANDS[invocation.command.name][1]
         arguments = {**invocation.arguments, "strict": options["strict"]}
         try:
-            return await _show(command(make_host, arguments), invocation.as_json)
+            return await _show(run_host_command(invocation.command, make_host, arguments), invocation.as_json)
         finally:
             for host in hosts:  # one that was never started may have recorded a decision
                 await host.audit.close()
-    if rest[0] in {name.split()[0] for name in HOST_COMMANDS}:
+    if rest[0] in {name.split()[0] for name in own}:
         with _host_of_first_party_plugins(make_host) as host:
-            return await _run_plugin_command(host, rest, third_party=False)
-    return await _run_plugin_command(make_host(), rest)
+            return await _run_plugin_command(host, rest, infos, third_party=False)
+    is_usual = not (options["dev"] or options["no_plugin"] or options["no_plugins"])
+    return await _run_plugin_command(make_host(), rest, infos, at_server=is_usual)
 
 
 @contextlib.contextmanager
@@ -199,13 +203,16 @@ def _host_of_first_party_plugins(make_host: Callable[..., Host]) -> Iterator[Hos
         yield host
 
 
-async def _run_plugin_command(host: Host, rest: list[str], *, third_party: bool = True) -> int:
-    """Load all plugins, find the command among theirs, then start the host and run it. Without `third_party`, say
-    nothing of plugins that are not first-party."""
+async def _run_plugin_command(
+    host: Host, rest: list[str], own: list[CommandInfo], *, third_party: bool = True, at_server: bool = False
+) -> int:
+    """Load all plugins, find the command among theirs and the host's `own`, then start the host and run it; with
+    `at_server` let the server of the project do so that are for it. Without `third_party`, say nothing of plugins that
+    are not first-party."""
     try:
         await host.load()
         registered = host.registrations.commands
-        infos = [info for info, _ in HOST_COMMANDS.values()] + [item.info for item in registered.values()]
+        infos = own + [item.info for item in registered.values()]
         plugins = [plugin for plugin in host.plugins() if third_party or plugin.first_party]
         try:
             invocation = parse(infos, rest, STREAMS.out, plugins)
@@ -213,6 +220,9 @@ async def _run_plugin_command(host: Host, rest: list[str], *, third_party: bool 
             _warn_of_failures(plugins)
         if invocation is None:
             return 0
+        if at_server and invocation.command.at_server and not invocation.here and (server := server_for(host)):
+            outputs = handed_over(server, host.project.id, invocation.command.name, invocation.arguments)
+            return await _show(outputs, invocation.as_json)
         if not invocation.command.standalone:
             await host.start()
         command = registered[invocation.command.name]

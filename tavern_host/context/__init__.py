@@ -7,7 +7,9 @@ holds no behaviour of its own, so that importing `tavern_host` stays cheap.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -39,6 +41,13 @@ class Project:
     id: str
     name: str
     root: Path
+
+    @classmethod
+    def of(cls, root: Path, name: str | None = None) -> Project:
+        """Return the project in a folder, which need not be there yet; its id is made of the folder's path."""
+        slug = re.sub(r"[^a-z0-9]+", "-", root.name.lower()).strip("-") or "project"
+        digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()
+        return cls(id=f"{slug}-{digest[:8]}", name=name or root.name, root=root.resolve())
 
     def folder(self, name: str) -> Path:
         """Return the folder of this name, which a plugin declares under `projectFolders`; it may not be there yet."""

@@ -47,6 +47,14 @@ class NewSession(Model):
     session: Session
 
 
+class OpenIdLogin(Model):
+    """A login at a provider of OpenID Connect that has begun: the `address` that the browser is sent to, and a `secret`
+    that it keeps for when it comes back."""
+
+    address: str
+    secret: str
+
+
 class Login(Model):
     """A login that succeeded; `client` is the address that it came from."""
 
@@ -55,27 +63,58 @@ class Login(Model):
     client: str = ""
 
 
+class Member(Model):
+    """A member of a project: a user, and the role there; without one the user's own role holds."""
+
+    user: str
+    role: str = ""
+
+
+class Members(Model):
+    """Who may enter a project: where `open`, all users; else its members, and who may `operate` everywhere."""
+
+    open: bool = True
+    members: list[Member] = Field(default_factory=list)
+
+
+_OWN = ("/api/me", "/api/me/*", "/api/logout", "/api/logout/*", "/api/tokens", "/api/tokens/*", "/api/projects")
+"""What everybody may `read` who is logged in, in every project."""
+
+
 class Identity(Model):
-    """Whose token it is. `permissions` are those of the role, each `ACCESS` or `ACCESS:PATTERN`; see `may`."""
+    """Whose token it is. `permissions` are those of the role, each `ACCESS` or `ACCESS:PATTERN`; see `may`.
+
+    `projects` has other permissions for the projects, by id, that are open to their members only; none for one that
+    the user is no member of.
+    """
 
     user: str
     role: str
     permissions: list[str] = Field(default_factory=list)
+    projects: dict[str, list[str]] = Field(default_factory=dict)
     session: str = ""
 
-    def may(self, access: Access, where: str) -> bool:
-        """Return whether the user may use a route, or a message `/ws/TYPE`, that needs `access`.
+    def sees(self, project: str) -> bool:
+        """Return whether the user may enter a project, by its id."""
+        return bool(self.projects.get(project, True))
+
+    def may(self, access: Access, where: str, project: str = "") -> bool:
+        """Return whether the user may use a route, or a message `/ws/TYPE`, that needs `access`, in a project.
 
         `where` is the route's path as it was registered, with its `{names}`; `*` in a pattern stands for any text.
         """
         if access == "public":
             return True
-        given = (permission.partition(":") for permission in self.permissions)
+        if self.session and access == "read" and any(fnmatchcase(where, pattern) for pattern in _OWN):
+            return True
+        given = (permission.partition(":") for permission in self.projects.get(project, self.permissions))
         return any(name == access and (not colon or fnmatchcase(where, pattern)) for name, colon, pattern in given)
 
-    def require(self, access: Access, where: str) -> None:
+    def require(self, access: Access, where: str, project: str = "") -> None:
         """Raise `Forbidden` unless the user may use a route or message; see `may`."""
-        if not self.may(access, where):
+        if not self.may(access, where, project):
+            if not self.sees(project):
+                raise Forbidden(f"user:{self.user} is no member of this project, which its members alone may enter")
             raise Forbidden(f"user:{self.user} is {self.role!r}, which may not use {where}: that needs {access!r}")
 
 
@@ -98,12 +137,38 @@ class Accounts(ServiceInterface, name="accounts", records=["account"]):
     async def identify(self, token: str) -> Identity | None:
         """Return whose token it is; None for one that is unknown, expired or revoked."""
 
+    @reads
+    async def identity(self, user: str) -> Identity:
+        """Return what a user may do. Raises `NotFound`."""
+
+    @reads
+    async def members(self) -> Members:
+        """Return who may enter this project."""
+
     @acts("accounts:login", _LOG_IN)
     async def log_in(
         self, name: str, password: str, *, client: str = "", call: CallContext | None = None
     ) -> NewSession:
         """Begin a session. Raises `Unauthorized`, and `LimitReached` after too many that failed for this name or from
         this `client`."""
+
+    @reads
+    async def openid(self) -> str:
+        """Return the name of the provider of OpenID Connect where users may log in; empty where there is none."""
+
+    @acts("accounts:login", _LOG_IN)
+    async def begin_openid(self, back: str, *, call: CallContext | None = None) -> OpenIdLogin:
+        """Begin a login at the provider, which sends the browser `back` to an address of this server. Raises `NotFound`
+        without a provider, `Misconfigured`, and `ServiceUnavailable` where it cannot be reached."""
+
+    @acts("accounts:login", _LOG_IN)
+    async def finish_openid(
+        self, back: str, secret: str, answer: dict[str, str], *, client: str = "", call: CallContext | None = None
+    ) -> NewSession:
+        """Begin a session for who comes back from the provider with an `answer`. Raises as `begin_openid`,
+        `InvalidInput` for an answer to another login than the one with this `secret`, `Unauthorized` for one that
+        proves nothing, `Forbidden` for somebody who is no user here, `Conflict` where another user has the name, and
+        `LimitReached`."""
 
     @acts("accounts:manage", _MANAGE, level="override")
     async def add_user(
@@ -135,6 +200,21 @@ class Accounts(ServiceInterface, name="accounts", records=["account"]):
     async def end_sessions(self, user: str, session: str | None = None, *, call: CallContext | None = None) -> int:
         """End one session or token of a user; without `session` all sessions, but no tokens. Return how many ended.
         Raises `NotFound` where the user has no such one."""
+
+    @acts("accounts:manage", _MANAGE, level="override")
+    async def set_member(self, user: str, role: str = "", *, call: CallContext | None = None) -> Member:
+        """Let a user enter this project, with a role there; from now on its members alone may. Raises `NotFound`, and
+        `InvalidInput` for a role that is unknown, or one that may `operate`: a role in a project decides no more than
+        the project's work."""
+
+    @acts("accounts:manage", _MANAGE, level="override")
+    async def remove_member(self, user: str, *, call: CallContext | None = None) -> None:
+        """Let a user no longer enter this project, at once; it stays closed to others. Raises `NotFound` for one who is
+        no member."""
+
+    @acts("accounts:manage", _MANAGE, level="override")
+    async def set_open(self, is_open: bool, *, call: CallContext | None = None) -> None:
+        """Open this project to all users, or close it to all but its members, who stay members either way."""
 
 
 ACCOUNTS = ServiceKey(Accounts)

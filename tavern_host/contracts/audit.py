@@ -39,6 +39,14 @@ class AuditCheck(Model):
     line: int | None = None
 
 
+class AuditLimits(Model):
+    """When a file of the log is closed, and another one begun with the next entry: at a size in MiB, or when its first
+    entry is so many days old, by default never."""
+
+    megabytes: int = Field(default=64, ge=1)
+    days: float = Field(default=36500, gt=0, le=36500)
+
+
 class Audit(ServiceInterface, name="audit"):
     """The audit log, append-only."""
 

@@ -26,7 +26,7 @@ class Blob(Model):
         max_length=255,
         pattern=r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+( *; *[A-Za-z0-9!#$&^_.+-]+=[A-Za-z0-9!#$&^_.+-]+)*$",
     )
-    length: int = Field(ge=0, lt=2**63, strict=True)
+    length: int = Field(ge=0, le=2**63 - 1, strict=True)
 
     @classmethod
     def of(cls, value: Any) -> Blob | None:

@@ -57,7 +57,9 @@ class CommandOutput(Model):
 class CommandInfo(Model):
     """A command: `name` is one or two words (`workflow run`); `handler` is `module:function` in the plugin.
 
-    A `standalone` command needs no project: plugins are loaded for it, but not started.
+    A `standalone` command needs no project: plugins are loaded for it, but not started. One that is `at_server` is
+    carried out by the server of the project where one runs, so that what it starts is seen there: its output is sent to
+    the terminal, its arguments are the terminal's, and standard input it has none.
     """
 
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=AsyncIterator[CommandOutput])
@@ -66,4 +68,5 @@ class CommandInfo(Model):
     help: str
     handler: str
     standalone: bool = False
+    at_server: bool = False
     parameters: list[CommandParameter] = Field(default_factory=list)

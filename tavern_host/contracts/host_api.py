@@ -69,6 +69,10 @@ class SettingValues(OpenModel):
     """Settings by key: full ones, or without `extensions.{plugin}.`."""
 
 
+class CommandArguments(OpenModel):
+    """The arguments of a command by name, without dashes before it and with underscores in it."""
+
+
 class SettingsSaved(Done):
     """The plugin's settings in force after the save."""
 

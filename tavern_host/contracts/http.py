@@ -28,7 +28,9 @@ who may decide over plugins, settings and people."""
 
 class HttpRequest(Model):
     """A request as data. Header names are lower-case; cookies and credentials are not passed on: `call.principal` is
-    who sent it, `session` the id of the session or API token of a user, and `client` the address that it came from."""
+    who sent it, `session` the id of the session or API token of a user, and `client` the address that it came from.
+    `base` is what the client calls the first page, without a slash at its end: `https://inn.example/tavern`. `cookies`
+    are those that an answer of this plugin has set."""
 
     method: str
     path: str
@@ -36,8 +38,10 @@ class HttpRequest(Model):
     query: dict[str, str] = Field(default_factory=dict)
     headers: dict[str, str] = Field(default_factory=dict)
     body: bytes = b""
+    cookies: dict[str, str] = Field(default_factory=dict)
     client: str = ""
     session: str = ""
+    base: str = ""
     call: CallContext
 
     def json_body(self) -> Any:
@@ -64,7 +68,10 @@ class HttpResponse(Model):
     """A response as data: give `data` for JSON, `body` with its `content_type`, or a `blob`, which is sent as a stream
     of its own media type; ranges of it too (RFC 9110 §14).
 
-    With an `ETag` among the `headers`, a GET from a client that has this very state is answered with 304.
+    A `session` is the token that the client's browser is to have from now on as its cookie, for `session_seconds`; an
+    empty one takes it away. `cookies` are short texts by a name of letters, which the browser sends back to this plugin
+    alone for ten minutes, also when a page of another site leads here; an empty one is taken away. With an `ETag`
+    among the `headers`, a GET from a client that has this very state is answered with 304.
     """
 
     status: int = 200
@@ -73,6 +80,9 @@ class HttpResponse(Model):
     blob: Blob | None = None
     content_type: str = "application/json"
     headers: dict[str, str] = Field(default_factory=dict)
+    session: str | None = None
+    session_seconds: int = 0
+    cookies: dict[str, str] = Field(default_factory=dict)
 
 
 class EncodedOnce(Generic[T]):

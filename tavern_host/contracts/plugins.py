@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.http import RouteInfo
 from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
@@ -91,12 +92,16 @@ class FrontendInfo(Model):
     style_urls: list[str] = Field(default_factory=list)
 
 
+NOT_RELOADED = "not reloaded, the load before stays in use"
+"""What the problems of a version begin with that could not take the place of the active load."""
+
+
 class PluginInfo(Model):
     """A plugin as `GET /api/plugins` and `tavern plugins list` show it.
 
     The first six fields are the platform's `ExtensionInfo`; the rest are ours.
     `timings` are milliseconds per stage; with `pending_restart` the version that is loaded runs until the host
-    is restarted. `source` is `entry-point:DIST`, `folder:PATH`, `dev:PATH` or `embedded:MODULE`.
+    is restarted. `source` is `entry-point:DIST`, `package:DIST`, `folder:PATH`, `dev:PATH` or `embedded:MODULE`.
     """
 
     name: str
@@ -114,6 +119,11 @@ class PluginInfo(Model):
     permissions: list[PermissionInfo] = Field(default_factory=list)
     timings: dict[str, float] = Field(default_factory=dict)
     contributions: dict[str, list[str]] = Field(default_factory=dict)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether an older load is in use than what is there now."""
+        return self.pending_restart or any(problem.message.startswith(NOT_RELOADED) for problem in self.problems)
 
 
 _WITHHELD = {
@@ -184,7 +194,43 @@ class Explanation(Model):
     facts: list[str] = Field(default_factory=list)
 
 
-class Plugins(ServiceInterface, name="plugins", version=2):
+class DescribedRoute(Model):
+    """An HTTP route, and whose it is: a plugin's, or `tavern-host`. `schemas` has the JSON Schema of each type that it
+    names, by that name; the types that these use stand in their `$defs`, and are referred to below
+    `#/components/schemas/`. It is empty for a route that names a type which is not there."""
+
+    plugin: str
+    info: RouteInfo
+    schemas: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
+
+
+Stamps = tuple[tuple[int, int], ...]
+"""What differs after each change of the files of decisions."""
+
+
+class Reloaded(Model):
+    """What became of the newest request to reload one plugin, or all: the plugins concerned, or why it was refused."""
+
+    plugins: list[str] = Field(default_factory=list)
+    error: str | None = None
+
+
+class RunningHost(Model):
+    """What a running host made of the operator's files: `stamps` are theirs when it had read them, `problem` says why
+    it cannot follow them."""
+
+    process: int
+    stamps: Stamps = ()
+    plugins: list[PluginInfo] = Field(default_factory=list)
+    reloads: dict[str, Reloaded] = Field(default_factory=dict)
+    problem: str | None = None
+
+    def plugin(self, name: str) -> PluginInfo | None:
+        """Return one of its plugins, or None for one that it does not know."""
+        return next((plugin for plugin in self.plugins if plugin.name == name), None)
+
+
+class Plugins(ServiceInterface, name="plugins", version=3):
     """The host's plugins: what they are, and the operator's decisions about them."""
 
     @reads
@@ -205,7 +251,11 @@ class Plugins(ServiceInterface, name="plugins", version=2):
 
     @reads
     async def figures(self) -> list[Figure]:
-        """Return how often each plugin's hook implementations were called since the host began, and for how long."""
+        """Return the calls of plugins' hook implementations since the host began, with their time; and open sockets."""
+
+    @reads(since=3)
+    async def routes(self) -> list[DescribedRoute]:
+        """Return the HTTP routes of the server, where there is one, and of all loaded plugins."""
 
     @reads
     async def why(self, subject: str) -> Explanation:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts
 from tavern_host.contracts.wire import Model
@@ -90,7 +91,7 @@ _READ = "Read and list the project's files."
 _WRITE = "Write, change and delete the project's files."
 
 
-class ProjectFiles(ServiceInterface, name="projectFiles"):
+class ProjectFiles(ServiceInterface, name="projectFiles", version=2):
     """Reads and writes what lies in the project's files folder. Text is UTF-8.
 
     All methods raise `InvalidInput` for a path that names nothing in the folder, leads over a link, or ends at
@@ -158,6 +159,18 @@ class ProjectFiles(ServiceInterface, name="projectFiles"):
         changed and `InvalidInput` says where the text is, or what in the file is nearest to it. Raises `NotFound`,
         `Conflict` where another writer keeps changing the file.
         """
+
+    @acts("projectFiles:read", _READ, since=2)
+    async def read_blob(self, file_path: ProjectPath, *, call: CallContext | None = None) -> Blob:
+        """Return the content of a file as a Blob, whatever it is; its media type is that of the name. Raises
+        `NotFound`."""
+
+    @acts("projectFiles:write", _WRITE, since=2)
+    async def write_blob(
+        self, file_path: ProjectPath, content: Blob, *, overwrite: bool = True, call: CallContext | None = None
+    ) -> FileWritten:
+        """Make a Blob the whole content of a file, as `write_file` does with text. Raises `NotFound` for a Blob that is
+        not there."""
 
 
 PROJECT_FILES = ServiceKey(ProjectFiles)

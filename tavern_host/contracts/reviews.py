@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.commands import CommandOutput
+from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.contracts.wire import Model
 
 
@@ -39,3 +40,14 @@ def outputs_of(notes: list[ReviewNote]) -> list[CommandOutput]:
             *(CommandOutput(kind="text", text=line) for line in note.lines),
         )
     ]
+
+
+def permissions_of(plugin: PluginInfo) -> CommandOutput:
+    """Return what a command shows of what a plugin asks for."""
+    rows = [[p.level, p.name, p.description, "yes" if p.granted else "NO"] for p in plugin.permissions]
+    return CommandOutput(
+        kind="table",
+        title=f"{plugin.name} asks for" if rows else f"{plugin.name} asks for nothing",
+        columns=["level", "permission", "what it lets it do", "granted"],
+        rows=rows,
+    )

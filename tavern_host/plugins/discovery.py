@@ -1,7 +1,7 @@
 """Finds plugins and reads their manifests; imports nothing of them.
 
-Sources: entry points of the group `tavern_host.plugins`, folders in the project's `plugins/`, folders
-given with `--dev`, and what an embedding program hands over.
+Sources: entry points of the group `tavern_host.plugins` in the environment and in the operator's folder of packages,
+folders in the project's `plugins/`, folders given with `--dev`, and what an embedding program hands over.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from tavern_host.storage.yaml_file import InvalidFile
 
 @dataclass(frozen=True)
 class Sources:
-    """Where plugins come from besides the installed ones: folders of the project, those being written, and those
-    that an embedding program hands over."""
+    """Where plugins come from besides the environment: the operator's folder of packages, folders of the project, those
+    being written, and those that an embedding program hands over."""
 
     folders: Sequence[Path] = ()
     dev: Sequence[Path] = ()
     embedded: Sequence[Path | ModuleType] = ()
+    packages: Path | None = None
 
 
 def discover(sources: Sources = Sources()) -> tuple[dict[str, Record], list[Record]]:
@@ -45,7 +46,7 @@ def discover(sources: Sources = Sources()) -> tuple[dict[str, Record], list[Reco
     often is, counts once, as the folder.
     """
     handed = {path.resolve() for path in (*sources.dev, *sources.embedded) if isinstance(path, Path)}
-    installed = [_from_installed(found) for found in installed_plugins()]
+    installed = [_from_installed(found) for found in installed_plugins(sources.packages)]
     records = [r for r in installed if r.first_party or r.root is None or r.root.resolve() not in handed]
     for item in sources.embedded:
         records.append(_from_module(item) if isinstance(item, ModuleType) else _from_folder(item, "folder"))
@@ -62,8 +63,8 @@ def discover(sources: Sources = Sources()) -> tuple[dict[str, Record], list[Reco
 
 
 def _from_installed(found: Installed) -> Record:
-    source = f"entry-point:{found.distribution}"
-    record = Record(found.name, source, found.folder, found.module, first_party=found.first_party)
+    source = f"{'entry-point' if found.path is None else 'package'}:{found.distribution}"
+    record = Record(found.name, source, found.folder, found.module, found.path, found.first_party)
     if found.problem is not None:
         record.refuse(PluginState.INVALID, found.problem)
         return record

@@ -46,13 +46,22 @@ class Switches(Model):
     reloads: dict[str, float] = Field(default_factory=dict)
 
 
+def stamp(path: Path) -> tuple[int, int]:
+    """Return what differs after each change of a file that is always replaced."""
+    try:
+        about = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return about.st_mtime_ns, about.st_ino
+
+
 class _Store(Generic[M]):
     """One value in one file that only the operator can write."""
 
     def __init__(self, path: Path, kind: type[M], hint: str) -> None:
         self._path = path
         self._kind = kind
-        self._hint = hint
+        self._hint = f"use the version that wrote it, or remove the file and {hint}"
 
     def load(self) -> M:
         """Return what is in the file, or nothing decided. Raises `InvalidFile` where the file was damaged."""
@@ -62,16 +71,12 @@ class _Store(Generic[M]):
             return self._kind()
         except ValidationError as error:
             message = f"it cannot be read ({error.error_count()} mistakes)"
-            problem = Problem(message=message, hint=f"remove the file and {self._hint}", file=str(self._path))
+            problem = Problem(message=message, hint=self._hint, file=str(self._path))
             raise InvalidFile(self._path, [problem]) from None
 
     def changed(self) -> tuple[int, int]:
         """Return what differs after each change of the file."""
-        try:
-            about = self._path.stat()
-        except FileNotFoundError:
-            return 0, 0
-        return about.st_mtime_ns, about.st_ino
+        return stamp(self._path)
 
     def _change(self, change: Callable[[M], M]) -> None:
         lock = self._path.with_name(f".{self._path.name}.lock")

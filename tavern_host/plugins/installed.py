@@ -1,4 +1,7 @@
-"""Says of installed plugins which distribution each is of, by what pip recorded; imports nothing of them."""
+"""Says of installed plugins which distribution each is of, by what pip recorded; imports nothing of them.
+
+They are in the environment of the host, or in folders of their own (see `contracts.packages`).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,22 @@ import importlib.util
 import logging
 import os
 import re
+import sys
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import importlib_metadata
+from importlib_metadata import distributions
 
 from tavern_host.contracts.errors import describe
+from tavern_host.contracts.packages import Packages
 from tavern_host.contracts.plugins import GROUP, MANIFEST, Problem
+from tavern_host.runtime.package_path import SEARCHED
 
 DISTRIBUTION = "tavern-host"
 _RUNNING = Path(__file__).parents[1]
@@ -29,7 +37,8 @@ _log = logging.getLogger("tavern.plugins")
 @dataclass(frozen=True)
 class Installed:
     """An entry point of the group: its package and the folder of that, if there is one; the name of its distribution,
-    and whether that is the one of the running host; or why it may not be used."""
+    and whether that is the one of the running host; or why it may not be used. `path` is the folder of its own that it
+    was installed in, None for the environment of the host."""
 
     name: str
     module: str
@@ -37,25 +46,39 @@ class Installed:
     distribution: str
     first_party: bool = False
     problem: Problem | None = None
+    path: Path | None = None
 
 
-def installed_plugins() -> list[Installed]:
-    """Return the entry points of all distributions, sorted."""
-    own = [
-        one for one in _unique(importlib_metadata.distributions(name=DISTRIBUTION)) if one.name and one.has(_RUNNING)
-    ]
-    found = _unique([entry.dist for entry in _entry_points() if entry.dist is not None])
+def installed_plugins(packages: Path | None = None) -> list[Installed]:
+    """Return the entry points of all distributions, sorted: those of the environment, then those of the packages."""
+    own = [one for one in _in_environment(distributions(name=DISTRIBUTION)) if one.name and one.has(_RUNNING)]
+    found = _in_environment([entry.dist for entry in _entry_points() if entry.dist is not None])
     hidden = [one for one in own if one not in found]  # by another that is called like the host, earlier on the path
-    entries = [(entry, one) for one in (*found, *hidden) for entry in one.entry_points()]
-    return [_installed(*both, own) for both in sorted(entries, key=lambda both: (both[0].name, both[0].value))]
+    places = [(one, None) for one in (*found, *hidden)]
+    entries = [(e, one, path) for one, path in (*places, *_in_folders(packages)) for e in one.entry_points()]
+    entries.sort(key=lambda each: (each[2] is not None, each[0].name, each[0].value))
+    return [_installed(*each, own) for each in entries]
 
 
-def _installed(entry: importlib_metadata.EntryPoint, of: _Distribution, own: list[_Distribution]) -> Installed:
+def _in_folders(packages: Path | None) -> list[tuple[_Distribution, Path]]:
+    """Return the distributions that were installed in folders of their own, each with its folder."""
+    try:
+        known = Packages.read(packages).packages.values() if packages is not None else ()
+    except (OSError, ValueError) as error:
+        _log.warning("the plugins in %s are left out: %s", packages, describe(error))
+        return []
+    places = [(one.distribution, Path(packages or "", one.folder)) for one in known]
+    return [(one, path) for name, path in places for one in _unique(distributions(name=name, path=[str(path)]))]
+
+
+def _installed(
+    entry: importlib_metadata.EntryPoint, of: _Distribution, path: Path | None, own: list[_Distribution]
+) -> Installed:
     try:
         module = entry.module
     except (ValueError, AttributeError):  # not of the form package:object
         module = entry.value
-    folder, name = _package_folder(module), of.name or "unknown"
+    folder, name = _package_folder(module, path), of.name or "unknown"
     problem = None
     if of.name is None:
         message = f"the metadata in {of.place} are damaged, or name another distribution than the folder"
@@ -70,7 +93,7 @@ def _installed(entry: importlib_metadata.EntryPoint, of: _Distribution, own: lis
     elif not of.has(folder):
         message = f"{folder} is not what was installed with {name}"
         problem = Problem(message=message, hint=f"remove it, or reinstall {name}")
-    return Installed(entry.name, module, folder, name, problem is None and of in own, problem)
+    return Installed(entry.name, module, folder, name, problem is None and path is None and of in own, problem, path)
 
 
 class _Distribution:
@@ -132,6 +155,10 @@ class _Distribution:
             return None
 
 
+def _in_environment(found: Any) -> list[_Distribution]:
+    return [one for one in _unique(found) if os.path.dirname(one.place) not in SEARCHED]  # noqa: PTH120  # a text
+
+
 def _unique(found: Any) -> list[_Distribution]:
     return list(dict.fromkeys(map(_Distribution, found)))
 
@@ -140,19 +167,26 @@ def _entry_points() -> list[importlib_metadata.EntryPoint]:
     try:
         return list(importlib_metadata.entry_points(group=GROUP))
     except Exception:  # the files of one installed distribution, any one, are damaged: go without that one
-        return [e for one in _unique(importlib_metadata.distributions()) for e in one.entry_points()]
+        return [e for one in _unique(distributions()) for e in one.entry_points()]
 
 
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _package_folder(module: str) -> Path | None:
-    """Return a package's folder without importing it; its parents are walked as folders."""
+def _package_folder(module: str, path: Path | None) -> Path | None:
+    """Return a package's folder without importing it; its parents are walked as folders. With `path`, that is where an
+    import will find it once this folder is searched after all others: it cannot take the name of another module."""
     top, *rest = module.split(".")
     try:
-        spec = importlib.util.find_spec(top)
+        spec = importlib.util.find_spec(top) if path is None else _beside_others(top, path)
     except (ImportError, ValueError):
         return None
     locations = list(spec.submodule_search_locations or ()) if spec is not None else []
     return next((folder for location in locations if (folder := Path(location, *rest)).is_dir()), None)
+
+
+def _beside_others(top: str, path: Path) -> Any:
+    """Return where a module is that is imported from a package's own folder, after the host's environment."""
+    others = [each for each in sys.path if Path(each).parent != path.parent]
+    return None if top in sys.stdlib_module_names else PathFinder.find_spec(top, [*others, str(path)])

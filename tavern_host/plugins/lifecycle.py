@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 
 from tavern_host.context.facilities import Kernel, make_context
 from tavern_host.contracts.manifest import Manifest
+from tavern_host.contracts.plugins import AdmissionError, Problem
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.dispatch import Answer
 from tavern_host.plugins.admission import admit
@@ -26,6 +28,7 @@ from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.in_flight import InFlight, expire
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.ledger import Ledger
+from tavern_host.runtime.package_path import imported_otherwise, search
 from tavern_host.runtime.source import Entry, PluginSource
 from tavern_host.runtime.threads import run_in_thread
 from tavern_host.services.calls import Provider
@@ -83,6 +86,7 @@ class Lifecycle:
         """
         manifest = record.manifest
         assert manifest is not None
+        _check_imported(record)
         in_flight, ledger = InFlight(record.name, self._code_name(record, manifest)), Ledger()
         granted = frozenset(p.name for p in record.permissions if p.granted)
         views = self._kernel.services.views(record.name, granted.__contains__, first_party=record.first_party)
@@ -124,9 +128,11 @@ class Lifecycle:
             return lambda: None
         before = self._imported.get(module, record)  # modules that the process had imported already are as good
         self._imported[module] = record
-        undo = runtime.forget_modules() if before is not record else None
+        search_as_before = search(record.path) if record.path is not None else lambda: None
+        undo = runtime.forget_modules() if before is not record or _is_stale(record) else None
 
         def restore() -> None:
+            search_as_before()
             self._imported[module] = before if undo is not None else None  # None: only a part was imported
             if undo is not None:
                 undo()
@@ -317,6 +323,21 @@ class Lifecycle:
 
 def _start(loaded: LoadedPlugin, handler: str, arguments: Any) -> Any:
     return loaded.runtime.call(handler, arguments, loaded.context)
+
+
+def _is_stale(record: Record) -> bool:
+    """Return whether the process has imported a package out of the folder of another version."""
+    places = getattr(sys.modules.get(record.module or ""), "__path__", None)
+    return record.path is not None and places is not None and str(record.root) not in list(places)
+
+
+def _check_imported(record: Record) -> None:
+    """Raise `AdmissionError` for a package that brings another version of what the process has imported."""
+    found = imported_otherwise(record.path, record.module or "") if record.path is not None else []
+    record.pending_restart = bool(found)
+    if found:
+        message = f"pending restart: {', '.join(found)} was upgraded while the host ran"
+        raise AdmissionError(message, [Problem(message=message, hint="restart the host")], plugin=record.name)
 
 
 def _source(record: Record, catalogue: Catalogue) -> PluginSource:

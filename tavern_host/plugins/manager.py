@@ -12,14 +12,14 @@ from typing import Any
 
 from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.plugins import AdmissionError, PluginInfo, PluginState, Problem
+from tavern_host.contracts.plugins import NOT_RELOADED, AdmissionError, PluginInfo, PluginState, Problem
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.dispatch import Answer, Dispatcher
 from tavern_host.plugins.discovery import Sources, discover
 from tavern_host.plugins.grants import GrantStore, SwitchStore
 from tavern_host.plugins.lifecycle import Lifecycle
 from tavern_host.plugins.ordering import dependency_problems, load_order
-from tavern_host.plugins.record import NOT_RELOADED, LoadedPlugin, Record, log_failure, problem_of
+from tavern_host.plugins.record import LoadedPlugin, Record, log_failure, problem_of
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.report import Problems, Report
 from tavern_host.plugins.review import Code, Review
@@ -138,6 +138,7 @@ class Manager:
             return False
         kept = self.records[record.name] = active.record
         kept.problems = [one for one in kept.problems if not one.message.startswith(NOT_RELOADED)]
+        kept.pending_restart |= record.pending_restart
         for one in problems:
             kept.add_problem(one.model_copy(update={"message": f"{NOT_RELOADED}: {one.message}"}))
         return True

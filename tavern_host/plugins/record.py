@@ -29,15 +29,14 @@ from tavern_host.storage.yaml_file import NOWHERE, Places
 
 MOST_PROBLEMS = 20
 """How many problems of a plugin are kept, the newest."""
-NOT_RELOADED = "not reloaded, the load before stays in use"
-"""What the problems of a version begin with that could not take the place of the active load."""
 
 _log = logging.getLogger("tavern.plugins")
 
 
 @dataclass
 class Record:
-    """What the host knows of one plugin. `module` is None for a folder plugin, which is imported by path.
+    """What the host knows of one plugin. `module` is None for a folder plugin, which is imported by path; `path` is the
+    folder of its own that one was installed in with what it depends on.
 
     `places` is where everything stands in its manifest. `faults` are what is wrong with its files so that it cannot
     be loaded, `notes` what costs it no more than a part; `read_at` is when they were read (seconds since 1970),
@@ -49,6 +48,7 @@ class Record:
     source: str
     root: Path | None = None
     module: str | None = None
+    path: Path | None = None
     first_party: bool = False
     pending_restart: bool = False
     is_dev: bool = False

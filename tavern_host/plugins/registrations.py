@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.http import MessageInfo, RouteInfo
-from tavern_host.contracts.plugins import Problem
+from tavern_host.contracts.plugins import DescribedRoute, Problem
+from tavern_host.runtime.described import schema_of
 from tavern_host.runtime.ledger import Ledger
 
 I = TypeVar("I")  # noqa: E741
@@ -41,6 +42,9 @@ class Registrations:
     routes: dict[tuple[str, str], Registered[RouteInfo]] = field(default_factory=dict)
     messages: dict[str, Registered[MessageInfo]] = field(default_factory=dict)
     commands: dict[str, Registered[CommandInfo]] = field(default_factory=dict)
+    own_routes: tuple[RouteInfo, ...] = ()
+    sockets: int = 0
+    """The routes of the server itself, where there is one, and how many sockets are open at it for this host."""
 
     def add(self, item: Registered[Any], ledger: Ledger) -> None:
         """Register a route, a type of socket messages or a command, until the plugin's ledger is undone."""
@@ -61,7 +65,10 @@ class Registrations:
         return self.commands, "command", info.name
 
     def find(self, method: str, path: str) -> tuple[Registered[RouteInfo] | None, dict[str, str], list[str]]:
-        """Return the route for a request with its path's parameters, and the methods that the path allows."""
+        """Return the route for a request with its path's parameters, and the methods that the path allows. A route
+        without parameters comes before all that have some."""
+        if "{" not in path and (literal := self.routes.get((method, path))) is not None:
+            return literal, {}, []
         allowed = []
         for (registered_method, registered_path), item in self.routes.items():
             match = _pattern(registered_path).fullmatch(path)
@@ -71,6 +78,21 @@ class Registrations:
                 return item, match.groupdict(), []
             allowed.append(registered_method)
         return None, {}, allowed
+
+    def described(self, failed: Callable[[str, str, BaseException], object]) -> list[DescribedRoute]:
+        """Return all routes with their types; `failed` is told of a plugin that names one which is not there."""
+        own = [
+            DescribedRoute.trusted(plugin="tavern-host", info=i, schemas=_types(i, schema_of)) for i in self.own_routes
+        ]
+        for registered in list(self.routes.values()):
+            plugin, info = registered.plugin, registered.info
+            schemas: dict[str, dict[str, Any]] = {}
+            try:
+                schemas = _types(info, registered.schema)
+            except Exception as error:
+                failed(plugin, f"the description of {info.method} {info.path}", error)
+            own.append(DescribedRoute.trusted(plugin=plugin, info=info, schemas=schemas))
+        return own
 
     def route_problems(self, plugin: str, infos: list[RouteInfo | MessageInfo], *, first_party: bool) -> list[Problem]:
         """Return why routes or messages cannot be registered: taken, or outside of the plugin's own paths."""
@@ -116,6 +138,10 @@ class Registrations:
             problems += [Problem(message=f"the command {info.name!r}: {wrong}") for wrong in _parameter_problems(info)]
             owners.setdefault(info.name, plugin)
         return problems
+
+
+def _types(info: RouteInfo, schema: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: schema(name) for name in (info.body, info.query, info.answer) if name}
 
 
 def _path_problems(path: str) -> list[str]:

@@ -10,6 +10,7 @@ from packaging.version import Version
 from pydantic import Field, JsonValue
 
 from tavern_host import __version__
+from tavern_host.contracts.audit import AuditLimits
 from tavern_host.contracts.manifest import Manifest, ModulesEntry
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
 from tavern_host.contracts.wire import Model
@@ -27,13 +28,15 @@ class OperatorFile(Model):
     """`host.yaml`: what the operator decides, for every project of this user.
 
     `trust` names plugins that need no review (but for the code of a folder in a project), `disabled` those
-    that are not loaded, `overrides` orders the plugins that override one service (the last is on top).
+    that are not loaded, `overrides` orders the plugins that override one service (the last is on top), `audit`
+    says when a file of the audit log is closed.
     """
 
     trust: list[str] = Field(default_factory=list)
     disabled: list[str] = Field(default_factory=list)
     overrides: dict[str, list[str]] = Field(default_factory=dict)
     settings: dict[str, JsonValue] = Field(default_factory=dict)
+    audit: AuditLimits = Field(default_factory=AuditLimits)
 
 
 @dataclass(frozen=True)

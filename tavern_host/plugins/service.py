@@ -12,29 +12,36 @@ import importlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tavern_host.audit.log import AuditLog
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, TavernError, describe
 from tavern_host.contracts.metrics import Figure
+from tavern_host.contracts.packages import PACKAGES_FILE
 from tavern_host.contracts.plugins import (
     AdmissionError,
+    DescribedRoute,
     Explanation,
     PluginAsset,
     PluginInfo,
     Plugins,
     PluginState,
     Problem,
+    Reloaded,
+    RunningHost,
     ServiceLayer,
+    Stamps,
 )
 from tavern_host.plugins.discovery import discover, fingerprint, upgraded_since
+from tavern_host.plugins.grants import stamp
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import decide
 from tavern_host.plugins.record import Record
 from tavern_host.plugins.why import explain
 from tavern_host.runtime.threads import run_in_thread
-from tavern_host.storage.running_hosts import Reloaded, RunningHost, RunningHosts, Stamps
+from tavern_host.storage.running_hosts import RunningHosts
 
 _log = logging.getLogger("tavern.plugins")
 
@@ -51,6 +58,8 @@ class HostPlugins(Plugins):
         self._grants = manager.grants
         self._switches = manager.switches
         self._seen_reloads = manager.switches.load().reloads
+        self._packages = (manager.sources.packages or Path()) / PACKAGES_FILE
+        self._seen_packages = stamp(self._packages)
         self._audit = audit
 
     async def list_plugins(self) -> list[PluginInfo]:
@@ -72,8 +81,13 @@ class HostPlugins(Plugins):
         return self._manager.services.layers(service)
 
     async def figures(self) -> list[Figure]:
-        """Return the calls of hook implementations."""
-        return self._manager.dispatcher.tally.figures()
+        """Return the calls of hook implementations, and the open sockets."""
+        sockets = Figure(name="sockets", kind="gauge", help="Open.", value=self._manager.registrations.sockets)
+        return [*self._manager.dispatcher.tally.figures(), sockets]
+
+    async def routes(self) -> list[DescribedRoute]:
+        """Return all routes; a plugin that names a type which is not there is reported."""
+        return await asyncio.to_thread(self._manager.registrations.described, self._manager.problems.failed)
 
     async def why(self, subject: str) -> Explanation:
         """Explain a subject."""
@@ -203,7 +217,7 @@ class HostPlugins(Plugins):
         return await self._running.answers(self._stamps)
 
     def _stamps(self) -> Stamps:
-        return self._grants.changed(), self._switches.changed()
+        return self._grants.changed(), self._switches.changed(), stamp(self._packages)
 
     # --- following the operator's files -----------------------------------------------------------------
 
@@ -287,7 +301,8 @@ class HostPlugins(Plugins):
             await manager.reconsider(await self._refreshed(changed))
         asked = [name for name, when in switches.reloads.items() if when > self._seen_reloads.get(name, 0.0)]
         self._seen_reloads = switches.reloads
-        return asked
+        before, self._seen_packages = self._seen_packages, stamp(self._packages)
+        return asked if before == self._seen_packages else [*asked, ""]
 
     # --- reloading ------------------------------------------------------------------------------------
 

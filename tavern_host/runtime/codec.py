@@ -294,7 +294,7 @@ def _shape(annotation: Any) -> _Shape:
     if origin is tuple:
         shapes = [_shape(one) for one in arguments]
         return _sequence(f"a tuple of {len(shapes)} values", lambda value: shapes, tuple)
-    if origin is dict and arguments[0] is str:
+    if origin is dict and str in (arguments[0], *typing.get_args(arguments[0])[:1]):
         return _dict(_shape(arguments[1]))
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         members, own = annotation, annotation.__name__  # sent by name

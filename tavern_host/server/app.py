@@ -1,6 +1,6 @@
 """The aiohttp application: transport, plugins and permissions. Every other route belongs to a plugin.
 
-Listens on 127.0.0.1 only; `gate` says who may enter.
+`reach` says where it listens, `gate` who may enter.
 """
 
 from __future__ import annotations
@@ -8,21 +8,22 @@ from __future__ import annotations
 from aiohttp import web
 
 from tavern_host.host import Host
-from tavern_host.server import blob_routes, frontend_files, health, openapi, plugin_admin, served, websocket
+from tavern_host.server import blob_routes, commands, frontend_files, health, plugin_admin, served, websocket
 from tavern_host.server.connections import HEADERS
 from tavern_host.server.errors import Handler, errors
 from tavern_host.server.gate import GATE, Gate, admitting, guard
 from tavern_host.server.logs import REQUEST_ID, logged
 from tavern_host.server.plugin_routes import plugin_route, wrong_method
+from tavern_host.server.reach import Reach
 from tavern_host.server.routes import OWN_ROUTES
 from tavern_host.server.served import SERVED, ServedProjects
 
 ROUTES = (
     *websocket.ROUTES,
     *plugin_admin.ROUTES,
+    *commands.ROUTES,
     *blob_routes.ROUTES,
     *served.ROUTES,
-    *openapi.ROUTES,
     *health.ROUTES,
     *frontend_files.ROUTES,
 )
@@ -31,13 +32,14 @@ MAX_BODY = 16 << 20
 """The largest body in bytes."""
 
 
-def make_app(host: Host | ServedProjects, *, token: str, port: int) -> web.Application:
-    """Return the application that serves a started host, or several."""
+def make_app(host: Host | ServedProjects, *, token: str, port: int, reach: Reach | None = None) -> web.Application:
+    """Return the application that serves a started host, or several, on a port of this machine or as `reach` says."""
     app = web.Application(middlewares=[logged, errors, guard], client_max_size=MAX_BODY)
     app[SERVED] = projects = host if isinstance(host, ServedProjects) else ServedProjects(host)
     app.cleanup_ctx.append(projects.of_application)
-    app[GATE] = Gate(token, port)
+    app[GATE] = Gate(token, reach or Reach(port))
     app[OWN_ROUTES] = ROUTES
+    projects.default.registrations.own_routes = tuple(info for info, _ in ROUTES)
     app[websocket.SOCKETS] = set()
     handlers: dict[str, dict[str, Handler]] = {}
     for info, own in ROUTES:

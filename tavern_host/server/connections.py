@@ -9,19 +9,24 @@ import asyncio
 import errno
 import resource
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
 from aiohttp import web
+from yarl import URL
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.server.errors import error_response
+from tavern_host.server.reach import ADDRESS, Reach
 
-ADDRESS = "127.0.0.1"
 TOKEN_DEADLINE = 10.0
 """Seconds in which a client has to send the token once it is connected."""
 IDLE_DEADLINE = 75.0
 """Seconds in which one with the token has to send the head of its next request."""
+BODY_DEADLINE = 120.0
+"""Seconds in which one with the token has to send a body, or of an upload the next part."""
 LINGER = 2.0
 """Seconds for which the rest of a body is read that nobody wants, so that its sender sees the answer."""
 DRAIN = 2.0
@@ -85,13 +90,14 @@ class _Connection(web.RequestHandler):
 
 
 class _Server(web.Server):
-    def __init__(self, of: web.Server, strangers: Strangers) -> None:
-        super().__init__(of.request_handler, request_factory=of.request_factory)
+    def __init__(self, of: web.Server, strangers: Strangers, base_path: str) -> None:
+        super().__init__(of.request_handler, request_factory=partial(_below, base_path, of.request_factory))
         self._strangers = strangers
 
     def __call__(self) -> web.RequestHandler:
         loop = asyncio.get_running_loop()
-        return _Connection(self, loop=loop, keepalive_timeout=IDLE_DEADLINE, lingering_time=LINGER, access_log=None)  # type: ignore[arg-type]
+        how: dict[str, Any] = {"keepalive_timeout": IDLE_DEADLINE, "lingering_time": LINGER, "access_log": None}
+        return _Connection(self, loop=loop, auto_decompress=False, **how)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -102,18 +108,47 @@ class _Server(web.Server):
         self._strangers.discard(handler)
 
 
+async def body_of(request: web.Request) -> bytes:
+    """Return the body of a request. Raises `HTTPRequestTimeout` where it does not arrive."""
+    return await _in_time(request.read())
+
+
+async def parts_of(request: web.Request) -> AsyncIterator[bytes]:
+    """Yield the body of a request as it arrives. Raises `HTTPRequestTimeout` where no more of it does."""
+    while part := await _in_time(request.content.readany()):
+        yield part
+
+
+async def _in_time(reading: Awaitable[bytes]) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_DEADLINE):
+            return await reading
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text=f"the body has not arrived within {BODY_DEADLINE:g} s") from None
+
+
+def _below(base_path: str, make: Callable[..., web.BaseRequest], message: Any, *rest: Any) -> web.BaseRequest:
+    """Make a request of a message without the base path, which a proxy has taken away or not."""
+    if base_path and (message.path == base_path or message.path.startswith((f"{base_path}/", f"{base_path}?"))):
+        path = message.path.removeprefix(base_path)
+        path = path if path.startswith("/") else f"/{path}"
+        message = message._replace(path=path, url=URL(path, encoded=True))
+    return make(message, *rest)
+
+
 @asynccontextmanager
-async def listening(app: web.Application, listener: socket.socket) -> AsyncIterator[None]:
+async def listening(app: web.Application, listener: socket.socket, reach: Reach | None = None) -> AsyncIterator[None]:
     """Serve an application on a listener until the end of the `with`."""
+    base_path, tls = (reach.base_path, reach.tls) if reach is not None else ("", None)
     strangers = app[STRANGERS] = Strangers()
     inner = web.AppRunner(app)
     await inner.setup()
     assert inner.server is not None
-    runner = web.ServerRunner(_Server(inner.server, strangers), shutdown_timeout=DRAIN)
+    runner = web.ServerRunner(_Server(inner.server, strangers, base_path), shutdown_timeout=DRAIN)
     try:
         await runner.setup()
         # So few are accepted at once that those with a token are known before they would have to make room.
-        await web.SockSite(runner, listener, backlog=max(1, strangers.most // 8)).start()
+        await web.SockSite(runner, listener, backlog=max(1, strangers.most // 8), ssl_context=tls).start()
         listener.listen(BACKLOG)
         yield
     finally:
@@ -121,16 +156,18 @@ async def listening(app: web.Application, listener: socket.socket) -> AsyncItera
         await inner.cleanup()
 
 
-def listening_socket(port: int) -> socket.socket:
+def listening_socket(port: int, address: str = ADDRESS) -> socket.socket:
     """Return a socket that is bound to a port of this machine; 0 takes any free one. Raises `InvalidInput`."""
     if not 0 <= port <= 65535:
         raise InvalidInput(f"--port {port}: a port is a number from 0 to 65535; 0 takes any free one")
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((ADDRESS, port))
+        listener.bind((address, port))
     except OSError as error:
         listener.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise InvalidInput(f"--address {address}: no interface of this machine has it") from None
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
             raise InvalidInput(f"port {port} cannot be used ({error.strerror}); give another with --port") from None
         raise

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.errors import TavernError, describe, one_line
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -52,6 +52,8 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return response
     except TavernError as error:
         return error_response(_STATUS.get(error.info.code, 500), error.info.code, error.message, error.info.details)
+    except web.RequestPayloadError as error:
+        return error_response(400, "invalid_input", f"the body cannot be read: {one_line(str(error))}")
     except ConnectionError:  # the client is gone; aiohttp says no more of it
         raise
     except Exception as error:

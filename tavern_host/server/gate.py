@@ -4,53 +4,95 @@ has the token that `tavern serve` printed, or that of a user. What a user may do
 from __future__ import annotations
 
 import hmac
-from contextvars import ContextVar
+from html import escape
+from typing import Any
 
 from aiohttp import web
 
 from tavern_host.contracts.accounts import ACCOUNTS, Identity
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.http import RouteInfo
+from tavern_host.contracts.errors import LimitReached, TavernError
+from tavern_host.contracts.http import Access, RouteInfo
 from tavern_host.contracts.log_context import also_log
 from tavern_host.host import OPERATOR, Host
 from tavern_host.server.connections import STRANGERS
 from tavern_host.server.errors import Handler, error_response
+from tavern_host.server.reach import Reach
 from tavern_host.server.routes import OWN_ROUTES
-from tavern_host.server.served import SERVED
+from tavern_host.server.served import SERVED, VISITOR, host_of, visitor
 
 GATE: web.AppKey[Gate] = web.AppKey("gate")
 """Where an application has its gate."""
 
 _MOST_UNKNOWN = 1 << 16
 """The largest body in bytes that somebody without a token may send."""
+MOST_REQUESTS = 1024
+"""How many requests one server answers at a time, sockets apart, which have a limit of their own."""
+STILL_IN = 5.0
+"""Seconds for which what is sent as it comes is sent until it is looked at whether its receiver may still have it."""
 _PAGE = """<!doctype html><html lang="en"><title>tavern-host</title><h1>This is a tavern host</h1>
 <p>To enter, open the address that <code>tavern serve</code> printed in its terminal: it has a token in it.</p>
-<p>Whom the operator has added as a user can <a href="/login">log in</a>.</p></html>
+<p>Whom the operator has added as a user can <a href="BASE/login">log in</a>.</p></html>
 """
 _OPERATOR = Identity(user=OPERATOR.id, role="operator", permissions=["read", "create", "operate"])
 _NOBODY = Identity(user="nobody", role="none")
-_VISITOR: ContextVar[Identity] = ContextVar("visitor")
 
 
 class Gate:
     """Decides which requests may enter."""
 
-    def __init__(self, token: str, port: int) -> None:
+    def __init__(self, token: str, reach: Reach) -> None:
         self._token = token.encode()
-        self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
-        self.cookie = f"tavern_{port}"
+        self.reach = reach
+        self._cookie = f"tavern_{reach.port}"  # cookies are shared by all ports of a machine
+        self._answering = 0
 
     def refuse(self, request: web.Request) -> tuple[int, str] | None:
         """Return the status and one line for a request that nobody may send, else None."""
-        if request.host not in self._hosts:
-            return 421, f"this server is {sorted(self._hosts)[0]}, not {request.host!r}"
-        origin = request.headers.get("Origin")
-        if origin is not None and origin.removeprefix("http://") not in self._hosts:
+        if not self.reach.admits(request):
+            return 403, "this server is reached through its proxy only"
+        if not self.reach.knows(request.host):
+            return 421, f"this server is {self.reach.address}:{self.reach.port}, not {request.host!r}"
+        origin, scheme = request.headers.get("Origin"), "https" if self.reach.is_secure(request) else "http"
+        if origin is not None and not (
+            origin.startswith(f"{scheme}://") and self.reach.knows(origin[len(scheme) + 3 :])
+        ):
             return 403, f"requests from {origin!r} are not accepted"
         if origin is None and request.method not in ("GET", "HEAD", "OPTIONS") and self._carried(request)[1]:
             return 403, "a request with the cookie that changes something needs an Origin header, as browsers send it"
         return None
+
+    async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request among those that are answered at this moment. Raises `LimitReached` for one too many."""
+        resource = request.match_info.route.resource
+        if resource is not None and resource.canonical.endswith("/ws"):
+            return await handler(request)
+        if self._answering >= MOST_REQUESTS:
+            raise LimitReached(f"{MOST_REQUESTS} requests are being answered, and no more at a time", retry_after=1)
+        self._answering += 1
+        try:
+            return await handler(request)
+        finally:
+            self._answering -= 1
+
+    def set_cookie(
+        self, request: web.Request, response: web.StreamResponse, token: str, seconds: int | None, name: str = ""
+    ) -> None:
+        """Let a browser have a token as this server's cookie from now on, as long as it runs or for some seconds; with
+        a name, a cookie of a plugin."""
+        path, secure = self.reach.base_path or "/", self.reach.is_secure(request) or None
+        how: dict[str, Any] = {
+            "path": path,
+            "secure": secure,
+            "httponly": True,
+            "samesite": "Lax" if name else "Strict",
+        }
+        response.set_cookie(self._cookie + name, token, max_age=seconds, **how)
+
+    def cookies(self, request: web.Request, plugin: str) -> dict[str, str]:
+        """Return the cookies of a plugin."""
+        own = f"{self._cookie}_{plugin}_"
+        return {name.removeprefix(own): value for name, value in request.cookies.items() if name.startswith(own)}
 
     async def visitor(self, request: web.Request) -> Identity | None:
         """Return whose token a request carries now; None for one that is no token, or no more."""
@@ -62,6 +104,11 @@ class Gate:
         except TavernError:  # without accounts there is the operator alone
             return None
 
+    async def still(self, request: web.Request, access: Access, where: str, host: Host) -> Identity | None:
+        """Return who sent a request that is still being answered; None for somebody who might send it no more."""
+        who = await self.visitor(request)
+        return who if who is not None and who.may(access, where, host.project.id) else None
+
     def _carried(self, request: web.Request) -> tuple[str, bool]:
         """Return the token that a request carries in its header, query or cookie, and whether that is the cookie."""
         scheme, _, value = request.headers.get("Authorization", "").partition(" ")
@@ -69,7 +116,7 @@ class Gate:
             return value.strip(), False
         if named := request.query.get("token"):
             return named, False
-        token = request.cookies.get(self.cookie, "")
+        token = request.cookies.get(self._cookie, "")
         return token, bool(token)
 
 
@@ -80,16 +127,21 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     refused = gate.refuse(request)
     if refused is not None:
         return error_response(refused[0], "forbidden", refused[1])
+    if {one.lower() for one in request.headers.getall("Content-Encoding", ())} - {
+        "",
+        "identity",
+    }:  # a little may become a lot
+        return error_response(415, "unsupported_encoding", "a body is taken as it is: send it without Content-Encoding")
     known = await gate.visitor(request)
     if known is None and not _is_public(request):
         if _wants_page(request):
-            return web.Response(status=401, text=_PAGE, content_type="text/html")
+            return web.Response(status=401, text=_PAGE.replace("BASE", gate.reach.base_path), content_type="text/html")
         message = "open the address that `tavern serve` printed, or send 'Authorization: Bearer TOKEN'"
         return error_response(401, "unauthorized", message)
     if known is None and request.can_read_body and not 0 <= (request.content_length or -1) <= _MOST_UNKNOWN:
         message = f"without a token the body has a length of at most {_MOST_UNKNOWN} bytes"
         return error_response(413, "too_large", message)
-    _VISITOR.set(known or _NOBODY)
+    VISITOR.set(known or _NOBODY)
     if request.app[SERVED].is_draining and request.method not in ("GET", "HEAD"):
         message = "the server stops and takes no more work; send it again when it runs again"
         return error_response(503, "stopping", message, {"retry_after": 5})
@@ -97,11 +149,25 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         request.app[STRANGERS].discard(request.protocol)
     if known is not None and _wants_page(request) and "token" in request.query:
         clean = str(request.rel_url.without_query_params("token"))
-        response = web.HTTPFound("/" + clean.lstrip("/"))  # "//name" would be another server
-        response.set_cookie(gate.cookie, request.query["token"], httponly=True, samesite="Strict")
+        response = web.HTTPFound(gate.reach.base_path + "/" + clean.lstrip("/"))  # "//name" would be another server
+        gate.set_cookie(request, response, request.query["token"], None)
         raise response
+    if (
+        known is not None
+        and _wants_page(request)
+        and request.path == "/"
+        and not known.sees(host_of(request).project.id)
+    ):
+        return web.Response(text=_projects(request.app[SERVED].seen_by(known)), content_type="text/html")
     also_log(principal=f"user:{visitor().user}")
-    return await handler(request)
+    return await gate.answer(request, handler)
+
+
+def _projects(hosts: list[Host]) -> str:
+    """Return a page that leads to projects."""
+    rows = [f'<li><a href="?projectId={host.project.id}">{escape(host.project.name)}</a></li>' for host in hosts]
+    said = f"<ul>{''.join(rows)}</ul>" if rows else "<p>You are a member of none: ask the operator.</p>"
+    return f'<!doctype html><html lang="en"><title>tavern-host</title><h1>Your projects</h1>{said}</html>\n'
 
 
 def _wants_page(request: web.Request) -> bool:
@@ -116,11 +182,6 @@ def _is_public(request: web.Request) -> bool:
     return any(info.needs == "public" for info in [*infos, *([registered.info] if registered is not None else [])])
 
 
-def visitor() -> Identity:
-    """Return who sent the request that is being answered."""
-    return _VISITOR.get()
-
-
 def call_of(host: Host) -> CallContext:
     """Return the context of a call in the name of who sent the request that is being answered."""
     return host.call(visitor().user)
@@ -130,7 +191,7 @@ def admitting(info: RouteInfo, handler: Handler) -> Handler:
     """Return a handler that is called for those who may use its route."""
 
     async def admitted(request: web.Request) -> web.StreamResponse:
-        visitor().require(info.needs, info.path)
+        visitor().require(info.needs, info.path, host_of(request).project.id)
         return await handler(request)
 
     return admitted

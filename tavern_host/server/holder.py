@@ -4,39 +4,51 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from tavern_host.contracts.errors import Conflict
 from tavern_host.storage.files import write_atomic
 from tavern_host.storage.process_locks import ProcessLocks
 
-_FOLDER, _NAME = "served", "server"
+_FOLDER, _NAME, _FILE = "served", "server", "server.json"
+
+
+class Server(NamedTuple):
+    """The server of a project: its process, its address, and the operator's token for it."""
+
+    process: int
+    address: str
+    token: str
+
+
+def server_of(state: Path) -> Server | None:
+    """Return the server of the project with this folder of the operator's; None where nobody serves it."""
+    if ProcessLocks(state / _FOLDER).is_gone(_NAME):
+        return None
+    try:
+        return Server(**json.loads((state / _FOLDER / _FILE).read_bytes()))
+    except (OSError, ValueError, TypeError):  # it has just begun, or ended
+        return None
 
 
 @contextlib.contextmanager
-def held(state: Path, address: str) -> Iterator[None]:
-    """Be the server of the project with this folder of the operator's within the block; `address` is told to others.
+def held(state: Path, server: Server) -> Iterator[None]:
+    """Be the server of the project with this folder of the operator's within the block.
 
     Raises `Conflict` that says which process has it.
     """
-    locks, file = ProcessLocks(state / _FOLDER), state / _FOLDER / "server.json"
+    locks, file = ProcessLocks(state / _FOLDER), state / _FOLDER / _FILE
     try:
         locks.hold(_NAME)
     except Conflict:
-        raise Conflict(f"the project is served already{_by(file)}; use that server, or stop it first") from None
+        other = server_of(state)
+        by = f" by process {other.process} at {other.address}" if other is not None else ""
+        raise Conflict(f"the project is served already{by}; use that server, or stop it first") from None
     try:
-        write_atomic(file, json.dumps({"process": os.getpid(), "address": address}).encode(), mode=0o600)
+        write_atomic(file, json.dumps(server._asdict()).encode(), mode=0o600)
         yield
     finally:
         file.unlink(missing_ok=True)
         locks.close()
-
-
-def _by(file: Path) -> str:
-    try:
-        found = json.loads(file.read_bytes())
-        return f" by process {found['process']} at {found['address']}"
-    except (OSError, ValueError, TypeError, KeyError):  # it has just begun, or ended
-        return ""

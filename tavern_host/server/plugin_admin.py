@@ -9,6 +9,7 @@ from aiohttp import web
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.host_api import PluginSwitch
 from tavern_host.contracts.plugins import PluginInfo
+from tavern_host.server.connections import body_of
 from tavern_host.server.gate import call_of
 from tavern_host.server.routes import route
 from tavern_host.server.served import SERVED, host_of
@@ -55,7 +56,7 @@ async def _revoke_plugin(request: web.Request) -> web.Response:
 async def _switch_plugin(request: web.Request) -> web.Response:
     """Enable or disable a plugin: `{"enabled": true}` (the platform's shape)."""
     name = request.match_info["name"]
-    switch = read_model(PluginSwitch, read_json(await request.read(), "the body"), "the body")
+    switch = read_model(PluginSwitch, read_json(await body_of(request), "the body"), "the body")
     plugin = await _decided(request, "enable" if switch.enabled else "disable")
     return _done(request, f"{name} is {plugin.state.value}", [plugin])
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -22,17 +25,22 @@ from tavern_host.contracts.http import (
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
 from tavern_host.server.blob_routes import blob_response
-from tavern_host.server.gate import call_of, visitor
-from tavern_host.server.served import host_of, take_project
+from tavern_host.server.connections import body_of
+from tavern_host.server.gate import GATE, STILL_IN, call_of
+from tavern_host.server.served import host_of, take_project, visitor
 
 T = TypeVar("T")
 
 _PRIVATE_HEADERS = frozenset({"authorization", "cookie"})
+MAX_ANSWER = 64 << 20
+"""The largest body in bytes that a plugin answers with; a Blob, which is sent as a stream, may be larger."""
+_COOKIE_SECONDS = 600
+_CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 async def plugin_route(request: web.Request) -> web.StreamResponse:
     """Answer a request with the plugin that registered its route."""
-    named, body = take_project(await request.read())
+    named, body = take_project(await body_of(request))
     host = host_of(request, named)
     # An encoded slash belongs to the parameter that it stands in.
     path = request.rel_url.path_safe
@@ -44,7 +52,8 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
             raise wrong_method(request, allowed)
         raise web.HTTPNotFound(text=f"there is nothing at {request.path}")
     who = visitor()
-    who.require(registered.info.needs, registered.info.path)
+    who.require(registered.info.needs, registered.info.path, host.project.id)
+    gate = request.app[GATE]
     asked = HttpRequest.trusted(
         method=request.method,
         path=unquote(path),
@@ -52,26 +61,35 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         query={key: value for key, value in request.query.items() if key not in ("token", "projectId")},
         headers={k.lower(): v for k, v in request.headers.items() if k.lower() not in _PRIVATE_HEADERS},
         body=body,
-        client=request.remote or "",
+        cookies=gate.cookies(request, registered.plugin),
+        client=gate.reach.client(request),
+        base=gate.reach.base(request),
         session=who.session,
         call=call_of(host),
     )
     response = await call_route(host, registered, asked)
     if isinstance(response, AsyncIterator):
-        return await _send_events(host, registered, request, response)
-    if any(ord(c) < 32 for header in response.headers.items() for c in "".join(header)):
+        where = f"{registered.info.method} {registered.info.path}"
+        still = partial(gate.still, request, registered.info.needs, registered.info.path, host)
+        return await send_events(request, response, partial(host.report_failure, registered.plugin, where), still)
+    if any(_CONTROL.search(part) for header in response.headers.items() for part in header):
         raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
     if response.blob is not None:
         return await blob_response(host, response.blob, response.headers)
     if response.status == 200 and is_known(request, response.headers.get("ETag", "")):
         return web.Response(status=304, headers=response.headers)
-    return web.Response(
+    answer = web.Response(
         status=response.status,
         body=response.body,
         headers=response.headers,
         content_type=response.content_type,
         charset="utf-8" if response.content_type.startswith(("text/", "application/json")) else None,
     )
+    if response.session is not None:
+        gate.set_cookie(request, answer, response.session, response.session_seconds)
+    for name, value in response.cookies.items():
+        gate.set_cookie(request, answer, value, _COOKIE_SECONDS if value else 0, f"_{registered.plugin}_{name}")
+    return answer
 
 
 def is_known(request: web.Request, etag: str) -> bool:
@@ -81,20 +99,29 @@ def is_known(request: web.Request, etag: str) -> bool:
     return any(tag.value in ("*", etag.removeprefix("W/").strip('"')) for tag in request.if_none_match or ())
 
 
-async def _send_events(
-    host: Host, registered: Registered[RouteInfo], request: web.Request, events: AsyncIterator[ServerEvent]
+async def send_events(
+    request: web.Request,
+    events: AsyncIterator[ServerEvent],
+    report: Callable[[Exception], object],
+    still: Callable[[], Awaitable[object]],
 ) -> web.StreamResponse:
-    """Send events as they come, to their end or until the client is gone; what fails then ends the stream."""
+    """Send events as they come, to their end or until the client is gone, or `still` returns None; what fails then is
+    reported, and ends the stream."""
+    looked = monotonic()
     stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await stream.prepare(request)
     try:
         async for one in events:
+            if monotonic() - looked > STILL_IN:
+                looked = monotonic()
+                if await still() is None:
+                    break
             data = f"event: {one.event}\ndata: {json.dumps(one.data)}\n\n" if one.event else ":\n\n"
             await stream.write(data.encode())
     except ConnectionError:  # the client is gone
         pass
     except Exception as error:
-        host.report_failure(registered.plugin, f"{registered.info.method} {registered.info.path}", error)
+        report(error)
     finally:
         if isinstance(events, AsyncGenerator):
             await events.aclose()
@@ -144,12 +171,19 @@ def _response(handler: str, result: Any) -> HttpResponse | AsyncIterator[ServerE
         return result
     if not isinstance(result, HttpResponse):
         raise TypeError(f"{handler} returned {type(result).__name__}, expected an HttpResponse")
-    if result.body is not None or result.blob is not None:
+    if result.blob is not None:
         return result
-    try:
-        return result.model_copy(update={"body": json.dumps(result.data, allow_nan=False).encode()})
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{handler} returned data that is not JSON: {error}") from None
+    body = result.body
+    if body is None:
+        try:
+            body = json.dumps(result.data, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"{handler} returned data that is not JSON: {error}") from None
+    if len(body) > MAX_ANSWER:
+        raise ValueError(
+            f"{handler} returned {len(body)} bytes, of which there may be {MAX_ANSWER}; a Blob has no limit"
+        )
+    return result if result.body is body else result.model_copy(update={"body": body})
 
 
 def _replies(handler: str, result: Any) -> Sequence[SocketReply]:

@@ -7,12 +7,17 @@ import os
 import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tavern_host.cli.garbage import collect_again
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.host import Host
+
+if TYPE_CHECKING:
+    from tavern_host.server.reach import Reach
 
 DRAIN = 10.0
 """Seconds that work in flight has to end once the server is told to stop."""
@@ -20,30 +25,33 @@ DRAIN = 10.0
 
 async def serve(
     host: Host,
+    reach: Reach,
     *,
-    port: int,
     also: Sequence[Path] = (),
     make_host: Callable[[Path], Host] | None = None,
     drain: float = DRAIN,
 ) -> AsyncIterator[CommandOutput]:
     """Serve a started host until a signal comes, and the projects in `also` beside it, each with a host of its own that
-    `make_host` makes. `port` 0 takes any free one.
+    `make_host` makes. Port 0 is any free one. The token is `TAVERN_TOKEN`, else a fresh one.
 
     The first signal refuses new work and lets what is in flight end, for `drain` seconds at most; a second one stops at
-    once. What is left then is journalled, and goes on at the next start. The token is `TAVERN_TOKEN`, else a fresh one.
+    once. What is left then is journalled, and resumes at the next start. With TLS, SIGHUP reads the certificate again.
 
     Raises `InvalidInput` where the port cannot be used or a folder is no project.
     """
     from tavern_host.server.app import make_app
-    from tavern_host.server.connections import ADDRESS, listening, listening_socket
+    from tavern_host.server.connections import listening, listening_socket
+    from tavern_host.server.holder import Server
     from tavern_host.server.served import ServedProjects
+    from tavern_host.server.systemd import notify, stay_watched
 
-    listener = listening_socket(port)
-    port = listener.getsockname()[1]
+    listener = listening_socket(reach.port, reach.address)
+    reach = replace(reach, port=listener.getsockname()[1])
     token = os.environ.get("TAVERN_TOKEN", "").strip() or secrets.token_urlsafe(24)
     said: asyncio.Queue[str | None] = asyncio.Queue()  # None: stop
+    here = Server(os.getpid(), reach.local_url, token)
     try:
-        served = ServedProjects(host, make_host, say=said.put_nowait, address=f"http://{ADDRESS}:{port}")
+        served = ServedProjects(host, make_host, say=said.put_nowait, server=here)
     except BaseException:
         listener.close()
         raise
@@ -56,32 +64,36 @@ async def serve(
         stopping.set()
         said.put_nowait(None)
 
+    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop} | ({signal.SIGHUP: reach.reload} if reach.tls else {})
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    watched = asyncio.create_task(stay_watched(), name="say to systemd that the server is alive")
     try:
-        async with listening(make_app(served, token=token, port=port), listener):
+        async with listening(make_app(served, token=token, port=reach.port, reach=reach), listener, reach):
             try:
                 for folder in also:
                     await served.open(folder)
                 collect_again()
-                url = f"http://{ADDRESS}:{port}/?token={quote(token, safe='')}"
-                for one in served.all():
-                    shown = f"{one.project.name} ({one.project.root})"
-                    yield CommandOutput(kind="text", text=f"Serving the project {shown}")
-                yield CommandOutput(kind="text", text=f"Open {url}")
-                yield CommandOutput(kind="text", text="Stop with Ctrl-C.")
-                yield CommandOutput(kind="result", data={"url": url, "port": port, "project": str(host.project.root)})
-                while (line := await said.get()) is not None:
-                    yield CommandOutput(kind="progress", text=line)
+                url = f"{reach.url}/?token={quote(token, safe='')}"
+                which = [f"Serving the project {one.project.name} ({one.project.root})" for one in served.all()]
+                for line in (*which, f"Open {url}", "Stop with Ctrl-C."):
+                    yield CommandOutput(kind="text", text=line)
+                data = {"url": url, "port": reach.port, "project": str(host.project.root)}
+                yield CommandOutput(kind="result", data=data)
+                notify("READY=1")
+                while (change := await said.get()) is not None:
+                    yield CommandOutput(kind="progress", text=change)
+                notify("STOPPING=1")
                 yield CommandOutput(kind="progress", text=_stopping(served.begin_draining(), drain))
                 await served.drained(drain)
             finally:
                 for one in served.all():
                     await one.events.close()
     finally:
+        watched.cancel()
         served.let_go()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in handlers:
             loop.remove_signal_handler(number)
 
 

@@ -11,11 +11,13 @@ import contextlib
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from tavern_host.contracts.accounts import Identity
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.events import Event
@@ -23,7 +25,8 @@ from tavern_host.contracts.host_api import OpenProject
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.host import Host
 from tavern_host.projects import find_project
-from tavern_host.server.holder import held
+from tavern_host.server.connections import body_of
+from tavern_host.server.holder import Server, held
 from tavern_host.server.routes import route
 from tavern_host.storage.damage import check_databases
 
@@ -37,8 +40,8 @@ class ServedProjects:
     """The hosts of one server by the id of their project; they live as long as the server's application.
 
     `default` is a started host, which its maker stops; `make_host` makes one for another folder. What operators decide
-    in other processes is followed for all of them, and `say` is given a line for each change of a plugin. With an
-    `address` other servers are kept from serving the same projects; raises `Conflict` where one does.
+    in other processes is followed for all of them, and `say` is given a line for each change of a plugin. As a
+    `server`, it keeps others from serving the same projects; raises `Conflict` where one does.
     """
 
     def __init__(
@@ -47,11 +50,11 @@ class ServedProjects:
         make_host: Callable[[Path], Host] | None = None,
         *,
         say: Callable[[str], None] = lambda line: None,
-        address: str | None = None,
+        server: Server | None = None,
     ) -> None:
         self.default = default
         self._make_host = make_host or (self._of_folder)
-        self._address = address
+        self._server = server
         self._held: dict[str, contextlib.ExitStack] = {}
         self._hold(default)
         self._hosts = {default.project.id: default}
@@ -65,8 +68,8 @@ class ServedProjects:
 
     def _hold(self, host: Host) -> None:
         with contextlib.ExitStack() as stack:
-            if self._address is not None:
-                stack.enter_context(held(host.folders.project_state(host.project), self._address))
+            if self._server is not None:
+                stack.enter_context(held(host.folders.project_state(host.project), self._server))
             self._held[host.project.id] = stack.pop_all()
 
     def let_go(self) -> None:
@@ -100,15 +103,19 @@ class ServedProjects:
         """Return the hosts, the default one first."""
         return list(self._hosts.values())
 
+    def seen_by(self, who: Identity) -> list[Host]:
+        """Return the hosts of the projects that somebody may enter."""
+        return [host for host in self.all() if who.sees(host.project.id)]
+
     def get(self, project_id: str) -> Host:
-        """Return the host of a project. Raises `NotFound`."""
+        """Return the host of a project. Raises `NotFound`, also for one that the visitor may not enter."""
         if project_id == DEFAULT:
             return self.default
-        host = self._hosts.get(project_id)
-        if host is None:
-            near = did_you_mean(project_id, [DEFAULT, *self._hosts])
+        hosts = {host.project.id: host for host in self.seen_by(visitor())}
+        if project_id not in hosts:
+            near = did_you_mean(project_id, [DEFAULT, *hosts])
             raise NotFound(f"this server has no project {project_id!r}{near}; GET /api/projects lists them")
-        return host
+        return hosts[project_id]
 
     async def open(self, folder: Path) -> Host:
         """Return the host of the project in a folder, started if it is not served yet.
@@ -129,6 +136,7 @@ class ServedProjects:
             except BaseException:
                 self._held.pop(host.project.id).close()
                 raise
+            host.registrations.own_routes = self.default.registrations.own_routes
             self._hosts[host.project.id] = host
             self._follow(host)
             return host
@@ -181,6 +189,13 @@ class ServedProjects:
 
 SERVED: web.AppKey[ServedProjects] = web.AppKey("served", ServedProjects)
 
+VISITOR: ContextVar[Identity] = ContextVar("visitor")
+
+
+def visitor() -> Identity:
+    """Return who sent the request that is being answered."""
+    return VISITOR.get()
+
 
 def host_of(request: web.Request, in_body: str | None = None) -> Host:
     """Return the host that a request means. `in_body` is the `projectId` of its body, if it has one.
@@ -221,9 +236,9 @@ def project_of(value: Any) -> str | None:
 
 
 async def _list(request: web.Request) -> web.Response:
-    """List the projects that this server serves."""
+    """List the projects that this server serves, as far as one may enter them."""
     served = request.app[SERVED]
-    return web.json_response([_shown(served, host) for host in served.all()])
+    return web.json_response([_shown(served, host) for host in served.seen_by(visitor())])
 
 
 async def _show(request: web.Request) -> web.Response:
@@ -233,7 +248,7 @@ async def _show(request: web.Request) -> web.Response:
 
 async def _open(request: web.Request) -> web.Response:
     """Serve one more project: `{"path": "/absolute/folder"}`."""
-    path = read_model(OpenProject, read_json(await request.read(), "the body"), "the body").path
+    path = read_model(OpenProject, read_json(await body_of(request), "the body"), "the body").path
     if not Path(path).is_absolute() or "\0" in path:
         raise InvalidInput('the body must be {"path": "…"} with the absolute path of a project\'s folder')
     host = await request.app[SERVED].open(Path(path))

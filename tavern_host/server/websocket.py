@@ -15,7 +15,7 @@ from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.http import Access, SocketMessage, SocketReply
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
-from tavern_host.server.gate import GATE
+from tavern_host.server.gate import GATE, STILL_IN
 from tavern_host.server.plugin_routes import call_message
 from tavern_host.server.routes import route
 from tavern_host.server.served import SERVED, host_of, project_of
@@ -33,8 +33,6 @@ BATCH, SLICE = 256, 0.004
 """How many events are taken for a client at once, and how many seconds they are sent until others get a turn."""
 
 _SIGNED_OUT = b"this session is over"
-_STILL_IN = 5.0
-"""Seconds for which a socket gets events until it is looked at whether its session is still one."""
 
 SOCKETS: web.AppKey[set[web.WebSocketResponse]] = web.AppKey("sockets")
 """Where an application has the sockets that are open."""
@@ -57,12 +55,13 @@ async def socket_route(request: web.Request) -> web.WebSocketResponse:
     subscription = host.events.subscribe(since=since, limit=WAITING, admits=admits)
     subscription.state_of = state_of
     sockets.add(socket)
+    host.registrations.sockets += 1
     forward: asyncio.Task[None] | None = None
     try:
         await socket.prepare(request)
         if is_of_another_life:
             await _send(socket, {"type": "RELOAD_NEEDED", "payload": _now(host)})
-        forward = asyncio.create_task(_forward(request, socket, subscription), name="forward events")
+        forward = asyncio.create_task(_forward(request, host, socket, subscription), name="forward events")
         async for message in socket:
             if message.type is WSMsgType.TEXT:
                 await _answer(request, socket, subscription, message.data)
@@ -70,6 +69,7 @@ async def socket_route(request: web.Request) -> web.WebSocketResponse:
                 await _send(socket, _error_reply("messages are JSON text, not binary"))
     finally:
         sockets.discard(socket)
+        host.registrations.sockets -= 1
         await subscription.close()
         if forward is not None:
             forward.cancel()
@@ -90,15 +90,15 @@ def _since(request: web.Request, host: Host) -> tuple[int | None, bool]:
     return int(text), False
 
 
-async def _forward(request: web.Request, socket: web.WebSocketResponse, events: BusSubscription) -> None:
+async def _forward(request: web.Request, host: Host, socket: web.WebSocketResponse, events: BusSubscription) -> None:
     """Send events as they come, with turns for others between them; a client that does not take one in time is
     cut off."""
     clock = asyncio.get_running_loop().time
     looked = clock()
     while batch := await events.some(BATCH):
-        if clock() - looked > _STILL_IN:
+        if clock() - looked > STILL_IN:
             looked = clock()
-            if await request.app[GATE].visitor(request) is None:
+            if await request.app[GATE].still(request, "read", "/ws", host) is None:
                 await socket.close(code=1008, message=_SIGNED_OUT)
                 return
         try:
@@ -131,7 +131,7 @@ async def _answer(
 ) -> None:
     """Hand one message to the plugin that registered its type, and send its replies; the host's own it answers."""
     host = host_of(request)
-    visitor = await request.app[GATE].visitor(request)
+    visitor = await request.app[GATE].still(request, "read", "/ws", host)
     if visitor is None:
         await socket.close(code=1008, message=_SIGNED_OUT)
         return
@@ -141,7 +141,7 @@ async def _answer(
         if meant is not None and request.app[SERVED].get(meant) is not host:
             raise InvalidInput(f"this socket is of {host.project.id}; open /ws?projectId={meant} for the other project")
         if message["type"] == "SUBSCRIBE":
-            visitor.require(OWN_MESSAGES["SUBSCRIBE"], "/ws/SUBSCRIBE")
+            visitor.require(OWN_MESSAGES["SUBSCRIBE"], "/ws/SUBSCRIBE", host.project.id)
             await _send(socket, _subscribed(host, subscription, message["payload"]))
             return
         registered = host.registrations.messages.get(message["type"])
@@ -149,7 +149,7 @@ async def _answer(
             known = ", ".join(sorted([*host.registrations.messages, *OWN_MESSAGES]))
             await _send(socket, _error_reply(f"unknown message type {message['type']!r}; known are {known}"))
             return
-        visitor.require(registered.info.access, f"/ws/{message['type']}")
+        visitor.require(registered.info.access, f"/ws/{message['type']}", host.project.id)
         asked = SocketMessage(type=message["type"], payload=message["payload"], call=host.call(visitor.user))
         for reply in await call_message(host, registered, asked):
             await _send(socket, SocketReply.to_json(reply))

@@ -127,7 +127,7 @@ class SettingsFile:
         return about.st_mtime_ns, about.st_size, about.st_ino
 
     def _invalid(self, message: str) -> InvalidFile:
-        hint = "mend it, or remove it: what was saved is lost then"
+        hint = "mend it, use the version that wrote it, or remove it: what was saved is lost then"
         return InvalidFile(self.path, [Problem(message=message, hint=hint, file=str(self.path))])
 
 

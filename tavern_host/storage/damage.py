@@ -100,7 +100,7 @@ def move_aside(path: Path, error: Exception, log: logging.Logger, *, is_read: bo
     """
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     aside = path.with_name(f"{path.name}.damaged-{moment}-{uuid.uuid4().hex[:4]}")
-    _rename(path, aside if is_read else aside.with_name(aside.name + _UNREAD), (*_SIDES, ""))
+    rename_database(path, aside if is_read else aside.with_name(aside.name + _UNREAD))
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     moved_aside.append(aside)
@@ -115,10 +115,11 @@ def unread(path: Path) -> list[Path]:
 def mark_read(path: Path) -> None:
     """Give the files that were moved aside from a path their last names, since their rows are copied."""
     for aside in unread(path):
-        _rename(aside, aside.with_name(aside.name.removesuffix(_UNREAD)), ("", *_SIDES))
+        rename_database(aside, aside.with_name(aside.name.removesuffix(_UNREAD)), ("", *_SIDES))
 
 
-def _rename(path: Path, new: Path, sides: Sequence[str]) -> None:
+def rename_database(path: Path, new: Path, sides: Sequence[str] = (*_SIDES, "")) -> None:
+    """Rename a database with its journal, the database last unless `sides` says otherwise."""
     for side in sides:
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + side).rename(new.with_name(new.name + side))

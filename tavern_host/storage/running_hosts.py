@@ -13,41 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from tavern_host.contracts.plugins import PluginInfo
-from tavern_host.contracts.wire import Model
+from tavern_host.contracts.plugins import RunningHost, Stamps
 from tavern_host.storage.files import make_folder, write_atomic
 from tavern_host.storage.process_locks import ProcessLocks
 
 ANSWER_SECONDS = 60.0
 """How long a command waits for what running hosts make of a decision; a load has deadlines of its own."""
 _POLL_SECONDS = 0.05
-
-Stamps = tuple[tuple[int, int], ...]
-"""What differs after each change of the files of decisions."""
-
-
-class Reloaded(Model):
-    """What became of the newest request to reload one plugin, or all: the plugins concerned, or why it was refused."""
-
-    plugins: list[str] = Field(default_factory=list)
-    error: str | None = None
-
-
-class RunningHost(Model):
-    """What a running host made of the operator's files: `stamps` are theirs when it had read them, `problem` says why
-    it cannot follow them."""
-
-    process: int
-    stamps: Stamps = ()
-    plugins: list[PluginInfo] = Field(default_factory=list)
-    reloads: dict[str, Reloaded] = Field(default_factory=dict)
-    problem: str | None = None
-
-    def plugin(self, name: str) -> PluginInfo | None:
-        """Return one of its plugins, or None for one that it does not know."""
-        return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
 class RunningHosts:

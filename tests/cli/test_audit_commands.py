@@ -58,6 +58,24 @@ def test_a_log_that_is_not_there_is_empty_and_in_order(project: Path) -> None:
     assert not (project / ".tavern" / "audit").exists()
 
 
+def test_a_log_in_pieces_is_shown_and_checked_as_one(project: Path, operator_folders: Path) -> None:
+    host_file = operator_folders / "config" / "host.yaml"
+    host_file.parent.mkdir(parents=True)
+    host_file.write_text("audit: {megabytes: 1, days: 0.0000000000001}\n")
+    log = Host(project).audit
+    for number in range(5):
+        log.record("acme.done", actor="plugin:acme", subject=f"job {number}")
+        log.flush()
+    assert len(list(log.path.parent.glob("audit.*.db"))) == 5
+
+    assert tavern("--project", project, "audit", "verify").out == "5 entries; nothing was changed or taken out.\n"
+    assert tavern("--project", project, "audit", "tail", "--lines", "3").out.count("acme.done") == 3
+    min(log.path.parent.glob("audit.*.db")).unlink()
+    assert "entry 2 follows entry 0" in tavern("--project", project, "audit", "verify").error
+    host_file.write_text("audit: {days: 0}\n")
+    assert tavern("--project", project, "audit", "tail").code == 2
+
+
 def test_an_entry_cannot_steer_the_terminal_or_pretend_to_be_another(project: Path, log: AuditLog) -> None:
     log.record("acme.done", actor="plugin:acme", subject="x\x1b[2J\nuser:operator  plugin.granted")
     log.flush()

@@ -11,6 +11,8 @@ from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_pl
 FIRST_PARTY = {
     "tavern-accounts",
     "tavern-agents",
+    "tavern-advisories",
+    "tavern-alarms",
     "tavern-demo",
     "tavern-devtools",
     "tavern-engine",
@@ -19,6 +21,7 @@ FIRST_PARTY = {
     "tavern-metrics",
     "tavern-nodes",
     "tavern-operations",
+    "tavern-packages",
     "tavern-studio",
     "tavern-tam",
     "tavern-scripts",

@@ -247,6 +247,17 @@ def test_a_secret_is_read_from_standard_input_and_never_printed(project: Path, o
     assert [stat.S_IMODE(file.stat().st_mode) for file in private] == [0o600, 0o600]
 
 
+def test_a_secret_that_cannot_be_read_is_named(project: Path, operator_folders: Path) -> None:
+    assert settings(project, "set", "acme-bar.token", "--stdin", stdin="hunter2\n").code == 0
+    (key,) = operator_folders.rglob("secret.key")
+    key.chmod(0o644)
+    for words in (("get", "acme-bar.token"), ("list",)):
+        ran = settings(project, *words)
+        assert f"the key {key} cannot be used: every user can read or write it" in ran.err, words
+    key.unlink()
+    assert f"the key {key} is missing" in settings(project, "get", "acme-bar.token").err
+
+
 def test_a_secret_is_not_taken_as_an_argument(project: Path) -> None:
     rows: Any = [("token", "hunter2"), ("pin", "1234"), ("models", '{"m": {"api_key": "hunter2"}}')]
     with Failures() as failures:

@@ -28,21 +28,22 @@ from pydantic_core import PydanticUndefined
 import tavern_host
 from tavern_host import Host, hookspecs
 from tavern_host.cli import terminal
-from tavern_host.cli.host_commands import HOST_COMMANDS
+from tavern_host.cli.host_commands import host_commands
 from tavern_host.contracts import manifest, settings, ui
 from tavern_host.contracts.catalogue import interfaces, service_permissions
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.hook_names import CLIENT_HOOKS
 from tavern_host.contracts.hooks import HookInfo
+from tavern_host.contracts.plugins import PLUGINS as PLUGINS_SERVICE
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods
 from tavern_host.plugins import permissions
 from tavern_host.plugins.manifest import read_manifest
 from tavern_host.projects import Folders
 from tavern_host.server.app import ROUTES
-from tavern_host.server.openapi import document
 from tavern_host.testing import fixtures as fixtures_module
+from tavern_studio.openapi import document
 
 from .pages import ROOT
 
@@ -265,7 +266,7 @@ def commands() -> tuple[Command, ...]:
         finally:
             await host.stop()
 
-    own = [Command(HOST, info) for info, _ in HOST_COMMANDS.values()]
+    own = [Command(HOST, info) for info in host_commands().values()]
     with tempfile.TemporaryDirectory() as folder:
         return (*own, *asyncio.run(registered(Path(folder))))
 
@@ -278,7 +279,8 @@ def openapi() -> dict[str, Any]:
         host = Host(folder, folders=Folders(config=folder, state=folder, data=folder))
         try:
             await host.load()
-            return document(host, ROUTES)
+            host.registrations.own_routes = tuple(info for info, _ in ROUTES)
+            return document(await host.services.get(PLUGINS_SERVICE).routes())
         finally:
             await host.stop()
 

@@ -173,6 +173,8 @@ def _command(info: CommandInfo) -> str:
     text = f"#### tavern {info.name}\n\n{info.help}\n\n```text\n{' '.join(words)}\n```\n"
     if info.standalone:
         text += "\nIt needs no project.\n"
+    if info.at_server:
+        text += "\nThe server of the project carries it out where one runs; with `--here` this process does.\n"
     if info.parameters:
         columns = ["parameter", "value", "default", "meaning"]
         text += "\n" + write_table(columns, [_parameter(p) for p in info.parameters])

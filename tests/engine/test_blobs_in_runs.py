@@ -144,7 +144,7 @@ async def test_blobs_go_when_their_last_run_goes(tmp_path: Path) -> None:
         for run in (first, second, third):
             assert opened.blobs.has(Blob.model_validate(HANDLE))
             await store.delete(run.id)
-            await engine._recorder.prune(max_age=1e9, max_bytes=10**12)
+            await engine.recorder.prune(max_age=1e9, max_bytes=10**12)
             await opened.blobs.sweep(0)
         assert not opened.blobs.has(Blob.model_validate(HANDLE))
         fourth = await bench.run(document)  # what is cached is worth nothing without its Blob
@@ -162,11 +162,11 @@ async def test_pruning_leaves_blobs_of_active_unkept_runs(tmp_path: Path) -> Non
         run_id = await bench.engine.submit(RunRequest(workflow=document, keep=False))
         await bench.until("NODE_COMPLETE", promptId=run_id, nodeId="count")
         engine = opened._manager.active["tavern-engine"].context.state["engine"]
-        await engine._recorder.prune(max_age=1e9, max_bytes=10**12)
+        await engine.recorder.prune(max_age=1e9, max_bytes=10**12)
         await opened.blobs.sweep(0)
         assert opened.blobs.has(blob)
         await bench.interrupted(run_id)
-        await engine._recorder.prune(max_age=1e9, max_bytes=10**12)
+        await engine.recorder.prune(max_age=1e9, max_bytes=10**12)
         await opened.blobs.sweep(0)
         assert not opened.blobs.has(blob)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -15,12 +16,13 @@ from typing import Any
 
 import pytest
 from helpers.audit_logs import read_after, tail, verify
+from helpers.repetition import Failures
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tavern_host.audit.anchor import MARKS, read_anchor
 from tavern_host.audit.store import MAX_ENTRY, SqliteAuditStore
-from tavern_host.contracts.audit import AuditCheck, UnnumberedEntry
+from tavern_host.contracts.audit import AuditCheck, AuditLimits, UnnumberedEntry
 
 MANY_WRITERS = """
 import sys
@@ -57,6 +59,11 @@ class Log:
 
     def append(self, *actions: str) -> None:
         assert self.store.append([entry(action) for action in actions]) is None
+
+    def limit(self, **limits: int) -> None:
+        """Continue with other limits; the entries of these tests are as old as the clock."""
+        self.store.close()
+        self.store = SqliteAuditStore(self.path, self.anchor, AuditLimits(**limits))
 
     def restart(self) -> None:
         """Continue as a new process would."""
@@ -460,3 +467,100 @@ def test_a_shorter_log_is_read_from_its_beginning(full: Log) -> None:
     for path in full.path.parent.iterdir():
         path.unlink()
     assert read_after(full.path, 6) == []
+
+
+# --- pieces -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pieces(log: Log) -> Log:
+    """Return a log of seven entries in three pieces, up to entries 2, 3 and 6, and a file that is open."""
+    log.limit(days=1)
+    log.append("a.1", "a.2")
+    log.append("b.1")
+    log.append("c.1", "c.2", "c.3")
+    log.limit()
+    log.append("d.1")
+    return log
+
+
+def test_a_full_file_becomes_a_piece_of_the_log(pieces: Log, tmp_path: Path) -> None:
+    names = sorted(path.name for path in pieces.path.parent.iterdir() if path.suffix == ".db")
+    assert names == [f"audit.{last:018}.db" for last in (2, 3, 6)]
+    assert pieces.verify() == AuditCheck(entries=7)
+    assert [entry.seq for entry in tail(pieces.path, 4)] == [4, 5, 6, 7]
+    assert [entry.seq for entry in read_after(pieces.path, 1, 3)] == [2, 3, 4]
+    assert [entry.seq for entry in read_after(pieces.path, 6)] == [7]
+    assert len(pieces.actions()) == 7
+    pieces.restart()
+    pieces.append("e.1")
+    assert pieces.verify() == AuditCheck(entries=8)
+
+
+def test_a_file_becomes_a_piece_at_its_size(log: Log) -> None:
+    log.limit(megabytes=1)
+    for number in range(4):
+        log.append(*(f"{number}.{'x' * 100_000}" for _ in range(5)))
+    assert [path.name for path in log.path.parent.glob("*.db")] == ["audit.000000000000000015.db"]
+    assert (log.verify().entries, len(log.actions())) == (20, 20)
+
+
+def test_what_happens_to_pieces_is_found(pieces: Log, tmp_path: Path) -> None:
+    first, second, third = sorted(pieces.path.parent.glob("*.db"))
+    pieces.store.close()
+    whole = {path: path.read_bytes() for path in (first, second, third, pieces.path)}
+
+    def change(path: Path, statement: str) -> Callable[[], object]:
+        def tamper() -> None:
+            with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute(statement)
+
+        return tamper
+
+    with Failures() as failures:
+        for name, tamper, line in (
+            ("the first is gone", first.unlink, 3),
+            ("the middle is gone", second.unlink, 4),
+            ("the last is gone", third.unlink, 7),
+            ("all that follows is gone", lambda: (third.unlink(), pieces.path.unlink()), 3),
+            ("an entry is changed", change(first, "UPDATE entries SET entry = '{}' WHERE seq = 1"), 1),
+            ("the last entry is deleted", change(third, "DELETE FROM entries WHERE seq = 6"), 7),
+            ("two change places", lambda: (first.rename(tmp_path / "x"), second.rename(first)), 3),
+            ("it is overwritten", lambda: second.write_bytes(b"none" * 5000), 3),
+            ("it has no table", change(second, "DROP TABLE entries"), 3),
+        ):
+            with failures.row(name):
+                tamper()
+                check = pieces.verify()
+                assert (check.line, check.problem is not None) == (line, True)
+                pieces.append("more")  # it can still be written
+                pieces.restart()
+            for path in pieces.path.parent.iterdir():
+                path.unlink()
+            for path, content in whole.items():
+                path.write_bytes(content)
+
+
+def test_a_reader_or_a_kill_never_loses_what_becomes_a_piece(log: Log) -> None:
+    """While somebody reads, the file stays; where the host was killed before it began another, pieces are continued."""
+    log.append("a.1")
+    log.limit(days=1)
+    with contextlib.closing(sqlite3.connect(log.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM entries").fetchone()
+        log.append("a.2")
+        assert list(log.path.parent.glob("*.db")) == []
+    log.append("a.3")
+    assert len(list(log.path.parent.glob("*.db"))) == 1
+    assert not log.path.exists()
+    assert log.actions() == ["a.1", "a.2", "a.3"]
+    log.restart()
+    log.append("a.4")
+    assert log.verify() == AuditCheck(entries=4)
+
+
+def test_what_becomes_a_piece_while_it_is_read_counts_once(full: Log) -> None:
+    full.store.close()
+    shutil.copy(full.path, full.path.with_name(f"audit.{6:018}.db"))  # as it is seen by who opened the file before
+    assert full.verify() == AuditCheck(entries=6)
+    assert [entry.seq for entry in tail(full.path, 10)] == [1, 2, 3, 4, 5, 6]

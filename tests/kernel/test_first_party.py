@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from helpers.command_line import tavern_process
+from helpers.command_line import tavern, tavern_process
 from helpers.repetition import Failures
 
 import tavern_host
@@ -174,3 +174,22 @@ def test_a_wheel_that_is_not_unpacked_is_refused(tmp_path: Path, monkeypatch: py
     (plugin,) = of_name(host.plugins(), "acme")
     assert (plugin.state, plugin.first_party) == (PluginState.INVALID, False)
     assert "cannot be found" in plugin.problems[0].message
+
+
+def test_only_first_party_plugins_have_commands_beside_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpack(wheel(tmp_path, "acme"), tmp_path / "site")
+    (tmp_path / "site" / "acme" / "host_commands.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert tavern("init", tmp_path / "inn").code == 0
+    assert "acme" in [plugin.name for plugin in Host(tmp_path / "inn").link()]
+    without = [word for name in ("operations", "packages") for word in ("--no-plugin", f"tavern-{name}")]
+    with Failures() as failures:
+        for words in (
+            ["settings", "list"],
+            ["audit", "verify"],
+            ["why", "plugin:acme"],
+            ["plugins", "disable", "acme"],
+        ):
+            with failures.row(" ".join(words)):
+                ran = tavern("--project", tmp_path / "inn", *without, *words)
+                assert (ran.code, ran.err) == (0, "")

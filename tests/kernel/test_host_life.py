@@ -251,7 +251,7 @@ async def test_a_project_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     assert others() == set()
 
 
-@pytest.mark.parametrize("key", ["trust", "disabled", "overrides"])
+@pytest.mark.parametrize("key", ["trust", "disabled", "overrides", "audit"])
 def test_what_the_operator_decides_has_no_place_in_a_project(tmp_path: Path, key: str) -> None:
     write(tmp_path / "p" / "tavern.yaml", f"name: p\n{key}: []\n")
     with pytest.raises(TavernError) as caught:

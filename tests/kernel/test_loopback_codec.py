@@ -113,6 +113,7 @@ def test_json_comes_back_as_it_was(value: Any) -> None:
         ((1, 2), tuple[int, ...]),
         ((1, "a"), tuple[int, str]),
         ({"a": [None, "x"]}, dict[str, list[str | None]]),
+        ({"a": 1}, dict[Annotated[str, Field(max_length=9)], int]),
         (3, float | int),
         (3.0, int | float),
         (True, str | int | float | bool),

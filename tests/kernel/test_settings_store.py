@@ -343,7 +343,7 @@ async def test_a_damaged_file_is_not_overwritten(tmp_path: Path, content: bytes)
     assert store.of(ACME).get("size") == 2
     (problem,) = store.unknown(["acme"])
     assert problem.file == str(saved_in(tmp_path))
-    assert problem.hint == "mend it, or remove it: what was saved is lost then"
+    assert problem.hint == "mend it, use the version that wrote it, or remove it: what was saved is lost then"
     with pytest.raises(InvalidFile, match="it cannot be read"):
         await store.save({SIZE: 5})
     assert saved_in(tmp_path).read_bytes() == content

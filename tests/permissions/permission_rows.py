@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, LLM, NODE_MANAGER, SETTINGS, TOOL_MANAGER
 from tavern_host.contracts.accounts import ACCOUNTS
 from tavern_host.contracts.agents import AgentRequest
+from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied, PluginFailure, TavernError
@@ -588,6 +589,8 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "settings.of_tool": ["tavern-llm", "none"],
     "systemTools.describe_tool": ["shout"],
     "projectFiles.read_file": ["kept.txt"],
+    "projectFiles.read_blob": ["kept.txt"],
+    "projectFiles.write_blob": ["kept.txt", Blob(hash="0" * 64, media_type="text/plain", length=1)],
     "projectFiles.delete_file": ["kept.txt"],
     "projectFiles.apply_edit": ["kept.txt", "a", "b"],
     "llm.complete": [SAY],
@@ -607,6 +610,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
 _OF_A_BASE = ("header", "list_entries", "get", "put", "write", "delete", "export_base")
 _ASKED_FOR_NOTHING = {
     "executionEngine.output",
+    "projectFiles.write_blob",
     *(f"workflowManager.{method}" for method in ("move", "delete")),
     "llm.embed",  # the scripted adapter cannot
     *(f"agentRuntime.{method}" for method in ("send", "interrupt", "pause", "resume")),
@@ -617,7 +621,8 @@ _ASKED_FOR_NOTHING = {
     *(f"toolManager.{method}" for method in ("read_stream", "task", "cancel_task", "decide")),
     *(f"scriptTools.{method}" for method in ("execute_python_script", "execute_nodejs_script")),
     *(f"accounts.{method}" for method in ("add_user", "remove_user", "set_role", "set_password")),
-    *(f"accounts.{method}" for method in ("make_token", "end_sessions")),
+    *(f"accounts.{method}" for method in ("make_token", "end_sessions", "set_member", "remove_member")),
+    *(f"accounts.{method}" for method in ("begin_openid", "finish_openid")),
     *(f"knowledgeBase.{method}" for method in _OF_A_BASE),
     *(f"systemTools.{method}" for method in ("stream_read", "task_status", "task_result", "task_cancel")),
 }

@@ -266,7 +266,8 @@ async def test_users_have_names_passwords_and_roles_that_fit(inn: HttpClient) ->
         await accounts.add_user("bob", "short")
     with pytest.raises(InvalidInput, match="there is no role 'admni' \\(did you mean admin\\?\\)"):
         await accounts.add_user("bob", GOOD, role="admni")
-    operator = {"user": "operator", "role": "operator", "permissions": ["read", "create", "operate"], "session": ""}
+    operator = {"user": "operator", "role": "operator", "permissions": ["read", "create", "operate"]}
+    operator |= {"projects": {}, "session": ""}
     assert await (await inn.get("/api/me")).json() == operator
     assert (await inn.post("/api/logout")).status == 400
     again = await inn.post("/api/users", json={"name": "ann", "password": GOOD})

@@ -12,8 +12,8 @@ from helpers.repetition import repetitions
 from tavern_host import Host
 from tavern_host.testing.http import TOKEN, served
 
-LEFT_ALONE = "^/ws$|^/api/plugins/|^/plugins/|^/api/projects|^/api/shutdown"
-"""The socket, and what would switch plugins off or open folders."""
+LEFT_ALONE = "^/ws$|^/api/plugins/|^/plugins/|^/api/projects|^/api/packages|^/api/shutdown"
+"""The socket, and what would switch plugins off, install some or open folders."""
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
+import pytest
 from helpers.folder_plugins import write_plugin
 
 from tavern_host import EXECUTION_ENGINE, Host
+from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.metrics import MAX_LABELLED, METRICS, Figure, Tally
 from tavern_host.contracts.workflows import Workflow
@@ -103,3 +106,48 @@ def test_numbers_are_written_as_prometheus_reads_them() -> None:
         line = exposition([Figure(name="a", value=value)]).splitlines()[2]
         assert LINE.fullmatch(line), line
         assert text is None or line == f"a {text}"
+
+
+async def test_top_shows_what_runs_and_what_plugins_cost(tmp_path: Path) -> None:
+    slow = WORKFLOW.model_copy(deep=True)
+    slow.nodes[0].input_values["seconds"] = 600
+    async with Host(tmp_path / "inn", serving=True, third_party=False) as host, served(host) as site:
+        top = host.registrations.commands["top"].call
+        socket = await site.socket()
+        engine = host.services.get(EXECUTION_ENGINE)
+        run_id = await engine.submit(RunRequest(workflow=slow))
+        async with asyncio.timeout(30):
+            while (await engine.get(run_id)).status != "running":
+                await asyncio.sleep(0.01)
+
+        text, plugins, runs, result = [output async for output in top({"every": 2, "once": True})]
+        assert text.text.startswith("inn: 1 running, 0 waiting · ") and " · sockets 1 · " in text.text
+        assert "tavern-engine" in [row[0] for row in plugins.rows]
+        assert [row[:3] for row in runs.rows] == [[run_id, "", "running"]]
+        assert result.data["figures"]["sockets"] == 1
+        assert result.data["figures"]["journal_lag_seconds"] >= 0
+        assert result.data["plugins"]["tavern-engine"]["hooks_total"] > 0
+        await socket.close()
+        await engine.interrupt(run_id)
+
+        left = top({"every": 600, "once": False})
+        for _ in range(3):
+            await anext(left)
+        reading = asyncio.create_task(anext(left))
+        async with asyncio.timeout(30):
+            while "subscription" not in host.owned("tavern-metrics"):
+                await asyncio.sleep(0.01)
+        reading.cancel()  # the terminal is gone
+        await asyncio.wait([reading])
+        assert "subscription" not in host.owned("tavern-metrics")
+
+        live = top({"every": 0.5, "once": False})
+        kinds = [(await anext(live)).kind for _ in range(4)]
+        assert kinds == ["live", "progress", "result", "live"]
+        await host.events.close()
+        assert [output.kind async for output in live] == ["progress", "result"]  # the server stops
+        with pytest.raises(InvalidInput, match="0.5 to 3600 seconds"):
+            await anext(top({"every": 0, "once": True}))
+    async with Host(tmp_path / "inn", third_party=False) as host:
+        failure = await anext(host.registrations.commands["top"].call({"every": 2, "once": True}))
+        assert (failure.kind, "no server runs" in failure.text) == ("failure", True)

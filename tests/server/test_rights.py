@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,25 +12,26 @@ from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.accounts import ACCOUNTS
-from tavern_host.projects import Folders
+from tavern_host.projects import Folders, make_project
 from tavern_host.server.app import ROUTES
 from tavern_host.server.websocket import OWN_MESSAGES
 from tavern_host.testing.http import HttpClient, served
 
 TABLE = {
     "public": """
-        GET /login | POST /api/login | GET /healthz | GET /readyz
+        GET /login | GET /login/openid | GET /login/openid/callback | POST /api/login | GET /healthz | GET /readyz
         """,
     "read": """
         GET / | GET /ws | /ws/SUBSCRIBE | GET /metrics | GET /api/figures | GET /plugins/{name}/{path:.+}
         GET /api/openapi.json | GET /api/docs | GET /api/config | GET /api/permissions | GET /api/why/{subject}
-        GET /api/plugins | GET /api/plugins/{name} | GET /api/plugins/{name}/settings
+        GET /api/plugins | GET /api/plugins/{name} | GET /api/plugins/{name}/settings | GET /api/packages
         GET /api/projects | GET /api/projects/{projectId} | GET /api/blobs/{hash}
         GET /api/me | PUT /api/me/password | POST /api/logout | POST /api/logout/everywhere
-        GET /api/tokens | POST /api/tokens | DELETE /api/tokens/{id}
+        GET /api/tokens | POST /api/tokens | DELETE /api/tokens/{id} | GET /api/members
         GET /api/workflows | GET /api/workflows/{workflowId} | POST /api/workflows/check
         GET /api/nodes | GET /api/system_stats | GET /api/prompt/{promptId} | GET /api/executions
         GET /api/runs | GET /api/runs/{runId} | GET /api/runs/{runId}/outputs/{key}
+        GET /api/files | GET /api/files/{path}
         GET /api/tools | GET /api/tools/{id} | GET /api/tasks | GET /api/tasks/{id} | GET /api/approvals
         GET /api/models
         GET /api/agents | GET /api/agents-check | GET /api/agents/schema | GET /api/agents/{id}/memory
@@ -48,6 +50,7 @@ TABLE = {
         POST /api/workflows | PUT /api/workflows/{workflowId}
         PATCH /api/workflows/{workflowId} | DELETE /api/workflows/{workflowId}
         POST /api/nodes/{type}/actions/{action} | POST /api/tools/execute | POST /api/tasks/{id}/cancel
+        PUT /api/files/{path} | DELETE /api/files/{path}
         POST /api/approvals/{id}
         POST /api/agents/{id}/run | POST /api/agents/{id}/runs | POST /api/agents/{id}/memory
         POST /api/agent-runs/{run}/interrupt | POST /api/agent-runs/{run}/messages | POST /api/agent-runs/{run}/pause
@@ -66,11 +69,14 @@ TABLE = {
         """,
     "operate": """
         POST /api/plugins/reload | POST /api/plugins/{name}/reload | POST /api/nodes/reload
+        POST /api/commands/{name}
+        POST /api/packages | POST /api/packages/{name}/upgrade | DELETE /api/packages/{name}
         POST /api/plugins/{name}/grant | POST /api/plugins/{name}/revoke
         POST /api/plugins/{name}/settings | PUT /api/plugins/{name}/state
         POST /api/projects | DELETE /api/projects/{projectId}
-        GET /api/users | POST /api/users | DELETE /api/users/{name} | DELETE /api/users/{name}/sessions
+        GET /api/audit | GET /api/users | POST /api/users | DELETE /api/users/{name} | DELETE /api/users/{name}/sessions
         PUT /api/users/{name}/role | PUT /api/users/{name}/password
+        PUT /api/members | PUT /api/members/{name} | DELETE /api/members/{name}
         """,
 }
 NEEDS = {
@@ -144,8 +150,9 @@ def _spellings(path: str) -> list[str]:
     asked = path.replace("{path:.+}", "index.js")
     for name in ("name", "id", "run", "runId", "promptId", "hash", "subject", "workflowId", "key", "base", "entry"):
         asked = asked.replace(f"{{{name}}}", "none")
-    for name in ("type", "action", "branch", "message", "projectId"):
+    for name in ("type", "action", "branch", "message"):
         asked = asked.replace(f"{{{name}}}", "none")
+    asked = asked.replace("{projectId}", "default")
     if not asked.startswith("/api/") or asked.startswith("/api/projects"):
         return [asked]
     return [asked, asked.replace("/api/", "/api/projects/default/"), f"{asked}?projectId=default"]
@@ -158,6 +165,29 @@ async def _asked(client: HttpClient, method: str, path: str, token: str) -> tupl
     answer = await client.request(method, path, headers=headers, data=data)
     is_json = "json" in answer.headers.get("Content-Type", "")
     return answer.status, await answer.json(content_type=None) if is_json else {}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_no_route_knows_a_project_to_those_who_are_no_members(
+    inn: tuple[HttpClient, dict[str, str]], tmp_path: Path
+) -> None:
+    client, tokens = inn
+    make_project(tmp_path / "barn")
+    barn = (await (await client.post("/api/projects", json={"path": str(tmp_path / "barn")})).json())["id"]
+    closed = await client.request("PUT", f"/api/projects/{barn}/members", json={"open": False})
+    assert (await closed.json())["open"] is False
+    with Failures() as failures:
+        for row in NEEDS:
+            method, _, path = row.partition(" ")
+            if path and NEEDS[row] != "public":
+                asked = _spellings(path)[0]
+                below = asked.replace("/api/", f"/api/projects/{barn}/") if asked.startswith("/api/") else asked
+                named = asked.replace("/default", f"/{barn}")
+                for spelled in {f"{asked}?projectId={barn}", below, named} - {asked}:
+                    status, body = await _asked(client, method, spelled, tokens["creator"])
+                    with failures.row(f"{method} {spelled}"):
+                        assert (status, f"no project '{barn}'" in body.get("error", "")) == (404, True)
+    assert (await client.request("DELETE", f"/api/projects/{barn}")).status == 200
 
 
 @pytest.mark.parametrize("role", ROLES[1:])

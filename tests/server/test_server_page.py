@@ -99,7 +99,9 @@ async def test_nobodys_markup_becomes_part_of_the_page(tmp_path: Path, hostile: 
         page = await page_of(site)
 
     assert page.text.count(hostile) >= 5
-    assert page.all("script") == [{"type": "module", "src": "/plugins/tavern-studio/studio.js"}]
+    assert page.all("script") == [
+        {"type": "module", "src": f"/projects/{host.project.id}/plugins/tavern-studio/studio.js"}
+    ]
     assert page.all("img") == []
     assert not [attributes for _, attributes in page.elements if any(name.startswith("on") for name in attributes)]
 
@@ -112,8 +114,8 @@ async def test_all_that_the_page_loads_is_there(site: HttpClient) -> None:
     for address in addresses:
         assert address is not None and address.startswith("/")  # what the content security policy lets in
         assert (await site.get(address)).status == 200
-    ids = {attributes.get("id") for _, attributes in page.elements}
-    assert {link["href"] for link in page.all("a")} <= {f"/#{id}" for id in ids} | {"/api/docs"}
+    ids, which = {attributes.get("id") for _, attributes in page.elements}, f"?projectId={site.host.project.id}"
+    assert {link["href"] for link in page.all("a")} <= {f"/{which}#{id}" for id in ids} | {f"/api/docs{which}"}
 
 
 async def test_the_page_needs_no_script_or_style_of_its_own(site: HttpClient) -> None:
@@ -138,6 +140,7 @@ async def test_without_its_services_the_page_says_who_is_missing(tmp_path: Path,
 async def test_the_page_of_the_http_interface_is_served_with_its_script(site: HttpClient) -> None:
     page = await site.get("/api/docs")
     assert (page.status, page.content_type) == (200, "text/html")
-    assert 'src="/plugins/tavern-studio/api.js"' in await page.text()
-    script = await site.get("/plugins/tavern-studio/api.js")
+    address = f"/projects/{site.host.project.id}/plugins/tavern-studio/api.js"
+    assert f'src="{address}"' in await page.text()
+    script = await site.get(address)
     assert (script.status, script.content_type) in ((200, "text/javascript"), (200, "application/javascript"))

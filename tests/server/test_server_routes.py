@@ -13,7 +13,9 @@ from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
 
 from tavern_host import Host
+from tavern_host.contracts.accounts import ACCOUNTS
 from tavern_host.server import app as server
+from tavern_host.server import gate, plugin_routes
 from tavern_host.testing.http import TOKEN, HttpClient, served
 
 ECHO = "/api/x/acme-web/echo"
@@ -85,6 +87,25 @@ async def test_a_limit_says_when_to_come_back(site: HttpClient) -> None:
         answer = await site.get(f"/api/x/acme-web/fail/{how}")
         assert (answer.status, answer.headers.get("Retry-After")) == (status, wait), how
     assert (await (await site.get("/api/x/acme-web/fail/spent")).json())["details"] == {"retry_after": 0.2, "used": 7}
+
+
+async def test_more_requests_than_there_may_be_wait(site: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "MOST_REQUESTS", 1)
+    async with site.client.get("/api/x/acme-web/events/0", headers={"Authorization": f"Bearer {TOKEN}"}) as pending:
+        assert pending.status == 200
+        answer = await site.get("/api/plugins")
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+        await (await site.socket()).close()
+        pending.close()
+    async with asyncio.timeout(30):
+        while (await site.get("/api/plugins")).status == 429:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_larger_answer_than_may_be_fails(site: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_routes, "MAX_ANSWER", 20)
+    for path, status in (("page", 200), (f"echo/{'a' * 20}", 500)):
+        assert (await site.get(f"/api/x/acme-web/{path}")).status == status, path
 
 
 @pytest.mark.parametrize("how", ["foreign", "nothing"])
@@ -296,6 +317,24 @@ async def test_events_are_sent_until_they_end(site: HttpClient) -> None:
     assert (await failing.text()).endswith("data: 2\n\n")
     [problem] = [p.message for p in site.host.plugin("acme-web").problems if "no more numbers" in p.message]
     assert problem.startswith("GET /api/x/acme-web/events/{count}")
+
+
+async def test_events_end_with_the_session(own_site: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_routes, "STILL_IN", 0.0)
+    accounts = own_site.host.services.get(ACCOUNTS)
+    await accounts.add_user("ann", "good evening")
+    for ending in ("token", "membership"):
+        made = await accounts.make_token("ann", "test")
+        headers = {"Authorization": f"Bearer {made.token}"}
+        async with own_site.client.get("/api/x/acme-web/events/0", headers=headers) as answer:
+            assert await answer.content.readuntil(b":\n\n")
+            if ending == "token":
+                await accounts.end_sessions("ann", made.session.id)
+            else:
+                await accounts.set_open(False)
+            async with asyncio.timeout(20):
+                while await answer.content.read(1 << 16):
+                    pass
 
 
 async def test_events_are_closed_when_the_client_is_gone(own_site: HttpClient) -> None:

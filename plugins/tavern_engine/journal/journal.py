@@ -59,6 +59,10 @@ class Journal:
         run = self._runs[run_id] = RunJournal(self, run_id, not_resumable, lost)
         return run
 
+    def behind(self) -> float:
+        """Return for how many seconds the slowest write that is not done has taken; 0 where nothing is written."""
+        return max((run.behind() for run in self._runs.values()), default=0.0)
+
     async def drain(self, run_id: str) -> None:
         """Return when everything that was added to a run before is written, or could not be."""
         run = self._runs.get(run_id)
@@ -165,9 +169,11 @@ class RunJournal:
 
         To be asked now and then, such as once in a time slice.
         """
-        if self._writing is None:
-            return False
-        return len(self._rows) >= MAX_WAITING or self._loop.time() - self._writing_since > MAX_BEHIND
+        return self._writing is not None and (len(self._rows) >= MAX_WAITING or self.behind() > MAX_BEHIND)
+
+    def behind(self) -> float:
+        """Return for how many seconds the write in progress has taken; 0 where there is none."""
+        return 0.0 if self._writing is None else self._loop.time() - self._writing_since
 
     async def room(self) -> None:
         """Return when the store has caught up."""

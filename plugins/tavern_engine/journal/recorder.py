@@ -67,6 +67,10 @@ class RunRecorder:
         services = self._context.services
         return services.get(RUN_STORE) if services.has(RUN_STORE) else None
 
+    def behind(self) -> float:
+        """Return for how many seconds the store has not done a write of results; see `Journal.behind`."""
+        return 0.0 if self._journal is None else self._journal.behind()
+
     # --- a run's life -----------------------------------------------------------------------------
 
     async def accept(self, record: RunRecord) -> None:

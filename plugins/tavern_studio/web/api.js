@@ -3,6 +3,9 @@
 const state = document.getElementById("state");
 const search = document.getElementById("search");
 const routes = document.getElementById("route-list");
+// Below a base path, too; the page of a project has its files from there.
+const PROJECT = import.meta.url.match(/\/projects\/([^/]+)\/plugins\//)?.[1];
+const BASE = new URL(PROJECT ? "../../../../" : "../../", import.meta.url);
 let schemas = {};
 
 function element(name, properties = {}, ...children) {
@@ -46,11 +49,12 @@ async function send(method, path, fields, body, output) {
     if (place === "path") address = address.replace(`{${name}}`, encodeURIComponent(input.value));
     else if (input.value) query.set(name, input.value);
   }
+  if (PROJECT && !query.has("projectId") && !address.startsWith("/api/projects")) query.set("projectId", PROJECT);
   if (query.size) address += `?${query}`;
   const headers = body ? { "Content-Type": "application/json" } : {};
   output.textContent = "…";
   try {
-    const answer = await fetch(address, { method, headers, body: body?.value || undefined });
+    const answer = await fetch(new URL(address.slice(1), BASE), { method, headers, body: body?.value || undefined });
     const text = await answer.text();
     let shown = text;
     try {
@@ -120,7 +124,7 @@ search.addEventListener("input", () => {
   }
 });
 
-fetch("/api/openapi.json")
+fetch(new URL(`api/openapi.json${PROJECT ? `?projectId=${PROJECT}` : ""}`, BASE))
   .then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(`${answer.status} ${answer.statusText}`))))
   .then(show)
   .catch((error) => {

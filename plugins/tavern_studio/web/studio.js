@@ -18,7 +18,7 @@ function show(message) {
 
 function connect() {
   const since = lastSeq === null ? "" : `?since=${lastSeq}&epoch=${epoch}`;
-  const socket = new WebSocket(`ws://${location.host}/ws${since}`);
+  const socket = new WebSocket(new URL(`../../ws${since}`, import.meta.url.replace(/^http/, "ws")));
   socket.onopen = () => {
     socket.send(JSON.stringify({ type: "SUBSCRIBE" })); // everything; the answer says the epoch
     connection.textContent = "connected";

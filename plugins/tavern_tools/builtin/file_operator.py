@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TypeVar
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.blobs import BINARY, Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.projectfiles import (
@@ -66,6 +67,7 @@ class Files(ProjectFiles):
     def __init__(self, context: PluginContext) -> None:
         self._root = context.project.folder("files")
         self._settings = context.settings
+        self._blobs = context.blobs
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def read_file(
@@ -110,6 +112,23 @@ class Files(ProjectFiles):
         """Make `content` the content of a file; see the interface."""
         steps = _file(file_path)
         data = self._data(content, steps)
+        created = await self._wait_for(lambda: project_folder.write(self._root, steps, data, overwrite=overwrite))
+        return FileWritten(path=_path(steps), size=len(data), created=created)
+
+    async def read_blob(self, file_path: str, *, call: CallContext | None = None) -> Blob:
+        """Return the content of a file as a Blob; see the interface."""
+        steps, most = _file(file_path), self._most()
+        data = await self._wait_for(lambda: project_folder.read(self._root, steps, most=most))
+        return await self._blobs.put(data, mimetypes.guess_type(steps[-1])[0] or BINARY)
+
+    async def write_blob(
+        self, file_path: str, content: Blob, *, overwrite: bool = True, call: CallContext | None = None
+    ) -> FileWritten:
+        """Make a Blob the content of a file; see the interface."""
+        steps, most = _file(file_path), self._most()
+        if content.length > most:
+            raise project_folder.too_large(steps, most)
+        data = await self._blobs.read(content)
         created = await self._wait_for(lambda: project_folder.write(self._root, steps, data, overwrite=overwrite))
         return FileWritten(path=_path(steps), size=len(data), created=created)
 

@@ -97,7 +97,7 @@ def append(root: Path, steps: Steps, data: bytes, *, most: int) -> tuple[int, bo
         try:
             return append_file(folder, name, data, most=most, seconds=LOCK_SECONDS)
         except TooLarge:
-            raise _too_large(steps, most) from None
+            raise too_large(steps, most) from None
 
 
 def change(root: Path, steps: Steps, make: Callable[[bytes], bytes], *, most: int) -> int:
@@ -113,7 +113,7 @@ def change(root: Path, steps: Steps, make: Callable[[bytes], bytes], *, most: in
                 before = os.fstat(handle)
                 data = make(_content(handle, steps, most))
                 if len(data) > most:
-                    raise _too_large(steps, most)
+                    raise too_large(steps, most)
                 with temporary_file(folder, data, before.st_mode & 0o777) as temporary:
                     if _same(before, os.fstat(handle)) and _same(before, stat_file(folder, name)):
                         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -263,7 +263,7 @@ def _content(handle: int, steps: Steps, most: int) -> bytes:
     """Return what an open file holds."""
     about = os.fstat(handle)
     if about.st_size > most:
-        raise _too_large(steps, most)
+        raise too_large(steps, most)
     with os.fdopen(handle, "rb", closefd=False) as file:
         data = file.read(about.st_size + 1)
     if len(data) > about.st_size:
@@ -282,7 +282,7 @@ def _stamp(about: os.stat_result) -> tuple[int, ...]:
     return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
-def _too_large(steps: Steps, most: int) -> InvalidInput:
+def too_large(steps: Steps, most: int) -> InvalidInput:
     return InvalidInput(f"{shown(steps)} is or would be larger than {most:,} bytes, which is the most for tools")
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from tavern_host.cli.own_command import Command, MakeHost, own_command
+from tavern_host import CommandOutput, Host, InvalidInput
 from tavern_host.contracts.audit import AuditEntry
-from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
-from tavern_host.contracts.errors import InvalidInput, Misconfigured
+from tavern_host.contracts.errors import Misconfigured
 
 POLL_SECONDS = 0.5
 """Seconds after which `--follow` reads again."""
 
 
-async def _tail(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+async def tail(make_host: Callable[[], Host], arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    """Show the newest entries, and with `--follow` those that come."""
     log, count = make_host().audit, arguments["lines"]
     if count < 0:
         raise InvalidInput(f"--lines {count}: how many entries to show is a number from 0")
@@ -41,7 +41,8 @@ async def _tail(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
         raise _unreadable(log.path, error) from None
 
 
-async def _verify(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+async def verify(make_host: Callable[[], Host], arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    """Say whether the log is whole."""
     log = make_host().audit
     try:
         check = log.store.verify()
@@ -69,15 +70,3 @@ def _counted(entries: int) -> str:
 
 def _unreadable(path: Path, error: OSError) -> Misconfigured:
     return Misconfigured(f"the audit log {path} cannot be read: {error.strerror or error}")
-
-
-COMMANDS: tuple[tuple[CommandInfo, Command], ...] = (
-    own_command(
-        "audit tail",
-        "Show the newest entries of the audit log.",
-        _tail,
-        CommandParameter(name="--lines", type="integer", default=20, help="How many entries."),
-        CommandParameter(name="--follow", type="flag", help="Continue with new entries until Ctrl-C."),
-    ),
-    own_command("audit verify", "Check that nobody has changed the audit log.", _verify),
-)

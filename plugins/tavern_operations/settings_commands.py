@@ -7,28 +7,26 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.cli.own_command import Command, MakeHost, linked, own_command
-from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host import SETTINGS, CommandOutput, Host, InvalidInput
 from tavern_host.contracts.documents import read_json
-from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.contracts.settings import SETTINGS, SettingItem, Settings, SettingsChange, SettingValue
-from tavern_host.hookspecs import hooks
-from tavern_host.host import Host
-from tavern_host.settings.redaction import masked
-from tavern_host.settings.service import HOOK, MAX_VALUE
-from tavern_host.settings.store import plugin_of
+from tavern_host.contracts.settings import SettingItem, Settings, SettingsChange, SettingValue
 
-_KEY = CommandParameter(name="key", help="The setting, such as extensions.acme.colour; or acme.colour.", required=True)
+MakeHost = Callable[[], Host]
+MAX_INPUT = 1 << 20
+"""How long a value on standard input may be, in characters; as long as any may be."""
+_HAVE_A_SAY = frozenset({"hook:server:settings:before-save", f"services.override:{SETTINGS.name}"})
+"""The permissions of plugins that have a say in what is saved."""
 
 
-async def _list(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = linked(make_host)
+async def show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    """List settings in force, and where each comes from."""
+    host = _linked(make_host)
     asked = arguments.get("plugin")
     for problem in host.settings.problems(asked):
         yield CommandOutput(kind="progress", text=f"Warning: {problem}")
@@ -40,19 +38,23 @@ async def _list(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
     yield CommandOutput(kind="result", data=[_json(value) for value in values])
 
 
-async def _get(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = linked(make_host)
+async def get(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    """Show the value in force of one setting."""
+    host = _linked(make_host)
     item = host.settings.find(arguments["key"])
     value = await _value(host.settings, item)
+    for problem in host.settings.problems(value.plugin):  # a saved value that cannot be used counts as none
+        yield CommandOutput(kind="progress", text=f"Warning: {problem}")
     yield CommandOutput(kind="text", text=_text(value))
     yield CommandOutput(kind="result", data=_json(value))
 
 
-async def _set(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = linked(make_host)
+async def save(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    """Save a value."""
+    host = _linked(make_host)
     item = host.settings.find(arguments["key"])
     new = _parsed(item, _given(item, arguments))
-    if item.is_encrypted and not arguments["stdin"] and masked(item, new) != new:
+    if item.is_encrypted and not arguments["stdin"] and _has_secret(new, item.secret_keys or ()):
         raise _visible(item)
     value = await _saved(host, item.key, new)
     yield CommandOutput(kind="text", text=f"{item.key} is saved.")
@@ -62,8 +64,9 @@ async def _set(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[
     yield CommandOutput(kind="result", data=_json(value))
 
 
-async def _reset(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = linked(make_host)
+async def reset(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    """Take a saved value back."""
+    host = _linked(make_host)
     key = host.settings.saved_key(arguments["key"])
     value = await _saved(host, key, None)
     if value is None:
@@ -76,29 +79,20 @@ async def _reset(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
     yield CommandOutput(kind="result", data=_json(value))
 
 
-COMMANDS: tuple[tuple[CommandInfo, Command], ...] = (
-    own_command(
-        "settings list",
-        "List the settings of all plugins, or of one, and where each value comes from.",
-        _list,
-        CommandParameter(name="plugin", help="The plugin's name."),
-    ),
-    own_command("settings get", "Print a setting's value.", _get, _KEY),
-    own_command(
-        "settings set",
-        "Save a value for a setting. Before a value that begins with '-' write '--'.",
-        _set,
-        _KEY,
-        CommandParameter(name="value", help="The value, in the form of its type; JSON for a json setting."),
-        CommandParameter(name="--stdin", type="flag", help="Read the value from standard input, as secrets are."),
-    ),
-    own_command("settings reset", "Take back the value that was saved.", _reset, _KEY),
-)
+def _linked(make_host: MakeHost) -> Host:
+    """Return a host that knows its plugins and has imported none."""
+    host = make_host()
+    host.link()
+    return host
+
+
+def _plugin_of(key: str) -> str:
+    return key.split(".")[1]
 
 
 async def _saved(host: Host, key: str, value: JsonValue) -> SettingValue | None:
     """Save a value and return the setting then in force, or None for one that no plugin declares."""
-    change = SettingsChange(plugin=plugin_of(key) or "", values={key: value})
+    change = SettingsChange(plugin=_plugin_of(key), values={key: value})
     settings: Settings = host.settings
     try:
         if _has_a_say(host, change.plugin):
@@ -114,16 +108,15 @@ async def _saved(host: Host, key: str, value: JsonValue) -> SettingValue | None:
 def _has_a_say(host: Host, saved: str) -> bool:
     """Return whether a plugin that will be loaded implements the hook or overrides the service; a first-party one has
     a say in its own settings alone."""
-    wanted = {hooks()[HOOK].permission, f"services.override:{SETTINGS.name}"}
     plugins = [plugin for plugin in host.plugins() if plugin.state is PluginState.DISCOVERED]
     plugins = [plugin for plugin in plugins if not plugin.first_party or plugin.name == saved]
-    return any(permission.name in wanted for plugin in plugins for permission in plugin.permissions)
+    return any(permission.name in _HAVE_A_SAY for plugin in plugins for permission in plugin.permissions)
 
 
 async def _value(settings: Settings, item: SettingItem) -> SettingValue:
     if not item.holds_value:
         raise InvalidInput(f"{item.key} is a button and holds no value")
-    return next(v for v in await settings.values(plugin_of(item.key) or "") if v.key == item.key)
+    return next(v for v in await settings.values(_plugin_of(item.key)) if v.key == item.key)
 
 
 # --- values as text -------------------------------------------------------------------------------
@@ -138,14 +131,23 @@ def _given(item: SettingItem, arguments: dict[str, Any]) -> str:
         if item.is_secret:
             raise _visible(item)
         return str(value)
-    data = sys.stdin.buffer.read(4 * MAX_VALUE + 1)
-    if len(data) > 4 * MAX_VALUE:
-        raise InvalidInput(f"{item.key!r} is longer than {MAX_VALUE >> 10} KiB")
+    data = sys.stdin.buffer.read(4 * MAX_INPUT + 1)
+    if len(data) > 4 * MAX_INPUT:
+        raise InvalidInput(f"{item.key!r} is longer than {MAX_INPUT >> 10} KiB")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"standard input is not UTF-8 text (byte {error.start})") from None
     return text.removesuffix("\n").removesuffix("\r")
+
+
+def _has_secret(value: JsonValue, keys: Sequence[str]) -> bool:
+    """Return whether a JSON value holds a secret under one of these keys."""
+    if isinstance(value, dict):
+        return any(
+            (key in keys and inner not in (None, "")) or _has_secret(inner, keys) for key, inner in value.items()
+        )
+    return isinstance(value, list) and any(_has_secret(inner, keys) for inner in value)
 
 
 def _visible(item: SettingItem) -> InvalidInput:

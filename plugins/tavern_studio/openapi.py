@@ -5,29 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from aiohttp import web
+from tavern_host import PLUGINS, HttpRequest, HttpResponse, PluginContext
+from tavern_host.contracts.host_api import ProblemDetails
+from tavern_host.contracts.plugins import DescribedRoute
 
-from tavern_host.contracts.http import RouteInfo
-from tavern_host.host import Host
-from tavern_host.plugins.registrations import Registered
-from tavern_host.runtime.described import schema_of
-from tavern_host.server.routes import OWN_ROUTES, Route, route
-from tavern_host.server.served import host_of
-
-Schema = Callable[..., dict[str, Any]]
-
-_DOCUMENTS: WeakKeyDictionary[Host, tuple[list[Registered[RouteInfo]], bytes]] = WeakKeyDictionary()
-"""The document of each host as it was last made, and for which routes: making one takes a second."""
 _ABOUT = """The HTTP interface of a tavern host. Every path that begins with `/api/` is also found below
 `/api/projects/{projectId}/` for one project of a server that serves several; without it the default project is meant.
 Errors are problem details (RFC 9457)."""
 _PARAMETER = re.compile(r"\{(\w+)(?::[^}]*)?\}")
-_PROBLEM = "tavern_host.contracts.host_api:ProblemDetails"
+_REFERENCE = "#/components/schemas/{model}"
 
 
 class _Document:
@@ -37,20 +27,21 @@ class _Document:
         self.paths: dict[str, dict[str, Any]] = {}
         self.schemas: dict[str, Any] = {}
 
-    def add(self, info: RouteInfo, schema: Schema, tag: str) -> None:
-        """Add a route. Raises `NotFound` where it names a type that is not there."""
+    def add(self, route: DescribedRoute) -> None:
+        """Add a route."""
+        info, tag = route.info, "host" if route.plugin == "tavern-host" else route.plugin
         path = _PARAMETER.sub(r"{\1}", info.path)
         name = "_".join(re.findall(r"\w+", f"{info.method.lower()} {path.removeprefix('/api')}"))
         operation: dict[str, Any] = {"operationId": name, "summary": info.summary, "tags": [tag]}
         parameters = [_parameter("path", name, {"type": "string"}) for name in _PARAMETER.findall(info.path)]
-        if info.query:
-            parameters += self._query(schema(info.query), tag)
+        if info.query in route.schemas:
+            parameters += self._query(dict(route.schemas[info.query]), tag)
         if parameters:
             operation["parameters"] = parameters
-        if info.body:
-            content = {"application/json": {"schema": self.shared(schema(info.body), tag)}}
+        if info.body in route.schemas:
+            content = {"application/json": {"schema": self.shared(dict(route.schemas[info.body]), tag)}}
             operation["requestBody"] = {"required": True, "content": content}
-        answer = self.shared(schema(info.answer), tag) if info.answer else {}
+        answer = self.shared(dict(route.schemas[info.answer]), tag) if info.answer in route.schemas else {}
         done: dict[str, Any] = {"description": "Done."}
         if info.status not in (101, 204):
             done["content"] = {info.content_type: {"schema": answer}}
@@ -113,21 +104,12 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
     }
 
 
-def document(host: Host, own: tuple[Route, ...]) -> dict[str, Any]:
-    """Return the document for a host and the server's own routes. A route that names a type that is not there is in it
-    without its schemas, and its plugin is reported."""
+def document(routes: Iterable[DescribedRoute]) -> dict[str, Any]:
+    """Return the document of these routes."""
     made = _Document()
-
-    for info, _ in own:
-        made.add(info, schema_of, "host")
-    for registered in list(host.registrations.routes.values()):
-        info = registered.info
-        try:
-            made.add(info, registered.schema, registered.plugin)
-        except Exception as error:
-            host.report_failure(registered.plugin, f"the description of {info.method} {info.path}", error)
-            made.add(info.model_copy(update={"body": "", "query": "", "answer": ""}), schema_of, registered.plugin)
-    problem = made.shared(schema_of(_PROBLEM), "host")
+    for route in routes:
+        made.add(route)
+    problem = made.shared(ProblemDetails.model_json_schema(ref_template=_REFERENCE), "host")
     return {
         "openapi": "3.1.0",
         "info": {"title": "tavern-host", "version": version("tavern-host"), "description": _ABOUT},
@@ -146,15 +128,12 @@ def document(host: Host, own: tuple[Route, ...]) -> dict[str, Any]:
     }
 
 
-async def _openapi(request: web.Request) -> web.Response:
-    """Describe every route (OpenAPI 3.1)."""
-    host = host_of(request)
-    routes = list(host.registrations.routes.values())
-    known = _DOCUMENTS.get(host)
-    if known is None or known[0] != routes:
-        made = await asyncio.to_thread(document, host, request.app[OWN_ROUTES])
-        known = _DOCUMENTS[host] = routes, json.dumps(made).encode()
-    return web.Response(body=known[1], content_type="application/json", charset="utf-8")
-
-
-ROUTES = (route("GET", "/api/openapi.json", _openapi),)
+async def describe(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Describe every route. The document is made once for all plugins that are loaded: that takes a second."""
+    revision = context.hooks.revision
+    known: tuple[int, HttpResponse] | None = context.state.get("openapi")
+    if known is None or known[0] != revision:
+        routes = await context.services.get(PLUGINS).routes()
+        body = await asyncio.to_thread(lambda: json.dumps(document(routes)).encode())
+        known = context.state["openapi"] = revision, HttpResponse(body=body)
+    return known[1]

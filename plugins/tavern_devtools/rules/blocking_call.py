@@ -1,0 +1,73 @@
+"""Nothing in an `async def` keeps the event loop waiting."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tavern_devtools.rules.subject import Subject
+from tavern_host.contracts.plugins import Problem
+
+_INSTEAD = {
+    "time.sleep": "await asyncio.sleep(…)",
+    "os.system": "await asyncio.create_subprocess_exec(…)",
+    "os.popen": "await asyncio.create_subprocess_exec(…)",
+    "urllib.request.urlopen": "an asynchronous client such as aiohttp, or await asyncio.to_thread(…)",
+    "builtins.input": "await asyncio.to_thread(…)",
+    **{f"subprocess.{name}": "await asyncio.create_subprocess_exec(…)" for name in ("run", "call", "check_call")},
+    **{f"subprocess.{name}": "await asyncio.create_subprocess_exec(…)" for name in ("check_output", "getoutput")},
+    **{
+        f"{library}.{name}": "an asynchronous client such as aiohttp, or await asyncio.to_thread(…)"
+        for library in ("requests", "httpx")
+        for name in ("get", "post", "put", "patch", "delete", "head", "request")
+    },
+}
+"""What waits, by its full name, with what does not."""
+_INNER = (ast.FunctionDef, ast.Lambda, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def check(subject: Subject) -> Iterator[Problem]:
+    """Yield the calls that wait where everything else in the host waits with them."""
+    for path, module in subject.modules.items():
+        names = _imported(module)
+        for function in (one for one in ast.walk(module) if isinstance(one, ast.AsyncFunctionDef)):
+            for call in _calls(function):
+                called = _full_name(call.func, names)
+                if called in _INSTEAD:
+                    message = f"{called} in the async function {function.name} keeps the whole host waiting"
+                    yield Problem(message=message, hint=_INSTEAD[called], file=subject.shown(path), line=call.lineno)
+
+
+def _imported(module: ast.Module) -> dict[str, str]:
+    """Return what each name of a module stands for."""
+    names = {}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                names[one.asname or one.name.partition(".")[0]] = one.name if one.asname else one.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+    return names
+
+
+def _calls(function: ast.AsyncFunctionDef) -> Iterator[ast.Call]:
+    """Yield the calls that a function makes itself: what is defined in it may run elsewhere."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, _INNER):
+            continue
+        if isinstance(node, ast.Call):
+            yield node
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def _full_name(called: ast.expr, names: dict[str, str]) -> str:
+    parts: list[str] = []
+    while isinstance(called, ast.Attribute):
+        parts.append(called.attr)
+        called = called.value
+    if not isinstance(called, ast.Name):
+        return ""
+    first = names.get(called.id, f"builtins.{called.id}" if not parts and called.id == "input" else "")
+    return ".".join([first, *reversed(parts)]) if first else ""

@@ -1,0 +1,66 @@
+"""What rules look at: a plugin's folder, its manifest, its project."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tavern_host.contracts.plugins import PluginInfo, Problem
+
+MAX_FILE = 4 << 20
+"""The size of the largest file that is read, in bytes."""
+_LEFT_OUT = frozenset({"__pycache__", "node_modules", ".venv", ".git", ".tavern"})
+
+
+class Finding(Problem):
+    """What a rule found, or the host."""
+
+    rule: str | None = None
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} [{self.rule}]" if self.rule else super().__str__()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A plugin whose manifest could be read. `project` is its `pyproject.toml`, and `root` that file's folder, where it
+    has one."""
+
+    folder: Path
+    info: PluginInfo
+    root: Path | None = None
+    project: dict[str, Any] | None = None
+
+    def files(self, *suffixes: str) -> Iterator[Path]:
+        """Yield the plugin's files with these suffixes, in order."""
+        for path in sorted(self.folder.rglob("*")):
+            inner = path.relative_to(self.folder)
+            is_wanted = path.suffix in suffixes and not _LEFT_OUT & set(inner.parts)
+            if is_wanted and path.is_file() and path.stat().st_size <= MAX_FILE:
+                yield path
+
+    @cached_property
+    def modules(self) -> dict[Path, ast.Module]:
+        """Its Python code by file; what is no Python is the host's to report."""
+        found = {}
+        for path in self.files(".py"):
+            try:
+                found[path] = ast.parse(path.read_text(encoding="utf-8"))
+            except (SyntaxError, ValueError, RecursionError):
+                continue
+        return found
+
+    @cached_property
+    def text(self) -> str:
+        """All that it consists of but the manifest, as one text."""
+        kinds = (".py", ".json", ".yaml", ".yml", ".js", ".mjs", ".ts")
+        files = (path for path in self.files(*kinds) if path.name != "plugin.yaml" or path.parent != self.folder)
+        return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in files)
+
+    def shown(self, path: Path) -> str:
+        """Return a file as people see it."""
+        return f"{self.folder.name}/{path.relative_to(self.folder).as_posix()}"

@@ -1,0 +1,68 @@
+"""The commands `tavern plugins install`, `upgrade`, `uninstall` and `search`, and the routes of the first three.
+
+What they install is found by the host itself, as `contracts.packages` describes it; here it is only changed. The
+module `host_commands` has those that decide about any plugin.
+"""
+
+from __future__ import annotations
+
+from tavern_host import CommandInfo, CommandParameter, RouteInfo, hookimpl
+
+_BUILD = CommandParameter(
+    name="--build", type="flag", help="Let what is no wheel be built, which runs its code before anybody reviews it."
+)
+_OUTSIDE = CommandParameter(
+    name="--outside-index", type="flag", help="Take it from where pip does, not from the index."
+)
+_ONE = "packages:Package"
+_GRANT = CommandParameter(name="--grant", type="flag", help="Grant what it asks for at once.")
+
+
+@hookimpl
+def tavern_register_commands() -> list[CommandInfo]:
+    """Return the commands that change which plugins are installed."""
+    what = "A name, perhaps with versions (`acme>=2`), the address of a wheel, or a path."
+    return [
+        _command("install", "Install a plugin for the host alone.", _named("what", what), _GRANT, _BUILD, _OUTSIDE),
+        _command(
+            "upgrade",
+            "Put another version of a plugin in the place of the one that is installed.",
+            _named("name", "The plugin's name."),
+            CommandParameter(name="what", help=f"{what} By default the newest version."),
+            _GRANT,
+            _BUILD,
+            _OUTSIDE,
+        ),
+        _command(
+            "uninstall",
+            "Remove an installed plugin; its data stay.",
+            _named("name", "The plugin's name."),
+            CommandParameter(name="--purge", type="flag", help="Remove its data in this project too."),
+        ),
+        _command(
+            "search", "Search the index of plugins.", CommandParameter(name="word", help="In a name or a summary.")
+        ),
+    ]
+
+
+@hookimpl
+def tavern_register_routes() -> list[RouteInfo]:
+    """Return the routes that change which plugins are installed."""
+    change = {"answer": "packages:PackageChange", "access": "operate"}
+    asked = {**change, "body": "packages:PackageRequest"}
+    rows = (
+        ("GET", "/api/packages", "list_packages", "What is installed for the host alone.", {"answer": f"{_ONE}[]"}),
+        ("POST", "/api/packages", "install", "Install a plugin for the host alone.", asked),
+        ("POST", "/api/packages/{name}/upgrade", "upgrade", "Install another version of a plugin.", asked),
+        ("DELETE", "/api/packages/{name}", "uninstall", "Remove an installed plugin; its data stay.", change),
+    )
+    return [RouteInfo.of_module("tavern_packages.web", *row) for row in rows]
+
+
+def _command(name: str, help: str, *parameters: CommandParameter) -> CommandInfo:
+    handler = f"tavern_packages.commands:{name}"
+    return CommandInfo(name=f"plugins {name}", help=help, handler=handler, standalone=True, parameters=[*parameters])
+
+
+def _named(name: str, help: str) -> CommandParameter:
+    return CommandParameter(name=name, help=help, required=True)

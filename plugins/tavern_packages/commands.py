@@ -1,0 +1,88 @@
+"""`tavern plugins install`, `upgrade`, `uninstall` and `search`: what they say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tavern_host import CommandOutput, Folders, PluginContext
+from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.packages import PackageChange
+from tavern_packages.changes import Changes
+from tavern_packages.sources import Options
+
+Output = AsyncIterator[CommandOutput]
+_COLUMNS = ["plugin", "newest", "installed", "what it is"]
+
+
+async def install(arguments: dict[str, Any], context: PluginContext) -> Output:
+    """Install a plugin."""
+    change = await _changes(context).install(arguments["what"], _options(arguments))
+    for output in _shown(change, "installed"):
+        yield output
+
+
+async def upgrade(arguments: dict[str, Any], context: PluginContext) -> Output:
+    """Put another version of a plugin in the place of the one that is installed."""
+    change = await _changes(context).upgrade(arguments["name"], arguments.get("what"), _options(arguments))
+    for output in _shown(change, "upgraded"):
+        yield output
+
+
+async def uninstall(arguments: dict[str, Any], context: PluginContext) -> Output:
+    """Remove a plugin that was installed."""
+    change = await _changes(context).uninstall(arguments["name"], purge=arguments["purge"])
+    names, version = ", ".join(change.package.plugins), change.package.version
+    data = "so are its data in this project" if arguments["purge"] else "its data stay (--purge removes them)"
+    yield _text(f"{names} {version} is uninstalled; {data}.")
+    for line in change.running:
+        yield _text(line)
+    yield CommandOutput(kind="result", data=change.to_json())
+
+
+async def search(arguments: dict[str, Any], context: PluginContext) -> Output:
+    """Search the index of plugins."""
+    changes = _changes(context)
+    found = await changes.sources.search(arguments.get("word") or "")
+    installed = {name: one.version for one in changes.store.read().values() for name in one.plugins}
+    rows = [[one.name, one.version, installed.get(one.name, ""), one.summary] for one in found]
+    yield CommandOutput(kind="table", title=None if rows else "nothing found", columns=_COLUMNS, rows=rows)
+    data: Any = [{**one.to_json(), "installed": installed.get(one.name)} for one in found]
+    yield CommandOutput(kind="result", data=data)
+
+
+def _changes(context: PluginContext) -> Changes:
+    """Return what changes the packages of this user. Raises `Misconfigured` where the command has an empty project
+    instead of one that cannot be read."""
+    if Folders.of_user().state != context.operator_dir.parents[3]:
+        raise Misconfigured("the project or the operator's host.yaml cannot be read; `tavern plugins list` says why")
+    return Changes(context)
+
+
+def _options(arguments: dict[str, Any]) -> Options:
+    return Options(arguments["grant"], arguments["build"], arguments["outside_index"])
+
+
+def _shown(change: PackageChange, done: str) -> list[CommandOutput]:
+    package, refusal = change.package, change.refusal
+    names, version = ", ".join(package.plugins), package.version
+    outputs = []
+    for plugin, missing in change.missing.items():
+        rows = [[p.level, p.name, p.description] for p in missing]
+        columns = ["level", "permission", "what it lets it do"]
+        outputs.append(CommandOutput(kind="table", title=f"{plugin} asks for, not granted", columns=columns, rows=rows))
+    if refusal is not None:
+        outputs.append(CommandOutput(kind="failure", text=refusal))
+    elif not change.changed:
+        outputs.append(_text(f"{names} {version} is installed, and there is nothing else to install."))
+    else:
+        came = "".join(f", with {name} {found}" for name, found in package.dependencies.items())
+        was = f" from {change.before}" if change.before is not None else ""
+        outputs.append(_text(f"{names} {version} is {done}{was}{came}."))
+        outputs += [_text(f"Next: `tavern plugins grant {plugin}`.") for plugin in change.missing]
+        outputs += [_text(line) for line in change.running]
+    return [*outputs, CommandOutput(kind="result", data=change.to_json())]
+
+
+def _text(text: str) -> CommandOutput:
+    return CommandOutput(kind="text", text=text)

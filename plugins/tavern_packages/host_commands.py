@@ -1,0 +1,24 @@
+"""The commands that decide about plugins, which are run whatever becomes of these; the host finds them by this module's
+name.
+"""
+
+from __future__ import annotations
+
+from tavern_host import CommandInfo, CommandParameter
+
+_NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
+_ANY = CommandParameter(name="name", help="The plugin; all that changed, where none is named.")
+
+
+def _command(name: str, help: str, parameter: CommandParameter = _NAME) -> CommandInfo:
+    handler = f"tavern_packages.decisions:{name}"
+    return CommandInfo(name=f"plugins {name}", help=help, handler=handler, parameters=[parameter])
+
+
+COMMANDS = (
+    _command("grant", "Grant a plugin what it asks for."),
+    _command("revoke", "Take a plugin's grant back."),
+    _command("enable", "Let a disabled plugin be loaded."),
+    _command("disable", "Disable a plugin until it is enabled again."),
+    _command("reload", "Reload a plugin in a running host.", _ANY),
+)

@@ -1,0 +1,73 @@
+"""Hands a command to the server of its project, and gets its output from there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from tavern_host.contracts.commands import CommandOutput
+from tavern_host.contracts.errors import ErrorInfo, ServiceUnavailable, TavernError
+from tavern_host.host import Host
+from tavern_host.server.holder import Server, server_of
+
+if TYPE_CHECKING:
+    from aiohttp import StreamReader
+
+_SILENCE = 60.0
+"""Seconds without a sign of life after which a server counts as gone."""
+
+
+def server_for(host: Host) -> Server | None:
+    """Return the server of a host's project, or None."""
+    return server_of(host.folders.project_state(host.project))
+
+
+async def handed_over(
+    server: Server, project: str, name: str, arguments: Mapping[str, Any]
+) -> AsyncIterator[CommandOutput]:
+    """Yield what a command says that a server carries out. Cancelling cancels it there.
+
+    Raises the command's `TavernError`, and `ServiceUnavailable` where the server is gone before the command has ended.
+    """
+    from aiohttp import ClientError, ClientSession, ClientTimeout
+
+    where = f"the server at {server.address} (process {server.process})"
+    yield CommandOutput(kind="progress", text=f"Run by {where}; --here runs it here.")
+    url = f"{server.address}/api/projects/{project}/commands/{quote(name)}"
+    headers = {"Authorization": f"Bearer {server.token}"}
+    try:
+        async with (
+            ClientSession(headers=headers, timeout=ClientTimeout(total=None, sock_read=_SILENCE)) as session,
+            session.post(url, json=arguments, ssl=False) as answer,  # on this machine,
+        ):
+            if answer.status != 200:
+                problem = await answer.json(content_type=None)
+                raise _error(ErrorInfo(code=problem["code"], message=problem["detail"]))
+            async for kind, data in _events(answer.content):
+                if kind == "error":
+                    raise _error(ErrorInfo.model_validate(data))
+                if kind == "end":
+                    return
+                yield CommandOutput.model_validate(data)
+    except (ClientError, TimeoutError):
+        pass
+    raise ServiceUnavailable(f"{where} has stopped; `tavern runs list` shows what became of its runs")
+
+
+def _error(info: ErrorInfo) -> TavernError:
+    error = TavernError(info.message)
+    error.info = info
+    return error
+
+
+async def _events(stream: StreamReader) -> AsyncIterator[tuple[str, Any]]:
+    """Yield the name and the data of each server-sent event."""
+    text = b""
+    async for chunk in stream.iter_any():
+        *events, text = (text + chunk).split(b"\n\n")
+        for event in events:
+            kind, _, data = event.partition(b"\ndata: ")
+            if data:
+                yield kind.removeprefix(b"event: ").decode(), json.loads(data)

@@ -1,0 +1,26 @@
+"""Advisories about what is installed, as `tavern advisories` and the event `ADVISORY` have them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tavern_host.contracts.wire import Model
+
+ADVISORY = "ADVISORY"
+"""The type of the event; its payload is an `Advisory`."""
+
+
+class Advisory(Model):
+    """A known weakness of an installed package: the advisory's `id` with its `aliases`, the `package` and its
+    `version`, the versions in which it is `fixed`, its `severity` as the database has it (a word, else a CVSS vector),
+    and the environment that it is in, `place`: `host`, `plugin NAME` or `script environment KEY (SOURCE)`."""
+
+    id: str
+    aliases: list[str] = Field(default_factory=list)
+    ecosystem: str
+    package: str
+    version: str
+    fixed: list[str] = Field(default_factory=list)
+    severity: str = ""
+    summary: str = ""
+    place: str

@@ -1,0 +1,99 @@
+"""The rules of `tavern plugins check`, each with what it finds and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from helpers.command_line import tavern
+from helpers.folder_plugins import write_plugin
+from helpers.repetition import Failures, repetitions
+
+from tavern_devtools.rules import RULES, findings
+from tavern_devtools.rules.subject import Subject
+from tavern_host import Host
+
+ROOT = Path(__file__).parents[2]
+BASE: dict[str, Any] = {"description": "Does something."}
+ASYNC = (
+    "import asyncio, time, subprocess as sp\nfrom time import sleep as nap\nimport urllib.request\nimport requests\n"
+)
+
+
+def found(host: Host, folder: Path) -> list[tuple[str | None, int | None]]:
+    """Return the rules that find something in a plugin of a host, with the lines."""
+    (info,) = (info for info in host.plugins() if host.folder(info) == folder.resolve())
+    return [(one.rule, one.line) for one in findings(Subject(folder, info))]
+
+
+def test_each_rule_has_a_page_and_a_sentence() -> None:
+    names = [rule.replace("_", "-") for rule in RULES]
+    assert {path.stem for path in (ROOT / "docs" / "checks").glob("*.md")} == set(names)
+    for name in names:
+        text = (ROOT / "docs" / "checks" / f"{name}.md").read_text(encoding="utf-8")
+        assert f"names this rule `{name}`" in text
+        assert all(f"**{part}:**" in text for part in ("Why", "Wrong", "Right", "What to do"))
+
+
+def test_rules_find_what_they_say(tmp_path: Path) -> None:
+    vue = {"web/a.js": "const x={__v_isVNode:!0}"}
+    frontend = {"frontend": {"type": "vanilla", "vanilla": {"entry": "./web/a.js"}}}
+    option = {"key": "extensions.acme-1.a", "type": "string", "label": "A"}
+    hook = {"permissions": {"hooks": ["hook:server:workflow:before-execute"]}}
+    use = {"permissions": {"services": {"use": ["projectFiles:read"]}}}
+    rows: list[tuple[str, dict[str, str], dict[str, Any], list[tuple[str, int | None]]]] = [
+        ("no description", {}, {"description": ""}, [("description", None)]),
+        ("an option", {}, {"configOptions": [option]}, [("description", None)]),
+        ("time.sleep", {"a.py": f"{ASYNC}async def f():\n    time.sleep(1)\n"}, {}, [("blocking-call", 6)]),
+        ("under another name", {"a.py": f"{ASYNC}async def f():\n    nap(1)\n"}, {}, [("blocking-call", 6)]),
+        ("subprocess", {"a.py": f"{ASYNC}async def f():\n    x = [sp.run(['a'])]\n"}, {}, [("blocking-call", 6)]),
+        ("urlopen", {"a.py": f"{ASYNC}async def f():\n    urllib.request.urlopen('a')\n"}, {}, [("blocking-call", 6)]),
+        (
+            "requests",
+            {"a.py": f"{ASYNC}class A:\n  async def f(self):\n    requests.get('a')\n"},
+            {},
+            [("blocking-call", 7)],
+        ),
+        ("awaited", {"a.py": f"{ASYNC}async def f():\n    await asyncio.sleep(1)\n"}, {}, []),
+        ("a plain function", {"a.py": f"{ASYNC}def f():\n    time.sleep(1)\n"}, {}, []),
+        ("a thread", {"a.py": f"{ASYNC}async def f():\n    await asyncio.to_thread(lambda: time.sleep(1))\n"}, {}, []),
+        ("another sleep", {"a.py": "from asyncio import sleep\nasync def f(time):\n    time.sleep(sleep)\n"}, {}, []),
+        ("a hook without code", {"__init__.py": ""}, hook, [("unused-permission", None)]),
+        ("a hook", {"a.py": "def tavern_before_execute(request): ..."}, hook, []),
+        ("a service without code", {"__init__.py": ""}, use, [("unused-permission", None)]),
+        ("a service", {"a.py": "from tavern_host import PROJECT_FILES"}, use, []),
+        ("a service of a tool", {"tools/a.tool.json": '{"service": "projectFiles"}'}, use, []),
+        ("a Vue", vue, frontend, [("second-vue", None)]),
+        ("no front end", vue, {}, []),
+        ("a node", {"a.py": "@node(category='x')\ndef a(): ..."}, {}, [("described-nodes", 2)]),
+        ("a described node", {"a.py": "@node(description='x')\ndef a(): ...\n@node\ndef b():\n  'x'\n"}, {}, []),
+        ("no Python", {"a.py": "def ("}, {}, []),
+    ]
+    folders = []
+    for number, (_, files, manifest, _) in enumerate(rows):
+        folders.append(write_plugin(tmp_path / f"acme_{number}", files, **{**BASE, **manifest}))
+    host = Host(tmp_path / "inn", plugins=folders)
+    host.link()
+    with Failures() as failures:
+        for (name, _, _, expected), folder in zip(rows, folders, strict=True):
+            with failures.row(name):
+                assert found(host, folder) == expected
+
+
+def test_no_rule_is_wrong_about_plugins_that_are_in_order(tmp_path: Path) -> None:
+    contributed = [path.parent for path in sorted(ROOT.glob("contrib/*/*/plugin.yaml"))]
+    host = Host(tmp_path / "inn", plugins=contributed)
+    host.link()
+    ours = [path.parent for path in sorted(ROOT.glob("plugins/*/plugin.yaml"))][:: repetitions(4, 1)]
+    with Failures() as failures:
+        for folder in [*contributed, *ours]:
+            with failures.row(folder.name):
+                assert found(host, folder) == []
+
+
+def test_findings_name_their_rule_in_the_terminal(tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path / "acme", {}, description="")
+    ran = tavern("plugins", "check", folder, "--no-import")
+    assert (ran.code, "operators read first [description]" in ran.out) == (0, True)
+    assert json.loads(tavern("plugins", "check", folder, "--json").out)["ok"] is True

@@ -1,0 +1,356 @@
+"""`tavern plugins install`, `upgrade`, `uninstall` and `search`, with real wheels and without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from helpers.command_line import Ran, tavern
+from helpers.repetition import Failures
+from helpers.serve_process import Serving, serving
+from wheel_maker import acme, plugin_wheel, wheel
+
+import tavern_host
+from tavern_host import Host, TavernError
+from tavern_host.storage.files import locked
+
+BACKEND = """
+import shutil
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    return shutil.copy("acme-1.0.0-py3-none-any.whl", folder).rpartition("/")[2]
+"""
+KEY = "extensions.tavern-packages.index"
+ABOUT = "/api/x/acme/about"
+
+
+def packages(operator: Path) -> Path:
+    return operator / "state" / "packages"
+
+
+def contents(operator: Path) -> dict[str, bytes]:
+    """Return all files of what is installed, and of what is granted."""
+    found = (path for path in (operator / "state").rglob("*") if path.is_file() and path.suffix != ".pyc")
+    kept = ("packages", "grants.json", "plugins.json")
+    return {str(p): p.read_bytes() for p in found if any(part in kept for part in p.parts) and p.name != ".lock"}
+
+
+def plugins(project: Path, *words: str, **settings: str) -> Ran:
+    """Run `tavern plugins …` with settings of the plugin; forget what it imported, as the end of its process does."""
+    given = json.dumps({f"extensions.tavern-packages.{key}": value for key, value in settings.items()})
+    with imports_forgotten():
+        return tavern("--project", project, "plugins", *words, TAVERN_SETTINGS=given)
+
+
+@contextlib.contextmanager
+def imports_forgotten() -> Iterator[None]:
+    """Forget what is imported of packages in the block."""
+    places, names = [*sys.path], set(sys.modules)
+    try:
+        yield
+    finally:
+        sys.path[:] = places
+        for name in set(sys.modules) - names:
+            if f"{os.sep}packages{os.sep}" in str(getattr(sys.modules[name], "__file__", "")):
+                del sys.modules[name]
+
+
+@contextlib.asynccontextmanager
+async def loaded(project: Path, settings: Mapping[str, Any] | None = None) -> AsyncIterator[Mapping[str, Any]]:
+    """Give the commands of a host that was made for commands."""
+    host = Host(project, third_party=False, settings=settings)
+    try:
+        await host.load()
+        yield host.registrations.commands
+    finally:
+        await host.stop()
+
+
+def shown(project: Path, name: str) -> Any:
+    return plugins(project, "show", name, "--json").json()
+
+
+def test_pip_gives_a_plugin_a_folder_of_its_own(project: Path, wheels: Path, operator_folders: Path) -> None:
+    file = wheels / "acme-1.0.0-py3-none-any.whl"
+    done = plugins(project, "install", str(file), "--json", installer="pip").json()
+
+    kept = json.loads((packages(operator_folders) / "packages.json").read_text())["packages"]["acme"]
+    folder = packages(operator_folders) / kept["folder"]
+    assert (done["changed"], done["package"], kept["dependencies"]) == (True, kept, {"dep-a": "1.0"})
+    assert kept["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert (folder / "dep_a.py").is_file() and not (folder / "pydantic").exists()
+    info = shown(project, "acme")
+    assert (info["state"], info["source"], info["firstParty"]) == ("discovered", "package:acme", False)
+    assert "plugin.installed" in tavern("--project", project, "audit", "tail").out
+
+
+def test_nothing_is_imported_of_a_plugin_without_a_grant(project: Path, wheels: Path, tmp_path: Path) -> None:
+    code = "raise RuntimeError('imported')\n"
+    eager = plugin_wheel(tmp_path, "eager", "1.0.0", code, "tavern_before_execute", needs=["dep-a"])
+    assert plugins(project, "install", str(eager)).code == 0
+
+    assert shown(project, "eager")["state"] == "needs-review"
+    listed = plugins(project, "list", "--check", "--json").json()
+    assert next(p["state"] for p in listed if p["name"] == "eager") == "needs-review"
+
+
+async def test_a_package_stands_for_no_other(project: Path, tmp_path: Path) -> None:
+    host_folder = Path(tavern_host.__file__).parents[1].as_uri()
+    inside = "sly-1.0.0.data/purelib"
+    info = f"{inside}/tavern_host-9.dist-info"
+    files = {
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: tavern-host\nVersion: 9\n",
+        f"{info}/entry_points.txt": "[tavern_host.plugins]\nsly = sly\ntavern-sly = sly\n",
+        f"{info}/direct_url.json": json.dumps({"url": host_folder, "dir_info": {"editable": True}}),
+        f"{inside}/sly.pth": "import sys; sys.sly = True\n",
+        f"{inside}/pydantic/__init__.py": "raise RuntimeError('not this one')\n",
+    }
+    sly = plugin_wheel(tmp_path, "sly", "1.0.0", files=files)
+    assert (await asyncio.to_thread(plugins, project, "install", str(sly))).code == 0
+
+    with imports_forgotten():
+        async with Host(project) as host:
+            assert host.plugin("sly").state == "started"
+            seen = {info.name: info for info in Host(project).link()}
+    assert not hasattr(sys, "sly")
+    assert {info.name for info in seen.values() if info.state == "invalid"} == set()
+    assert {name for name, info in seen.items() if not info.first_party} == {"sly"}
+
+
+async def test_what_does_not_fit_changes_nothing(
+    project: Path, wheels: Path, tmp_path: Path, operator_folders: Path
+) -> None:
+    for one in ("acme-1.0.0", "older-1.0.0"):
+        file = wheels / f"{one}-py3-none-any.whl"
+        assert (await asyncio.to_thread(plugins, project, "install", str(file))).code == 0
+    (tmp_path / "torn-1.0-py3-none-any.whl").write_bytes(b"PK")
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "plugin.yaml").write_text("name: bare\n")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "pyproject.toml").write_text("")
+    made = plugin_wheel
+    rows: list[tuple[list[str], str]] = [
+        (["install", str(made(tmp_path, "old", needs=["pydantic<2"]))], "tavern-host 0.1.0 needs pydantic>="),
+        (["install", str(made(tmp_path, "new", needs=["dep-a>=2"]))], "dep-a==1.0"),
+        (["install", str(made(tmp_path, "lost", needs=["no-such-thing"]))], "no-such-thing"),
+        (["install", str(wheel(tmp_path, "plain", "1.0", {"plain.py": ""}))], "it has no entry point in the group"),
+        (["install", str(wheel(tmp_path, "deep", "1.0", {"deep/in/x.py": ""}, entry="deep = deep.in"))], "at the top"),
+        (
+            ["install", str(wheel(tmp_path, "empty", "1.0", {"empty/__init__.py": ""}, entry="empty = empty"))],
+            "invalid",
+        ),
+        (["install", str(made(tmp_path, "future", apiVersion=">=9"))], "would be incompatible"),
+        (["install", str(made(tmp_path, "tavern-engine"))], "the name 'tavern-engine' is taken"),
+        (["install", str(wheel(tmp_path, "json-x", "1.0", {"json/__init__.py": ""}, entry="j = json"))], "'json'"),
+        (["install", str(made(tmp_path, "tavern-host"))], "is in the environment of the host"),
+        (["install", str(made(tmp_path, "failing", "1.0.0", "1 / 0"))], "would be failed"),
+        (["install", str(tmp_path / "torn-1.0-py3-none-any.whl")], "torn"),
+        (["install", str(tmp_path / "bare")], "copy it into the `plugins` folder"),
+        (["install", str(tmp_path / "source")], "runs its code before anybody has reviewed it"),
+        (["install", "./nowhere"], "there is no"),
+        (["install", "acme @ git+https://localhost/x"], "give the address of a wheel alone"),
+        (["install", "--index-url=x"], "is not a plugin's name"),
+        (["install", "http://127.0.0.1:9/acme-1.0-py3-none-any.whl"], "cannot be read"),
+        (["install", "http://127.0.0.1:9/acme.zip"], "is not the name of a wheel"),
+        (["install", "acme"], "`tavern plugins upgrade acme`"),
+        (["upgrade", "acme", "acme==2.0.0"], "older 1.0.0 needs dep-a; 1.0 is installed"),
+        (["upgrade", "acme", str(acme(tmp_path, "2.1.0"))], "with acme 2.1.0, older could not be used"),
+        (["upgrade", "acme", str(acme(tmp_path, "1.3.0", code="1 / 0"))], "ZeroDivisionError"),
+        (["upgrade", "acme", "older"], "older is not acme"),
+        (["upgrade", "acm"], "did you mean acme"),
+        (["uninstall", "acme"], "without acme, older could not be used"),
+        (["uninstall", "../acme"], "no plugin '../acme' was installed"),
+        (["search", "acme"], "there is no index of plugins"),
+    ]
+    before = contents(operator_folders)
+    async with loaded(project) as commands:
+        with Failures() as failures:
+            for (command, what, *more), said in rows:
+                with failures.row(f"{command} {what}"):
+                    flags = {"grant": False, "build": False, "outside_index": False, "purge": False}
+                    named = (
+                        {"name": what, "what": more[0] if more else None} if command != "install" else {"what": what}
+                    )
+                    with pytest.raises(TavernError) as refused, imports_forgotten():
+                        _ = [output async for output in commands[f"plugins {command}"].call({**flags, **named})]
+                    assert said in str(refused.value)
+                    assert contents(operator_folders) == before
+
+
+def test_an_upgrade_that_asks_for_more_is_reviewed(project: Path, operator_folders: Path) -> None:
+    plugins(project, "install", "acme==1.0.0")
+    before = contents(operator_folders)
+
+    ran = plugins(project, "upgrade", "acme", "acme==1.2.0")
+    assert ran.code == 1 and "1.0.0 stays in use" in ran.err
+    assert "See every workflow run before it starts, change its inputs or refuse it." in ran.out
+    assert contents(operator_folders) == before
+
+    assert plugins(project, "upgrade", "acme", "acme==1.2.0", "--grant").code == 0
+    info = shown(project, "acme")
+    assert (info["version"], all(p["granted"] for p in info["permissions"])) == ("1.2.0", True)
+    again = plugins(project, "upgrade", "acme", "acme==1.2.0")
+    assert again.code == 0 and "there is nothing else to install" in again.out
+
+
+def test_the_data_of_a_plugin_outlive_it_until_purged(project: Path) -> None:
+    for option, is_kept in (([], True), (["--purge"], False)):
+        plugins(project, "install", "acme==1.0.0")
+        file = project / ".tavern" / "plugins" / "acme" / "kept.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("kept")
+
+        assert plugins(project, "uninstall", "acme", *option).code == 0
+        assert file.exists() is is_kept
+        assert plugins(project, "show", "acme").code == 2
+
+
+def test_what_a_kill_left_is_removed_by_the_next_command(project: Path, operator_folders: Path) -> None:
+    left = packages(operator_folders) / "acme" / "0123456789abcdef"
+    left.mkdir(parents=True)
+
+    with locked(packages(operator_folders) / ".lock"):
+        ran = plugins(project, "uninstall", "acme")
+    assert ran.code == 2 and "the plugins are being changed by" in ran.err
+    assert plugins(project, "install", "acme==1.0.0").code == 0
+    assert not left.exists()
+
+    (packages(operator_folders) / "packages.json").write_text('{"packages": {"acme": 1}}')
+    assert plugins(project, "list").code == 0
+    ran = plugins(project, "uninstall", "acme")
+    assert ran.code == 2 and "remove it and install again" in ran.err
+
+
+def test_a_source_is_built_where_that_is_asked_for(project: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    backend = 'build-backend = "backend"\nbackend-path = ["."]\nrequires = []\n'
+    (source / "pyproject.toml").write_text(f"[build-system]\n{backend}")
+    (source / "backend.py").write_text(BACKEND)
+
+    for command, text in (("install", "first"), ("upgrade", "second")):
+        plugin_wheel(source, "acme", description=text)
+        named = ["acme"] if command == "upgrade" else []
+        assert plugins(project, command, *named, str(source), "--build").code == 0
+        assert shown(project, "acme")["description"] == text
+
+
+async def test_an_index_is_searched_and_its_hashes_are_checked(
+    project: Path, wheels: Path, tmp_path: Path, operator_folders: Path
+) -> None:
+    def entry(version: str, /, **more: str) -> dict[str, str]:
+        name = f"acme-{version}-py3-none-any.whl"
+        found = {"name": "acme", "version": version, "summary": "Ropes", "url": f"/{name}", "path": str(wheels / name)}
+        return {**found, "sha256": hashlib.sha256((wheels / name).read_bytes()).hexdigest(), **more}
+
+    index = tmp_path / "index.json"
+    listed = [entry("1.0.0"), entry("1.1.0"), entry("1.2.0", sha256="0" * 64), entry("2.0.0", version="3.0.0a1")]
+    misnamed = {**entry("1.0.0"), "name": "ropes"}
+    index.write_text(json.dumps({"plugins": [*listed, misnamed]}))
+
+    async def did(commands: Mapping[str, Any], command: str, **arguments: Any) -> Any:
+        flags = {"grant": False, "build": False, "outside_index": False}
+        with imports_forgotten():
+            return [one async for one in commands[f"plugins {command}"].call({**flags, **arguments})][-1].data
+
+    before = contents(operator_folders)
+    async with loaded(project, {KEY: str(index)}) as commands:
+        for word in ("ROPES", "cme"):
+            found = await did(commands, "search", word=word)
+            assert [(one["name"], one["version"]) for one in found][:1] == [("acme", "3.0.0a1")]
+        assert await did(commands, "search", word="nothing") == []
+        for what, said in [
+            ("acme", "its SHA-256 is"),
+            ("acme==9", "it has 1.0.0, 1.1.0, 1.2.0, 3.0.0a1"),
+            ("older", "the index has no plugin 'older'"),
+            ("ropes", "the index calls it ropes"),
+        ]:
+            with pytest.raises(TavernError, match=re.escape(said)):
+                await did(commands, "install", what=what)
+        assert contents(operator_folders) == before
+    app = web.Application()
+    app.router.add_static("/here", index.parent)
+    app.router.add_static("/", wheels)
+    async with TestServer(app) as server, loaded(project, {KEY: str(server.make_url("/here/index.json"))}) as commands:
+        with pytest.raises(TavernError, match="its SHA-256 is"):
+            await did(commands, "install", what="acme==1.2.0")
+        with pytest.raises(TavernError, match="answers with 404"):
+            await did(commands, "install", what=str(server.make_url("/lost-1.0-py3-none-any.whl")))
+        assert contents(operator_folders) == before
+        assert (await did(commands, "install", what="acme<1.1"))["package"]["version"] == "1.0.0"
+        with_token = server.make_url("/acme-1.1.0-py3-none-any.whl").with_user("me").with_password("secret")
+        kept = (await did(commands, "upgrade", name="acme", what=f"{with_token}?token=secret"))["package"]["requested"]
+        assert kept.endswith("/acme-1.1.0-py3-none-any.whl") and "secret" not in kept
+        assert (await did(commands, "upgrade", name="acme", what="acme<1.2"))["changed"] is False
+        assert (await did(commands, "install", what="older", outside_index=True))["changed"] is True
+        index.write_text("[]")
+        with pytest.raises(TavernError, match="cannot be read"):
+            await did(commands, "search")
+
+
+async def test_a_running_host_follows(project: Path, wheels: Path, tmp_path: Path) -> None:
+    def run(*words: str) -> Ran:
+        return plugins(project, *words)
+
+    async def about(server: Serving) -> Any:
+        async with server.session.get(server.base + ABOUT) as answer:
+            return await answer.json() if answer.status == 200 else answer.status
+
+    startup = "@hookimpl\ndef tavern_startup():\n    raise RuntimeError('no')\n"
+    failing = acme(tmp_path, "1.1.1", "tavern_startup", code=startup)
+    assert (await asyncio.to_thread(run, "install", "acme==1.0.0")).code == 0
+    async with serving(project) as server:
+        assert await about(server) == ["1.0.0", 1]
+
+        upgraded = await asyncio.to_thread(run, "upgrade", "acme", "acme==1.1.0")
+        assert upgraded.code == 0 and "acme is started" in upgraded.out
+        assert await about(server) == ["1.1.0", 1]
+
+        put_back = await asyncio.to_thread(run, "upgrade", "acme", str(failing))
+        assert put_back.code == 1 and "1.1.0 is in use again" in put_back.err
+        assert await about(server) == ["1.1.0", 1]
+        info = await server.get("/api/plugins/acme")
+        assert (info["state"], info["version"], info["problems"]) == ("started", "1.1.0", [])
+
+        waiting = await asyncio.to_thread(run, "upgrade", "acme", "acme==2.0.0")
+        assert waiting.code == 0 and "pending restart: dep-a was upgraded while the host ran" in waiting.out
+        assert await about(server) == ["1.1.0", 1]
+        assert (await server.get("/api/plugins/acme"))["pendingRestart"] is True
+
+        purged = await asyncio.to_thread(run, "uninstall", "acme", "--purge")
+        assert purged.code == 2 and "stop it, or uninstall without --purge" in purged.err
+        removed = await asyncio.to_thread(run, "uninstall", "acme")
+        assert removed.code == 0 and "acme is gone" in removed.out
+        assert await about(server) == 404
+
+        for body, status, said in [
+            ({"what": "acme==9"}, 409, "cannot be installed beside what is there"),
+            ({"what": str(failing)}, 400, "is not a plugin's name"),
+            ({}, 400, "the body must say `what`"),
+            ({"what": "acme==1.0.0"}, 200, "1.0.0"),
+        ]:
+            async with server.session.post(f"{server.base}/api/packages", json=body) as answer:
+                assert answer.status == status and said in await answer.text()
+        assert await about(server) == ["1.0.0", 1]
+        async with server.session.post(
+            f"{server.base}/api/packages/acme/upgrade", json={"what": "acme==1.2.0"}
+        ) as asked:
+            refused = await asked.json()
+        assert (asked.status, [*refused["details"]["missing"]]) == (409, ["acme"])
+        granting = {"what": "acme==1.2.0", "grant": True}
+        assert (await server.post("/api/packages/acme/upgrade", granting))["before"] == "1.0.0"
+        assert [one["version"] for one in await server.get("/api/packages")] == ["1.2.0"]
+        assert await about(server) == ["1.2.0", 1]
+        await server.delete("/api/packages/acme")
+        assert (await about(server), await server.get("/api/packages")) == (404, [])

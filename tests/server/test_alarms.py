@@ -1,0 +1,100 @@
+"""Alarms: what is unusual in the audit log, as events and at a webhook."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tavern_alarms import following
+from tavern_alarms.patterns import Limits, Patterns
+from tavern_host import Host
+from tavern_host.contracts.audit import AuditEntry
+from tavern_host.contracts.events import Event
+from tavern_host.testing.http import served
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def entry(second: float, action: str, subject: str = "t", actor: str = "agent:a", **details: Any) -> AuditEntry:
+    moment = BEGIN + timedelta(seconds=second)
+    return AuditEntry(seq=1, time=moment, actor=actor, action=action, subject=subject, details=details)
+
+
+def seen(*entries: AuditEntry, denials: int = 3, failures: int = 3, new_hosts: bool = True) -> list[tuple[str, str]]:
+    limits = Limits(denials, failures, new_hosts)
+    return [(alarm.kind, alarm.subject) for alarm in Patterns().see(entries, limits)]
+
+
+def test_denials_of_one_caller_are_counted() -> None:
+    denied = [entry(second, "tool.denied", subject=f"t{second}") for second in range(5)]
+    assert seen(*denied[:2]) == []
+    assert seen(*denied) == [("denials", "agent:a")]
+    assert seen(*(entry(s, "tool.denied", actor=f"agent:{s}") for s in range(9))) == []
+    assert seen(*(entry(s * 40, "tool.denied") for s in range(9))) == []
+    assert (
+        seen(*denied, entry(500, "tool.denied"), *(entry(501 + s, "tool.denied") for s in range(2)))
+        == [("denials", "agent:a")] * 2
+    )
+    assert seen(*denied, denials=0) == []
+    kinds = ("tool.denied", "script.kept-out", "tool.denied")
+    assert seen(*(entry(0, kind) for kind in kinds)) == [("denials", "agent:a")]
+    refused = [entry(0, "account.login_refused", subject=name, client="192.0.2.1") for name in "abc"]
+    assert seen(*refused) == [("denials", "a login from 192.0.2.1")]
+
+
+def test_failures_of_one_tool_are_counted() -> None:
+    failed = [entry(s, "tool.ended", actor=f"user:{s}", outcome="ScriptError") for s in range(3)]
+    assert seen(*failed) == [("failures", "t")]
+    fine = [entry(s, "tool.ended", outcome=how) for s, how in enumerate(("done", "done", "interrupted", "accepted"))]
+    begun = [entry(s, "tool.called") for s in range(9)]
+    assert seen(*fine, *begun, *failed[:2]) == []
+
+
+def test_a_host_is_new_once() -> None:
+    reached = [
+        entry(s, "script.connected", host=host) for s, host in enumerate(("a.example", "b.example", "a.example"))
+    ]
+    assert seen(*reached) == [("new-host", "a.example"), ("new-host", "b.example")]
+    assert seen(*reached, new_hosts=False) == []
+
+
+async def test_alarms_are_events_and_reach_a_webhook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK", 0.02)
+    monkeypatch.setattr(following, "TRIES", (0.01, 0.01))
+    got: asyncio.Queue[tuple[bytes, str]] = asyncio.Queue()
+    answers = iter((500, 302))
+
+    async def take(request: web.Request) -> web.Response:
+        got.put_nowait((await request.read(), request.headers["X-Tavern-Signature"]))
+        return web.Response(status=next(answers, 200))
+
+    app = web.Application()
+    app.router.add_post("/alarm", take)
+    ours = "extensions.tavern-alarms"
+    async with TestServer(app) as webhook:
+        settings = {
+            f"{ours}.denials": 3,
+            f"{ours}.webhook": str(webhook.make_url("/alarm")),
+            f"{ours}.webhookSecret": "s3cret",
+        }
+        async with Host(tmp_path / "inn", serving=True, settings=settings) as host, served(host) as site:
+            events = host.events.subscribe("ALARM")
+            async with asyncio.timeout(60):
+                for _ in range(3):
+                    await site.post("/api/tools/execute", json={"toolId": "absent", "arguments": {}})
+                event = await anext(aiter(events))
+                assert isinstance(event, Event)
+                assert (event.payload["kind"], event.payload["subject"]) == ("denials", "user:operator")
+                sent = [await got.get() for _ in range(3)]  # two tries failed
+            body, _signature = sent[0]
+            assert json.loads(body) == {"project": host.project.id, **event.payload}
+            assert set(sent) == {(body, f"sha256={hmac.new(b's3cret', body, hashlib.sha256).hexdigest()}")}

@@ -1,0 +1,140 @@
+"""How clients reach a server through proxies, under a name of their own and below a base path."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession, DummyCookieJar, web
+from helpers.repetition import Failures
+
+from tavern_host import Host
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.server import connections
+from tavern_host.server.app import make_app
+from tavern_host.server.reach import Reach, reach
+from tavern_host.testing.http import TOKEN
+
+HTML = {"Accept": "text/html", "Host": "inn.example"}
+OPEN = {"Authorization": f"Bearer {TOKEN}", "Host": "inn.example"}
+PROXY = (ip_network("127.0.0.1/32"), ip_network("10.0.0.0/8"))
+
+
+@pytest.fixture
+async def proxied(tmp_path: Path) -> AsyncIterator[tuple[ClientSession, str]]:
+    """Serve `inn.example/tavern` behind proxies of this machine and of 10.0.0.0/8; give a client and the address."""
+    listener = connections.listening_socket(0)
+    port = listener.getsockname()[1]
+    how = Reach(port, names=("inn.example",), base_path="/tavern", proxies=PROXY)
+    async with Host(tmp_path / "inn", third_party=False) as host:
+        app = make_app(host, token=TOKEN, port=port, reach=how)
+        async with connections.listening(app, listener, how), ClientSession(cookie_jar=DummyCookieJar()) as session:
+            yield session, f"http://127.0.0.1:{port}"
+
+
+async def test_a_proxy_may_keep_or_take_away_the_base_path(proxied: tuple[ClientSession, str]) -> None:
+    session, url = proxied
+    with Failures() as failures:
+        for path, status in (
+            ("/tavern/api/plugins", 200),
+            ("/api/plugins", 200),
+            ("/tavern", 200),
+            ("/tavern?x=1", 200),
+            ("/tavern/tavern/api/plugins", 404),
+            ("/taverns/api/plugins", 404),
+        ):
+            with failures.row(path):
+                async with session.get(url + path, headers=OPEN) as answer:
+                    assert answer.status == status
+                    page = await answer.text()
+                    assert path[:7] != "/tavern" or status != 200 or "/api" in path or 'src="/tavern/projects/' in page
+
+
+async def test_pages_and_cookies_stay_below_the_base_path(proxied: tuple[ClientSession, str]) -> None:
+    session, url = proxied
+    for scheme, secure in (("https", True), ("http", False)):
+        headers = {**HTML, "X-Forwarded-Proto": scheme}
+        async with session.get(f"{url}/tavern/?token={TOKEN}", headers=headers, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (302, "/tavern/")
+            (cookie,) = answer.cookies.values()
+            assert (cookie["path"], bool(cookie["secure"]), cookie["httponly"]) == ("/tavern", secure, True)
+    async with session.get(url, headers=HTML) as answer:
+        assert 'href="/tavern/login"' in await answer.text()
+    async with session.get(f"{url}/login", headers=HTML) as answer:
+        assert 'action="/tavern/api/login"' in await answer.text()
+
+
+async def test_origins_and_hosts_are_those_of_clients(proxied: tuple[ClientSession, str]) -> None:
+    session, url = proxied
+    own = url.removeprefix("http://")
+    with Failures() as failures:
+        for status, headers in (
+            (200, {}),
+            (200, {"Host": own}),
+            (421, {"Host": "inn.example:1"}),
+            (421, {"Host": "evil.example"}),
+            (421, {"Host": "inn.example.evil.example"}),
+            (421, {"Host": "evil.example", "X-Forwarded-Host": "inn.example"}),
+            (200, {"Origin": "https://inn.example", "X-Forwarded-Proto": "https"}),
+            (403, {"Origin": "https://inn.example"}),
+            (403, {"Origin": "http://inn.example", "X-Forwarded-Proto": "https"}),
+            (403, {"Origin": "https://evil.example", "X-Forwarded-Proto": "https"}),
+            (403, {"Origin": "null", "X-Forwarded-Proto": "https"}),
+        ):
+            with failures.row(str(headers)):
+                async with session.get(f"{url}/api/plugins", headers={**OPEN, **headers}) as answer:
+                    assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "client"),
+    [
+        ([], "127.0.0.1"),
+        (["203.0.113.7"], "203.0.113.7"),
+        (["198.51.100.1, 203.0.113.7"], "203.0.113.7"),  # the first is what the client says of itself
+        (["198.51.100.1", "203.0.113.7, 10.1.2.3"], "203.0.113.7"),
+        (["10.1.2.3"], "10.1.2.3"),
+        (["what is this"], "what is this"),
+    ],
+)
+async def test_proxies_say_who_the_client_is(forwarded: list[str], client: str) -> None:
+    found = []
+
+    async def answer(request: web.Request) -> web.Response:
+        found.append([Reach(1, proxies=trusted).client(request) for trusted in (PROXY, ())])
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    listener = connections.listening_socket(0)
+    async with connections.listening(app, listener), ClientSession() as session:
+        headers = [("X-Forwarded-For", one) for one in forwarded]
+        async with session.get(f"http://127.0.0.1:{listener.getsockname()[1]}/", headers=headers):
+            pass
+    assert found == [[client, "127.0.0.1"]]
+
+
+def test_mistakes_in_options_are_said_by_option(tmp_path: Path) -> None:
+    file = tmp_path / "c.pem"
+    file.write_text("no certificate")
+    rows = [
+        ({"address": "0.0.0.0"}, "--address 0.0.0.0: the token could be read on its way; give --tls-cert"),
+        ({"address": "inn"}, "--address inn: "),
+        ({"names": ["Inn.example"]}, "--name Inn.example: "),
+        ({"names": ["inn.example:80"]}, "--name inn.example:80: "),
+        ({"base_path": "tavern"}, "--base-path tavern: "),
+        ({"base_path": "/tavern/"}, "--base-path /tavern/: "),
+        ({"base_path": "/a\r\nb"}, "--base-path "),
+        ({"proxies": ["10.0.0.1/8"]}, "--trusted-proxy 10.0.0.1/8: 10.0.0.1/8 has host bits set"),
+        ({"certificate": str(file)}, "--tls-cert and --tls-key are given together"),
+        ({"certificate": str(file), "key": str(file)}, f"--tls-cert {file}, --tls-key {file}: "),
+        ({"certificate": str(tmp_path / "k.pem"), "key": str(file)}, f"{tmp_path}/k.pem cannot be read: No such file"),
+    ]
+    with Failures() as failures:
+        for options, message in rows:
+            with failures.row(str(options)), pytest.raises(InvalidInput) as caught:
+                reach(8188, **options)
+            assert caught.value.message.startswith(message)
+    assert reach(1, address="0.0.0.0", proxies=["10.0.0.0/8"], names=["inn.example"]).url == "https://inn.example"

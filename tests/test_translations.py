@@ -1,0 +1,47 @@
+"""Pages in Chinese say the same as those in English: as many headings, the same code, links and rows of tables."""
+
+from __future__ import annotations
+
+import posixpath
+
+import pytest
+from documentation.pages import ROOT, Page
+
+PAIRS = {
+    "README.zh-CN.md": "README.md",
+    **{f"docs/zh/{path.name}": f"docs/{path.name}" for path in sorted((ROOT / "docs" / "zh").glob("*.md"))},
+}
+DECISIONS = "Decisions, each with its reason"
+"""What of the English index has no translation begins here."""
+
+
+def _links(page: Page) -> list[str]:
+    """Return where the links of a page lead, a translated page counting as the English one."""
+    folder = posixpath.dirname(page.path)
+    found = [posixpath.normpath(posixpath.join(folder, target)) for target in page.links if "://" not in target]
+    english = [PAIRS.get(target, target) for target in found]
+    return sorted(target for target in english if target != PAIRS.get(page.path, page.path))
+
+
+def _rows(page: Page) -> list[int]:
+    """Return how many columns each row of the tables has."""
+    return [line.count(" | ") for line in page.text.splitlines() if line.startswith("| ")]
+
+
+@pytest.mark.parametrize("path", PAIRS)
+def test_a_translation_has_all_of_the_original(path: str) -> None:
+    translated, original = Page.read(path), Page.read(PAIRS[path])
+    original = Page(original.path, original.text.partition(DECISIONS)[0])
+    translated = Page(path, translated.text.partition("每项决定及其理由见")[0])
+    assert [level for level, _ in translated.headings] == [level for level, _ in original.headings]
+    said = [(one.language, one.text, one.directive) for one in translated.snippets]
+    assert said == [(one.language, one.text, one.directive) for one in original.snippets]
+    assert _rows(translated) == _rows(original)
+    assert _links(translated) == _links(original)
+
+
+def test_the_first_pages_are_translated() -> None:
+    assert set(PAIRS) >= {"README.zh-CN.md", "docs/zh/README.md", "docs/zh/models.md"}
+    for translated, original in PAIRS.items():
+        names = {posixpath.basename(target) for target in Page.read(original).links}
+        assert original == "docs/models.md" or posixpath.basename(translated) in names
