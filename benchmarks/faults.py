@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.enginegraphs import Graph, node_id
 from benchmarks.faultchild import Place, graph_of
@@ -31,13 +32,23 @@ KILLS = 200
 SEED = 20_240_229
 RUNS = 3
 """How many runs each host accepts."""
-WINDOW = 0.6
-"""Up to how many seconds after a host is ready it is killed; its runs take about as long."""
-EARLY = 0.06
-"""A quarter of the kills comes that early: while runs are being accepted."""
+NODES = sum(len(graph_of(number)) for number in range(RUNS))
+LATER = 0.06
+"""Up to how many seconds a kill comes after the nodes that it waits for have ended."""
 AGAIN = 0.3
 """How often, of all kills, the host that takes the runs up is killed, too."""
 DEADLINE = 60.0
+TICK = 0.002
+
+
+class Moment(NamedTuple):
+    """When a host is killed: by how far it is, since a time would come before or after everything on some machines."""
+
+    ended: int
+    """How many nodes have ended since it is ready."""
+    later: float
+    """How many seconds after that."""
+
 
 Executions = Counter[tuple[str, str]]
 """How often each node of each run was begun."""
@@ -79,23 +90,27 @@ class Account:
 async def kill_many(kills: int, seed: int, folder: Path, *, at_once: int = 2) -> Account:
     """Kill hosts at random moments, `at_once` at a time, each in a folder of its own; return what became of all."""
     total, chance, turns = Account(), random.Random(seed), asyncio.Semaphore(at_once)
+    early = kills // 4  # while runs are being accepted; the others are spread over all that their nodes do
+    parts = [0.0] * early + [(i + chance.random()) / (kills - early) for i in range(kills - early)]
+    all_moments = [Moment(int(part * NODES), chance.uniform(0, LATER)) for part in parts]
+    chance.shuffle(all_moments)
 
-    async def one(number: int, moments: list[float]) -> None:
+    async def one(number: int, moments: list[Moment]) -> None:
         async with turns:
             total.add(await kill_one(Place(folder / str(number)), moments))
 
     async with asyncio.TaskGroup() as group:
-        left, number = kills, 0
-        while left:
-            count = 2 if left > 1 and chance.random() < AGAIN else 1
-            moments = [chance.uniform(0, WINDOW if chance.random() < 0.75 else EARLY) for _ in range(count)]
-            group.create_task(one(number, moments))
-            left, number = left - count, number + 1
+        number = 0
+        while all_moments:
+            count = 2 if chance.random() < AGAIN else 1
+            group.create_task(one(number, all_moments[:count]))
+            del all_moments[:count]
+            number += 1
     return total
 
 
-async def kill_one(place: Place, moments: list[float]) -> Account:
-    """Kill a host so many seconds after it was ready, and those after it that take its runs up; then let one go on."""
+async def kill_one(place: Place, moments: list[Moment]) -> Account:
+    """Kill a host at the first moment, and those that take its runs up at the others; then let one complete them."""
     place.fill()
     account = Account(kills=len(moments))
     runs: dict[str, Graph] = {}
@@ -128,7 +143,7 @@ async def kill_one(place: Place, moments: list[float]) -> Account:
     return account
 
 
-async def _killed(place: Place, moment: float, first: int) -> tuple[list[str], float]:
+async def _killed(place: Place, moment: Moment, first: int) -> tuple[list[str], float]:
     """Start a host, kill it; return the runs that it had accepted, and when it was killed."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -142,7 +157,12 @@ async def _killed(place: Place, moment: float, first: int) -> tuple[list[str], f
             line = await child.stdout.readline()
         if line != b"ready\n":
             raise RuntimeError(f"the host that was to be killed did not start; it said {line!r}")
-        await asyncio.sleep(moment)
+        wanted = _ends(place) + moment.ended
+        for _ in range(round(DEADLINE / TICK)):
+            if _ends(place) >= wanted:
+                break
+            await asyncio.sleep(TICK)
+        await asyncio.sleep(moment.later)
     finally:
         killed_at = time.monotonic()
         if child.returncode is None:
@@ -192,6 +212,11 @@ def _judge(run: Run, graph: Graph, account: Account) -> None:
         given = run.nodes[node_id(number)].output
         if given != values:
             account.wrong[run.id] = f"{node_id(number)} gave {given}, expected {values}"
+
+
+def _ends(place: Place) -> int:
+    """Return how many nodes have ended by now."""
+    return place.log.read_bytes().count(b" ends ")
 
 
 def _executions(place: Place) -> tuple[Executions, dict[tuple[str, str], float]]:
