@@ -1,0 +1,58 @@
+import createClient from "openapi-fetch";
+import { page } from "./page";
+import type { components, paths } from "./schema";
+
+export type Schemas = components["schemas"];
+
+/** What the server says went wrong (RFC 9457), or that it does not answer. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly details: Record<string, unknown> = {},
+  ) {
+    super(message);
+  }
+}
+
+/** Requests to the server of this page, for its project. Paths and models are those of its OpenAPI document. */
+export const api = createClient<paths>({ baseUrl: `${location.origin}${page.base}` });
+
+api.use({
+  onRequest({ request }) {
+    const url = new URL(request.url);
+    url.searchParams.set("projectId", page.project.id);
+    return new Request(url, request);
+  },
+});
+
+interface Answer<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
+}
+
+/** Return what a request answers with; throw an `ApiError` where it was refused or never came. */
+export async function ask<T>(request: Promise<Answer<T>>): Promise<NonNullable<T>> {
+  return (await askWhole(request)).data;
+}
+
+/** The same with the response, for its headers. */
+export async function askWhole<T>(request: Promise<Answer<T>>): Promise<{ data: NonNullable<T>; response: Response }> {
+  let answer: Answer<T>;
+  try {
+    answer = await request;
+  } catch {
+    throw new ApiError(0, "unreachable", "");
+  }
+  if (answer.error !== undefined || !answer.response.ok) throw problem(answer.response.status, answer.error);
+  return { data: answer.data as NonNullable<T>, response: answer.response };
+}
+
+function problem(status: number, body: unknown): ApiError {
+  const said = typeof body === "object" && body !== null ? (body as Record<string, unknown>) : {};
+  const text = said.detail ?? said.message ?? said.title ?? (typeof body === "string" ? body : "");
+  const details = typeof said.details === "object" && said.details !== null ? said.details : {};
+  return new ApiError(status, String(said.code ?? status), String(text), details as Record<string, unknown>);
+}

@@ -1,0 +1,5 @@
+import type { RouteRecordRaw } from "vue-router";
+
+export default [
+  { path: "/", component: () => import("./HomeView.vue"), meta: { view: "home" } },
+] satisfies RouteRecordRaw[];

@@ -1,0 +1,46 @@
+export default {
+  en: {
+    kit: {
+      waiting: "Loading",
+      failed: "That did not work.",
+      again: "Try again",
+      close: "Close",
+      cancel: "Cancel",
+      save: "Save",
+      delete: "Delete",
+      filter: "Filter…",
+      back: "Back",
+      more: "More",
+      copy: "Copy",
+      copied: "Copied.",
+      none: "None",
+    },
+    errors: {
+      unreachable: "The server does not answer. If it was started anew, open the address that it printed.",
+      page_error: "The page made a mistake.",
+      unauthorized: "Open the address that `tavern serve` printed, or log in.",
+    },
+  },
+  zh: {
+    kit: {
+      waiting: "正在加载",
+      failed: "操作没有成功。",
+      again: "重试",
+      close: "关闭",
+      cancel: "取消",
+      save: "保存",
+      delete: "删除",
+      filter: "筛选…",
+      back: "返回",
+      more: "更多",
+      copy: "复制",
+      copied: "已复制。",
+      none: "无",
+    },
+    errors: {
+      unreachable: "服务器没有响应。如果它重新启动过，请打开它打印的地址。",
+      page_error: "页面出了错。",
+      unauthorized: "请打开 `tavern serve` 打印的地址，或登录。",
+    },
+  },
+};

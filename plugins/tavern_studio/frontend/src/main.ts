@@ -1,0 +1,41 @@
+import { createPinia } from "pinia";
+import { createApp } from "vue";
+import { createRouter, createWebHashHistory } from "vue-router";
+import { connect } from "./api/socket";
+import AppShell from "./app/AppShell.vue";
+import IconRail from "./app/IconRail.vue";
+import MainMenu from "./app/MainMenu.vue";
+import { toggleTheme } from "./app/theme";
+import { views } from "./app/views";
+import { i18n, preferredLanguage, setLanguage, t } from "./i18n";
+import { registerCommands } from "./registry/commands";
+import { registerPart } from "./registry/components";
+import "./styles/tokens.css";
+import "./styles/base.css";
+import "./styles/controls.css";
+
+registerPart("ui:SidebarManager", IconRail);
+registerPart("ui:MainMenu", MainMenu);
+
+const router = createRouter({
+  history: createWebHashHistory(),
+  routes: [...views.flatMap((view) => view.routes), { path: "/:rest(.*)*", redirect: "/" }],
+});
+
+registerCommands(
+  ...views.map((view) => ({
+    id: `app.go.${view.id}`,
+    title: `app.view.${view.id}`,
+    run: () => router.push(view.path),
+  })),
+  { id: "app.theme", title: "app.theme", run: toggleTheme },
+  { id: "app.language", title: "app.language", run: () => setLanguage(i18n.global.locale.value === "zh" ? "en" : "zh") },
+);
+
+document.documentElement.lang = preferredLanguage();
+router.afterEach((to) => {
+  const name = to.meta.view ? `${t(`app.view.${String(to.meta.view)}`)} — ` : "";
+  document.title = `${name}${document.documentElement.dataset.name ?? "tavern"}`;
+});
+connect();
+createApp(AppShell).use(createPinia()).use(i18n).use(router).mount("#app");

@@ -1,0 +1,29 @@
+import { defineComponent, h, shallowReactive, type Component } from "vue";
+
+interface Entry {
+  component: Component;
+  order: number;
+}
+
+const outlets = shallowReactive(new Map<string, Entry[]>());
+
+/** Put a component into a place of the page; the function that is returned takes it out. */
+export function fillOutlet(name: string, component: Component, order = 0): () => void {
+  const entry = { component, order };
+  outlets.set(name, [...(outlets.get(name) ?? []), entry].sort((a, b) => a.order - b.order));
+  return () => outlets.set(name, (outlets.get(name) ?? []).filter((one) => one !== entry));
+}
+
+/** A place that plugins may fill: `<PluginOutlet name="node:footer" />`; empty, it costs nothing. Attributes are
+ * given to what stands in it; `panel` names the panel that it is of. */
+export const PluginOutlet = defineComponent({
+  name: "PluginOutlet",
+  inheritAttrs: false,
+  props: { name: { type: String, required: true }, panel: { type: String, default: "" } },
+  setup(props, { attrs }) {
+    return () => {
+      const own = props.panel ? (outlets.get(`${props.name}[${props.panel}]`) ?? []) : [];
+      return [...(outlets.get(props.name) ?? []), ...own].map((entry) => h(entry.component, attrs));
+    };
+  },
+});
