@@ -17,8 +17,9 @@ WEB = Path(__file__).parent / "web"
 PROBLEM = WEB / "problem.txt"
 """Why there is no bundle, in words, where building it failed."""
 
-_NOT_BUILT = """The page is not built. Run <code>pip install -e .</code> in the folder of tavern-host, which builds it. \
-The server works without it: see <a href="{base}/api/docs">the HTTP interface</a> and <code>tavern --help</code>."""
+_NOT_BUILT = """The page is not built. Run <code>pip install -e .</code> in the folder of \
+tavern-host, which builds it. The server works without it: see \
+<a href="{base}/api/docs">the HTTP interface</a> and <code>tavern --help</code>."""
 
 
 async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
+from .facts import openapi
 from .pages import ROOT, Page
 from .reference import TO_DO, references, rewritten
+
+FRONTEND_DOCUMENT = ROOT / "plugins" / "tavern_studio" / "frontend" / "openapi.json"
+"""What the types of the studio's requests are made of when it is built."""
+
+
+def frontend_document() -> str:
+    """Return the description of all routes as it is kept for the studio."""
+    return json.dumps(openapi(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def main() -> int:
@@ -23,6 +33,7 @@ def main() -> int:
         if TO_DO in text:
             print(f"{path} has cells that say {TO_DO}")
         done = done and not missing and TO_DO not in text
+    FRONTEND_DOCUMENT.write_text(frontend_document(), encoding="utf-8")
     return 0 if done else 1
 
 

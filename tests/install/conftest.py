@@ -20,7 +20,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in SHIPPED:
         source = REPOSITORY / name
         if source.is_dir():
-            shutil.copytree(source, root / name, ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
+            shutil.copytree(
+                source, root / name, ignore=shutil.ignore_patterns("__pycache__", ".*_cache", "node_modules")
+            )
         else:
             shutil.copy(source, root / name)
     return root

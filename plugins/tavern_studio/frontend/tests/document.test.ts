@@ -1,0 +1,35 @@
+import { expect, test } from "vitest";
+import { connect, orderOf, removeEdges, removeNodes, type Slot, type WorkflowDocument } from "../src/editor/document";
+
+const inputs: Record<string, Slot> = {
+  texts: { dataFlowType: "STRING", multi: true },
+  separator: { dataFlowType: "STRING" },
+};
+const node = (id: string, more = {}) => ({ id, type: "core:Text", position: { x: 0, y: 0 }, ...more });
+const empty: WorkflowDocument = { nodes: [node("a"), node("b"), node("merge")], edges: [] };
+const ends = (source: string, targetHandle: string) => ({ source, sourceHandle: "text", target: "merge", targetHandle });
+
+test("edges into a multi input are numbered in their order", () => {
+  let document = connect(empty, ends("a", "texts__0"), inputs);
+  document = connect(document, ends("b", "texts__0"), inputs);
+  expect(document.edges.map((edge) => [edge.source, edge.targetHandle])).toEqual([
+    ["a", "texts__1"],
+    ["b", "texts__0"],
+  ]);
+  expect(orderOf(document, "merge", "texts")).toEqual(["b-merge", "a-merge"]);
+  document = removeEdges(document, ["b-merge"]);
+  expect(document.edges.map((edge) => edge.targetHandle)).toEqual(["texts__0"]);
+  expect(empty.edges).toEqual([]); // documents are never changed
+});
+
+test("an input that takes one edge loses the one that it had", () => {
+  const document = connect(connect(empty, ends("a", "separator"), inputs), ends("b", "separator"), inputs);
+  expect(document.edges.map((edge) => edge.source)).toEqual(["b"]);
+});
+
+test("what lies in a removed node is removed with its edges", () => {
+  const inside = { ...empty, nodes: [...empty.nodes, node("loop"), node("inner", { parentNode: "loop" })] };
+  const document = removeNodes(connect(inside, ends("inner", "texts"), inputs), ["loop"]);
+  expect(document.nodes.map((one) => one.id)).toEqual(["a", "b", "merge"]);
+  expect(document.edges).toEqual([]);
+});
