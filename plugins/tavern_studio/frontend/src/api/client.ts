@@ -1,4 +1,4 @@
-import createClient from "openapi-fetch";
+import createClient, { createQuerySerializer } from "openapi-fetch";
 import { page } from "./page";
 import type { components, paths } from "./schema";
 
@@ -17,14 +17,11 @@ export class ApiError extends Error {
 }
 
 /** Requests to the server of this page, for its project. Paths and models are those of its OpenAPI document. */
-export const api = createClient<paths>({ baseUrl: `${location.origin}${page.base}` });
+const serialize = createQuerySerializer<Record<string, unknown>>();
 
-api.use({
-  onRequest({ request }) {
-    const url = new URL(request.url);
-    url.searchParams.set("projectId", page.project.id);
-    return new Request(url, request);
-  },
+export const api = createClient<paths>({
+  baseUrl: `${location.origin}${page.base}`,
+  querySerializer: (query) => serialize({ projectId: page.project.id, ...query }),
 });
 
 interface Answer<T> {

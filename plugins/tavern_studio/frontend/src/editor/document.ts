@@ -29,7 +29,7 @@ export interface WorkflowNode {
   inputValues?: Record<string, unknown>;
   configValues?: Record<string, unknown>;
   inputConnectionOrders?: Record<string, string[]>;
-  isBypassed?: boolean;
+  bypassed?: boolean;
   [other: string]: unknown;
 }
 

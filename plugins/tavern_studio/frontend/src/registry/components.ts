@@ -47,14 +47,14 @@ export function partIds(): string[] {
   return [...parts.keys()];
 }
 
-/** Shows a registered part, with whatever stands around it: `<UiPart id="ui:StatusBar" />`. */
+/** Shows a registered part, with whatever stands around it: `<UiPart part="ui:StatusBar" />`. */
 export const UiPart = defineComponent({
   name: "UiPart",
   inheritAttrs: false,
-  props: { id: { type: String, required: true } },
+  props: { part: { type: String, required: true } },
   setup(props, { attrs, slots }) {
     return () => {
-      const part = parts.get(props.id);
+      const part = parts.get(props.part);
       return part === undefined ? null : h(part.shown, attrs, slots);
     };
   },

@@ -1,0 +1,82 @@
+import type { Edge, GraphEdge, GraphNode, Node, VueFlowStore } from "@vue-flow/core";
+import { watch } from "vue";
+import { LOOP, type WorkflowEdge, type WorkflowNode } from "../document";
+import type { Session } from "../session";
+import { slotLook } from "../slots";
+
+/** Show a session's document on the canvas: what is new, gone or another since the last picture is put there. */
+export function useFlow(session: Session, flow: VueFlowStore): void {
+  let shown = new Map<string, WorkflowNode>();
+
+  function nodeFor(node: WorkflowNode): Node & Partial<GraphNode> {
+    const isLoop = node.type === LOOP;
+    return {
+      id: node.id,
+      type: "base",
+      position: { ...node.position },
+      parentNode: node.parentNode ?? undefined,
+      expandParent: Boolean(node.parentNode),
+      zIndex: isLoop ? -1 : undefined,
+      style: isLoop ? { width: `${node.width ?? 600}px`, height: `${node.height ?? 300}px` } : undefined,
+      selected: session.selected.value.has(node.id),
+      ariaLabel: node.displayName ?? node.id,
+      data: {},
+    };
+  }
+
+  function edgeFor(edge: WorkflowEdge): Edge & Partial<GraphEdge> {
+    const slots = session.slotsOf(edge.source);
+    const slot = slots.outputs[edge.sourceHandle] ?? slots.innerOutputs[edge.sourceHandle];
+    const classes = slot ? [slotLook(slot), slot.isStream && "stream"] : ["ghost"];
+    return {
+      id: edge.id,
+      source: edge.source,
+      target: edge.target,
+      sourceHandle: edge.sourceHandle,
+      targetHandle: edge.targetHandle,
+      class: classes.filter(Boolean).join(" "),
+      selected: session.selectedEdges.value.has(edge.id),
+    };
+  }
+
+  watch(
+    session.document,
+    (document) => {
+      const index = session.index.value.nodes;
+      const gone = [...shown.keys()].filter((id) => !index.has(id));
+      if (gone.length) flow.removeNodes(gone, false);
+      const added: Node[] = [];
+      for (const node of document.nodes) {
+        const before = shown.get(node.id);
+        if (before === undefined || before.type !== node.type || before.parentNode !== node.parentNode) {
+          if (before !== undefined) flow.removeNodes([node.id], false);
+          added.push(nodeFor(node));
+        } else if (before.position !== node.position) {
+          const there = flow.findNode(node.id);
+          if (there) there.position = { ...node.position };
+        }
+      }
+      // What lies in another node comes after it.
+      if (added.length) flow.addNodes(added.sort((a, b) => Number(Boolean(a.parentNode)) - Number(Boolean(b.parentNode))));
+      shown = new Map(index);
+    },
+    { immediate: true },
+  );
+
+  watch(
+    () => session.document.value.edges.map((edge) => ({ edge, made: edgeFor(edge) })),
+    (now, before) => {
+      const same =
+        before?.length === now.length &&
+        now.every(({ edge, made }, index) => before[index]?.edge === edge && before[index]?.made.class === made.class);
+      if (!same) flow.setEdges(now.map(({ made }) => made));
+    },
+    { immediate: true, flush: "post" },
+  );
+
+  watch(session.selected, (selected) => {
+    for (const node of flow.getNodes.value) {
+      if (node.selected !== selected.has(node.id)) node.selected = selected.has(node.id);
+    }
+  });
+}

@@ -1,0 +1,97 @@
+import { t } from "../i18n";
+import { attempt, say } from "../kit/toasts";
+import { registerCommands } from "../registry/commands";
+import { copyNodes, pasteNodes } from "./clipboard";
+import { changeNode, removeEdges, removeNodes } from "./document";
+import type { PickOptions } from "./panels/picking";
+import { inputsKept } from "./runinputs";
+import type { Session } from "./session";
+
+/** What the commands open on the page. */
+interface Opens {
+  add(options?: PickOptions): void;
+  connect(): void;
+}
+
+/** Register what can be done with an open workflow; the function that is returned takes it away. */
+export function useEditorCommands(session: Session, opens: Opens): () => void {
+  const some = () => session.selected.value.size > 0;
+  const one = () => session.selected.value.size === 1;
+  const any = () => some() || session.selectedEdges.value.size > 0;
+
+  async function run(targets: string[] = []): Promise<void> {
+    await attempt(() => session.running.start(session.document.value, inputsKept(session), targets));
+  }
+
+  function remove(): void {
+    session.change(t("editor.delete"), (document) =>
+      removeNodes(removeEdges(document, session.selectedEdges.value), session.selected.value),
+    );
+  }
+
+  function bypass(): void {
+    session.change(t("editor.bypass"), (document) =>
+      [...session.selected.value].reduce(
+        (next, id) => changeNode(next, id, (node) => ({ bypassed: !node.bypassed })),
+        document,
+      ),
+    );
+  }
+
+  async function copy(): Promise<void> {
+    await attempt(() => copyNodes(session.document.value, session.selected.value), t("editor.copied"));
+  }
+
+  async function paste(): Promise<void> {
+    const pasted = await attempt(() => pasteNodes(session.document.value));
+    if (pasted === undefined) return;
+    session.change(t("editor.paste"), () => pasted.document);
+    session.selected.value = new Set(pasted.ids);
+  }
+
+  return registerCommands(
+    { id: "editor.run", title: "editor.run", keys: "mod+enter", run: () => run() },
+    { id: "editor.runTo", title: "editor.runTo", when: some, run: () => run([...session.selected.value]) },
+    {
+      id: "editor.interrupt",
+      title: "editor.stop",
+      keys: "mod+.",
+      when: () => session.running.isActive.value,
+      run: () => attempt(() => session.running.interrupt()),
+    },
+    {
+      id: "editor.save",
+      title: "kit.save",
+      keys: "mod+s",
+      run: () => attempt(() => session.save()).then(() => session.conflict.value || say(t("editor.saved"))),
+    },
+    { id: "editor.add", title: "editor.add", keys: "a mod+space", run: () => opens.add() },
+    { id: "editor.connect", title: "editor.connect", keys: "c", when: one, run: () => opens.connect() },
+    { id: "editor.undo", title: "editor.undo", keys: "mod+z", when: () => !!session.undoLabel.value, run: () => session.undo() },
+    {
+      id: "editor.redo",
+      title: "editor.redo",
+      keys: "mod+shift+z mod+y",
+      when: () => !!session.redoLabel.value,
+      run: () => session.redo(),
+    },
+    { id: "editor.copy", title: "editor.copy", keys: "mod+c", when: some, run: copy },
+    { id: "editor.cut", title: "editor.cut", keys: "mod+x", when: some, run: () => copy().then(remove) },
+    { id: "editor.paste", title: "editor.paste", keys: "mod+v", run: paste },
+    {
+      id: "editor.duplicate",
+      title: "editor.duplicate",
+      keys: "mod+d",
+      when: some,
+      run: () => copyNodes(session.document.value, session.selected.value).then(paste),
+    },
+    { id: "editor.delete", title: "editor.delete", keys: "delete backspace", when: any, run: remove },
+    { id: "editor.bypass", title: "editor.bypass", keys: "b", when: some, run: bypass },
+    {
+      id: "editor.selectAll",
+      title: "editor.selectAll",
+      keys: "mod+a",
+      run: () => (session.selected.value = new Set(session.document.value.nodes.map((node) => node.id))),
+    },
+  );
+}

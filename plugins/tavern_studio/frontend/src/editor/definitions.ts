@@ -1,0 +1,54 @@
+import { defineStore } from "pinia";
+import { computed, markRaw, shallowRef } from "vue";
+import { api, ask } from "../api/client";
+import { useResource } from "../api/resource";
+import type { Slot, WorkflowDocument } from "./document";
+
+/** A node type as `GET /api/nodes` has it. */
+export interface NodeDefinition {
+  type: string;
+  namespace: string;
+  category: string;
+  displayName?: string;
+  description?: string;
+  inputs: Record<string, Slot>;
+  outputs: Record<string, Slot>;
+  configSchema?: Record<string, Slot>;
+  modes?: Record<string, { displayName?: string; inputs?: Record<string, Slot>; outputs?: Record<string, Slot> }>;
+  modeConfigKey?: string;
+  defaultModeId?: string;
+  dynamicSlots?: boolean;
+  width?: number;
+}
+
+/** The name of a node type without what only decorates it. */
+export function nameOf(definition: NodeDefinition | undefined, type: string): string {
+  return definition?.displayName?.replace(/^\p{Extended_Pictographic}️?\s*/u, "") || type.replace(/^.*:/, "");
+}
+
+/** All node types, and the workflows that node groups refer to. */
+export const useDefinitions = defineStore("definitions", () => {
+  const load = async () => (await ask(api.GET("/api/nodes"))) as unknown as NodeDefinition[];
+  const resource = markRaw(useResource(load, ["NODES_RELOADED", "PLUGINS_CHANGED"])); // its own refs, not the store's
+  const byType = computed(
+    () => new Map<string, NodeDefinition>((resource.data.value ?? []).map((one) => [`${one.namespace}:${one.type}`, one])),
+  );
+
+  const groups = shallowRef(new Map<string, WorkflowDocument | null>());
+  /** Return the workflow of a group, or undefined until it was read; null where there is none. */
+  function group(id: string): WorkflowDocument | null | undefined {
+    if (id === "") return null;
+    if (!groups.value.has(id)) void readGroup(id);
+    return groups.value.get(id);
+  }
+  const asked = new Set<string>();
+  async function readGroup(id: string): Promise<void> {
+    if (asked.has(id)) return;
+    asked.add(id);
+    const request = api.GET("/api/workflows/{workflowId}", { params: { path: { workflowId: id } } });
+    const found = await ask(request).catch(() => null);
+    groups.value = new Map(groups.value).set(id, found as WorkflowDocument | null);
+  }
+
+  return { resource, byType, group };
+});

@@ -1,0 +1,63 @@
+import { page } from "../api/page";
+import type { WorkflowDocument } from "./document";
+
+/** What was changed and not saved, and which version of the file it was made of. */
+export interface Draft {
+  document: WorkflowDocument;
+  etag: string;
+}
+
+const STORE = "drafts";
+
+let opened: Promise<IDBDatabase> | undefined;
+
+function database(): Promise<IDBDatabase> {
+  opened ??= new Promise((resolve, reject) => {
+    const request = indexedDB.open("tavern-studio", 1);
+    request.onupgradeneeded = () => request.result.createObjectStore(STORE);
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+  return opened;
+}
+
+async function act<T>(mode: IDBTransactionMode, what: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> {
+  const store = (await database()).transaction(STORE, mode).objectStore(STORE);
+  return new Promise((resolve, reject) => {
+    const request = what(store);
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+const keyOf = (id: string) => `${page.base}/${page.project.id}/${id}`;
+const due = new Map<string, ReturnType<typeof setTimeout>>();
+const waiting = new Map<string, Draft>();
+
+/** Keep a draft in this browser, soon: typing does not write with each letter. */
+export function keepDraft(id: string, draft: Draft): void {
+  waiting.set(id, draft);
+  clearTimeout(due.get(id));
+  due.set(
+    id,
+    setTimeout(() => void write(id), 300),
+  );
+}
+
+async function write(id: string): Promise<void> {
+  const draft = waiting.get(id);
+  waiting.delete(id);
+  if (draft !== undefined) await act("readwrite", (store) => store.put(draft, keyOf(id)));
+}
+
+addEventListener("pagehide", () => waiting.forEach((_, id) => void write(id)));
+
+/** Return the draft of a workflow; undefined where there is none, or this browser keeps nothing. */
+export async function keptDraft(id: string): Promise<Draft | undefined> {
+  return act("readonly", (store) => store.get(keyOf(id)) as IDBRequest<Draft | undefined>).catch(() => undefined);
+}
+
+export async function forgetDraft(id: string): Promise<void> {
+  waiting.delete(id);
+  await act("readwrite", (store) => store.delete(keyOf(id))).catch(() => undefined);
+}

@@ -1,0 +1,18 @@
+import { partIds, registerPart } from "../registry/components";
+import BaseNode from "./canvas/BaseNode.vue";
+import GraphEditor from "./canvas/GraphEditor.vue";
+import NodeMenu from "./canvas/NodeMenu.vue";
+import InputControl from "./controls/InputControl.vue";
+import SidePanel from "./panels/SidePanel.vue";
+import StatusBar from "./panels/StatusBar.vue";
+
+/** Register the parts of the editor, once: plugins may have put something around them already. */
+export function registerEditorParts(): void {
+  if (partIds().includes("ui:GraphEditor")) return;
+  registerPart("ui:GraphEditor", GraphEditor);
+  registerPart("ui:BaseNode", BaseNode);
+  registerPart("ui:ContextMenu", NodeMenu);
+  registerPart("ui:NodeInputControl", InputControl);
+  registerPart("ui:RightPreviewPanel", SidePanel);
+  registerPart("ui:StatusBar", StatusBar);
+}

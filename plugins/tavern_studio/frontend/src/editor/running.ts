@@ -1,0 +1,215 @@
+import { computed, shallowReactive, shallowRef } from "vue";
+import { api, ask, type Schemas } from "../api/client";
+import { listen, onMissed, type Message } from "../api/socket";
+import type { WorkflowDocument } from "./document";
+
+export type NodeStatus = "queued" | "running" | "complete" | "error" | "interrupted" | "skipped";
+
+/** What is known of a node in the run that is shown. */
+export interface NodeRun {
+  status: NodeStatus;
+  /** Milliseconds: when it began here, and how long it took. */
+  began?: number;
+  took?: number;
+  cached?: boolean;
+  bypassed?: boolean;
+  given?: boolean;
+  progress?: { value: number; max?: number; message?: string };
+  /** What has streamed so far, by output. */
+  stream?: Record<string, string>;
+  output?: Record<string, unknown> | null;
+  error?: Schemas["ErrorInfo"];
+}
+
+const INTERFACE = "__WORKFLOW_INTERFACE_OUTPUTS__";
+const LONG = 200_000;
+/** Characters of a stream that are kept to be shown. */
+
+/** The run that a workflow's canvas shows: started here or elsewhere, followed by events. */
+export class Running {
+  readonly runId = shallowRef<string>();
+  readonly status = shallowRef<NodeStatus>();
+  readonly error = shallowRef<Schemas["ErrorInfo"]>();
+  readonly outputs = shallowRef<Record<string, unknown>>({});
+  readonly streams = shallowReactive<Record<string, string>>({});
+  readonly nodes = shallowReactive(new Map<string, NodeRun>());
+  readonly isActive = computed(() => this.status.value === "queued" || this.status.value === "running");
+  private readonly stops: (() => void)[];
+  private early: Message[] = [];
+  private pending: Message[] = [];
+  private frame = 0;
+
+  constructor(private readonly workflowId: string) {
+    const types = ["EXECUTION_STATUS_UPDATE", "NODE_*", "WORKFLOW_INTERFACE_YIELD"];
+    this.stops = [listen(types, (message) => this.hear(message)), onMissed(() => void this.refresh())];
+  }
+
+  close(): void {
+    this.stops.forEach((stop) => stop());
+    cancelAnimationFrame(this.frame);
+  }
+
+  /** Run a document as it stands, with values for the workflow's inputs; `targets` are the nodes to run to. */
+  async start(document: WorkflowDocument, inputs: Record<string, unknown>, targets: string[] = []): Promise<void> {
+    this.reset("queued");
+    try {
+      const body = { ...promptOf(document), workflowId: this.workflowId, inputs, targets };
+      const { promptId } = await ask(api.POST("/api/prompt", { body: body as never }));
+      this.runId.value = promptId;
+    } catch (thrown) {
+      this.status.value = undefined;
+      throw thrown;
+    }
+    const early = this.early.filter((message) => message.payload.promptId === this.runId.value);
+    this.early = [];
+    early.forEach((message) => this.apply(message));
+  }
+
+  async interrupt(): Promise<void> {
+    const promptId = this.runId.value;
+    if (promptId) await ask(api.DELETE("/api/interrupt/{promptId}", { params: { path: { promptId } } }));
+  }
+
+  /** Show a run that is there already. */
+  async open(runId: string): Promise<void> {
+    this.reset("queued");
+    this.runId.value = runId;
+    await this.refresh();
+  }
+
+  private reset(status: NodeStatus | undefined): void {
+    this.runId.value = undefined;
+    this.status.value = status;
+    this.error.value = undefined;
+    this.outputs.value = {};
+    for (const key of Object.keys(this.streams)) delete this.streams[key];
+    this.nodes.clear();
+    this.early = [];
+    this.pending = [];
+  }
+
+  /** Ask for the run as it stands, such as after messages were missed. */
+  async refresh(): Promise<void> {
+    const runId = this.runId.value;
+    if (!runId) return;
+    const run = await ask(api.GET("/api/runs/{runId}", { params: { path: { runId } } })).catch(() => undefined);
+    if (run === undefined || this.runId.value !== runId) return;
+    this.status.value = run.status as NodeStatus;
+    this.error.value = run.error ?? undefined;
+    this.outputs.value = (run.outputs ?? {}) as Record<string, unknown>;
+    for (const [id, node] of Object.entries(run.nodes ?? {})) {
+      const took = node.started != null && node.finished != null ? (node.finished - node.started) * 1000 : undefined;
+      this.nodes.set(id, {
+        status: node.status as NodeStatus,
+        took,
+        cached: node.cached,
+        bypassed: node.bypassed,
+        given: node.given,
+        output: node.output as NodeRun["output"],
+        error: node.error ?? undefined,
+      });
+    }
+  }
+
+  private hear(message: Message): void {
+    if (this.status.value === "queued" && this.runId.value === undefined) {
+      this.early.push(message); // the run may be through before its id has arrived
+      return;
+    }
+    if (message.payload.promptId !== this.runId.value || this.runId.value === undefined) return;
+    // Tokens come faster than a page is drawn: what came since the last picture is applied with the next one.
+    this.pending.push(message);
+    if (this.pending.length === 1) this.frame = requestAnimationFrame(() => this.applyPending());
+    if (document.hidden) this.applyPending();
+  }
+
+  private applyPending(): void {
+    const messages = this.pending;
+    this.pending = [];
+    messages.forEach((message) => this.apply(message));
+  }
+
+  private apply({ type, payload }: Message): void {
+    const id = String(payload.nodeId ?? payload.sourceNodeId ?? "");
+    switch (type) {
+      case "EXECUTION_STATUS_UPDATE":
+        this.status.value = payload.status as NodeStatus;
+        this.error.value = payload.errorInfo as Schemas["ErrorInfo"] | undefined;
+        if (!this.isActive.value) void this.refresh();
+        break;
+      case "NODE_EXECUTING":
+        this.nodes.set(id, { status: "running", began: performance.now() });
+        break;
+      case "NODE_PROGRESS":
+        this.patch(id, { progress: payload as unknown as NodeRun["progress"] });
+        break;
+      case "NODE_COMPLETE":
+        if (id === INTERFACE) this.outputs.value = payload.output as Record<string, unknown>;
+        else this.end(id, { status: "complete", output: payload.output as NodeRun["output"], cached: !!payload.cached });
+        break;
+      case "NODE_CACHED":
+        for (const one of payload.nodeIds as string[]) this.patch(one, { status: "complete", cached: true });
+        break;
+      case "NODE_BYPASSED":
+        this.end(id, { status: "complete", bypassed: true });
+        break;
+      case "NODE_ERROR":
+        this.end(id, { status: "error", error: payload.errorDetails as NodeRun["error"] });
+        break;
+      case "NODE_YIELD":
+        this.append(id, String(payload.outputKey), payload.yieldedContent);
+        break;
+      case "WORKFLOW_INTERFACE_YIELD": {
+        const key = String(payload.interfaceOutputKey);
+        this.streams[key] = joined(this.streams[key], payload.yieldedContent);
+        break;
+      }
+    }
+  }
+
+  private patch(id: string, change: Partial<NodeRun>): void {
+    this.nodes.set(id, { status: "running", ...this.nodes.get(id), ...change });
+  }
+
+  private end(id: string, change: Partial<NodeRun>): void {
+    const began = this.nodes.get(id)?.began;
+    this.patch(id, { ...change, took: began === undefined ? undefined : performance.now() - began });
+  }
+
+  private append(id: string, key: string, content: unknown): void {
+    const stream = this.nodes.get(id)?.stream ?? {};
+    this.patch(id, { stream: { ...stream, [key]: joined(stream[key], content) } });
+  }
+}
+
+function joined(before: string | undefined, content: unknown): string {
+  const text = typeof content === "string" ? content : content == null ? "" : `${JSON.stringify(content)}\n`;
+  return ((before ?? "") + text).slice(-LONG);
+}
+
+/** A document in the form of a request: what is drawn is run, saved or not. */
+function promptOf(document: WorkflowDocument): Record<string, unknown> {
+  return {
+    name: document.name ?? "",
+    nodes: document.nodes.map((node) => ({
+      id: node.id,
+      fullType: node.type,
+      inputs: node.inputValues ?? {},
+      configValues: node.configValues ?? {},
+      inputConnectionOrders: node.inputConnectionOrders ?? {},
+      bypassed: node.bypassed ?? false,
+      displayName: node.displayName ?? null,
+      parentNode: node.parentNode ?? null,
+      policy: node.policy ?? null,
+    })),
+    edges: document.edges.map((edge) => ({
+      id: edge.id,
+      sourceNodeId: edge.source,
+      sourceHandle: edge.sourceHandle,
+      targetNodeId: edge.target,
+      targetHandle: edge.targetHandle,
+    })),
+    interfaceInputs: document.interfaceInputs ?? {},
+    interfaceOutputs: document.interfaceOutputs ?? {},
+  };
+}

@@ -1,0 +1,142 @@
+import type { NodeDefinition } from "./definitions";
+import {
+  GROUP_INPUT,
+  GROUP_OUTPUT,
+  indexOf,
+  LOOP,
+  NODE_GROUP,
+  type Slot,
+  type WorkflowDocument,
+  type WorkflowNode,
+} from "./document";
+
+/** The handles of a node: what enters and leaves it, and for a loop what its inside gives and takes. */
+export interface Slots {
+  inputs: Record<string, Slot>;
+  outputs: Record<string, Slot>;
+  /** Of a loop: outputs that stand inside of it, for its nodes. */
+  innerOutputs: Record<string, Slot>;
+  /** Of a loop: inputs that stand inside of it. */
+  innerInputs: Record<string, Slot>;
+}
+
+/** The handle of `core:GroupInput` and `core:GroupOutput` that makes a slot of whatever is connected with it. */
+export const NEW_SLOT = "+";
+
+export interface Known {
+  byType: Map<string, NodeDefinition>;
+  group(id: string): WorkflowDocument | null | undefined;
+}
+
+/** Return the slots of a node: those of its type, mode, configuration, group or of the workflow's interface. */
+export function slotsOf(node: WorkflowNode, document: WorkflowDocument, known: Known): Slots {
+  const definition = known.byType.get(node.type);
+  const slots: Slots = { inputs: {}, outputs: {}, innerInputs: {}, innerOutputs: {} };
+  if (node.type === GROUP_INPUT) slots.outputs = document.interfaceInputs ?? {};
+  else if (node.type === GROUP_OUTPUT) slots.inputs = document.interfaceOutputs ?? {};
+  else if (node.type === NODE_GROUP) {
+    const group = known.group(String(node.configValues?.referencedWorkflowId ?? ""));
+    slots.inputs = group?.interfaceInputs ?? {};
+    slots.outputs = group?.interfaceOutputs ?? {};
+  } else if (definition !== undefined) {
+    const mode = definition.modes?.[String(modeOf(node, definition))];
+    slots.inputs = mode?.inputs ?? definition.inputs;
+    slots.outputs = mode?.outputs ?? definition.outputs;
+  }
+  if (node.type === LOOP) addLoopSlots(node, slots);
+  return definition === undefined || definition.dynamicSlots ? withConnected(node, document, slots) : slots;
+}
+
+function modeOf(node: WorkflowNode, definition: NodeDefinition): unknown {
+  return node.configValues?.[definition.modeConfigKey ?? "mode"] ?? definition.defaultModeId;
+}
+
+interface LoopSlot {
+  key: string;
+  dataFlowType: string;
+}
+
+function listOf(value: unknown): LoopSlot[] {
+  return Array.isArray(value) ? (value as LoopSlot[]).filter((one) => typeof one?.key === "string") : [];
+}
+
+function addLoopSlots(node: WorkflowNode, slots: Slots): void {
+  const { index = { dataFlowType: "INTEGER" }, ...outside } = slots.outputs;
+  slots.inputs = { ...slots.inputs };
+  slots.outputs = outside;
+  slots.innerOutputs = { index };
+  for (const { key, dataFlowType } of listOf(node.configValues?.carried)) {
+    slots.inputs[`in__${key}`] = { dataFlowType, displayName: key };
+    slots.innerOutputs[`in__${key}`] = { dataFlowType, displayName: key };
+    slots.innerInputs[`next__${key}`] = { dataFlowType, displayName: key };
+    slots.outputs[`out__${key}`] = { dataFlowType, displayName: key };
+  }
+  for (const { key, dataFlowType } of listOf(node.configValues?.perIteration)) {
+    slots.innerInputs[`each__${key}`] = { dataFlowType, displayName: key };
+    slots.outputs[`list__${key}`] = { dataFlowType: "ARRAY", displayName: key };
+    slots.outputs[`stream__${key}`] = { dataFlowType, displayName: key, isStream: true };
+  }
+  const condition = node.configValues?.conditionSlot;
+  if (typeof condition === "string" && condition) {
+    slots.innerInputs[condition] = { dataFlowType: "BOOLEAN", displayName: condition };
+  }
+}
+
+/** A node whose type is not there, or makes slots as they are used, has at least those that are connected. */
+function withConnected(node: WorkflowNode, document: WorkflowDocument, slots: Slots): Slots {
+  const index = indexOf(document);
+  const inputs = { ...slots.inputs };
+  const outputs = { ...slots.outputs };
+  const any: Slot = { dataFlowType: "WILDCARD" };
+  for (const edge of index.into.get(node.id) ?? []) {
+    const key = edge.targetHandle.replace(/__\d+$/, "");
+    if (edge.targetHandle in slots.innerInputs || key in inputs || edge.targetHandle in inputs) continue;
+    inputs[edge.targetHandle] = any;
+  }
+  for (const edge of index.outOf.get(node.id) ?? []) {
+    if (!(edge.sourceHandle in outputs) && !(edge.sourceHandle in slots.innerOutputs)) outputs[edge.sourceHandle] = any;
+  }
+  return { ...slots, inputs, outputs };
+}
+
+const WILD = new Set(["WILDCARD", "CONVERTIBLE_ANY"]);
+const CONVERTED: Record<string, string[]> = { FLOAT: ["INTEGER"], STRING: ["INTEGER", "FLOAT", "BOOLEAN"] };
+
+/** Say why an output may not feed an input, as the key of a message; undefined where it may. */
+export function refusal(source: Slot, target: Slot): string | undefined {
+  if (target.isStream && !source.isStream) return "editor.refused.stream";
+  const [from, to] = [source.matchCategories ?? [], target.matchCategories ?? []];
+  if (from.includes("BehaviorWildcard") || to.includes("BehaviorWildcard")) return undefined;
+  if (from.some((one) => to.includes(one))) return undefined;
+  if (source.isStream && !target.isStream && ["STRING", "ARRAY"].includes(target.dataFlowType)) return undefined;
+  if (source.dataFlowType === target.dataFlowType) return undefined;
+  if (WILD.has(source.dataFlowType) || WILD.has(target.dataFlowType)) return undefined;
+  if (CONVERTED[target.dataFlowType]?.includes(source.dataFlowType)) return undefined;
+  return "editor.refused.type";
+}
+
+/** The name of a slot as people read it. */
+export function slotName(slot: Slot | undefined, key: string): string {
+  return slot?.displayName || key;
+}
+
+/** How a slot is drawn: a shape and a colour for each family of types. */
+export function slotLook(slot: Slot): "text" | "integer" | "float" | "boolean" | "object" | "array" | "any" {
+  switch (slot.dataFlowType) {
+    case "STRING":
+      return "text";
+    case "INTEGER":
+      return "integer";
+    case "FLOAT":
+      return "float";
+    case "BOOLEAN":
+      return "boolean";
+    case "OBJECT":
+    case "BINARY":
+      return "object";
+    case "ARRAY":
+      return "array";
+    default:
+      return "any";
+  }
+}
