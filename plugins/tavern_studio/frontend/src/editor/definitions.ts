@@ -31,7 +31,7 @@ export const useDefinitions = defineStore("definitions", () => {
   const load = async () => (await ask(api.GET("/api/nodes"))) as unknown as NodeDefinition[];
   const resource = markRaw(useResource(load, ["NODES_RELOADED", "PLUGINS_CHANGED"])); // its own refs, not the store's
   const byType = computed(
-    () => new Map<string, NodeDefinition>((resource.data.value ?? []).map((one) => [`${one.namespace}:${one.type}`, one])),
+    () => markRaw(new Map<string, NodeDefinition>((resource.data.value ?? []).map((one) => [`${one.namespace}:${one.type}`, one]))),
   );
 
   const groups = shallowRef(new Map<string, WorkflowDocument | null>());

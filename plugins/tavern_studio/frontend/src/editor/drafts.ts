@@ -1,4 +1,5 @@
 import { page } from "../api/page";
+import { attempt } from "../kit/toasts";
 import type { WorkflowDocument } from "./document";
 
 /** What was changed and not saved, and which version of the file it was made of. */
@@ -47,13 +48,25 @@ export function keepDraft(id: string, draft: Draft): void {
 async function write(id: string): Promise<void> {
   const draft = waiting.get(id);
   waiting.delete(id);
-  if (draft !== undefined) await act("readwrite", (store) => store.put(draft, keyOf(id)));
+  if (draft !== undefined) await attempt(() => act("readwrite", (store) => store.put(draft, keyOf(id))));
 }
 
-addEventListener("pagehide", () => waiting.forEach((_, id) => void write(id)));
+// What a page writes into the database while it goes may be lost; this storage is written at once.
+const atTheEnd = (id: string) => `tavern.draft.${keyOf(id)}`;
+
+addEventListener("pagehide", () => {
+  waiting.forEach((draft, id) => localStorage.setItem(atTheEnd(id), JSON.stringify(draft)));
+});
 
 /** Return the draft of a workflow; undefined where there is none, or this browser keeps nothing. */
 export async function keptDraft(id: string): Promise<Draft | undefined> {
+  const last = localStorage.getItem(atTheEnd(id));
+  if (last !== null) {
+    localStorage.removeItem(atTheEnd(id));
+    const draft = JSON.parse(last) as Draft;
+    keepDraft(id, draft);
+    return draft;
+  }
   return act("readonly", (store) => store.get(keyOf(id)) as IDBRequest<Draft | undefined>).catch(() => undefined);
 }
 

@@ -1,0 +1,123 @@
+"""A newcomer draws a workflow with the mouse, runs it, saves it; another one with the keyboard alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from playwright.async_api import expect
+from studio_bench import Studio, show
+
+
+def stored(studio: Studio, name: str) -> dict[str, Any]:
+    """Return a workflow as it lies in the project."""
+    found: dict[str, Any] = json.loads((studio.site.host.project.root / "workflows" / f"{name}.json").read_text())
+    return found
+
+
+async def test_a_workflow_is_drawn_run_and_saved_with_the_mouse(studio: Studio) -> None:
+    page = studio.page
+    await page.get_by_role("button", name="New workflow").first.click()
+    await page.get_by_label("Name").fill("First try")
+    await studio.picture("new-workflow")
+    await page.get_by_role("button", name="Create").click()
+    library = page.get_by_label("Node library")
+    await library.get_by_role("button", name="Text", exact=True).click()
+    text = page.locator(".vue-flow__node[data-id=text]")
+    await text.locator(".source").drag_to(page.locator(".vue-flow__node[data-id=output] .target"))
+    await expect(page.locator(".vue-flow__edge")).to_have_count(1)
+
+    await text.locator("strong").click()
+    inspector = page.get_by_label("Inspector")
+    await inspector.get_by_label("text").first.fill("Hello from a page")
+    await page.keyboard.press("Control+Enter")
+    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await expect(inspector.get_by_text("Hello from a page")).to_be_visible()
+    await expect(inspector.get_by_text("done")).to_be_visible()
+    await studio.picture("editor-after-a-run")
+
+    assert stored(studio, "first-try")["edges"] == []  # nothing is written before it is saved
+    await page.reload()
+    await expect(page.locator(".vue-flow__edge")).to_have_count(1)  # and nothing is lost
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_label("Status").get_by_text("Saved")).to_be_visible()
+    saved = stored(studio, "first-try")
+    assert [edge["target"] for edge in saved["edges"]] == ["output"]
+    assert list(saved["interfaceOutputs"]) == ["text"]
+
+
+async def test_a_workflow_is_built_and_run_with_the_keyboard_alone(studio: Studio) -> None:
+    page, keyboard = studio.page, studio.page.keyboard
+    await studio.open("/workflows/greeting")
+    await expect(page.locator(".vue-flow__node")).to_have_count(4)
+    for command, typed in (("Add a node", "upper"), ("Connect to…", "output")):
+        await keyboard.press("Control+k")
+        await keyboard.type(command)
+        await keyboard.press("Enter")
+        await page.get_by_role("dialog").get_by_role("listbox").or_(page.get_by_role("combobox")).first.wait_for()
+        await keyboard.type(typed)
+        await keyboard.press("Enter")
+    await expect(page.locator(".vue-flow__node[data-id=upper-case]")).to_be_visible()
+    await expect(page.locator(".vue-flow__edge")).to_have_count(4)  # the output has the new edge in place of the old
+    await studio.picture("connected-by-keyboard")
+    await keyboard.press("Control+z")
+    await keyboard.press("Control+z")
+    await expect(page.locator(".vue-flow__node")).to_have_count(4)
+
+    await keyboard.press("Escape")
+    await page.get_by_label("Name", exact=True).fill("Ada")
+    await keyboard.press("Enter")
+    await expect(page.get_by_text("Hello, Ada")).to_be_visible()
+    runs = (await (await studio.site.get("/api/runs")).json())["runs"]
+    assert [(run["workflowId"], run["status"]) for run in runs] == [("greeting", "complete")]
+
+
+async def test_two_editors_never_overwrite_each_other(studio: Studio) -> None:
+    page = studio.page
+    other = await show(page.context, studio.site)
+    for one in (studio, other):
+        await one.open("/workflows/greeting")
+        await expect(one.page.locator(".vue-flow__node")).to_have_count(4)
+    await other.page.get_by_label("Name of the workflow").fill("Theirs")
+    await other.page.keyboard.press("Tab")
+    await other.page.get_by_role("button", name="Save", exact=True).click()
+    await expect(other.page.get_by_label("Status").get_by_text("Saved")).to_be_visible()
+
+    await page.get_by_label("Name of the workflow").fill("Mine")
+    await page.keyboard.press("Tab")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_role("alert")).to_contain_text("changed elsewhere")
+    assert stored(studio, "greeting")["name"] == "Theirs"
+    studio.mistakes.clear()  # the browser names the refused request
+    await page.get_by_role("button", name="Keep mine").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Keep mine").click()
+    await expect(page.get_by_role("alert")).to_have_count(0)
+    assert stored(studio, "greeting")["name"] == "Mine"
+
+
+async def test_an_edge_that_does_not_fit_is_refused_with_the_reason(studio: Studio) -> None:
+    page = studio.page
+    await studio.open("/workflows/greeting")
+    library = page.get_by_label("Node library")
+    for name in ("Create list", "Trim"):
+        await page.get_by_label("Search nodes…").fill(name)
+        await library.get_by_role("button", name=name, exact=True).click()
+    source = page.locator(".vue-flow__node[data-id=create-list] .source")
+    await source.drag_to(page.locator(".vue-flow__node[data-id=trim-2] .target").first)
+    await expect(page.get_by_role("alert")).to_contain_text("ARRAY does not fit text, which takes STRING")
+
+
+async def test_the_page_speaks_chinese_and_fits_a_telephone(studio: Studio) -> None:
+    browser = studio.page.context.browser
+    assert browser is not None
+    phone = await browser.new_context(locale="zh-CN", viewport={"width": 420, "height": 800}, color_scheme="dark")
+    small = await show(phone, studio.site)
+    await expect(small.page.get_by_role("button", name="新建工作流")).to_be_visible()
+    await small.picture("home-420-dark-chinese")
+    await small.open("/workflows/greeting")
+    await small.page.get_by_label("Name", exact=True).fill("艾达")
+    await small.page.get_by_role("button", name="运行").last.click()
+    await expect(small.page.get_by_text("Hello, 艾达")).to_be_visible()
+    assert await small.page.evaluate("document.documentElement.scrollWidth") <= 420
+    await small.picture("editor-420-dark-chinese")
+    await phone.close()
