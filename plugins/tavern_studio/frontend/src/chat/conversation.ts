@@ -1,0 +1,251 @@
+import { computed, shallowReactive, shallowRef } from "vue";
+import { api, ask, type Schemas } from "../api/client";
+import { listen, onMissed, type Message } from "../api/socket";
+
+type Trace = Schemas["AgentTrace"];
+type HistoryMessage = Schemas["HistoryMessage"];
+type TreeNode = Schemas["HistoryNode"];
+
+/** A call that an agent made, as its trace tells it. */
+export interface Call {
+  place: string;
+  toolId: string;
+  arguments: unknown;
+  state: "running" | "done" | "failed" | "waiting";
+  result: string;
+  taskId?: string;
+}
+
+export type Part = { kind: "text"; text: string } | { kind: "call"; call: Call } | { kind: "note"; text: string; isError: boolean };
+
+/** What a person said, and what an agent did about it. */
+export interface Turn {
+  message: HistoryMessage;
+  runId?: string;
+  parts: Part[];
+  /** The versions of this message, this one among them, in their order; none where it is the only one. */
+  versions: string[];
+  /** The first message of the answer that is shown, and the versions of it. */
+  answer?: string;
+  answers: string[];
+}
+
+const isAgentRun = (id: string | null | undefined): id is string => id?.startsWith("agent_") ?? false;
+
+/** One conversation: its messages, the traces of the runs that they came from, and what comes while it is open. */
+export class Conversation {
+  readonly messages = shallowRef<HistoryMessage[]>([]);
+  readonly tree = shallowRef<TreeNode[]>([]);
+  readonly runs = shallowReactive(new Map<string, Schemas["AgentRun"]>());
+  readonly traces = shallowReactive(new Map<string, Trace[]>());
+  readonly fragments = shallowReactive(new Map<string, string>());
+  private readonly stops: (() => void)[];
+  private pending: Trace[] = [];
+
+  constructor(readonly id: string) {
+    this.stops = [
+      listen(["AGENT_TRACE"], (message) => this.hear(message)),
+      listen(["CHAT_HISTORY"], ({ payload }) => payload.historyId === id && void this.load()),
+      onMissed(() => void this.load()),
+    ];
+  }
+
+  close(): void {
+    this.stops.forEach((stop) => stop());
+  }
+
+  /** Read everything; a conversation that has not begun is empty. */
+  async load(): Promise<void> {
+    const params = { path: { id: this.id } };
+    const known = await ask(api.GET("/api/agent-runs", { params: { query: { conversationId: this.id, limit: "100" } as never } }));
+    known.forEach((run) => this.runs.set(run.id, run));
+    const missing = (error: { status?: number }) => {
+      if (error.status === 404) return [];
+      throw error;
+    };
+    const [messages, tree] = await Promise.all([
+      ask(api.GET("/api/histories/{id}/messages", { params })).catch(missing),
+      ask(api.GET("/api/histories/{id}/tree", { params })).catch(missing),
+    ]);
+    this.messages.value = messages as HistoryMessage[];
+    this.tree.value = tree as TreeNode[];
+    const wanted = new Set([...this.messages.value.map((one) => one.runId), ...known.filter(isActive).map((run) => run.id)]);
+    await Promise.all([...wanted].filter(isAgentRun).map((run) => this.readTrace(run)));
+  }
+
+  private async readTrace(run: string): Promise<void> {
+    const isDone = this.runs.has(run) && !isActive(this.runs.get(run)!);
+    if (isDone && this.traces.get(run)?.some((one) => ENDS.has(one.kind))) return;
+    const trace = await ask(api.GET("/api/agent-runs/{run}/trace", { params: { path: { run } } })).catch(() => []);
+    this.traces.set(run, trace as Trace[]);
+  }
+
+  private hear({ payload }: Message): void {
+    const step = payload as unknown as Trace;
+    if (step.conversationId !== this.id) return;
+    this.pending.push(step);
+    if (document.hidden) this.applyPending();
+    else if (this.pending.length === 1) requestAnimationFrame(() => this.applyPending());
+  }
+
+  private applyPending(): void {
+    const steps = this.pending;
+    this.pending = [];
+    for (const step of steps) {
+      const id = step.agentRunId;
+      if (step.kind === "fragment") {
+        this.fragments.set(id, (this.fragments.get(id) ?? "") + step.text);
+        continue;
+      }
+      if (["thought", "reply", "tool_call", "thinking", "error"].includes(step.kind)) this.fragments.delete(id);
+      const trace = this.traces.get(id) ?? [];
+      if (!trace.some((one) => one.seq === step.seq)) this.traces.set(id, [...trace, step]);
+      if (ENDS.has(step.kind) || step.kind === "started") void this.refreshRun(id);
+    }
+  }
+
+  private async refreshRun(run: string): Promise<void> {
+    const found = await ask(api.GET("/api/agent-runs/{run}", { params: { path: { run } } })).catch(() => undefined);
+    if (found) this.runs.set(run, found);
+    if (found && !isActive(found)) await this.load();
+  }
+
+  readonly active = computed(() => [...this.runs.values()].find(isActive));
+
+  readonly turns = computed<Turn[]>(() => {
+    const made: Turn[] = [];
+    let answers: HistoryMessage[] = [];
+    const finish = () => {
+      const turn = made.at(-1);
+      const first = answers[0];
+      if (turn !== undefined && first !== undefined) this.answer(turn, answers, first);
+      answers = [];
+    };
+    for (const message of this.messages.value) {
+      const run = answers[0]?.runId;
+      const isObservation = message.message.role === "user" && isAgentRun(run) && message.runId === run;
+      if (message.message.role === "user" && !isObservation) {
+        finish();
+        made.push({ message, parts: [], versions: this.versionsOf(message), answers: [] });
+      } else if (made.length > 0) {
+        answers.push(message);
+      }
+    }
+    finish();
+    const run = this.active.value;
+    if (run !== undefined) this.showActive(run, made);
+    return made;
+  });
+
+  /** Put what answered a message into its turn: a run of an agent by its trace, other messages as they are. */
+  private answer(turn: Turn, answers: HistoryMessage[], first: HistoryMessage): void {
+    turn.answers = this.versionsOf(first);
+    turn.answer = first.id;
+    if (isAgentRun(first.runId)) {
+      turn.runId = first.runId;
+      turn.parts = partsOf(this.traces.get(first.runId) ?? [], this.fragments.get(first.runId));
+    } else {
+      turn.parts = answers.map((one) => ({ kind: "text", text: one.message.content ?? "" }));
+    }
+  }
+
+  private showActive(run: Schemas["AgentRun"], made: Turn[]): void {
+    if (made.some((turn) => turn.runId === run.id)) return;
+    const trace = this.traces.get(run.id) ?? [];
+    const parts = partsOf(trace, this.fragments.get(run.id));
+    const last = made.at(-1);
+    if (last !== undefined && last.runId === undefined && last.parts.length === 0) {
+      Object.assign(last, { runId: run.id, parts });
+      return;
+    }
+    const content = String(trace.find((one) => one.kind === "started")?.data?.message ?? "");
+    const message = { id: run.id, message: { role: "user", content }, createdAt: run.startedAt } as HistoryMessage;
+    made.push({ message, runId: run.id, parts, versions: [], answers: [] });
+  }
+
+  private versionsOf(message: HistoryMessage): string[] {
+    const parent = message.parentId ?? undefined;
+    const same = this.tree.value.filter((one) => (one.parentId ?? undefined) === parent && one.role === message.message.role);
+    return same.length > 1 ? same.map((one) => one.id) : [];
+  }
+
+  /** Let an agent answer a message. */
+  async say(profileId: string, message: string): Promise<void> {
+    await this.start(profileId, { message });
+  }
+
+  /** Let an agent answer a message anew, or another wording of it; what was there stays beside it. */
+  async sayAgain(profileId: string, turn: Turn, content: string): Promise<void> {
+    let parentId = turn.message.id;
+    let head = this.messages.value.at(-1)?.id ?? parentId;
+    if (content !== turn.message.message.content) {
+      const params = { path: { id: this.id, message: parentId } };
+      const body = { content, head } as never;
+      const kept = await ask(api.POST("/api/histories/{id}/messages/{message}/edit", { params, body }));
+      parentId = head = kept.at(-1)?.id ?? parentId;
+    }
+    await this.start(profileId, { message: "", parentId, head });
+  }
+
+  private async start(profileId: string, given: Record<string, string>): Promise<void> {
+    const body = { conversationId: this.id, ...given } as never;
+    const run = await ask(api.POST("/api/agents/{id}/runs", { params: { path: { id: profileId } }, body }));
+    this.runs.set(run.id, run);
+    if (this.messages.value.length > 0) await this.load(); // a conversation that begins is there with its first event
+  }
+
+  async stop(): Promise<void> {
+    const run = this.active.value?.id;
+    if (run) await ask(api.POST("/api/agent-runs/{run}/interrupt", { params: { path: { run } } }));
+  }
+
+  /** Show another version of a message, with what came after it latest. */
+  async show(version: string): Promise<void> {
+    const body = { messageId: version, head: this.messages.value.at(-1)?.id } as never;
+    await ask(api.POST("/api/histories/{id}/active", { params: { path: { id: this.id } }, body }));
+    await this.load();
+  }
+}
+
+const ENDS = new Set(["reply", "limit", "error", "interrupted"]);
+
+export function isActive(run: Schemas["AgentRun"]): boolean {
+  return ["running", "waiting", "paused"].includes(run.status);
+}
+
+/** Put the steps of a trace together: texts, calls with what came of them, and what went wrong. */
+export function partsOf(trace: Trace[], fragment = ""): Part[] {
+  const parts: Part[] = [];
+  const open: Call[] = [];
+  for (const step of trace) {
+    const data = (step.data ?? {}) as Record<string, unknown>;
+    const toolId = String(data.toolId ?? "");
+    const call = open.find((one) => one.toolId === toolId && one.state !== "done" && one.state !== "failed");
+    switch (step.kind) {
+      case "thought":
+      case "reply":
+        if (step.text.trim()) parts.push({ kind: "text", text: step.text });
+        break;
+      case "tool_call": {
+        const made: Call = { place: `${step.seq}`, toolId, arguments: data.arguments, state: "running", result: "" };
+        open.push(made);
+        parts.push({ kind: "call", call: made });
+        break;
+      }
+      case "awaiting_approval":
+        if (call) Object.assign(call, { state: "waiting", taskId: String(data.taskId ?? "") });
+        break;
+      case "observation":
+        if (call) Object.assign(call, { state: data.status === "done" ? "done" : "failed", result: step.text });
+        break;
+      case "limit":
+      case "error":
+      case "interrupted":
+      case "warning":
+        parts.push({ kind: "note", text: step.text, isError: step.kind === "error" });
+        break;
+    }
+  }
+  if (fragment.trim()) parts.push({ kind: "text", text: fragment });
+  return parts;
+}

@@ -1,0 +1,71 @@
+"""A person talks to an agent in the browser: calls as they happen, an approval, another wording, another answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from playwright.async_api import expect
+from studio_bench import Studio
+
+ASKS = """
+- when: {last_contains: "Tool text:shout executed"}
+  reply: It is written in capitals.
+- when: {last_contains: "loud"}
+  reply: |
+    <|[REQUEST_TOOL]|>
+    command:「始」text:shout「末」
+    text:「始」hello「末」
+    <|[END_TOOL]|>
+"""
+
+
+def prepare(project: Path) -> None:
+    """Let the sample's tool ask a person, and the sample's model use it."""
+    tool = project / "tools" / "shout.tool.json"
+    tool.write_text(json.dumps({**json.loads(tool.read_text()), "requiresApproval": True}))
+    replies = project / "agents" / "assistant.replies.yaml"
+    replies.write_text(ASKS + replies.read_text())
+
+
+async def test_a_call_waits_for_a_person_who_changes_and_allows_it(studio: Studio) -> None:
+    prepare(studio.site.host.project.root)
+    page = studio.page
+    await studio.open("/chat?agent=assistant")
+    await page.get_by_placeholder("Message Assistant…").fill("Say it loud")
+    await page.keyboard.press("Enter")
+    card = page.get_by_role("region", name="text:shout needs your approval")
+    await card.get_by_label("text").fill("good evening")
+    await studio.picture("chat-approval")
+    await card.get_by_role("button", name="Allow once").click()
+
+    await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
+    await expect(card).to_have_count(0)
+    await page.locator("summary", has_text="text:shout").click()
+    await expect(page.get_by_text("GOOD EVENING")).to_be_visible()
+
+
+async def test_messages_are_edited_and_answered_again_and_nothing_is_lost(studio: Studio) -> None:
+    page = studio.page
+    await studio.open("/chat?agent=assistant")
+    await page.get_by_placeholder("Message Assistant…").fill("Greet Ada, **please**")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("Done. I greeted Ada for you")).to_be_visible()
+    await expect(page.locator("summary", has_text="workflow:greeting")).to_be_visible()
+    await expect(page.locator(".markdown strong", has_text="please")).to_be_visible()
+
+    await page.get_by_role("button", name="Edit and send again").click()
+    await page.get_by_role("textbox", name="Edit and send again").fill("Greet Bob <b>now</b>")
+    await page.get_by_role("button", name="Send").first.click()
+    await expect(page.get_by_text("I am a scripted model")).to_be_visible()
+    await expect(page.get_by_text("Greet Bob <b>now</b>")).to_be_visible()  # HTML is text
+    await expect(page.get_by_text("2 of 2")).to_be_visible()
+    await page.get_by_role("button", name="Answer again").click()
+    await expect(page.get_by_text("2 of 2")).to_have_count(2)
+    await studio.picture("chat-versions")
+
+    await page.get_by_role("button", name="The version before").first.click()
+    await expect(page.get_by_text("Done. I greeted Ada for you")).to_be_visible()
+    await page.reload()
+    await expect(page.get_by_text("Done. I greeted Ada for you")).to_be_visible()
+    await expect(page.get_by_role("link", name="greet ada please")).to_be_visible()
