@@ -10,13 +10,13 @@ import os
 import shutil
 from pathlib import Path
 
-from playwright.async_api import BrowserContext, Page
+from playwright.async_api import BrowserContext, Page, expect
 
 from tavern_host.testing.http import TOKEN, HttpClient
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-WAIT = 15_000
+WAIT = 30_000
 """Milliseconds that a test waits for what should be on the page."""
 
 
@@ -43,6 +43,7 @@ class Studio:
 async def show(context: BrowserContext, site: HttpClient) -> Studio:
     """Open the page of a server in a window of a browser."""
     context.set_default_timeout(WAIT)
+    expect.set_options(timeout=WAIT)
     page, mistakes = await context.new_page(), list[str]()
     page.on("pageerror", lambda error: mistakes.append(str(error)))
     page.on("console", lambda said: mistakes.append(said.text) if said.type == "error" else None)

@@ -1,0 +1,75 @@
+"""An operator reviews a plugin in the browser, grants and revokes it, changes a setting, and finds it in the log."""
+
+from __future__ import annotations
+
+import re
+
+from helpers.folder_plugins import write_plugin
+from playwright.async_api import expect
+from studio_bench import Studio
+
+ASKS = {
+    "displayName": "Acme weather",
+    "nodes": {"entry": "./nodes"},
+    "permissions": {"hooks": ["hook:server:tool:before-call"]},
+    "configOptions": [{"key": "extensions.acme.city", "type": "string", "label": "City", "defaultValue": "Oslo"}],
+}
+NODES = """
+from tavern_host import node
+
+
+@node()
+async def forecast(city: str) -> str:
+    "Say what the weather will be."
+    return f"rain in {city}"
+"""
+
+
+async def test_a_plugin_is_reviewed_granted_used_and_revoked(studio: Studio) -> None:
+    page, project = studio.page, studio.site.host.project.root
+    files = {"__init__.py": "", "nodes/__init__.py": NODES}
+    write_plugin(project / "plugins" / "acme", files, **ASKS)
+    await studio.site.post("/api/plugins/reload")
+    await studio.open("/plugins")
+    await page.get_by_role("link", name="Acme weather").click()
+    await expect(page.get_by_text("See every tool call before it is made")).to_be_visible()
+    await expect(page.get_by_text("Run the code that is in its folder now.")).to_be_visible()
+    await studio.picture("plugin-review")
+    await page.get_by_role("button", name="Grant and load").click()
+    await expect(page.get_by_role("article").get_by_text("running", exact=True)).to_be_visible()
+
+    await studio.open("/workflows/greeting")
+    await page.get_by_label("Node library").get_by_role("button", name=re.compile("forecast", re.I)).click()
+    node = page.locator(".vue-flow__node[data-id=forecast]")
+    await expect(node.get_by_text("city")).to_be_visible()
+
+    await studio.open("/plugins/acme")
+    await page.get_by_role("button", name="Revoke").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    await expect(page.get_by_role("article").get_by_text("waits for you", exact=True)).to_be_visible()
+    await studio.open("/workflows/greeting")
+    await expect(node.get_by_text("No plugin that is loaded brings acme:forecast")).to_be_visible()
+    await studio.picture("missing-node")
+
+    await studio.open("/settings/tavern-engine")
+    field = page.get_by_label("Runs at a time")
+    await field.fill("7")
+    await field.press("Tab")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("Set by the operator")).to_be_visible()
+    await studio.open("/settings/audit")
+    for action in ("plugin.granted", "plugin.revoked", "settings.saved"):
+        await expect(page.get_by_role("cell", name=action)).to_be_visible()
+    await studio.picture("audit-log")
+
+
+async def test_a_run_is_looked_at_afterwards(studio: Studio) -> None:
+    page = studio.page
+    await studio.site.post("/api/prompt", json={"workflowId": "greeting", "inputs": {"name": "Ada"}})
+    await studio.open("/runs")
+    await page.get_by_role("link", name="Greeting").click()
+    await expect(page.get_by_text("Hello, Ada").first).to_be_visible()
+    await page.locator("summary", has_text="trim").click()
+    await studio.picture("run")
+    await page.get_by_role("button", name="Run again").click()
+    await expect(page.get_by_role("link", name="Greeting")).to_have_count(2)
