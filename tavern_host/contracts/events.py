@@ -8,6 +8,9 @@ from pydantic import Field, JsonValue
 
 from tavern_host.contracts.wire import Model
 
+AUDITED = frozenset(("ADVISORY", "ALARM"))
+"""The events that clients get who may read the audit log; `GET /api/audit` says who does. They tell what is weak."""
+
 
 class Event(Model):
     """One event. `seq` grows by one for each event of this host process; `type` is a wire message name."""

@@ -241,6 +241,8 @@ class BusSubscription:
         self.state_of: Callable[[str, Mapping[str, Any]], Hashable] | None = None
         """Says by type and payload of what an event is the newest state, None where it is no state. While many wait,
         those that a newer one supersedes are left out."""
+        self.joined: Callable[[str, Mapping[str, Any], Mapping[str, Any]], dict[str, JsonValue] | None] | None = None
+        """Returns by type and payloads what is sent in place of two events that follow each other, None for both."""
         self._thin_at = THIN_AT
         self.on_close: Callable[[], object] = lambda: None
         """Called when the subscription is closed."""
@@ -283,18 +285,30 @@ class BusSubscription:
         self._ready.set()
 
     def _thin(self, state_of: Callable[[str, Mapping[str, Any]], Hashable]) -> None:
-        """Leave out what is superseded; next when as many more wait, so that each event is looked at twice or so."""
+        """Leave out what is superseded, and join what can be; next when as many more wait, so that each event is looked
+        at twice or so."""
         newest: set[Hashable] = {None}
         kept: deque[Numbered | Gap] = deque()
         for item in reversed(self._waiting):
             state = state_of(item[1], item[2]) if isinstance(item, tuple) else None
             if state is None or state not in newest:
                 newest.add(state)
-                kept.appendleft(item)
+                if kept and (both := self._both(item, kept[0])) is not None:
+                    kept[0], self._bytes = both, self._bytes - _EVENT_BYTES
+                else:
+                    kept.appendleft(item)
             elif isinstance(item, tuple):
                 self._bytes -= item[5]
         self._waiting = kept
         self._thin_at = max(THIN_AT, 2 * len(kept))
+
+    def _both(self, item: Numbered | Gap, after: Numbered | Gap) -> Numbered | None:
+        """Return what stands for an event and the next that is sent, with the number of that, so that a reader who has
+        seen it has missed nothing; None where both are sent."""
+        if self.joined is None or not isinstance(item, tuple) or not isinstance(after, tuple) or item[1] != after[1]:
+            return None
+        payload = self.joined(item[1], item[2], after[2])
+        return None if payload is None else (*after[:2], payload, *after[3:5], item[5] + after[5] - _EVENT_BYTES)
 
     def __aiter__(self) -> AsyncIterator[Event | Gap]:
         return self

@@ -13,8 +13,11 @@ from tavern_host.contracts.wire import Model
 
 _RUN_KEYS = ("promptId", "runId", "agentRunId", "sceneRunId")
 """Where events say which run they are of; `profileId` is their agent."""
+_STREAMS = ("NODE_YIELD", "WORKFLOW_INTERFACE_YIELD")
 _MOST = 1000
 """How many runs, agents and types one socket may name, each."""
+MOST_TEXT = 1 << 16
+"""How many characters a text has at most that is joined of pieces of a stream for a slow client."""
 
 Names = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=_MOST)]
 Types = Annotated[list[Annotated[str, StringConstraints(pattern=r"^[^*]{0,199}(\*|[^*])$")]], Field(max_length=_MOST)]
@@ -58,6 +61,22 @@ def state_of(type: str, payload: Mapping[str, Any]) -> str | None:
     """Return of what an event is the newest state, None where a slow client may miss none of its kind."""
     own = f"{payload.get('promptId')} {payload.get('nodeId')}" if type == "NODE_PROGRESS" else None
     return type if type == "SYSTEM_QUEUE_UPDATE" else own
+
+
+def joined(type: str, one: Mapping[str, Any], next: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the payload of two pieces of text of one stream in one; None for what is no such pair."""
+    if type in _STREAMS and not one.get("isLastChunk") and _stream_of(one) == _stream_of(next):
+        match one.get("yieldedContent"), next.get("yieldedContent"):
+            case (
+                {"type": "text_chunk", "content": str() as text, **more},
+                {"type": "text_chunk", "content": str() as after, **others},
+            ) if not more and not others and len(text) + len(after) <= MOST_TEXT:
+                return {**next, "yieldedContent": {"type": "text_chunk", "content": text + after}}
+    return None
+
+
+def _stream_of(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in payload.items() if key not in ("yieldedContent", "isLastChunk")}
 
 
 def _names(payload: Mapping[str, Any], keys: tuple[str, ...], wanted: frozenset[str]) -> bool:

@@ -11,15 +11,15 @@ from aiohttp import WSMsgType, web
 
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import InvalidInput, LimitReached, TavernError, describe
-from tavern_host.contracts.events import Event, Gap
+from tavern_host.contracts.events import AUDITED, Event, Gap
 from tavern_host.contracts.http import Access, SocketMessage, SocketReply
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
 from tavern_host.server.gate import GATE, STILL_IN
 from tavern_host.server.plugin_routes import call_message
 from tavern_host.server.routes import route
-from tavern_host.server.served import SERVED, host_of, project_of
-from tavern_host.server.subscriptions import Filter, Wanted, state_of, wanted_of
+from tavern_host.server.served import SERVED, host_of, project_of, visitor
+from tavern_host.server.subscriptions import Filter, Wanted, joined, state_of, wanted_of
 
 MAX_MESSAGE = 16 << 20
 HEARTBEAT = 30.0
@@ -53,7 +53,7 @@ async def socket_route(request: web.Request) -> web.WebSocketResponse:
     socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_MESSAGE, compress=False)
     # Before the client knows that it is connected.
     subscription = host.events.subscribe(since=since, limit=WAITING, admits=admits)
-    subscription.state_of = state_of
+    subscription.state_of, subscription.joined = state_of, joined
     sockets.add(socket)
     host.registrations.sockets += 1
     forward: asyncio.Task[None] | None = None
@@ -94,17 +94,22 @@ async def _forward(request: web.Request, host: Host, socket: web.WebSocketRespon
     """Send events as they come, with turns for others between them; a client that does not take one in time is
     cut off."""
     clock = asyncio.get_running_loop().time
-    looked = clock()
+    looked, who = clock(), visitor()
     while batch := await events.some(BATCH):
         if clock() - looked > STILL_IN:
             looked = clock()
-            if await request.app[GATE].still(request, "read", "/ws", host) is None:
+            still = await request.app[GATE].still(request, "read", "/ws", host)
+            if still is None:
                 await socket.close(code=1008, message=_SIGNED_OUT)
                 return
+            who = still
         try:
             async with asyncio.timeout(SEND_DEADLINE) as deadline:
                 began = clock()
                 for event in batch:
+                    is_audited = isinstance(event, Event) and event.type in AUDITED
+                    if is_audited and not who.may("operate", "/api/audit", host.project.id):
+                        continue
                     data = _event_bytes(event)
                     if data is not None:
                         await socket.send_frame(data, WSMsgType.TEXT)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import hmac
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -70,11 +72,12 @@ def test_a_host_is_new_once() -> None:
 async def test_alarms_are_events_and_reach_a_webhook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK", 0.02)
     monkeypatch.setattr(following, "TRIES", (0.01, 0.01))
-    got: asyncio.Queue[tuple[bytes, str]] = asyncio.Queue()
+    got: asyncio.Queue[tuple[bytes, str, str, str]] = asyncio.Queue()
     answers = iter((500, 302))
 
     async def take(request: web.Request) -> web.Response:
-        got.put_nowait((await request.read(), request.headers["X-Tavern-Signature"]))
+        signed = [request.headers[f"webhook-{name}"] for name in ("id", "timestamp", "signature")]
+        got.put_nowait((await request.read(), signed[0], signed[1], signed[2]))
         return web.Response(status=next(answers, 200))
 
     app = web.Application()
@@ -95,6 +98,22 @@ async def test_alarms_are_events_and_reach_a_webhook(tmp_path: Path, monkeypatch
                 assert isinstance(event, Event)
                 assert (event.payload["kind"], event.payload["subject"]) == ("denials", "user:operator")
                 sent = [await got.get() for _ in range(3)]  # two tries failed
-            body, _signature = sent[0]
-            assert json.loads(body) == {"project": host.project.id, **event.payload}
-            assert set(sent) == {(body, f"sha256={hmac.new(b's3cret', body, hashlib.sha256).hexdigest()}")}
+                host.events.publish("ADVISORY", {"id": "GHSA-1", "package": "beer", "version": "1.0"})
+                advisory = await got.get()
+            assert json.loads(sent[0][0]) == {"project": host.project.id, **event.payload}
+            assert {(body, message_id) for body, message_id, _, _ in sent} == {sent[0][:2]}
+            told = {"id": "GHSA-1", "package": "beer", "version": "1.0"}
+            wanted = {"project": host.project.id, "kind": "advisory", "message": "beer 1.0: GHSA-1", "advisory": told}
+            assert json.loads(advisory[0]) == wanted
+            assert advisory[1] != sent[0][1]
+            for body, message_id, moment, signature in (*sent, advisory):
+                assert abs(int(moment) - time.time()) < 300
+                digest = hmac.new(b"s3cret", f"{message_id}.{moment}.".encode() + body, hashlib.sha256).digest()
+                assert signature == f"v1,{base64.b64encode(digest).decode()}"
+
+
+def test_a_signature_is_that_of_standard_webhooks() -> None:
+    """The example of the specification's own libraries."""
+    secret, message_id = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek"
+    signed = following.signature(secret, message_id, "1614265330", b'{"test": 2432232314}')
+    assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="

@@ -201,3 +201,23 @@ async def test_a_role_may_send_what_its_row_says(inn: tuple[HttpClient, dict[str
             reply = await socket.receive_json(timeout=10)
             details = reply["payload"].get("details") or {}
             assert (details.get("code") == "forbidden") is not allowed(role, row), reply
+
+
+@pytest.mark.parametrize("role", ROLES[1:])
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_is_told_of_the_audit_log_is_for_those_who_may_read_it(
+    inn: tuple[HttpClient, dict[str, str]], role: str
+) -> None:
+    client, tokens = inn
+    headers = {"Authorization": f"Bearer {tokens[role]}"}
+    host = client.host
+    since = host.events.last_seq
+    for type in ("ALARM", "ADVISORY", "SETTINGS_CHANGED"):
+        host.events.publish(type, {"of": "the test"})
+    for asked in (f"since={since}", f"since={since}&types=A*&types=SETTINGS_CHANGED"):
+        async with client.client.ws_connect(f"/ws?{asked}", headers=headers) as socket:
+            heard = [(await socket.receive_json(timeout=10))["type"]]
+            while heard[-1] != "SETTINGS_CHANGED":
+                heard.append((await socket.receive_json(timeout=10))["type"])
+            told = ["ALARM", "ADVISORY"] if allowed(role, "GET /api/audit") else []
+            assert [type for type in heard if type in ("ALARM", "ADVISORY")] == told

@@ -13,6 +13,7 @@ from helpers.repetition import Failures
 
 from tavern_host.events.bus import KEPT, EventBus
 from tavern_host.server import websocket
+from tavern_host.server.subscriptions import joined
 from tavern_host.testing.http import TOKEN, HttpClient
 
 
@@ -333,6 +334,74 @@ async def test_a_client_that_does_not_read_delays_nobody_and_is_cut_off(
         while await reader.read(1 << 20):
             pass
     writer.close()
+
+
+async def test_a_slow_client_gets_the_pieces_of_a_stream_joined_and_every_status(own_site: HttpClient) -> None:
+    about = {"promptId": "run", "sourceNodeId": "n", "outputKey": "text"}
+    events = own_site.host.events
+    async with asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", own_site.port, limit=1024)
+        key = base64.b64encode(b"0123456789abcdef").decode()
+        head = f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{own_site.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        upgrade = f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}"
+        writer.write(f"{head}{upgrade}\r\n\r\n".encode())
+        while (await reader.readline()).strip():
+            pass
+        events.publish("ACME_EVENT", {"text": "x" * 12_000_000})  # stands in the way of what follows
+        await asyncio.sleep(0.1)
+        for number in range(6000):
+            piece = {"type": "text_chunk", "content": f"{number},"}
+            events.publish("NODE_YIELD", {**about, "yieldedContent": piece, "isLastChunk": number == 5999})
+            if number % 1000 == 500:
+                events.publish("EXECUTION_STATUS_UPDATE", {"promptId": "run", "status": str(number)})
+                await asyncio.sleep(0)
+        events.publish("ACME_EVENT", {})
+
+        heard = []
+        while not (heard and heard[-1]["seq"] == events.last_seq):
+            size = (await reader.readexactly(2))[1]
+            if size >= 126:
+                size = int.from_bytes(await reader.readexactly(2 if size == 126 else 8))
+            heard.append(json.loads(await reader.readexactly(size)))
+        writer.close()
+
+    pieces = [one for one in heard if one["type"] == "NODE_YIELD"]
+    text = "".join(one["payload"]["yieldedContent"]["content"] for one in pieces)
+    assert text == "".join(f"{number}," for number in range(6000))
+    assert len(pieces) < 2500
+    assert [one["payload"]["isLastChunk"] for one in pieces] == [False] * (len(pieces) - 1) + [True]
+    statuses = [one["payload"]["status"] for one in heard if one["type"] == "EXECUTION_STATUS_UPDATE"]
+    assert statuses == ["500", "1500", "2500", "3500", "4500", "5500"]
+    for one in heard:  # what is joined has the last number, and nothing is moved past a status
+        if one["type"] == "EXECUTION_STATUS_UPDATE":
+            before = [piece for piece in pieces if piece["seq"] < one["seq"]]
+            assert before[-1]["payload"]["yieldedContent"]["content"].endswith(f"{one['payload']['status']},")
+
+
+def test_only_pieces_of_one_stream_are_joined() -> None:
+    def piece(content: Any, **more: Any) -> dict[str, Any]:
+        return {"promptId": "r", "sourceNodeId": "n", "outputKey": "o", "yieldedContent": content} | more
+
+    def text(said: str, **more: Any) -> dict[str, Any]:
+        return {"type": "text_chunk", "content": said} | more
+
+    whole = joined("NODE_YIELD", piece(text("a")), piece(text("b"), isLastChunk=True))
+    assert whole == piece(text("ab"), isLastChunk=True)
+    with Failures() as failures:
+        for one, next in (
+            (piece(text("a"), outputKey="p"), piece(text("b"))),
+            (piece(text("a"), promptId="s"), piece(text("b"))),
+            (piece(text("a"), isLastChunk=True), piece(text("b"))),
+            (piece(text("a", mood="merry")), piece(text("b"))),
+            (piece(text("a")), piece({"type": "error_chunk", "content": "b"})),
+            (piece({"type": "custom", "content": 1}), piece({"type": "custom", "content": 2})),
+            (piece(text("a" * 60_000)), piece(text("b" * 60_000))),
+            (piece("a"), piece("b")),
+            ({}, {}),
+        ):
+            with failures.row(str((one, next))[:100]):
+                assert joined("NODE_YIELD", one, next) is None
+    assert joined("ACME_EVENT", piece(text("a")), piece(text("b"))) is None
 
 
 async def test_the_sockets_are_closed_when_the_host_stops(own_site: HttpClient) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -449,3 +451,13 @@ async def test_two_versions_of_a_tool_are_two_tools(opened: Open) -> None:
     async with opened() as bench:
         assert bench.decide("agent:writer", tool("a:b"), ["*"]) is ALLOW
         assert bench.kind("agent:writer", tool("a:b", version="2", requires_approval=True), ["*"]) == "approve"
+
+
+async def test_what_was_decided_about_a_tool_does_not_keep_it(opened: Open) -> None:
+    async with opened() as bench:
+        passing = tool("acme:look")
+        assert bench.kind("user:operator", passing) == bench.kind("agent:a", passing, ["acme:look"]) == "allow"
+        gone = weakref.ref(passing)
+        del passing
+        gc.collect()
+        assert gone() is None

@@ -38,10 +38,9 @@ class _Ruling:
     """What holds for one principal and one tool, whatever the arguments: a verdict, or else what to ask of them.
 
     `allow` is None where the arguments do not matter. `asks` are the rules by which somebody has to approve; none
-    where the principal may approve. Keeps the tool, by whose identity it is remembered.
+    where the principal may approve. Keeps no tool, so that the tools of a catalog before this one can go.
     """
 
-    tool: Tool
     verdict: Verdict | None
     approves: bool
     deny: tuple[Rule, ...] = ()
@@ -80,9 +79,9 @@ class Authority:
         """Return what becomes of a call with these arguments, as the tool gets them. Never raises."""
         ruling = self._ruling_of(tool, principal, scope)
         if ruling.verdict is None:
-            return self._weigh(ruling, arguments, principal, scope)
+            return self._weigh(ruling, tool, arguments, principal, scope)
         if scope is not None and scope.approval and ruling.verdict is ALLOW and not ruling.approves:
-            return self._weigh(ruling, arguments, principal, scope)
+            return self._weigh(ruling, tool, arguments, principal, scope)
         return ruling.verdict
 
     def may_call(self, tool: Tool, principal: Principal, scope: ToolScope | None) -> bool:
@@ -94,7 +93,7 @@ class Authority:
         if self._settings.revision != self._revision:
             self._refresh()
         allowed = None if scope is None or scope.allowed is None else tuple(scope.allowed)
-        key = (id(tool), principal.kind, principal.id, allowed)
+        key = (tool.number, principal.kind, principal.id, allowed)
         ruling = self._rulings.get(key)
         if ruling is None:
             ruling = self._ruling(tool, principal, allowed)
@@ -148,40 +147,45 @@ class Authority:
         access, tool_id = self._access, tool.definition.id
         if access.problem is not None:
             why = f": {access.problem}" if principal.kind == "user" else ", which was reported to the operator"
-            return _denied(tool, f"nobody may call a tool: {SETTING} is not right{why}")
+            return _denied(f"nobody may call a tool: {SETTING} is not right{why}")
         may_not = f"{principal} may not call {tool_id}"
         if allowed is not None and not any(fits(pattern, tool_id) for pattern in allowed):
             near = did_you_mean(tool_id, allowed)
-            return _denied(tool, f'the tool "{tool_id}" is not one of those that may be called here{near}')
+            return _denied(f'the tool "{tool_id}" is not one of those that may be called here{near}')
         roles = access.roles_of(principal)
         deny = tuple(rule for role in roles for rule in role.deny if rule.covers(tool_id))
         for rule in deny:
             if rule.condition is None:
-                return _denied(tool, f"{may_not}: {rule.said} denies it")
+                return _denied(f"{may_not}: {rule.said} denies it")
         allow = _named(roles, tool_id)
         if allow == ():
             names = ", ".join(role.name for role in roles)
-            return _denied(tool, f"{may_not}: none of its roles ({names}) allows it")
+            return _denied(f"{may_not}: none of its roles ({names}) allows it")
         if allow is None and (unnamed := _why_not_unnamed(tool_id, principal, allowed)) is not None:
-            return _denied(tool, f"{may_not}: {unnamed}")
+            return _denied(f"{may_not}: {unnamed}")
         if principal.kind not in _KINDS_THAT_MAY_ALL and (lent := _why_not_lent(tool, principal, allow)) is not None:
-            return _denied(tool, f"{may_not}: {lent}")
+            return _denied(f"{may_not}: {lent}")
         if allow is not None and any(rule.condition is None for rule in allow):
             allow = None
         approves = principal.kind == "user" and access.approves(principal)
         asks = () if approves else _asks(tool, roles)
         verdict = None if deny or allow is not None or asks else ALLOW
-        return _Ruling(tool, verdict, approves, deny, allow, asks)
+        return _Ruling(verdict, approves, deny, allow, asks)
 
     # --- a call -----------------------------------------------------------------------------------
 
     def _weigh(
-        self, ruling: _Ruling, arguments: dict[str, JsonValue], principal: Principal, scope: ToolScope | None
+        self,
+        ruling: _Ruling,
+        tool: Tool,
+        arguments: dict[str, JsonValue],
+        principal: Principal,
+        scope: ToolScope | None,
     ) -> Verdict:
         """Return what becomes of a call, by rules that ask about its arguments."""
-        tool_id = ruling.tool.definition.id
+        tool_id = tool.definition.id
         may_not = f"{principal} may not call {tool_id} with these arguments"
-        arguments = ruling.tool.parameters.complete(arguments)
+        arguments = tool.parameters.complete(arguments)
         for rule in ruling.deny:
             if rule.forbids(arguments):
                 return Verdict(
@@ -224,8 +228,8 @@ def _access_of(left_out: list[str], layers: dict[str, JsonValue]) -> Access:
     return read_access(layers.get("environment", layers.get("operator", {})))
 
 
-def _denied(tool: Tool, reason: str) -> _Ruling:
-    return _Ruling(tool, Verdict("deny", reason), approves=False)
+def _denied(reason: str) -> _Ruling:
+    return _Ruling(Verdict("deny", reason), approves=False)
 
 
 def _named(roles: list[Role], tool_id: str) -> tuple[Rule, ...] | None:
