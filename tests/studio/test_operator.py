@@ -73,3 +73,24 @@ async def test_a_run_is_looked_at_afterwards(studio: Studio) -> None:
     await studio.picture("run")
     await page.get_by_role("button", name="Run again").click()
     await expect(page.get_by_role("link", name="Greeting")).to_have_count(2)
+
+
+async def test_tools_are_tried_and_files_uploaded(studio: Studio) -> None:
+    page = studio.page
+    await studio.open("/tools/text:shout")
+    await page.get_by_role("main").get_by_label("text").fill("good evening")
+    await page.get_by_role("button", name="Call", exact=True).click()
+    await expect(page.get_by_text("GOOD EVENING")).to_be_visible()
+    await studio.picture("tool")
+
+    await studio.open("/files")
+    file = {"name": "Grüße 1.txt", "mimeType": "text/plain", "buffer": b"Guten Abend"}
+    await page.locator("input[type=file]").set_input_files(file)
+    await expect(page.get_by_role("link", name="Grüße 1.txt")).to_be_visible()
+    assert (studio.site.host.project.root / "files" / "Grüße 1.txt").read_text() == "Guten Abend"
+    async with page.expect_download() as started:
+        await page.get_by_role("link", name="Grüße 1.txt").click()
+    assert (await (await started.value).path()).read_text() == "Guten Abend"
+    await page.get_by_role("button", name="Delete Grüße 1.txt").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await expect(page.get_by_text("Nothing is in this folder.")).to_be_visible()

@@ -14,6 +14,8 @@ export default {
       copy: "Copy",
       copied: "Copied.",
       none: "None",
+      image: "The image that came out",
+      moreRows: "and {n} more",
     },
     errors: {
       unreachable: "The server does not answer. If it was started anew, open the address that it printed.",
@@ -36,6 +38,8 @@ export default {
       copy: "复制",
       copied: "已复制。",
       none: "无",
+      image: "输出的图像",
+      moreRows: "另有 {n} 行",
     },
     errors: {
       unreachable: "服务器没有响应。如果它重新启动过，请打开它打印的地址。",
