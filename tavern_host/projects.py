@@ -73,6 +73,11 @@ class Folders:
         """Return the folder of what the operator decided about one project."""
         return self.state / "projects" / project.id
 
+    def kept(self, project: Project) -> list[Path]:
+        """Return the folders with what is kept for one project, and for all of them together."""
+        common = [path for path in self.state.glob("*/") if path.name != "projects"]
+        return [project.private, self.project_state(project), *common]
+
 
 @dataclass(frozen=True)
 class OpenProject:

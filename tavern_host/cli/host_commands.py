@@ -4,6 +4,8 @@ Each takes a factory of hosts, since `init` runs without a project."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from importlib import import_module
@@ -12,12 +14,13 @@ from pkgutil import resolve_name
 from typing import Any
 
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import InvalidInput, Misconfigured
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.contracts.reviews import outputs_of, permissions_of
 from tavern_host.host import Host
 from tavern_host.plugins.installed import installed_plugins
 from tavern_host.projects import PROJECT_FILE, make_project
+from tavern_host.storage.files import make_folder
 
 MakeHost = Callable[..., Host]
 """Makes the host that the command's options ask for, or with a folder the host of that project; `serving=True`, for one
@@ -31,6 +34,15 @@ async def serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
     from tavern_host.server.logs import server_log
 
     host = make_host(serving=True)
+    for folder in (host.project.private, host.folders.project_state(host.project)):
+        try:
+            make_folder(folder)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise OSError(errno.EACCES, "it may not be written", str(folder))
+        except OSError as error:
+            if error.errno != errno.ELOOP:  # plugins say what they do not do behind a link
+                why = f"nothing can be kept in {folder}: {error.strerror or error}"
+                raise Misconfigured(f"{why}; a server writes there: change its rights, or make room") from None
     form, levels = arguments["log_format"], arguments["log_level"]
     with server_log(host.project.private, format=form, levels=levels, secrets=host.settings.secrets):
         async for output in _served(host, make_host, arguments):

@@ -111,7 +111,7 @@ class Vetoed(TavernError):
 
 
 class ServiceUnavailable(TavernError):
-    """No plugin provides the service that is needed."""
+    """No plugin provides the service that is needed, or what it keeps cannot be reached or written now."""
 
     code = "service_unavailable"
     retryable = True

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from aiohttp import web
 
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.host import Host
 from tavern_host.server.routes import route
 from tavern_host.server.served import SERVED
-from tavern_host.storage.damage import moved_aside
+from tavern_host.storage.damage import is_kept, moved_aside
 
 _RUNS = frozenset({PluginState.STARTED, PluginState.DISABLED})
 _HEALTH = "tavern_host.contracts.host_api:Health"
@@ -38,12 +40,19 @@ def _problems(host: Host) -> list[str]:
     found = [f"{host.project.name}: the plugin {plugin.name} is {plugin.state.value}" for plugin in broken]
     if host.audit.problem is not None:
         found.append(f"{host.project.name}: the audit log cannot be written")
+    state = host.folders.project_state(host.project)
+    for name, folder in (("project", host.project.private), ("operator", state)):
+        if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+            found.append(f"{host.project.name}: the {name}'s folder cannot be written")
+        elif folder.exists() and not os.statvfs(folder).f_bavail:
+            found.append(f"{host.project.name}: the disk with the {name}'s folder is full")
     return found
 
 
 def _warnings(host: Host) -> list[str]:
     """Return which databases were damaged, and replaced, until the operator takes the damaged files away."""
-    found = [path for path in moved_aside if path.is_relative_to(host.project.private) and path.exists()]
+    kept = host.folders.kept(host.project)
+    found = [path for path in moved_aside if any(map(path.is_relative_to, kept)) and is_kept(path)]
     return [f"a database was damaged, and is kept as {path.name}; the log says more" for path in found]
 
 

@@ -154,8 +154,12 @@ class ServedProjects:
         self._following[host.project.id] = [
             asyncio.create_task(host.watch_decisions(), name=f"follow decisions of {host.project.id}"),
             asyncio.create_task(self._report(host), name=f"report plugins of {host.project.id}"),
-            asyncio.create_task(asyncio.to_thread(check_databases, host.project.private, self._stopped)),
+            asyncio.create_task(asyncio.to_thread(self._check, host)),
         ]
+
+    def _check(self, host: Host) -> None:
+        for folder in host.folders.kept(host.project):
+            check_databases(folder, self._stopped)
 
     async def _report(self, host: Host) -> None:
         """Say each change of a plugin's state, once."""

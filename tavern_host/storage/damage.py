@@ -107,6 +107,11 @@ def move_aside(path: Path, error: Exception, log: logging.Logger, *, is_read: bo
     log.error("%s is damaged (%s): it is kept as %s, and a new one is begun", path, error, aside.name)
 
 
+def is_kept(aside: Path) -> bool:
+    """Return whether a file that was moved aside is still there, its rows copied or not."""
+    return aside.exists() or aside.with_name(aside.name + _UNREAD).exists()
+
+
 def unread(path: Path) -> list[Path]:
     """Return the files that were moved aside from a path and whose rows were not copied yet, the newest last."""
     return sorted(path.parent.glob(f"{path.name}.damaged-*{_UNREAD}"))

@@ -195,10 +195,11 @@ def explain(error: Exception, schema: Schema) -> str:
 def _readable(error: Exception, path: Path, schema: Schema) -> Exception:
     """Return the error that callers get for one of the database or the file system; any other as it is."""
     if isinstance(error, sqlite3.Error):
-        kind = DeadlineExceeded if _is_busy(error) else TavernError
+        is_known = damage.code_of(error) in _ADVICE
+        kind = DeadlineExceeded if _is_busy(error) else ServiceUnavailable if is_known else TavernError
         return kind(f"{path}: {explain(error, schema)}")
     if isinstance(error, OSError):
-        return TavernError(f"{error.filename or path}: {explain(error, schema)}")
+        return ServiceUnavailable(f"{error.filename or path}: {explain(error, schema)}")
     return error
 
 
