@@ -23,7 +23,7 @@ VIEWS = {
     "/settings/tavern-engine": "tavern-engine",
     "/settings/audit": "Audit log",
 }
-FINDINGS = """async (rules) => (await axe.run(document, {runOnly: rules, resultTypes: ["violations"]})).violations
+VIOLATIONS = """async (rules) => (await axe.run(document, {runOnly: rules, resultTypes: ["violations"]})).violations
     .filter((one) => ["serious", "critical"].includes(one.impact))
     .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`)"""
 
@@ -49,6 +49,6 @@ async def test_every_view_is_accessible(studio: Studio, browser: Browser, theme:
                 await shown.open(path)
                 await expect(shown.page.get_by_text(words, exact=True).locator("visible=true").first).to_be_visible()
                 await shown.picture(f"view-{theme}-{path.strip('/').replace('/', '-') or 'home'}")
-                assert await shown.page.evaluate(FINDINGS, rules) == []
+                assert await shown.page.evaluate(VIOLATIONS, rules) == []
                 assert await shown.page.evaluate("document.documentElement.scrollWidth") <= width
     await context.close()
