@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host.contracts.documents import MAX_DOCUMENT, read_document_file, revision_of
-from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, TavernError
 from tavern_host.contracts.workflows import Workflow, WorkflowProblem, workflow_id_of
 from tavern_host.storage.files import write_atomic
 from tavern_workflows.report import report
@@ -167,7 +167,7 @@ class WorkflowFiles:
             _flush_folder(new.parent)
             _flush_folder(path.parent)
         except OSError as error:
-            raise TavernError(f"{path} cannot be moved to {new}: {error}") from error
+            raise ServiceUnavailable(f"{path} cannot be moved to {new}: {error.strerror or error}") from error
         self._forget(path)
 
     def delete(self, path: Path) -> None:
@@ -176,7 +176,7 @@ class WorkflowFiles:
             path.unlink(missing_ok=True)
             _flush_folder(path.parent)
         except OSError as error:
-            raise TavernError(f"{path} cannot be deleted: {error}") from error
+            raise ServiceUnavailable(f"{path} cannot be deleted: {error.strerror or error}") from error
         self._forget(path)
 
     def _forget(self, path: Path) -> None:
@@ -317,7 +317,7 @@ def _replace(path: Path, data: bytes) -> None:
         write_atomic(path, data, mode=mode)
         _flush_folder(path.parent)
     except OSError as error:
-        raise TavernError(f"{path} cannot be written: {error}") from error
+        raise ServiceUnavailable(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _flush_folder(folder: Path) -> None:
