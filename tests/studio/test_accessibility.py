@@ -22,6 +22,8 @@ VIEWS = {
     "/plugins/tavern-engine": "Workflow engine",
     "/settings/tavern-engine": "tavern-engine",
     "/settings/audit": "Audit log",
+    "/settings/users": "Members of this project",
+    "/settings/figures": "Calls per plugin since the host began",
 }
 VIOLATIONS = """async (rules) => (await axe.run(document, {runOnly: rules, resultTypes: ["violations"]})).violations
     .filter((one) => ["serious", "critical"].includes(one.impact))

@@ -57,6 +57,18 @@ async def test_a_plugin_is_reviewed_granted_used_and_revoked(studio: Studio) -> 
     await field.press("Tab")
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_text("Set by the operator")).to_be_visible()
+    await studio.open("/plugins/tavern-engine")
+    await expect(page.get_by_role("row", name=re.compile("tavern_register_routes 1 "))).to_be_visible()
+    await studio.open("/settings/figures")
+    await expect(page.get_by_role("row", name=re.compile("tavern-engine"))).to_be_visible()
+    await studio.open("/settings/users")
+    await page.get_by_role("button", name="Add a user").click()
+    await page.get_by_label("Name").fill("ann")
+    await page.get_by_label("Password").fill("a long enough password")
+    await page.get_by_role("dialog").get_by_role("button", name="Add a user").click()
+    await page.get_by_label("Role of ann").select_option("viewer")
+    await expect(page.get_by_text("ann has the new role.")).to_be_visible()
+    assert [one["role"] for one in await (await studio.site.get("/api/users")).json()] == ["viewer"]
     await studio.open("/settings/audit")
     for action in ("plugin.granted", "plugin.revoked", "settings.saved"):
         await expect(page.get_by_role("cell", name=action)).to_be_visible()
