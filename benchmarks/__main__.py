@@ -17,7 +17,10 @@ from collections.abc import Callable
 from benchmarks.harness import Report, Result
 from benchmarks.pages import write_figures
 
-NAMES = ("kernel", "engine", "tools", "scripts", "faults", "trust", "agents", "memory", "server", "soak", "badclients")
+NAMES = (
+    *("kernel", "engine", "tools", "scripts", "agents", "memory", "server", "studio"),
+    *("faults", "trust", "soak", "badclients"),
+)
 
 Figures = dict[str, Callable[[], list[Result]]]
 

@@ -14,7 +14,7 @@ from tavern_studio.page import WEB
 AXE = WEB.parent / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 VIEWS = {
     "/": "Workflows",
-    "/workflows/greeting": "Greeting",
+    "/workflows/greeting": "Whom to greet.",
     "/chat": "Conversations",
     "/tools/text:shout": "Shout",
     "/runs": "Runs",

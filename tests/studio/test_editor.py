@@ -40,7 +40,7 @@ async def test_a_workflow_is_drawn_run_and_saved_with_the_mouse(studio: Studio) 
     await page.reload()
     await expect(page.locator(".vue-flow__edge")).to_have_count(1)  # and nothing is lost
     await page.get_by_role("button", name="Save", exact=True).click()
-    await expect(page.get_by_label("Status").get_by_text("Saved")).to_be_visible()
+    await expect(page.get_by_label("Status").get_by_text("Saved", exact=True)).to_be_visible()
     saved = stored(studio, "first-try")
     assert [edge["target"] for edge in saved["edges"]] == ["output"]
     assert list(saved["interfaceOutputs"]) == ["text"]
@@ -81,7 +81,7 @@ async def test_two_editors_never_overwrite_each_other(studio: Studio) -> None:
     await other.page.get_by_label("Name of the workflow").fill("Theirs")
     await other.page.keyboard.press("Tab")
     await other.page.get_by_role("button", name="Save", exact=True).click()
-    await expect(other.page.get_by_label("Status").get_by_text("Saved")).to_be_visible()
+    await expect(other.page.get_by_label("Status").get_by_text("Saved", exact=True)).to_be_visible()
 
     await page.get_by_label("Name of the workflow").fill("Mine")
     await page.keyboard.press("Tab")
