@@ -37,5 +37,13 @@ router.afterEach((to) => {
   const name = to.meta.view ? `${t(`app.view.${String(to.meta.view)}`)} — ` : "";
   document.title = `${name}${document.documentElement.dataset.name ?? "tavern"}`;
 });
+// The router hears of addresses only once it has shown the first view, which then writes its own over one that came before.
+addEventListener("hashchange", ({ newURL }) => {
+  const asked = new URL(newURL).hash.slice(1);
+  void router.isReady().then(() => {
+    if (asked && asked !== router.currentRoute.value.fullPath) void router.replace(asked);
+  });
+});
+
 connect();
 createApp(AppShell).use(createPinia()).use(i18n).use(router).mount("#app");
