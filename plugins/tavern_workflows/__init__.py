@@ -3,15 +3,33 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
-from tavern_host import CommandInfo, CommandParameter, RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host import (
+    CommandInfo,
+    CommandParameter,
+    PluginContext,
+    RouteInfo,
+    ServiceInfo,
+    TavernError,
+    hookimpl,
+    service_info,
+)
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
+
+_EVERY = 2.0
+"""Seconds between two looks at the files of workflows, in a host that serves."""
 
 _ONE = "/api/workflows/{workflowId}"
 _ANSWER = {"answer": "workflows:Workflow"}
 _SAVED: dict[str, Any] = {**_ANSWER, "body": "workflows:Workflow"}
 _CHECKED = {"body": "workflows:Workflow", "answer": "Checked", "access": "read"}
+_DRAFT = {"answer": "workflows:WorkflowDraft"}
+_REVISION = {"answer": "workflows:WorkflowRevision"}
+_REVISIONS = {"query": "Page", "answer": "workflows:WorkflowRevision[]"}
+_MATCHES = {"query": "Search", "answer": "workflows:WorkflowMatch[]"}
 _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("GET", "/api/workflows", "list_all", "List the workflows.", {"answer": "workflows:WorkflowSummary[]"}),
     ("POST", "/api/workflows", "create", "Save a new workflow.", {**_SAVED, "status": 201}),
@@ -20,6 +38,17 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("PUT", _ONE, "replace", "Save a workflow.", _SAVED),
     ("PATCH", _ONE, "change", "Change parts of a workflow, or its id (a JSON merge patch).", _SAVED),
     ("DELETE", _ONE, "delete", "Delete a workflow.", {"answer": "host_api:Done"}),
+)
+_HISTORY_ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
+    ("GET", f"{_ONE}/draft", "show_draft", "Read what is being made of a workflow.", _DRAFT),
+    ("PUT", f"{_ONE}/draft", "save_draft", "Keep a draft of a workflow.", {**_DRAFT, "body": "NewDraft"}),
+    ("DELETE", f"{_ONE}/draft", "discard_draft", "Give a draft up.", _DRAFT),
+    ("GET", f"{_ONE}/history", "revisions", "List the revisions of a workflow.", _REVISIONS),
+    ("GET", f"{_ONE}/history/{{number}}", "revision", "Read a revision.", _ANSWER),
+    ("PATCH", f"{_ONE}/history/{{number}}", "name", "Name a revision.", {**_REVISION, "body": "Name"}),
+    ("GET", f"{_ONE}/uses", "uses", "List what names a workflow.", {"answer": "workflows:WorkflowUse[]"}),
+    ("GET", "/api/workflow-history", "newest", "List the newest revision of each workflow.", _REVISIONS),
+    ("GET", "/api/workflow-search", "search", "Find words in the workflows.", _MATCHES),
 )
 
 
@@ -32,7 +61,26 @@ def tavern_register_services() -> list[ServiceInfo]:
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
     """Offer the routes of workflows."""
-    return [RouteInfo.of_module("tavern_workflows.web", *row) for row in _ROUTES]
+    routes = [RouteInfo.of_module("tavern_workflows.web", *row) for row in _ROUTES]
+    return routes + [RouteInfo.of_module("tavern_workflows.history_web", *row) for row in _HISTORY_ROUTES]
+
+
+@hookimpl
+async def tavern_startup(context: PluginContext) -> None:
+    """Follow the files, in a host that serves."""
+    if context.serving:
+        context.tasks.spawn(_follow(context), name="follow workflows")
+
+
+async def _follow(context: PluginContext) -> None:
+    await asyncio.sleep(_EVERY)
+    from tavern_workflows.manager import STATE
+
+    with suppress(TavernError):
+        await context.services.get(WORKFLOW_MANAGER).list_workflows()  # makes it, unless another has taken its place
+    while STATE in context.state:
+        await context.state[STATE].look()
+        await asyncio.sleep(_EVERY)
 
 
 @hookimpl
@@ -89,5 +137,37 @@ def tavern_register_commands() -> list[CommandInfo]:
             help="Delete a workflow of the project.",
             handler="tavern_workflows.commands:delete",
             parameters=[CommandParameter(name="workflow", required=True, help="The id of a workflow of the project.")],
+        ),
+        CommandInfo(
+            name="workflow history",
+            help="List the revisions of a workflow, drafts too; without one, the newest of each, deleted ones too.",
+            handler="tavern_workflows.history_commands:history",
+            parameters=[
+                CommandParameter(name="workflow", help="The id of a workflow, which may be deleted by now."),
+                CommandParameter(name="--limit", type="integer", default=50, help="How many to list."),
+            ],
+        ),
+        CommandInfo(
+            name="workflow restore",
+            help="Make a revision the file of a workflow again, also of one that was deleted.",
+            handler="tavern_workflows.history_commands:restore",
+            parameters=[
+                CommandParameter(name="workflow", required=True, help="The id of a workflow."),
+                CommandParameter(
+                    name="number", type="integer", help="Which revision; the last of the file without it."
+                ),
+            ],
+        ),
+        CommandInfo(
+            name="workflow uses",
+            help="List what names a workflow: groups of other workflows, tools, agents.",
+            handler="tavern_workflows.history_commands:uses",
+            parameters=[CommandParameter(name="workflow", required=True, help="The id of a workflow.")],
+        ),
+        CommandInfo(
+            name="workflow search",
+            help="Find words in all workflows: in names, nodes and their values.",
+            handler="tavern_workflows.history_commands:search",
+            parameters=[CommandParameter(name="text", required=True, help="Words that stand together in one node.")],
         ),
     ]

@@ -3,27 +3,59 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from tavern_host import PLUGINS, CallContext, PluginContext
-from tavern_host.contracts.errors import Conflict, NotFound
+from tavern_host.contracts.errors import Conflict, NotFound, TavernError
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.workflows import (
+    RevisionKind,
     StoredWorkflow,
     Workflow,
+    WorkflowDraft,
     WorkflowManager,
+    WorkflowMatch,
     WorkflowProblem,
+    WorkflowRevision,
     WorkflowSummary,
+    WorkflowUse,
     workflow_id_of,
 )
 from tavern_workflows.check import check
 from tavern_workflows.edges import NeedsThread
 from tavern_workflows.groups import closure, references
+from tavern_workflows.history import History, NewDraft
+from tavern_workflows.search import search
 from tavern_workflows.shape import parse, problems_error, read
-from tavern_workflows.store import PROJECT, SUFFIX, Entry, FileProblem, Folder, Scan, WorkflowFiles, check_id, find
+from tavern_workflows.store import (
+    PROJECT,
+    SUFFIX,
+    Entry,
+    FileProblem,
+    Folder,
+    Scan,
+    WorkflowFiles,
+    check_id,
+    content_of,
+    document_of,
+    find,
+)
+from tavern_workflows.uses import uses
+
+CHANGED = "WORKFLOW_CHANGED"
+STATE = "workflows.manager"
+
+_KEPT = re.compile(r"(?P<id>.+)@(?:(?P<draft>draft)|r(?P<number>[0-9]{1,15}))", re.DOTALL)
+"""How a draft, or a revision of the history, is named."""
+
+MAX_REASON = 500
+"""How many characters are kept of the reason for a change."""
 
 LARGE = 500
 """How many nodes and edges are looked at on the event loop; more of them in a thread."""
@@ -38,6 +70,13 @@ class Workflows(WorkflowManager):
         self._lock = asyncio.Lock()
         self._reported: frozenset[tuple[int, FileProblem]] = frozenset()
         self._definitions: tuple[int, dict[str, NodeDefinition]] | None = None
+        self._history = History(context.project.private / "workflows", context.log)
+        self._followed: dict[str, str] = {}
+        context.state[STATE] = self
+
+    async def close(self) -> None:
+        """Let the history go."""
+        await self._history.close()
 
     async def list_workflows(self) -> list[WorkflowSummary]:
         """Return all workflows that can be read, by id."""
@@ -49,11 +88,31 @@ class Workflows(WorkflowManager):
         entries = (await self.scan()).entries
         entry = find(entries, workflow_id)
         if entry is None:
+            kept = await self._kept(workflow_id)
+            if kept is not None:
+                return kept
             named = workflow_id_of(workflow_id)
             raise NotFound(f"there is no workflow {named!r}{did_you_mean(named, entries)}")
         if entry.problems:
             raise problems_error(f"{entry.path.name} is not a workflow", list(entry.problems))
         return _stored(entry)
+
+    async def _kept(self, reference: str) -> StoredWorkflow | None:
+        """Return the draft or the revision that a reference names; None where it names neither."""
+        named = _KEPT.fullmatch(reference)
+        if named is None:
+            return None
+        workflow_id = workflow_id_of(named["id"])
+        if named["number"]:
+            revision, document = await self._history.read(workflow_id, int(named["number"]))
+        else:
+            draft = await self._history.draft(workflow_id)
+            if draft is None:
+                raise NotFound(f"the workflow {workflow_id!r} has no draft")
+            revision, document, _ = draft
+        return StoredWorkflow(
+            workflow=await self.parse(document), id=reference, revision=revision.revision, source="history"
+        )
 
     async def parse(self, document: dict[str, JsonValue]) -> Workflow:
         """Return a document as a workflow. Raises `InvalidInput` with all problems of its shape."""
@@ -101,8 +160,10 @@ class Workflows(WorkflowManager):
             check_id(workflow_id)
             _check_change(workflow_id, entry, expected_revision)
             path = entry.path if entry is not None else folder.path / f"{workflow_id}{SUFFIX}"
+            await self._follow(entry)
             await asyncio.to_thread(_write, self._files, folder, path, workflow, is_new=entry is None)
             saved = (await self.scan()).entries[workflow_id]
+            await self._record(saved, "published", call)
         return _stored(saved)
 
     async def move(
@@ -120,6 +181,9 @@ class Workflows(WorkflowManager):
             check_id(new_id)
             await asyncio.to_thread(_move, self._files, folder, entry.path, folder.path / f"{new_id}{SUFFIX}")
             moved = (await self.scan()).entries[new_id]
+            with self._best_effort(entry.id):
+                await self._history.move(entry.id, new_id)
+            self._publish(entry.id, "moved", by=_principal(call), to=new_id)
         return _stored(moved)
 
     async def delete(
@@ -128,7 +192,136 @@ class Workflows(WorkflowManager):
         """Delete a workflow's file."""
         async with self._lock:
             entry = await self._changed(workflow_id, expected_revision)
+            await self._follow(entry)
             await asyncio.to_thread(self._files.delete, entry.path)
+            await self._record(entry, "deleted", call)
+
+    # --- drafts and history ---------------------------------------------------------------------------
+
+    async def draft(self, workflow_id: str) -> WorkflowDraft:
+        """Return the draft of a workflow, or what one would be made of."""
+        entry = await self._own(workflow_id)
+        await self._follow(entry)
+        found = await self._history.draft(entry.id)
+        if found is None:
+            return WorkflowDraft(id=entry.id, revision=entry.revision, published=entry.revision, base=entry.revision)
+        kept, document, base = found
+        return WorkflowDraft(
+            id=entry.id,
+            revision=kept.revision,
+            published=entry.revision,
+            base=base,
+            workflow=await self.parse(document),
+            number=kept.number,
+            at=kept.at,
+            by=kept.by,
+        )
+
+    async def save_draft(
+        self,
+        workflow_id: str,
+        workflow: Workflow,
+        *,
+        expected_revision: str | None = None,
+        reason: str = "",
+        rebase: bool = False,
+        call: CallContext | None = None,
+    ) -> WorkflowDraft:
+        """Keep a draft; see the interface."""
+        entry = await self._own(workflow_id)
+        await self._follow(entry)
+        document, revision = await asyncio.to_thread(content_of, workflow)
+        by = _principal(call)
+        await self._history.save_draft(
+            NewDraft(entry.id, document, revision),
+            published=entry.revision,
+            expected=expected_revision,
+            rebase=rebase,
+            by=by,
+            reason=reason[:MAX_REASON],
+        )
+        self._publish(entry.id, "draft", revision=revision, by=by)
+        return await self.draft(entry.id)
+
+    async def discard_draft(
+        self, workflow_id: str, *, expected_revision: str | None = None, call: CallContext | None = None
+    ) -> WorkflowDraft:
+        """Give a draft up; see the interface."""
+        entry = await self._own(workflow_id)
+        await self._history.discard_draft(entry.id, published=entry.revision, expected=expected_revision)
+        self._publish(entry.id, "draft", revision=entry.revision, by=_principal(call))
+        return await self.draft(entry.id)
+
+    async def history(
+        self, workflow_id: str | None = None, *, before: int | None = None, limit: int = 50
+    ) -> list[WorkflowRevision]:
+        """Return revisions; see the interface."""
+        if workflow_id is not None:
+            entry = find((await self.scan()).entries, workflow_id)
+            workflow_id = workflow_id_of(workflow_id) if entry is None else entry.id
+            if entry is not None and entry.source == PROJECT:
+                await self._follow(entry)
+        return await self._history.revisions(workflow_id, before, max(1, min(limit, 500)))
+
+    async def name_revision(
+        self, workflow_id: str, number: int, name: str | None, *, call: CallContext | None = None
+    ) -> WorkflowRevision:
+        """Name a revision; see the interface."""
+        return await self._history.name(workflow_id_of(workflow_id), number, name or None)
+
+    async def uses(self, workflow_id: str) -> list[WorkflowUse]:
+        """Return what names a workflow."""
+        return await uses(workflow_id_of(workflow_id), (await self.scan()).entries, self._context.services)
+
+    async def search(self, text: str, *, limit: int = 100) -> list[WorkflowMatch]:
+        """Return where all words of a text stand together."""
+        entries = (await self.scan()).entries
+        return await asyncio.to_thread(search, entries, text, max(1, min(limit, 1000)))
+
+    async def look(self) -> None:
+        """Tell everybody of the files that something else has changed, and keep them in the history."""
+        for entry in list((await self.scan()).entries.values()):
+            if entry.source == PROJECT and not entry.problems and self._followed.get(entry.id) != entry.revision:
+                await self._follow(entry)
+
+    async def _own(self, workflow_id: str) -> Entry:
+        """Return a workflow of the project. Raises `NotFound`, `Conflict` and `InvalidInput`."""
+        entry = await self._changed(workflow_id, None)
+        if entry.problems:
+            raise problems_error(f"{entry.path.name} is not a workflow", list(entry.problems))
+        return entry
+
+    async def _follow(self, entry: Entry | None) -> None:
+        """Add to the history what somebody else made of a file."""
+        if entry is None or entry.problems or self._followed.get(entry.id) == entry.revision:
+            return
+        with self._best_effort(entry.id):
+            if await self._history.follow(entry.id, document_of(entry.workflow), entry.revision):
+                self._publish(entry.id, "outside", revision=entry.revision, by=None)
+            self._followed[entry.id] = entry.revision
+
+    async def _record(self, entry: Entry, kind: RevisionKind, call: CallContext | None) -> None:
+        """Add to the history what was just done; the file is written by now, whether or not this can be kept."""
+        by = _principal(call)
+        with self._best_effort(entry.id):
+            await self._history.record(entry.id, kind, document_of(entry.workflow), entry.revision, by=by)
+        if kind == "deleted":
+            self._followed.pop(entry.id, None)
+        else:
+            self._followed[entry.id] = entry.revision
+        self._publish(entry.id, kind, revision=entry.revision, by=by)
+
+    @contextlib.contextmanager
+    def _best_effort(self, workflow_id: str) -> Iterator[None]:
+        try:
+            yield
+        except TavernError as error:
+            self._context.log.warning("the history of %s is not kept: %s", workflow_id, error.message)
+
+    def _publish(self, workflow_id: str, change: str, **what: JsonValue) -> None:
+        self._context.events.publish(CHANGED, {"workflowId": workflow_id, "change": change, **what})
+
+    # --- files ----------------------------------------------------------------------------------------
 
     async def _changed(self, workflow_id: str, expected_revision: str | None) -> Entry:
         """Return the workflow of the project that is to be moved or deleted."""
@@ -229,6 +422,10 @@ def _check_place(folder: Folder, path: Path, *, is_new: bool) -> None:
         raise Conflict(f"{path.parent} is behind a link to a folder; nothing is written there")
     if is_new and (path.exists() or path.is_symlink()):
         raise Conflict(f"the file {path.name} exists already")
+
+
+def _principal(call: CallContext | None) -> str | None:
+    return str(call.principal) if call is not None else None
 
 
 def _stored(entry: Entry) -> StoredWorkflow:

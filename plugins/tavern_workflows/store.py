@@ -147,12 +147,8 @@ class WorkflowFiles:
 
     def write(self, path: Path, workflow: Workflow) -> str:
         """Replace a file's content and return its revision. Raises `InvalidInput` for what is not JSON."""
-        try:
-            document = document_of(workflow)
-            revision = revision_of(document)
-            data = (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
-        except (ValueError, RecursionError) as error:
-            raise InvalidInput(f"the workflow cannot be written as JSON: {error}") from None
+        document, revision = content_of(workflow)
+        data = (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
         if len(data) > MAX_DOCUMENT:
             raise InvalidInput(f"the workflow is larger than {MAX_DOCUMENT // (1024 * 1024)} MiB")
         _replace(path, data)
@@ -192,6 +188,20 @@ def find(entries: Mapping[str, Entry], reference: str) -> Entry | None:
 def document_of(workflow: Workflow) -> dict[str, Any]:
     """Return a workflow as its file has it: what was set and nothing else, unknown keys included."""
     return workflow.model_dump(mode="json", exclude_unset=True)
+
+
+def content_of(workflow: Workflow) -> tuple[dict[str, Any], str]:
+    """Return a workflow as its file would have it, and the revision of that. Raises `InvalidInput` for what is not
+    JSON, or too much of it."""
+    try:
+        document = document_of(workflow)
+        size = len(json.dumps(document, ensure_ascii=False).encode())
+        revision = revision_of(document)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"the workflow cannot be written as JSON: {error}") from None
+    if size > MAX_DOCUMENT:
+        raise InvalidInput(f"the workflow is larger than {MAX_DOCUMENT // (1024 * 1024)} MiB")
+    return document, revision
 
 
 def check_id(workflow_id: str) -> None:

@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable
-from typing import TypeVar
+from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 from pydantic import Field, JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, NotFound, PluginContext
 from tavern_host.contracts.documents import merged, read_json_object
-from tavern_host.contracts.errors import Conflict, InvalidInput, PreconditionFailed, PreconditionRequired
+from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import StoredWorkflow, WorkflowManager, WorkflowProblem
+from tavern_workflows.conditions import conditional, expected
 from tavern_workflows.store import MAX_ID, document_of
-
-T = TypeVar("T")
 
 _LARGE = 2**18
 """From how many bytes on a body is read in a thread."""
-_TAG = re.compile(r'(W/)?"([^"]*)"')
 
 
 class Checked(Model):
@@ -68,11 +65,11 @@ async def replace(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`PUT /api/workflows/{workflowId}`: the whole document; 201 where there was none."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
     stored = await _stored(manager, workflow_id)
-    expected = _expected(request, stored)
+    revision = expected(request, stored.revision if stored is not None else "")
     document = await _document(request)
     _keep_id(document, stored)
     workflow = await manager.parse(document)
-    saved = await _conditional(manager.save(workflow_id, workflow, expected_revision=expected, call=request.call))
+    saved = await conditional(manager.save(workflow_id, workflow, expected_revision=revision, call=request.call))
     return _answer(saved, status=200 if stored is not None else 201)
 
 
@@ -80,18 +77,18 @@ async def change(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`PATCH /api/workflows/{workflowId}`: a JSON merge patch (RFC 7396); another `id` moves the workflow."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
     stored = await manager.get(workflow_id)
-    expected = _expected(request, stored)
+    revision = expected(request, stored.revision)
     patch = await _document(request)
     new_id = patch.pop("id", stored.id)
     if not isinstance(new_id, str):
         raise InvalidInput("the body: $.id: Input should be a text")
     workflow = await manager.parse(_object(merged(document_of(stored.workflow), patch)))
     if new_id != stored.id:
-        moving = manager.move(stored.id, new_id, expected_revision=expected, call=request.call)
-        stored = await _conditional(moving)
+        moving = manager.move(stored.id, new_id, expected_revision=revision, call=request.call)
+        stored = await conditional(moving)
     if patch:
         saving = manager.save(stored.id, workflow, expected_revision=stored.revision, call=request.call)
-        stored = await _conditional(saving)
+        stored = await conditional(saving)
     return _answer(stored)
 
 
@@ -99,8 +96,8 @@ async def delete(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`DELETE /api/workflows/{workflowId}`."""
     manager = context.services.get(WORKFLOW_MANAGER)
     stored = await manager.get(request.parameters["workflowId"])
-    expected = _expected(request, stored)
-    await _conditional(manager.delete(stored.id, expected_revision=expected, call=request.call))
+    revision = expected(request, stored.revision)
+    await conditional(manager.delete(stored.id, expected_revision=revision, call=request.call))
     return HttpResponse(data={"success": True, "message": f"the workflow {stored.id} is deleted"})
 
 
@@ -137,44 +134,6 @@ async def _stored(manager: WorkflowManager, workflow_id: str) -> StoredWorkflow 
         return await manager.get(workflow_id)
     except NotFound:
         return None
-
-
-def _expected(request: HttpRequest, stored: StoredWorkflow | None) -> str:
-    """Return the revision that a change is meant for; empty where there must be none.
-
-    Raises `PreconditionFailed` where another is stored, `PreconditionRequired` where the request does not say which.
-    """
-    revision = stored.revision if stored is not None else ""
-    wanted, unwanted = (_tags(request.headers.get(name, "")) for name in ("if-match", "if-none-match"))
-    if (wanted and not (revision and ("*" in wanted or revision in wanted))) or (
-        revision and unwanted & {"*", revision}
-    ):
-        raise PreconditionFailed(_moved_on(request.parameters["workflowId"], revision), revision=revision)
-    if revision and not (wanted or unwanted):
-        message = "send If-Match with the ETag of what you read, or with * to overwrite whatever is there"
-        raise PreconditionRequired(message, revision=revision)
-    return revision
-
-
-def _moved_on(workflow_id: str, revision: str) -> str:
-    return f"the workflow {workflow_id!r} " + (f"is at revision {revision} now" if revision else "does not exist")
-
-
-async def _conditional(change: Awaitable[T]) -> T:
-    """Return what a conditional change returns; that it came too late is a `PreconditionFailed`."""
-    try:
-        return await change
-    except Conflict as error:
-        if "revision" not in error.info.details:
-            raise
-        raise PreconditionFailed(error.message, revision=error.info.details["revision"]) from None
-
-
-def _tags(header: str) -> set[str]:
-    """Return the strong entity tags of a header; `*` stands for any."""
-    if header.strip() == "*":
-        return {"*"}
-    return {tag for is_weak, tag in _TAG.findall(header) if not is_weak} or ({header} if header else set())
 
 
 def _answer(stored: StoredWorkflow, *, status: int = 200) -> HttpResponse:

@@ -139,8 +139,76 @@ class StoredWorkflow(Model):
     source: str = "project"
 
 
-class WorkflowManager(ServiceInterface, name="workflowManager", version=3):
-    """Loads, checks and saves the project's workflows; those of plugins are listed beside them."""
+RevisionKind = Literal["draft", "published", "outside", "deleted"]
+
+
+class WorkflowRevision(Model):
+    """One revision in the history of a workflow: a `draft`, the file as it was `published`, as something `outside` of
+    the host left it, or as it was when it was `deleted`. `number` grows by one with each.
+
+    `by` is the principal, None where nobody can say. `reason` is what was done, `name` that of a restore point, which
+    is kept for good.
+    """
+
+    workflow: str
+    number: int
+    revision: str
+    kind: RevisionKind
+    at: datetime
+    by: str | None = None
+    reason: str = ""
+    name: str | None = None
+
+
+class WorkflowDraft(Model):
+    """What is being made of a workflow and is not published yet; without a `workflow` there is nothing of the kind.
+
+    `base` is the revision of the file that it was made of, `published` the present one: where they differ, somebody
+    has changed the file meanwhile. `revision` is what a change of the draft is conditional on. `number` is that in the
+    history.
+    """
+
+    id: str
+    revision: str
+    published: str
+    base: str
+    workflow: Workflow | None = None
+    number: int | None = None
+    at: datetime | None = None
+    by: str | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the file has changed since the draft was begun."""
+        return self.workflow is not None and self.base != self.published
+
+
+class WorkflowUse(Model):
+    """Something that names a workflow: a `workflow` with a group of it, a `tool` or an `agent`. `place` is a JSON path
+    into it."""
+
+    kind: Literal["workflow", "tool", "agent"]
+    id: str
+    name: str
+    place: str
+
+
+class WorkflowMatch(Model):
+    """A place in a workflow where words were found: in the node `node`, else in what is said of the workflow."""
+
+    workflow: str
+    name: str
+    node: str | None = None
+    path: str
+    text: str
+
+
+class WorkflowManager(ServiceInterface, name="workflowManager", version=4):
+    """Loads, checks and saves the project's workflows; those of plugins are listed beside them.
+
+    A workflow's file is what is *published*: what agents, tools, HTTP and commands run. Drafts and the history of both
+    lie beside, and are read as workflows by `ID@draft` and `ID@rNUMBER`.
+    """
 
     @reads
     async def list_workflows(self) -> list[WorkflowSummary]:
@@ -149,8 +217,9 @@ class WorkflowManager(ServiceInterface, name="workflowManager", version=3):
 
     @reads
     async def get(self, workflow_id: str) -> StoredWorkflow:
-        """Return a workflow by its id, or its path: see `workflow_id_of`. Raises `NotFound` with near names,
-        `InvalidInput` with all problems."""
+        """Return a workflow by its id, or its path: see `workflow_id_of`. `ID@draft` is its draft, `ID@r12` revision 12
+        of its history, with that as its `source`. Raises `NotFound` with near names, `InvalidInput` with all
+        problems."""
 
     @reads
     async def parse(self, document: dict[str, JsonValue]) -> Workflow:
@@ -198,6 +267,53 @@ class WorkflowManager(ServiceInterface, name="workflowManager", version=3):
         self, workflow_id: str, *, expected_revision: str | None = None, call: CallContext | None = None
     ) -> None:
         """Delete a workflow of the project. Raises `NotFound`, and `Conflict` as `save` does."""
+
+    @reads(since=4)
+    async def draft(self, workflow_id: str) -> WorkflowDraft:
+        """Return what is being made of a workflow of the project. Raises `NotFound`."""
+
+    @acts("workflowManager:save", "Write workflows into the project.", since=4)
+    async def save_draft(
+        self,
+        workflow_id: str,
+        workflow: Workflow,
+        *,
+        expected_revision: str | None = None,
+        reason: str = "",
+        rebase: bool = False,
+        call: CallContext | None = None,
+    ) -> WorkflowDraft:
+        """Keep a draft, and it in the history. With `expected_revision` it is refused with `Conflict` unless that is
+        the `revision` of what `draft` returns. A draft that is as the file is none. It stays based on the file that it
+        was begun with, unless `rebase` says that it is to take the place of the present one. Raises `NotFound`."""
+
+    @acts("workflowManager:save", "Write workflows into the project.", since=4)
+    async def discard_draft(
+        self, workflow_id: str, *, expected_revision: str | None = None, call: CallContext | None = None
+    ) -> WorkflowDraft:
+        """Give a draft up; its revisions stay in the history. Raises `NotFound`, and `Conflict` as `save_draft`."""
+
+    @reads(since=4)
+    async def history(
+        self, workflow_id: str | None = None, *, before: int | None = None, limit: int = 50
+    ) -> list[WorkflowRevision]:
+        """Return revisions of a workflow, the newest first, of those whose number is less than `before`; without a
+        workflow the newest of each, of deleted ones too."""
+
+    @acts("workflowManager:save", "Write workflows into the project.", since=4)
+    async def name_revision(
+        self, workflow_id: str, number: int, name: str | None, *, call: CallContext | None = None
+    ) -> WorkflowRevision:
+        """Make a revision a restore point with a name, or with None no longer one. Raises `NotFound`."""
+
+    @reads(since=4)
+    async def uses(self, workflow_id: str) -> list[WorkflowUse]:
+        """Return what names a workflow: groups of other workflows, tools, agents."""
+
+    @reads(since=4)
+    async def search(self, text: str, *, limit: int = 100) -> list[WorkflowMatch]:
+        """Return where in the workflows all words of `text` stand together, in one node or in what is said of a
+        workflow, without regard to case."""
 
 
 WORKFLOW_MANAGER = ServiceKey(WorkflowManager)

@@ -573,6 +573,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "settings.values": ["tavern-llm"],
     "audit.record": ["acme.tried"],
     "workflowManager.save": ["made", Workflow(name="Made")],
+    "workflowManager.name_revision": ["none", 1, "x"],
     "executionEngine.submit": [RUN],
     "executionEngine.run": [RUN],
     "toolManager.call": [SHOUT],
@@ -611,7 +612,7 @@ _OF_A_BASE = ("header", "list_entries", "get", "put", "write", "delete", "export
 _ASKED_FOR_NOTHING = {
     "executionEngine.output",
     "projectFiles.write_blob",
-    *(f"workflowManager.{method}" for method in ("move", "delete")),
+    *(f"workflowManager.{method}" for method in ("move", "delete", "save_draft", "discard_draft", "name_revision")),
     "llm.embed",  # the scripted adapter cannot
     *(f"agentRuntime.{method}" for method in ("send", "interrupt", "pause", "resume")),
     *(f"agentRuntime.{method}" for method in ("change_memory", "recall", "remember", "read_result", "replay")),

@@ -29,6 +29,9 @@ TABLE = {
         GET /api/me | PUT /api/me/password | POST /api/logout | POST /api/logout/everywhere
         GET /api/tokens | POST /api/tokens | DELETE /api/tokens/{id} | GET /api/members
         GET /api/workflows | GET /api/workflows/{workflowId} | POST /api/workflows/check
+        GET /api/workflows/{workflowId}/draft | GET /api/workflows/{workflowId}/history
+        GET /api/workflows/{workflowId}/history/{number} | GET /api/workflows/{workflowId}/uses
+        GET /api/workflow-history | GET /api/workflow-search
         GET /api/nodes | GET /api/system_stats | GET /api/prompt/{promptId} | GET /api/executions
         GET /api/runs | GET /api/runs/{runId} | GET /api/runs/{runId}/outputs/{key}
         GET /api/files | GET /api/files/{path}
@@ -49,6 +52,8 @@ TABLE = {
         POST /api/runs/{runId}/rerun | POST /api/runs/{runId}/resume
         POST /api/workflows | PUT /api/workflows/{workflowId}
         PATCH /api/workflows/{workflowId} | DELETE /api/workflows/{workflowId}
+        PUT /api/workflows/{workflowId}/draft | DELETE /api/workflows/{workflowId}/draft
+        PATCH /api/workflows/{workflowId}/history/{number}
         POST /api/nodes/{type}/actions/{action} | POST /api/tools/execute | POST /api/tasks/{id}/cancel
         PUT /api/files/{path} | DELETE /api/files/{path}
         POST /api/approvals/{id}

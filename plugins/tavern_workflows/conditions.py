@@ -1,0 +1,51 @@
+"""Conditional requests (RFC 9110 §13): which revision a change is meant for, and what a client is told whose is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from tavern_host import HttpRequest
+from tavern_host.contracts.errors import Conflict, PreconditionFailed, PreconditionRequired
+
+T = TypeVar("T")
+
+_TAG = re.compile(r'(W/)?"([^"]*)"')
+
+
+def expected(request: HttpRequest, revision: str) -> str:
+    """Return the revision that a change is meant for; empty where there must be none. `revision` is what there is.
+
+    Raises `PreconditionFailed` where another is stored, `PreconditionRequired` where the request does not say which.
+    """
+    wanted, unwanted = (_tags(request.headers.get(name, "")) for name in ("if-match", "if-none-match"))
+    if (wanted and not (revision and ("*" in wanted or revision in wanted))) or (
+        revision and unwanted & {"*", revision}
+    ):
+        raise PreconditionFailed(_moved_on(request.parameters["workflowId"], revision), revision=revision)
+    if revision and not (wanted or unwanted):
+        message = "send If-Match with the ETag of what you read, or with * to overwrite whatever is there"
+        raise PreconditionRequired(message, revision=revision)
+    return revision
+
+
+def _moved_on(workflow_id: str, revision: str) -> str:
+    return f"the workflow {workflow_id!r} " + (f"is at revision {revision} now" if revision else "does not exist")
+
+
+async def conditional(change: Awaitable[T]) -> T:
+    """Return what a conditional change returns; that it came too late is a `PreconditionFailed`."""
+    try:
+        return await change
+    except Conflict as error:
+        if "revision" not in error.info.details:
+            raise
+        raise PreconditionFailed(error.message, revision=error.info.details["revision"]) from None
+
+
+def _tags(header: str) -> set[str]:
+    """Return the strong entity tags of a header; `*` stands for any."""
+    if header.strip() == "*":
+        return {"*"}
+    return {tag for is_weak, tag in _TAG.findall(header) if not is_weak} or ({header} if header else set())
