@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tavern_workflows import history as store
 
 from tavern_host import WORKFLOW_MANAGER, Host, NotFound
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.workflows import Workflow, WorkflowManager
 from tavern_host.testing.http import HttpClient, served
+from tavern_workflows import history as store
 
 PATH = "/api/workflows/greet"
 
