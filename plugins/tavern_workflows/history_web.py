@@ -14,6 +14,7 @@ from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import WorkflowDraft
 from tavern_workflows.conditions import conditional, expected
 from tavern_workflows.store import document_of
+from tavern_workflows.web import keep_id
 
 
 class NewDraft(Model):
@@ -55,9 +56,10 @@ async def save_draft(request: HttpRequest, context: PluginContext) -> HttpRespon
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
     new = request.read(NewDraft)
     revision = expected(request, (await manager.draft(workflow_id)).revision)
+    document = keep_id(new.workflow, await manager.get(workflow_id))
     saving = manager.save_draft(
         workflow_id,
-        await manager.parse(new.workflow),
+        await manager.parse(document),
         expected_revision=revision,
         reason=new.reason,
         rebase=new.rebase,
@@ -90,9 +92,11 @@ async def newest(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def revision(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/workflows/{workflowId}/history/{number}`: the document as it was."""
-    named = f"{request.parameters['workflowId']}@r{_number(request)}"
-    stored = await context.services.get(WORKFLOW_MANAGER).get(named)
-    return HttpResponse(data=document_of(stored.workflow), headers={"ETag": f'"{stored.revision}"'})
+    workflow_id = request.parameters["workflowId"]
+    stored = await context.services.get(WORKFLOW_MANAGER).get(f"{workflow_id}@r{_number(request)}")
+    return HttpResponse(
+        data={**document_of(stored.workflow), "id": workflow_id}, headers={"ETag": f'"{stored.revision}"'}
+    )
 
 
 async def name(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -125,5 +129,5 @@ def _number(request: HttpRequest) -> int:
 def _answer(draft: WorkflowDraft) -> HttpResponse:
     data = draft.to_json()
     if draft.workflow is not None:
-        data["workflow"] = document_of(draft.workflow)
+        data["workflow"] = {**document_of(draft.workflow), "id": draft.id}
     return HttpResponse(data=data, headers={"ETag": f'"{draft.revision}"'})

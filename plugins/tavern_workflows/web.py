@@ -66,9 +66,7 @@ async def replace(request: HttpRequest, context: PluginContext) -> HttpResponse:
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
     stored = await _stored(manager, workflow_id)
     revision = expected(request, stored.revision if stored is not None else "")
-    document = await _document(request)
-    _keep_id(document, stored)
-    workflow = await manager.parse(document)
+    workflow = await manager.parse(keep_id(await _document(request), stored))
     saved = await conditional(manager.save(workflow_id, workflow, expected_revision=revision, call=request.call))
     return _answer(saved, status=200 if stored is not None else 201)
 
@@ -119,14 +117,12 @@ def _object(value: JsonValue) -> dict[str, JsonValue]:
     return value
 
 
-def _keep_id(document: dict[str, JsonValue], stored: StoredWorkflow | None) -> None:
-    """Put the `id` that stands in the file in the place of the workflow's."""
+def keep_id(document: dict[str, JsonValue], stored: StoredWorkflow | None) -> dict[str, JsonValue]:
+    """Return a document with the `id` that stands in the file in the place of the workflow's."""
     if stored is None or document.get("id") != stored.id:
-        return
-    if stored.workflow.id is None:
-        del document["id"]
-    else:
-        document["id"] = stored.workflow.id
+        return document
+    rest = {key: value for key, value in document.items() if key != "id"}
+    return rest if stored.workflow.id is None else {**rest, "id": stored.workflow.id}
 
 
 async def _stored(manager: WorkflowManager, workflow_id: str) -> StoredWorkflow | None:

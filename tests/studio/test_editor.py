@@ -36,11 +36,11 @@ async def test_a_workflow_is_drawn_run_and_saved_with_the_mouse(studio: Studio) 
     await expect(inspector.get_by_text("done")).to_be_visible()
     await studio.picture("editor-after-a-run")
 
-    assert stored(studio, "first-try")["edges"] == []  # nothing is written before it is saved
+    assert stored(studio, "first-try")["edges"] == []  # nothing is written before it is published
     await page.reload()
     await expect(page.locator(".vue-flow__edge")).to_have_count(1)  # and nothing is lost
-    await page.get_by_role("button", name="Save", exact=True).click()
-    await expect(page.get_by_label("Status").get_by_text("Saved", exact=True)).to_be_visible()
+    await page.get_by_role("button", name="Publish", exact=True).click()
+    await expect(page.get_by_label("Status").get_by_text("Published", exact=True)).to_be_visible()
     saved = stored(studio, "first-try")
     assert [edge["target"] for edge in saved["edges"]] == ["output"]
     assert list(saved["interfaceOutputs"]) == ["text"]
@@ -78,21 +78,29 @@ async def test_two_editors_never_overwrite_each_other(studio: Studio) -> None:
     for one in (studio, other):
         await one.open("/workflows/greeting")
         await expect(one.page.locator(".vue-flow__node")).to_have_count(4)
-    await other.page.get_by_label("Name of the workflow").fill("Theirs")
+    name = "Name of the workflow"
+    await other.page.get_by_label(name).fill("Theirs")
     await other.page.keyboard.press("Tab")
-    await other.page.get_by_role("button", name="Save", exact=True).click()
-    await expect(other.page.get_by_label("Status").get_by_text("Saved", exact=True)).to_be_visible()
+    await expect(page.get_by_label(name)).to_have_value("Theirs")  # who has nothing to keep follows the other
 
-    await page.get_by_label("Name of the workflow").fill("Mine")
+    await page.route("**/draft?*", lambda route: route.abort())
+    await page.get_by_label(name).fill("Mine")
     await page.keyboard.press("Tab")
-    await page.get_by_role("button", name="Save", exact=True).click()
-    await expect(page.get_by_role("alert")).to_contain_text("changed elsewhere")
-    assert stored(studio, "greeting")["name"] == "Theirs"
-    studio.mistakes.clear()  # the browser names the refused request
+    await expect(page.get_by_label("Status").get_by_text("Draft kept in this browser")).to_be_visible()
+    await other.page.get_by_label(name).fill("Theirs again")
+    await other.page.keyboard.press("Tab")
+    await other.page.get_by_role("button", name="Publish", exact=True).click()
+    await expect(other.page.get_by_label("Status").get_by_text("Published", exact=True)).to_be_visible()
+    await page.unroute("**/draft?*")
+    await expect(page.get_by_role("alert")).to_contain_text("Somebody else has changed this draft")
+    assert stored(studio, "greeting")["name"] == "Theirs again"
     await page.get_by_role("button", name="Keep mine").click()
     await page.get_by_role("dialog").get_by_role("button", name="Keep mine").click()
     await expect(page.get_by_role("alert")).to_have_count(0)
+    await page.get_by_role("button", name="Publish", exact=True).click()
+    await expect(page.get_by_label("Status").get_by_text("Published", exact=True)).to_be_visible()
     assert stored(studio, "greeting")["name"] == "Mine"
+    studio.mistakes.clear()  # the browser names the requests that failed
 
 
 async def test_an_edge_that_does_not_fit_is_refused_with_the_reason(studio: Studio) -> None:

@@ -49,6 +49,10 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
     session.selected.value = new Set(pasted.ids);
   }
 
+  async function publish(): Promise<void> {
+    if (await attempt(() => session.keeping.publish())) say(t("editor.published"));
+  }
+
   return registerCommands(
     { id: "editor.run", title: "editor.run", keys: "mod+enter", run: () => run() },
     { id: "editor.runTo", title: "editor.runTo", when: some, run: () => run([...session.selected.value]) },
@@ -59,11 +63,12 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
       when: () => session.running.isActive.value,
       run: () => attempt(() => session.running.interrupt()),
     },
+    { id: "editor.publish", title: "editor.publish", keys: "mod+s", run: publish },
     {
-      id: "editor.save",
-      title: "kit.save",
-      keys: "mod+s",
-      run: () => attempt(() => session.save()).then(() => session.conflict.value || say(t("editor.saved"))),
+      id: "editor.history",
+      title: "editor.history.title",
+      keys: "mod+shift+h",
+      run: () => (session.isHistoryOpen.value = !session.isHistoryOpen.value),
     },
     { id: "editor.add", title: "editor.add", keys: "a mod+space", run: () => opens.add() },
     { id: "editor.connect", title: "editor.connect", keys: "c", when: one, run: () => opens.connect() },

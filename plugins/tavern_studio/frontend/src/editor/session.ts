@@ -1,9 +1,12 @@
 import { computed, markRaw, shallowReactive, shallowRef, type InjectionKey } from "vue";
-import { api, askWhole, type ApiError } from "../api/client";
+import type { ApiError } from "../api/client";
 import { asError } from "../api/resource";
+import { t } from "../i18n";
+import { compare, type Comparison } from "./comparison";
 import { useDefinitions } from "./definitions";
-import { keepDraft, keptDraft, forgetDraft } from "./drafts";
 import { indexOf, nodeOf, type WorkflowDocument } from "./document";
+import { revisionsOf, documentAt, type Revision } from "./history";
+import { Keeping } from "./keeping";
 import { Running } from "./running";
 import { slotsOf, type Slots } from "./slots";
 
@@ -26,14 +29,15 @@ export class Session {
   readonly selectedEdges = shallowRef<ReadonlySet<string>>(new Set());
   readonly state = shallowRef<"loading" | "ready" | "failed">("loading");
   readonly error = shallowRef<ApiError>();
-  /** A version that somebody else has saved since this one was read. */
-  readonly conflict = shallowRef(false);
-  readonly saving = shallowRef(false);
   /** A node that is to be selected and brought into view. */
   readonly focus = shallowRef<string>();
+  /** What became of the document since an earlier revision, while that is looked at. */
+  readonly comparison = shallowRef<Comparison>();
+  readonly isHistoryOpen = shallowRef(false);
   readonly running: Running;
-  private readonly saved = shallowRef<WorkflowDocument>();
-  private etag = "";
+  readonly keeping: Keeping;
+  /** What was done before this page was opened, the latest first, for undo. */
+  private readonly older = shallowRef<Revision[]>([]);
   private readonly past = shallowRef<Step[]>([]);
   private readonly future = shallowRef<Step[]>([]);
   private readonly slots = shallowReactive(new Map<string, { of: unknown[]; slots: Slots }>());
@@ -41,36 +45,46 @@ export class Session {
 
   constructor(readonly id: string) {
     this.running = markRaw(new Running(id));
+    this.keeping = markRaw(
+      new Keeping(id, {
+        current: () => this.document.value,
+        replace: (document, label) => this.take(document, label),
+        settle: (before, after) => {
+          if (this.document.value === before) this.document.value = after;
+        },
+      }),
+    );
     void this.load();
   }
 
-  readonly isChanged = computed(() => this.saved.value !== undefined && this.document.value !== this.saved.value);
-  readonly undoLabel = computed(() => this.past.value.at(-1)?.label);
+  readonly isChanged = computed(() => {
+    const published = this.keeping.published.value;
+    return published !== undefined && this.document.value !== published;
+  });
+  readonly undoLabel = computed(() => this.past.value.at(-1)?.label ?? (this.older.value.length > 1 ? t("editor.history.older") : undefined));
   readonly redoLabel = computed(() => this.future.value.at(-1)?.label);
-  readonly index = computed(() => indexOf(this.document.value));
+  /** What is on the canvas: while a revision is looked at, what was removed since too. */
+  readonly shown = computed(() => this.comparison.value?.document ?? this.document.value);
+  readonly index = computed(() => indexOf(this.shown.value));
 
-  /** Read the workflow; a draft of this browser that was made of the same version is opened in its place. */
+  /** Read the workflow, and what is being made of it. */
   async load(): Promise<void> {
     this.state.value = "loading";
     try {
-      const request = api.GET("/api/workflows/{workflowId}", { params: { path: { workflowId: this.id } } });
-      const { data, response } = await askWhole(request);
-      const document = withPositions(data as unknown as WorkflowDocument);
-      this.etag = response.headers.get("ETag") ?? "";
-      this.saved.value = document;
-      this.document.value = document;
+      const older = revisionsOf(this.id).catch(() => []);
+      this.document.value = await this.keeping.load();
+      this.older.value = await older;
       this.past.value = this.future.value = [];
-      this.conflict.value = false;
-      const draft = await keptDraft(this.id);
-      if (draft !== undefined) {
-        this.document.value = draft.document;
-        this.conflict.value = draft.etag !== this.etag;
-      }
       this.state.value = "ready";
     } catch (thrown) {
       this.error.value = asError(thrown);
       this.state.value = "failed";
     }
+  }
+
+  close(): void {
+    this.running.close();
+    this.keeping.close();
   }
 
   /** Change the document as one step that can be undone. */
@@ -87,10 +101,31 @@ export class Session {
     }
     this.future.value = [];
     this.show(next);
+    this.keeping.changed(label);
   }
 
+  /** Show a document that the server has already, as a step. */
+  private take(document: WorkflowDocument, label: string): void {
+    this.past.value = [...this.past.value.slice(-STEPS), { label, document: this.document.value, at: 0 }];
+    this.future.value = [];
+    this.show(document);
+  }
+
+  /** Take back the last step; where this page has none, the last one that the history knows. */
   undo(): void {
-    this.step(this.past, this.future);
+    if (this.past.value.length === 0) void this.undoOlder();
+    else this.step(this.past, this.future);
+  }
+
+  private async undoOlder(): Promise<void> {
+    const [now, before] = this.older.value;
+    if (now === undefined || before === undefined) return;
+    const document = await documentAt(this.id, before.number);
+    this.older.value = this.older.value.slice(1);
+    const label = now.reason ?? "";
+    this.future.value = [...this.future.value, { label, document: this.document.value, at: 0 }];
+    this.show(document);
+    this.keeping.changed(`${t("editor.undo")}: ${label}`);
   }
 
   redo(): void {
@@ -103,54 +138,23 @@ export class Session {
     from.value = from.value.slice(0, -1);
     to.value = [...to.value, { label: step.label, document: this.document.value, at: 0 }];
     this.show(step.document);
+    this.keeping.changed(`${t(from === this.past ? "editor.undo" : "editor.redo")}: ${step.label}`);
   }
 
   private show(document: WorkflowDocument): void {
     this.document.value = document;
     this.selected.value = new Set([...this.selected.value].filter((id) => nodeOf(document, id)));
-    if (this.isChanged.value) keepDraft(this.id, { document, etag: this.etag });
-    else void forgetDraft(this.id);
+    this.comparison.value = undefined;
   }
 
-  /** Save the file. Where somebody else has saved meanwhile, nothing is written and `conflict` is set. */
-  async save(options: { overwrite?: boolean } = {}): Promise<void> {
-    const document = this.document.value;
-    this.saving.value = true;
-    try {
-      if (options.overwrite) this.etag = await this.currentEtag();
-      const request = api.PUT("/api/workflows/{workflowId}", {
-        params: { path: { workflowId: this.id } },
-        body: { ...document, updatedAt: new Date().toISOString() } as never,
-        headers: { "If-Match": this.etag },
-      });
-      const { response } = await askWhole(request);
-      this.etag = response.headers.get("ETag") ?? "";
-      this.saved.value = document;
-      this.conflict.value = false;
-      if (this.document.value === document) await forgetDraft(this.id);
-    } catch (thrown) {
-      const error = asError(thrown);
-      if (error.status !== 412) throw error;
-      this.conflict.value = true;
-    } finally {
-      this.saving.value = false;
-    }
-  }
-
-  private async currentEtag(): Promise<string> {
-    const request = api.GET("/api/workflows/{workflowId}", { params: { path: { workflowId: this.id } } });
-    return (await askWhole(request)).response.headers.get("ETag") ?? "";
-  }
-
-  /** Give up what was changed here, and read the file. */
-  async discard(): Promise<void> {
-    await forgetDraft(this.id);
-    await this.load();
+  /** Mark on the canvas what became of the workflow since an earlier document. */
+  compareWith(name: string, earlier: WorkflowDocument): void {
+    this.comparison.value = compare(name, earlier, this.document.value);
   }
 
   /** The slots of a node, made anew only where something that they depend on is another. */
   slotsOf(id: string): Slots {
-    const document = this.document.value;
+    const document = this.shown.value;
     const node = nodeOf(document, id);
     if (node === undefined) return { inputs: {}, outputs: {}, innerInputs: {}, innerOutputs: {} };
     const edges = [...(this.index.value.into.get(id) ?? []), ...(this.index.value.outOf.get(id) ?? [])];
@@ -163,14 +167,6 @@ export class Session {
     queueMicrotask(() => this.slots.set(id, { of, slots }));
     return slots;
   }
-}
-
-/** A file may leave out where its nodes are; the canvas puts those in a row. */
-function withPositions(document: WorkflowDocument): WorkflowDocument {
-  if (document.nodes.every((node) => node.position as unknown)) return document;
-  const place = (index: number) => ({ x: (index % 6) * 260, y: Math.floor(index / 6) * 200 });
-  const nodes = document.nodes.map((node, index) => ({ ...node, position: node.position ?? place(index) }));
-  return { ...document, nodes };
 }
 
 export const SESSION: InjectionKey<Session> = Symbol("session");

@@ -22,7 +22,7 @@ export const useTabs = defineStore("tabs", () => {
   }
 
   function close(id: string): void {
-    sessions.get(id)?.running.close();
+    sessions.get(id)?.close();
     sessions.delete(id);
     keep(ids.value.filter((one) => one !== id));
   }

@@ -28,6 +28,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
     const slots = session.slotsOf(edge.source);
     const slot = slots.outputs[edge.sourceHandle] ?? slots.innerOutputs[edge.sourceHandle];
     const classes = slot ? [slotLook(slot), slot.isStream && "stream"] : ["ghost"];
+    classes.push(session.comparison.value?.edges.get(edge.id) ?? false);
     return {
       id: edge.id,
       source: edge.source,
@@ -40,7 +41,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
   }
 
   watch(
-    session.document,
+    session.shown,
     (document) => {
       const index = session.index.value.nodes;
       const gone = [...shown.keys()].filter((id) => !index.has(id));
@@ -64,7 +65,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
   );
 
   watch(
-    () => session.document.value.edges.map((edge) => ({ edge, made: edgeFor(edge) })),
+    () => session.shown.value.edges.map((edge) => ({ edge, made: edgeFor(edge) })),
     (now, before) => {
       const same =
         before?.length === now.length &&

@@ -1,0 +1,46 @@
+import type { WorkflowDocument, WorkflowEdge, WorkflowNode } from "./document";
+
+export type Mark = "added" | "changed" | "removed";
+
+/** What became of a workflow since an earlier revision. */
+export interface Comparison {
+  /** Which revision it is compared with, for people. */
+  name: string;
+  nodes: Map<string, Mark>;
+  edges: Map<string, Mark>;
+  /** The document with what was removed from it in its old place. */
+  document: WorkflowDocument;
+}
+
+/** Say what differs between an earlier document and a later one. A node that was only moved is the same. */
+export function compare(name: string, earlier: WorkflowDocument, later: WorkflowDocument): Comparison {
+  const nodes = marksOf(earlier.nodes, later.nodes, contentOf);
+  const edges = marksOf(earlier.edges, later.edges, JSON.stringify);
+  const goneNodes = earlier.nodes.filter((node) => nodes.get(node.id) === "removed");
+  const goneEdges = earlier.edges.filter((edge) => edges.get(edge.id) === "removed");
+  const document = { ...later, nodes: [...later.nodes, ...goneNodes], edges: [...later.edges, ...goneEdges] };
+  return { name, nodes, edges, document };
+}
+
+function marksOf<T extends WorkflowNode | WorkflowEdge>(earlier: T[], later: T[], text: (one: T) => string): Map<string, Mark> {
+  const marks = new Map<string, Mark>();
+  const before = new Map(earlier.map((one) => [one.id, one]));
+  for (const one of later) {
+    const old = before.get(one.id);
+    before.delete(one.id);
+    if (old === undefined) marks.set(one.id, "added");
+    else if (old !== one && text(old) !== text(one)) marks.set(one.id, "changed");
+  }
+  for (const id of before.keys()) marks.set(id, "removed");
+  return marks;
+}
+
+function contentOf(node: WorkflowNode): string {
+  const rest: Record<string, unknown> = { ...node };
+  for (const key of ["position", "width", "height"]) delete rest[key];
+  return JSON.stringify(rest, (_, value: unknown) =>
+    value !== null && typeof value === "object" && !Array.isArray(value)
+      ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : value,
+  );
+}

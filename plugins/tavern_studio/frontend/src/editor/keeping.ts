@@ -1,0 +1,219 @@
+import { computed, shallowRef } from "vue";
+import { api, ask, askWhole, type Schemas } from "../api/client";
+import { asError } from "../api/resource";
+import { listen, onMissed, type Message } from "../api/socket";
+import { t } from "../i18n";
+import { say } from "../kit/toasts";
+import { forgetDraft, keepDraft, keptDraft } from "./drafts";
+import type { WorkflowDocument } from "./document";
+
+type Draft = Schemas["WorkflowDraft"];
+
+const EVERY = 1000;
+/** Milliseconds after a change until the server gets it. */
+const AGAIN = 5000;
+/** Milliseconds until it is tried again where the server did not take it. */
+
+/** What this keeps: the document as it is now, and how another one takes its place. */
+interface Drawn {
+  current(): WorkflowDocument;
+  /** Show a document that came from elsewhere, as one step. */
+  replace(document: WorkflowDocument, label: string): void;
+  /** The same document in another object, which is no step. */
+  settle(before: WorkflowDocument, after: WorkflowDocument): void;
+}
+
+/**
+ * Keeps what is drawn: in this browser at once, on the server as the workflow's draft soon after, and in its file when it
+ * is published. Of what somebody else changes meanwhile nothing is overwritten: it is shown, or `conflict` is set.
+ */
+export class Keeping {
+  /** The document of the file. */
+  readonly published = shallowRef<WorkflowDocument>();
+  /** `file`: the file has changed since the draft was begun; `draft`: somebody else has changed the draft. */
+  readonly conflict = shallowRef<"file" | "draft">();
+  readonly state = shallowRef<"kept" | "keeping" | "unkept">("kept");
+  readonly isPublishing = shallowRef(false);
+  /** Whether the server keeps drafts of it: not of a plugin's workflow, nor for people who may only read. */
+  readonly mayKeep = shallowRef(true);
+  readonly isBusy = computed(() => this.isPublishing.value || this.state.value === "keeping");
+  private fileTag = "";
+  private draftTag = "";
+  private reasons: string[] = [];
+  private timer?: ReturnType<typeof setTimeout>;
+  private sending?: Promise<void>;
+  private readonly stops: (() => void)[];
+
+  constructor(
+    readonly id: string,
+    private readonly drawn: Drawn,
+  ) {
+    this.stops = [listen(["WORKFLOW_CHANGED"], (message) => void this.hear(message)), onMissed(() => void this.refresh())];
+  }
+
+  close(): void {
+    this.stops.forEach((stop) => stop());
+    if (this.timer !== undefined) void this.flush();
+  }
+
+  /** Read the file and its draft; return what is to be shown. */
+  async load(): Promise<WorkflowDocument> {
+    const shown = await this.read();
+    const local = await keptDraft(this.id);
+    if (local === undefined) return shown;
+    if (local.etag !== this.draftTag) this.conflict.value = "draft";
+    else this.plan([]);
+    return local.document;
+  }
+
+  private async read(): Promise<WorkflowDocument> {
+    const params = { params: { path: { workflowId: this.id } } };
+    const [{ data, response }, draft] = await Promise.all([
+      askWhole(api.GET("/api/workflows/{workflowId}", params)),
+      ask(api.GET("/api/workflows/{workflowId}/draft", params)).catch(() => undefined),
+    ]);
+    const published = withPositions(data as unknown as WorkflowDocument);
+    this.published.value = published;
+    this.fileTag = this.draftTag = (response.headers.get("ETag") ?? "").replaceAll('"', "");
+    this.mayKeep.value = draft !== undefined;
+    this.conflict.value = undefined;
+    if (draft === undefined) return published;
+    this.took(draft);
+    return draft.workflow ? withPositions(draft.workflow as unknown as WorkflowDocument) : published;
+  }
+
+  private took(draft: Draft): void {
+    this.draftTag = draft.revision;
+    this.conflict.value = draft.workflow && draft.base !== draft.published ? "file" : undefined;
+  }
+
+  /** Keep what was just done. */
+  changed(reason: string): void {
+    keepDraft(this.id, { document: this.drawn.current(), etag: this.draftTag });
+    this.plan([reason]);
+  }
+
+  private plan(reasons: string[], after = EVERY): void {
+    this.reasons.push(...reasons);
+    this.state.value = "unkept";
+    if (this.conflict.value === "draft" || !this.mayKeep.value) return;
+    this.timer ??= setTimeout(() => void this.flush(), after);
+  }
+
+  /** Give the server what it has not. */
+  async flush(): Promise<void> {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    await this.sending;
+    if (this.state.value !== "unkept" || this.conflict.value === "draft" || !this.mayKeep.value) return;
+    this.sending = this.send();
+    await this.sending;
+  }
+
+  private async send(mine = false): Promise<void> {
+    const document = this.drawn.current();
+    const reasons = this.reasons.splice(0);
+    this.state.value = "keeping";
+    try {
+      const request = api.PUT("/api/workflows/{workflowId}/draft", {
+        params: { path: { workflowId: this.id } },
+        body: { workflow: document as never, reason: [...new Set(reasons)].join(", ").slice(0, 500), rebase: mine },
+        headers: { "If-Match": mine ? "*" : `"${this.draftTag}"` },
+      });
+      this.took(await ask(request));
+      if (this.drawn.current() !== document) {
+        keepDraft(this.id, { document: this.drawn.current(), etag: this.draftTag });
+        this.plan([]);
+      } else {
+        this.state.value = "kept";
+        await forgetDraft(this.id);
+      }
+    } catch (thrown) {
+      const { status } = asError(thrown);
+      this.state.value = "unkept";
+      this.reasons.unshift(...reasons);
+      if (status === 412) this.conflict.value = "draft";
+      else if (status === 403 || status === 409) this.mayKeep.value = false;
+      else this.plan([], AGAIN);
+    }
+  }
+
+  /** Write the file. Where somebody else has written it meanwhile, nothing is, and `conflict` is set. */
+  async publish(): Promise<boolean> {
+    this.isPublishing.value = true;
+    try {
+      await this.flush();
+      if (this.conflict.value !== undefined) return false;
+      const before = this.drawn.current();
+      const document = { ...before, updatedAt: new Date().toISOString() };
+      const request = api.PUT("/api/workflows/{workflowId}", {
+        params: { path: { workflowId: this.id } },
+        body: document as never,
+        headers: { "If-Match": `"${this.fileTag}"` },
+      });
+      const { response } = await askWhole(request);
+      this.fileTag = this.draftTag = (response.headers.get("ETag") ?? "").replaceAll('"', "");
+      this.published.value = document;
+      this.drawn.settle(before, document);
+      await forgetDraft(this.id);
+      return true;
+    } catch (thrown) {
+      const error = asError(thrown);
+      if (error.status !== 412) throw error;
+      this.conflict.value = "file";
+      return false;
+    } finally {
+      this.isPublishing.value = false;
+    }
+  }
+
+  /** Put what is shown here in the place of what somebody else has made of the workflow. */
+  async keepMine(): Promise<void> {
+    this.conflict.value = undefined;
+    await this.sending;
+    this.sending = this.send(true);
+    await this.sending;
+    const params = { params: { path: { workflowId: this.id } } };
+    const { data, response } = await askWhole(api.GET("/api/workflows/{workflowId}", params));
+    this.fileTag = (response.headers.get("ETag") ?? "").replaceAll('"', "");
+    this.published.value = withPositions(data as unknown as WorkflowDocument);
+  }
+
+  /** Give up what is shown here for what somebody else has made of the workflow; the history keeps it. */
+  async takeTheirs(): Promise<void> {
+    const isFile = this.conflict.value === "file";
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    await forgetDraft(this.id);
+    const params = { params: { path: { workflowId: this.id } }, headers: { "If-Match": "*" } };
+    if (isFile) await ask(api.DELETE("/api/workflows/{workflowId}/draft", params));
+    this.state.value = "kept";
+    this.drawn.replace(await this.read(), t("editor.conflict.theirs"));
+  }
+
+  private async hear({ payload }: Message): Promise<void> {
+    if (payload.workflowId !== this.id) return;
+    await this.sending; // it may be this page's own
+    if (this.isPublishing.value) return;
+    if (payload.change === "deleted" || payload.change === "moved") say(t(`editor.${payload.change}Elsewhere`, { to: String(payload.to) }), "bad");
+    else if (payload.revision !== this.draftTag && payload.revision !== this.fileTag) await this.refresh();
+  }
+
+  /** Show what somebody else has made of the workflow, where nothing here waits to be kept. */
+  private async refresh(): Promise<void> {
+    if (this.state.value !== "kept" || this.published.value === undefined) return;
+    const shown = await this.read().catch(() => undefined);
+    if (shown === undefined || same(shown, this.drawn.current())) return;
+    this.drawn.replace(shown, t("editor.changedElsewhere"));
+  }
+}
+
+const same = (one: WorkflowDocument, other: WorkflowDocument) => JSON.stringify(one) === JSON.stringify(other);
+
+/** A file may leave out where its nodes are; the canvas puts those in a row. */
+export function withPositions(document: WorkflowDocument): WorkflowDocument {
+  if (document.nodes.every((node) => node.position as unknown)) return document;
+  const place = (index: number) => ({ x: (index % 6) * 260, y: Math.floor(index / 6) * 200 });
+  const nodes = document.nodes.map((node, index) => ({ ...node, position: node.position ?? place(index) }));
+  return { ...document, nodes };
+}

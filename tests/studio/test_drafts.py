@@ -1,0 +1,96 @@
+"""What is drawn is never lost: drafts, a history on the canvas, undo over sessions, deleted workflows."""
+
+from __future__ import annotations
+
+import json
+
+from playwright.async_api import Page, expect
+from studio_bench import Studio
+
+
+async def add(page: Page, name: str) -> None:
+    await page.get_by_label("Search nodes…").fill(name)
+    await page.get_by_label("Node library").get_by_role("button", name=name, exact=True).click()
+
+
+async def kept(page: Page) -> None:
+    await expect(page.get_by_label("Status").get_by_text("Draft kept", exact=True)).to_be_visible()
+
+
+async def test_a_history_is_looked_at_named_and_restored(studio: Studio) -> None:
+    page, nodes = studio.page, studio.page.locator(".vue-flow__node")
+    await studio.open("/workflows/greeting")
+    await expect(nodes).to_have_count(4)
+    await add(page, "Upper case")
+    await kept(page)
+    await page.locator(".vue-flow__node[data-id=trim] strong").click()
+    await page.keyboard.press("Delete")
+    await kept(page)
+
+    await page.reload()
+    await expect(nodes).to_have_count(4)
+    await page.keyboard.press("Control+z")  # what was done before the page was opened anew
+    await expect(nodes).to_have_count(5)
+    await page.keyboard.press("Control+Shift+z")
+    await expect(nodes).to_have_count(4)
+    await kept(page)
+
+    await page.get_by_role("button", name="History", exact=True).click()
+    panel = page.get_by_label("Inspector")
+    await panel.get_by_role("button", name="From the file").click()
+    await expect(nodes).to_have_count(5)  # what was removed is shown too
+    await expect(page.locator(".node.added").get_by_text("added")).to_be_visible()
+    await expect(page.locator(".node.removed").get_by_text("removed")).to_be_visible()
+    await studio.picture("history")
+    await panel.get_by_role("button", name="Name it").click()
+    await page.get_by_role("dialog").get_by_label("Name it").fill("as it came")
+    await page.keyboard.press("Enter")
+    await expect(panel.get_by_role("button", name="as it came")).to_be_visible()
+    await panel.get_by_role("button", name="Restore").click()
+    await expect(page.locator(".vue-flow__node[data-id=trim]")).to_be_visible()
+    await expect(page.locator(".vue-flow__node[data-id=upper-case]")).to_have_count(0)
+    assert await page.locator(".node.removed").count() == 0
+
+
+async def test_a_draft_and_a_file_that_git_changed(studio: Studio) -> None:
+    page = studio.page
+    file = studio.site.host.project.root / "workflows" / "greeting.json"
+    await studio.open("/workflows/greeting")
+    await expect(page.locator(".vue-flow__node")).to_have_count(4)
+    await add(page, "Upper case")
+    await kept(page)
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps({**document, "name": "By git"}))
+    await studio.site.get("/api/workflows/greeting/draft")  # a host that serves looks by itself
+    await page.reload()
+    await expect(page.get_by_role("alert")).to_contain_text("The published version has changed")
+    await expect(page.locator(".vue-flow__node")).to_have_count(5)
+    await page.get_by_role("button", name="Publish", exact=True).click()
+    assert json.loads(file.read_text())["name"] == "By git", "nobody's work is overwritten"
+    await page.get_by_role("button", name="Take theirs").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Take theirs").click()
+    await expect(page.get_by_label("Name of the workflow")).to_have_value("By git")
+    await page.keyboard.press("Control+z")  # which is a step as any other
+    await expect(page.locator(".vue-flow__node")).to_have_count(5)
+
+
+async def test_workflows_are_found_renamed_deleted_and_restored(studio: Studio) -> None:
+    page = studio.page
+    await page.get_by_label("Search workflows").fill("core:trim")
+    await page.get_by_role("link", name="Greeting › trim").click()
+    await expect(page.get_by_label("Inspector").get_by_text("core:Trim")).to_be_visible()
+    await studio.open("/")
+    for command in ("Rename", "Delete"):
+        await page.get_by_role("button", name="What can be done with Greeting", exact=True).click()
+        await page.get_by_role("menuitem", name=command).click()
+        if command == "Rename":
+            await page.get_by_label("Id", exact=True).fill("polite/greeting")
+        await page.get_by_role("dialog").get_by_role("button", name=command).click()
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+    folder = studio.site.host.project.root / "workflows"
+    await expect(page.get_by_text("Deleted workflows (1)")).to_be_visible()
+    assert not (folder / "polite" / "greeting.json").exists() and not (folder / "greeting.json").exists()
+    await page.get_by_text("Deleted workflows (1)").click()
+    await page.get_by_role("button", name="Restore").click()
+    await expect(page.get_by_role("link", name="polite/greeting")).to_be_visible()
+    assert (folder / "polite" / "greeting.json").is_file()
