@@ -240,6 +240,7 @@ class Manifest(Model):
     tools: Entry | None = None
     workflows: Entry | None = None
     sample: Entry | None = None
+    locale: Entry | None = None
     frontend: Frontend | None = None
     config_options: list[SettingItem] = Field(default_factory=list)
     settings_in_files: list[FileSettings] = Field(default_factory=list)

@@ -107,6 +107,9 @@ class NodeDefinition(OpenModel):
     set, for each output the first input of a type that goes into it.
 
     With `modes`, `config_values[mode_config_key]` (else `default_mode_id`) selects the slots in force.
+
+    `texts` says by language what names, descriptions and labels are in it, each by what it is here; the host makes it
+    of the plugins' catalogues.
     """
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
@@ -135,6 +138,7 @@ class NodeDefinition(OpenModel):
     client_script_url: str | None = None
     bypass_behavior: Literal["mute"] | BypassBehavior | None = None
     version: str | None = None
+    texts: dict[str, dict[str, str]] | None = None
     handler: str = Field(default="", exclude=True)
     traits: NodeTraits = Field(default_factory=NodeTraits, exclude=True)
 

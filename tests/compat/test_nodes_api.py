@@ -45,6 +45,7 @@ async def test_nodes_are_served_as_the_platform_serves_them(spec_dir: Path, tmp_
         for theirs in published:
             with failures.row(theirs["type"]):
                 node = ours[theirs["type"]]
+                node.pop("texts", None)  # names in other languages, which the platform does not have
                 assert without_descriptions(node) == without_descriptions(theirs)
                 assert orders(node) == orders(theirs)
                 assert texts(node) & texts(theirs) == set()  # the descriptions are our own

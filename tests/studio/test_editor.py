@@ -50,6 +50,7 @@ async def test_a_workflow_is_built_and_run_with_the_keyboard_alone(studio: Studi
     page, keyboard = studio.page, studio.page.keyboard
     await studio.open("/workflows/greeting")
     await expect(page.locator(".vue-flow__node")).to_have_count(4)
+    await expect(page.locator(".node header")).to_contain_text(["Input", "Trim", "Merge texts", "Output"])
     for command, typed in (("Add a node", "upper"), ("Connect to…", "output")):
         await keyboard.press("Control+k")
         await keyboard.type(command)
@@ -123,6 +124,7 @@ async def test_the_page_speaks_chinese_and_fits_a_telephone(studio: Studio) -> N
     await expect(small.page.get_by_role("button", name="新建工作流")).to_be_visible()
     await small.picture("home-420-dark-chinese")
     await small.open("/workflows/greeting")
+    await expect(small.page.locator(".node header")).to_contain_text(["组输入", "去除空白", "文本合并", "组输出"])
     await small.page.get_by_label("Name", exact=True).fill("艾达")
     await small.page.get_by_role("button", name="运行").last.click()
     await expect(small.page.get_by_text("Hello, 艾达")).to_be_visible()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tavern_engine.run.json_values import prompt_form, queue_form
 from tavern_engine.web.buttons import Values, read_click, written
+from tavern_engine.web.languages import translated
 from tavern_engine.web.prompts import read_request, run_request
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, PLUGINS, CallContext, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
@@ -20,7 +21,7 @@ async def list_nodes(request: HttpRequest, context: PluginContext) -> HttpRespon
     revision = context.hooks.revision
     if (known := encoded.known(revision)) is not None:
         return known
-    nodes = await context.services.get(NODE_MANAGER).list_nodes()
+    nodes = await translated(await context.services.get(NODE_MANAGER).list_nodes(), context)
     stack = await context.services.get(PLUGINS).service_stack(NODE_MANAGER.name)
     is_ours = [layer.plugin for layer in stack] == [context.plugin]
     return encoded.answer(nodes, revision if is_ours else None)  # another provider may change its list at any time

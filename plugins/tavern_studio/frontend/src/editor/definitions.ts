@@ -2,7 +2,9 @@ import { defineStore } from "pinia";
 import { computed, markRaw, shallowRef } from "vue";
 import { api, ask } from "../api/client";
 import { useResource } from "../api/resource";
+import { i18n } from "../i18n";
 import type { Slot, WorkflowDocument } from "./document";
+import { inLanguage } from "./languages";
 
 /** A node type as `GET /api/nodes` has it. */
 export interface NodeDefinition {
@@ -19,6 +21,8 @@ export interface NodeDefinition {
   defaultModeId?: string;
   dynamicSlots?: boolean;
   width?: number;
+  /** By language, what its names and descriptions are in it. */
+  texts?: Record<string, Record<string, string>>;
 }
 
 /** The name of a node type without what only decorates it. */
@@ -30,9 +34,9 @@ export function nameOf(definition: NodeDefinition | undefined, type: string): st
 export const useDefinitions = defineStore("definitions", () => {
   const load = async () => (await ask(api.GET("/api/nodes"))) as unknown as NodeDefinition[];
   const resource = markRaw(useResource(load, ["NODES_RELOADED", "PLUGINS_CHANGED"])); // its own refs, not the store's
-  const byType = computed(
-    () => markRaw(new Map<string, NodeDefinition>((resource.data.value ?? []).map((one) => [`${one.namespace}:${one.type}`, one]))),
-  );
+  /** All node types, in the language of the page. */
+  const all = computed(() => markRaw((resource.data.value ?? []).map((one) => inLanguage(one, i18n.global.locale.value))));
+  const byType = computed(() => markRaw(new Map<string, NodeDefinition>(all.value.map((one) => [`${one.namespace}:${one.type}`, one]))));
 
   const groups = shallowRef(new Map<string, WorkflowDocument | null>());
   /** Return the workflow of a group, or undefined until it was read; null where there is none. */
@@ -50,5 +54,5 @@ export const useDefinitions = defineStore("definitions", () => {
     groups.value = new Map(groups.value).set(id, found as WorkflowDocument | null);
   }
 
-  return { resource, byType, group };
+  return { resource, all, byType, group };
 });

@@ -1,4 +1,5 @@
 import { nameOf, type NodeDefinition } from "./definitions";
+import { namesOf } from "./languages";
 
 /** Node types that are there for trying the page are not offered. */
 const HIDDEN = /^TEST\b/;
@@ -32,8 +33,8 @@ const texts = new WeakMap<NodeDefinition, string>();
 function textOf(definition: NodeDefinition): string {
   let text = texts.get(definition);
   if (text === undefined) {
-    const name = nameOf(definition, definition.type);
-    text = [name, initials(name), definition.type, definition.namespace, definition.category, definition.description]
+    const names = [nameOf(definition, definition.type), ...namesOf(definition)].map((name) => name.toLowerCase());
+    text = [...names, ...names.map(initials), definition.type, definition.namespace, definition.category, definition.description]
       .join(" ")
       .toLowerCase();
     texts.set(definition, text);
