@@ -10,6 +10,7 @@ _ONE = "/api/workflows/{workflowId}"
 _ANSWER = {"answer": "workflows:Workflow"}
 _SAVED: dict[str, Any] = {**_ANSWER, "body": "workflows:Workflow"}
 _CHECKED = {"body": "workflows:Workflow", "answer": "Checked", "access": "read"}
+_PLACED = {"body": "Unplaced", "answer": "workflows:WorkflowLayout", "access": "read"}
 _DRAFT = {"answer": "workflows:WorkflowDraft"}
 _REVISION = {"answer": "workflows:WorkflowRevision"}
 _REVISIONS = {"query": "Page", "answer": "workflows:WorkflowRevision[]"}
@@ -18,6 +19,7 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("GET", "/api/workflows", "list_all", "List the workflows.", {"answer": "workflows:WorkflowSummary[]"}),
     ("POST", "/api/workflows", "create", "Save a new workflow.", {**_SAVED, "status": 201}),
     ("POST", "/api/workflows/check", "check", "Say everything that is wrong with a workflow.", _CHECKED),
+    ("POST", "/api/layout", "layout", "Place the nodes of a workflow.", _PLACED),
     ("GET", _ONE, "show", "Read a workflow.", _ANSWER),
     ("PUT", _ONE, "replace", "Save a workflow.", _SAVED),
     ("PATCH", _ONE, "change", "Change parts of a workflow, or its id (a JSON merge patch).", _SAVED),

@@ -15,10 +15,12 @@ from tavern_host.contracts.errors import Conflict, NotFound, TavernError
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.workflows import (
+    LayoutSize,
     RevisionKind,
     StoredWorkflow,
     Workflow,
     WorkflowDraft,
+    WorkflowLayout,
     WorkflowManager,
     WorkflowMatch,
     WorkflowProblem,
@@ -31,6 +33,7 @@ from tavern_workflows.check import check
 from tavern_workflows.edges import NeedsThread
 from tavern_workflows.groups import closure, references
 from tavern_workflows.history import History, NewDraft
+from tavern_workflows.layout import lay_out
 from tavern_workflows.search import search
 from tavern_workflows.shape import parse, problems_error, read
 from tavern_workflows.store import (
@@ -277,6 +280,12 @@ class Workflows(WorkflowManager):
         """Return where all words of a text stand together."""
         entries = (await self.scan()).entries
         return await asyncio.to_thread(search, entries, text, max(1, min(limit, 1000)))
+
+    async def layout(
+        self, workflow: Workflow, *, sizes: dict[str, LayoutSize] | None = None, keep: list[str] | None = None
+    ) -> WorkflowLayout:
+        """Return places for nodes; see the interface."""
+        return await asyncio.to_thread(lay_out, workflow, sizes or {}, frozenset(keep or ()))
 
     async def look(self) -> None:
         """Tell everybody of the files that something else has changed, and keep them in the history."""

@@ -19,7 +19,7 @@ from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, NotFound, P
 from tavern_host.contracts.documents import merged, read_json_object
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.wire import Model
-from tavern_host.contracts.workflows import StoredWorkflow, WorkflowManager, WorkflowProblem
+from tavern_host.contracts.workflows import LayoutSize, StoredWorkflow, WorkflowManager, WorkflowProblem
 from tavern_workflows.conditions import conditional, expected
 from tavern_workflows.store import MAX_ID, document_of
 
@@ -32,6 +32,14 @@ class Checked(Model):
 
     ok: bool
     problems: list[WorkflowProblem] = Field(default_factory=list)
+
+
+class Unplaced(Model):
+    """A workflow whose nodes are to be placed, but those to `keep`; `sizes` of nodes are by id, in pixels."""
+
+    workflow: dict[str, JsonValue]
+    sizes: dict[str, LayoutSize] = Field(default_factory=dict)
+    keep: list[str] = Field(default_factory=list)
 
 
 async def list_all(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -104,6 +112,13 @@ async def check(request: HttpRequest, context: PluginContext) -> HttpResponse:
     problems = await context.services.get(WORKFLOW_MANAGER).check(await _document(request))
     ok = not any(problem.severity == "error" for problem in problems)
     return HttpResponse(data=Checked(ok=ok, problems=problems).to_json())
+
+
+async def layout(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/layout`: places for the nodes of the document in the body."""
+    manager, asked = context.services.get(WORKFLOW_MANAGER), request.read(Unplaced)
+    found = await manager.layout(await manager.parse(asked.workflow), sizes=asked.sizes, keep=asked.keep)
+    return HttpResponse(data=found.to_json())
 
 
 async def _document(request: HttpRequest) -> dict[str, JsonValue]:

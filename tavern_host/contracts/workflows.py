@@ -203,6 +203,27 @@ class WorkflowMatch(Model):
     text: str
 
 
+class LayoutSize(Model):
+    """The size of a node on the canvas, in pixels."""
+
+    width: float = Field(ge=0, le=1e6)
+    height: float = Field(ge=0, le=1e6)
+
+
+class Placed(Model):
+    """Where the upper left corner of a node is on the canvas, in pixels, from that of the zone that it lies in."""
+
+    x: float
+    y: float
+
+
+class WorkflowLayout(Model):
+    """Places of nodes by id, and the sizes that loop zones need for what lies in them."""
+
+    positions: dict[str, Placed]
+    zones: dict[str, LayoutSize] = Field(default_factory=dict)
+
+
 class WorkflowManager(ServiceInterface, name="workflowManager", version=4):
     """Loads, checks and saves the project's workflows; those of plugins are listed beside them.
 
@@ -314,6 +335,13 @@ class WorkflowManager(ServiceInterface, name="workflowManager", version=4):
     async def search(self, text: str, *, limit: int = 100) -> list[WorkflowMatch]:
         """Return where in the workflows all words of `text` stand together, in one node or in what is said of a
         workflow, without regard to case."""
+
+    @reads(since=4)
+    async def layout(
+        self, workflow: Workflow, *, sizes: dict[str, LayoutSize] | None = None, keep: list[str] | None = None
+    ) -> WorkflowLayout:
+        """Return places for the nodes of a workflow, in layers from left to right. Those to `keep` stay, and the others
+        are put near their neighbours where nothing is. `sizes` are those of nodes, by id."""
 
 
 WORKFLOW_MANAGER = ServiceKey(WorkflowManager)

@@ -28,7 +28,7 @@ TABLE = {
         GET /api/projects | GET /api/projects/{projectId} | GET /api/blobs/{hash}
         GET /api/me | PUT /api/me/password | POST /api/logout | POST /api/logout/everywhere
         GET /api/tokens | POST /api/tokens | DELETE /api/tokens/{id} | GET /api/members
-        GET /api/workflows | GET /api/workflows/{workflowId} | POST /api/workflows/check
+        GET /api/workflows | GET /api/workflows/{workflowId} | POST /api/workflows/check | POST /api/layout
         GET /api/workflows/{workflowId}/draft | GET /api/workflows/{workflowId}/history
         GET /api/workflows/{workflowId}/history/{number} | GET /api/workflows/{workflowId}/uses
         GET /api/workflow-history | GET /api/workflow-search

@@ -61,8 +61,14 @@ async def test_a_workflow_is_built_and_run_with_the_keyboard_alone(studio: Studi
     await expect(page.locator(".vue-flow__node[data-id=upper-case]")).to_be_visible()
     await expect(page.locator(".vue-flow__edge")).to_have_count(4)  # the output has the new edge in place of the old
     await studio.picture("connected-by-keyboard")
-    await keyboard.press("Control+z")
-    await keyboard.press("Control+z")
+    added = page.locator(".vue-flow__node[data-id=upper-case]")
+    before = await added.get_attribute("style")
+    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await keyboard.press("Shift+A")
+    await expect(added).not_to_have_attribute("style", before or "")
+    await studio.picture("arranged")
+    for _ in range(3):
+        await keyboard.press("Control+z")
     await expect(page.locator(".vue-flow__node")).to_have_count(4)
 
     await keyboard.press("Escape")

@@ -4,6 +4,8 @@ import { LOOP, type WorkflowEdge, type WorkflowNode } from "../document";
 import type { Session } from "../session";
 import { slotLook } from "../slots";
 
+const sizeOf = (node: WorkflowNode) => ({ width: `${node.width ?? 600}px`, height: `${node.height ?? 300}px` });
+
 /** Show a session's document on the canvas: what is new, gone or another since the last picture is put there. */
 export function useFlow(session: Session, flow: VueFlowStore): void {
   let shown = new Map<string, WorkflowNode>();
@@ -17,7 +19,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
       parentNode: node.parentNode ?? undefined,
       expandParent: Boolean(node.parentNode),
       zIndex: isLoop ? -1 : undefined,
-      style: isLoop ? { width: `${node.width ?? 600}px`, height: `${node.height ?? 300}px` } : undefined,
+      style: isLoop ? sizeOf(node) : undefined,
       selected: session.selected.value.has(node.id),
       ariaLabel: node.displayName ?? node.id,
       data: {},
@@ -55,6 +57,10 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
         } else if (before.position !== node.position) {
           const there = flow.findNode(node.id);
           if (there) there.position = { ...node.position };
+        }
+        if (before !== undefined && node.type === LOOP && (before.width !== node.width || before.height !== node.height)) {
+          const there = flow.findNode(node.id);
+          if (there) there.style = sizeOf(node);
         }
       }
       // What lies in another node comes after it.
