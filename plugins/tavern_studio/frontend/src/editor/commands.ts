@@ -4,6 +4,7 @@ import { registerCommands } from "../registry/commands";
 import { copyNodes, pasteNodes } from "./clipboard";
 import { changeNode, removeEdges, removeNodes } from "./document";
 import type { PickOptions } from "./panels/picking";
+import { lastInputs, type Outputs } from "./pins";
 import { inputsKept } from "./runinputs";
 import type { Session } from "./session";
 
@@ -19,9 +20,28 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
   const one = () => session.selected.value.size === 1;
   const any = () => some() || session.selectedEdges.value.size > 0;
 
-  async function run(targets: string[] = []): Promise<void> {
-    await attempt(() => session.running.start(session.document.value, inputsKept(session), targets));
+  async function run(targets: string[] = [], given: Outputs = {}): Promise<void> {
+    const document = session.document.value;
+    const overrides = { ...given, ...session.pins.of(document) };
+    for (const target of targets) delete overrides[target];
+    await attempt(() => session.running.start(document, inputsKept(session), targets, overrides));
   }
+
+  /** Run the selected node with the inputs that it had in the run that is shown. */
+  async function tryNode(): Promise<void> {
+    const [id] = session.selected.value;
+    if (id !== undefined) await run([id], lastInputs(session.document.value, session.running, id));
+  }
+
+  /** Pin what the selected nodes gave, or let it go where all of them are pinned. */
+  function pin(): void {
+    const ids = [...session.selected.value];
+    const { nodes } = session.pins;
+    if (ids.every((id) => nodes.has(id))) ids.forEach((id) => nodes.delete(id));
+    else ids.forEach((id) => givenBy(id) && nodes.set(id, { ...givenBy(id) }));
+  }
+
+  const givenBy = (id: string) => session.running.nodes.get(id)?.output ?? session.pins.nodes.get(id);
 
   function remove(): void {
     session.change(t("editor.delete"), (document) =>
@@ -56,6 +76,8 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
   return registerCommands(
     { id: "editor.run", title: "editor.run", keys: "mod+enter", run: () => run() },
     { id: "editor.runTo", title: "editor.runTo", when: some, run: () => run([...session.selected.value]) },
+    { id: "editor.tryNode", title: "editor.tryNode", keys: "shift+enter", when: one, run: tryNode },
+    { id: "editor.pin", title: "editor.pin", keys: "p", when: () => [...session.selected.value].some(givenBy), run: pin },
     {
       id: "editor.interrupt",
       title: "editor.stop",

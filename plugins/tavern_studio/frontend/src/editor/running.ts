@@ -2,6 +2,7 @@ import { computed, shallowReactive, shallowRef } from "vue";
 import { api, ask, type Schemas } from "../api/client";
 import { listen, onMissed, type Message } from "../api/socket";
 import type { WorkflowDocument } from "./document";
+import type { Outputs } from "./pins";
 
 export type NodeStatus = "queued" | "running" | "complete" | "error" | "interrupted" | "skipped";
 
@@ -33,6 +34,8 @@ export class Running {
   readonly outputs = shallowRef<Record<string, unknown>>({});
   readonly streams = shallowReactive<Record<string, string>>({});
   readonly nodes = shallowReactive(new Map<string, NodeRun>());
+  /** A run of this workflow that was begun elsewhere, and is not the one that is shown. */
+  readonly elsewhere = shallowRef<string>();
   readonly isActive = computed(() => this.status.value === "queued" || this.status.value === "running");
   private readonly stops: (() => void)[];
   private early: Message[] = [];
@@ -49,11 +52,19 @@ export class Running {
     cancelAnimationFrame(this.frame);
   }
 
-  /** Run a document as it stands, with values for the workflow's inputs; `targets` are the nodes to run to. */
-  async start(document: WorkflowDocument, inputs: Record<string, unknown>, targets: string[] = []): Promise<void> {
+  /**
+   * Run a document as it stands, with values for the workflow's inputs; `targets` are the nodes to run to, `overrides`
+   * outputs that are given.
+   */
+  async start(
+    document: WorkflowDocument,
+    inputs: Record<string, unknown>,
+    targets: string[] = [],
+    overrides: Outputs = {},
+  ): Promise<void> {
     this.reset("queued");
     try {
-      const body = { ...promptOf(document), workflowId: this.workflowId, inputs, targets };
+      const body = { ...promptOf(document), workflowId: this.workflowId, inputs, targets, overrides };
       const { promptId } = await ask(api.POST("/api/prompt", { body: body as never }));
       this.runId.value = promptId;
     } catch (thrown) {
@@ -74,7 +85,17 @@ export class Running {
   async open(runId: string): Promise<void> {
     this.reset("queued");
     this.runId.value = runId;
+    this.elsewhere.value = undefined;
     await this.refresh();
+  }
+
+  /** Show a run that was begun elsewhere, or offer it where another one is shown. */
+  private async look(promptId: string, status: string): Promise<void> {
+    if (status !== "running") return;
+    const run = await ask(api.GET("/api/runs/{runId}", { params: { path: { runId: promptId } } })).catch(() => undefined);
+    if (run?.workflowId !== this.workflowId || this.runId.value === promptId) return;
+    if (this.runId.value === undefined && this.status.value === undefined) await this.open(promptId);
+    else this.elsewhere.value = promptId;
   }
 
   private reset(status: NodeStatus | undefined): void {
@@ -116,7 +137,10 @@ export class Running {
       this.early.push(message); // the run may be through before its id has arrived
       return;
     }
-    if (message.payload.promptId !== this.runId.value || this.runId.value === undefined) return;
+    if (message.payload.promptId !== this.runId.value || this.runId.value === undefined) {
+      if (message.type === "EXECUTION_STATUS_UPDATE") void this.look(String(message.payload.promptId), String(message.payload.status));
+      return;
+    }
     // Tokens come faster than a page is drawn: what came since the last picture is applied with the next one.
     this.pending.push(message);
     if (this.pending.length === 1) this.frame = requestAnimationFrame(() => this.applyPending());
@@ -145,7 +169,7 @@ export class Running {
         break;
       case "NODE_COMPLETE":
         if (id === INTERFACE) this.outputs.value = payload.output as Record<string, unknown>;
-        else this.end(id, { status: "complete", output: payload.output as NodeRun["output"], cached: !!payload.cached });
+        else this.end(id, { ...endOf(payload), output: payload.output as NodeRun["output"] });
         break;
       case "NODE_CACHED":
         for (const one of payload.nodeIds as string[]) this.patch(one, { status: "complete", cached: true });
@@ -181,6 +205,8 @@ export class Running {
     this.patch(id, { stream: { ...stream, [key]: joined(stream[key], content) } });
   }
 }
+
+const endOf = (payload: Message["payload"]) => ({ status: "complete" as const, cached: !!payload.cached, given: !!payload.given });
 
 function joined(before: string | undefined, content: unknown): string {
   const text = typeof content === "string" ? content : content == null ? "" : `${JSON.stringify(content)}\n`;

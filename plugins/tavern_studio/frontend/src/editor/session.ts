@@ -7,6 +7,7 @@ import { useDefinitions } from "./definitions";
 import { indexOf, nodeOf, type WorkflowDocument } from "./document";
 import { revisionsOf, documentAt, type Revision } from "./history";
 import { Keeping } from "./keeping";
+import { Pins } from "./pins";
 import { Running } from "./running";
 import { slotsOf, type Slots } from "./slots";
 
@@ -34,6 +35,7 @@ export class Session {
   /** What became of the document since an earlier revision, while that is looked at. */
   readonly comparison = shallowRef<Comparison>();
   readonly isHistoryOpen = shallowRef(false);
+  readonly pins = markRaw(new Pins());
   readonly running: Running;
   readonly keeping: Keeping;
   /** What was done before this page was opened, the latest first, for undo. */
