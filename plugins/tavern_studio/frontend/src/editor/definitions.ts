@@ -2,6 +2,7 @@ import { defineStore } from "pinia";
 import { computed, markRaw, shallowRef } from "vue";
 import { api, ask } from "../api/client";
 import { useResource } from "../api/resource";
+import { listen } from "../api/socket";
 import { i18n } from "../i18n";
 import type { Slot, WorkflowDocument } from "./document";
 import { inLanguage } from "./languages";
@@ -46,6 +47,9 @@ export const useDefinitions = defineStore("definitions", () => {
     return groups.value.get(id);
   }
   const asked = new Set<string>();
+  listen(["WORKFLOW_CHANGED"], ({ payload }) => {
+    if (payload.change !== "draft" && asked.delete(String(payload.workflowId))) void readGroup(String(payload.workflowId));
+  });
   async function readGroup(id: string): Promise<void> {
     if (asked.has(id)) return;
     asked.add(id);

@@ -1,5 +1,5 @@
 import type { Edge, GraphEdge, GraphNode, Node, VueFlowStore } from "@vue-flow/core";
-import { watch } from "vue";
+import { nextTick, watch } from "vue";
 import { LOOP, type WorkflowEdge, type WorkflowNode } from "../document";
 import type { Session } from "../session";
 import { slotLook } from "../slots";
@@ -9,6 +9,7 @@ const sizeOf = (node: WorkflowNode) => ({ width: `${node.width ?? 600}px`, heigh
 /** Show a session's document on the canvas: what is new, gone or another since the last picture is put there. */
 export function useFlow(session: Session, flow: VueFlowStore): void {
   let shown = new Map<string, WorkflowNode>();
+  let ready = Promise.resolve();
 
   function nodeFor(node: WorkflowNode): Node & Partial<GraphNode> {
     const isLoop = node.type === LOOP;
@@ -49,10 +50,12 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
       const gone = [...shown.keys()].filter((id) => !index.has(id));
       if (gone.length) flow.removeNodes(gone, false);
       const added: Node[] = [];
+      let isAgain = false;
       for (const node of document.nodes) {
         const before = shown.get(node.id);
         if (before === undefined || before.type !== node.type || before.parentNode !== node.parentNode) {
           if (before !== undefined) flow.removeNodes([node.id], false);
+          isAgain ||= before !== undefined;
           added.push(nodeFor(node));
         } else if (before.position !== node.position) {
           const there = flow.findNode(node.id);
@@ -64,7 +67,14 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
         }
       }
       // What lies in another node comes after it.
-      if (added.length) flow.addNodes(added.sort((a, b) => Number(Boolean(a.parentNode)) - Number(Boolean(b.parentNode))));
+      added.sort((a, b) => Number(Boolean(a.parentNode)) - Number(Boolean(b.parentNode)));
+      if (isAgain) {
+        // The canvas would go on with what it drew for the id: it has to see that the node is gone first.
+        ready = nextTick(() => {
+          flow.addNodes(added);
+          flow.setEdges(session.shown.value.edges.map(edgeFor));
+        });
+      } else if (added.length) flow.addNodes(added);
       shown = new Map(index);
     },
     { immediate: true },
@@ -76,7 +86,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
       const same =
         before?.length === now.length &&
         now.every(({ edge, made }, index) => before[index]?.edge === edge && before[index]?.made.class === made.class);
-      if (!same) flow.setEdges(now.map(({ made }) => made));
+      if (!same) void ready.then(() => flow.setEdges(now.map(({ made }) => made)));
     },
     { immediate: true, flush: "post" },
   );
