@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from tavern_host import PLUGINS, CallContext, PluginContext
-from tavern_host.contracts.errors import Conflict, NotFound, TavernError
+from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.workflows import (
@@ -29,6 +29,7 @@ from tavern_host.contracts.workflows import (
     WorkflowUse,
     workflow_id_of,
 )
+from tavern_workflows.changes import check_change, move, write
 from tavern_workflows.check import check
 from tavern_workflows.edges import NeedsThread
 from tavern_workflows.groups import closure, references
@@ -161,10 +162,10 @@ class Workflows(WorkflowManager):
             entry = find((await self.scan()).entries, workflow_id)
             workflow_id = entry.id if entry is not None else workflow_id_of(workflow_id)
             check_id(workflow_id)
-            _check_change(workflow_id, entry, expected_revision)
+            check_change(workflow_id, entry, expected_revision)
             path = entry.path if entry is not None else folder.path / f"{workflow_id}{SUFFIX}"
             await self._follow(entry)
-            await asyncio.to_thread(_write, self._files, folder, path, workflow, is_new=entry is None)
+            await asyncio.to_thread(write, self._files, folder, path, workflow, is_new=entry is None)
             saved = (await self.scan()).entries[workflow_id]
             await self._record(saved, "published", call)
         return _stored(saved)
@@ -182,7 +183,7 @@ class Workflows(WorkflowManager):
         async with self._lock:
             entry = await self._changed(workflow_id, expected_revision)
             check_id(new_id)
-            await asyncio.to_thread(_move, self._files, folder, entry.path, folder.path / f"{new_id}{SUFFIX}")
+            await asyncio.to_thread(move, self._files, folder, entry.path, folder.path / f"{new_id}{SUFFIX}")
             moved = (await self.scan()).entries[new_id]
             with self._best_effort(entry.id):
                 await self._history.move(entry.id, new_id)
@@ -339,7 +340,7 @@ class Workflows(WorkflowManager):
         if entry is None:
             named = workflow_id_of(workflow_id)
             raise NotFound(f"there is no workflow {named!r}{did_you_mean(named, entries)}")
-        _check_change(entry.id, entry, expected_revision)
+        check_change(entry.id, entry, expected_revision)
         return entry
 
     async def scan(self) -> Scan:
@@ -393,44 +394,6 @@ def _of_plugins(scan: Scan) -> list[FileProblem]:
     """Return why workflows of plugins are not listed although their files hold JSON."""
     spoilt = [entry for entry in scan.entries.values() if entry.problems and entry.source != PROJECT]
     return [FileProblem(e.path, e.source, str(problems_error("is not a workflow", list(e.problems)))) for e in spoilt]
-
-
-def _check_change(workflow_id: str, entry: Entry | None, expected: str | None) -> None:
-    """Raise `Conflict` unless a workflow is the project's and at the revision that is expected."""
-    if entry is not None and entry.source != PROJECT:
-        owner = entry.source.partition(":")[2]
-        raise Conflict(f"the workflow {workflow_id!r} belongs to the plugin {owner}; save it under another id")
-    stored = entry.revision if entry is not None else ""
-    if expected is None or expected == stored:
-        return
-    if entry is None:
-        raise Conflict(f"the workflow {workflow_id!r} does not exist any more", revision=stored)
-    if not expected:
-        raise Conflict(f"the workflow {workflow_id!r} exists already", revision=stored)
-    raise Conflict(
-        f"the workflow {workflow_id!r} was changed by someone else: it is at revision {stored}, not {expected}",
-        revision=stored,
-        expected=expected,
-    )
-
-
-def _write(files: WorkflowFiles, folder: Folder, path: Path, workflow: Workflow, *, is_new: bool) -> None:
-    _check_place(folder, path, is_new=is_new)
-    files.write(path, workflow)
-
-
-def _move(files: WorkflowFiles, folder: Folder, path: Path, new: Path) -> None:
-    _check_place(folder, new, is_new=True)
-    files.move(path, new)
-
-
-def _check_place(folder: Folder, path: Path, *, is_new: bool) -> None:
-    if folder.escapes():
-        raise Conflict(f"{folder.path} leads out of the project; nothing is written there")
-    if path.parent.resolve() != folder.path.resolve() / path.parent.relative_to(folder.path):
-        raise Conflict(f"{path.parent} is behind a link to a folder; nothing is written there")
-    if is_new and (path.exists() or path.is_symlink()):
-        raise Conflict(f"the file {path.name} exists already")
 
 
 def _principal(call: CallContext | None) -> str | None:
