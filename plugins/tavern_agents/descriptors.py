@@ -11,6 +11,9 @@ _ROUTES = (
     ("GET", "/api/agents", "list_agents", "The project's agents."),
     ("GET", "/api/agents/schema", "get_schema", "The JSON Schema of profiles."),
     ("GET", "/api/agents-check", "check_agents", "What is wrong with the project's agents."),
+    ("GET", "/api/agents/{id}", "get_profile", "Read an agent's profile."),
+    ("PUT", "/api/agents/{id}", "save_profile", "Save an agent's profile."),
+    ("DELETE", "/api/agents/{id}", "delete_profile", "Delete an agent's profile."),
     ("POST", "/api/agents/{id}/run", "run_agent", "Give an agent a message and wait for its reply."),
     ("POST", "/api/agents/{id}/runs", "start_run", "Give an agent a message; answers at once."),
     ("GET", "/api/agents/{id}/memory", "get_memory", "What an agent remembers in `?conversationId=&branch=&leaf=`."),
@@ -30,6 +33,9 @@ _ROUTES = (
 _RUN = {"answer": "agents:AgentRun"}
 _TYPES: dict[str, dict[str, Any]] = {
     "list_agents": {"answer": "agents:AgentSummary[]"},
+    "get_profile": {"answer": "agents:AgentProfile"},
+    "save_profile": {"body": "agents:AgentProfile", "answer": "agents:AgentProfile"},
+    "delete_profile": {"answer": "host_api:Done"},
     "check_agents": {"answer": "agents:AgentProblem[]"},
     "run_agent": {"body": "RunBody", "answer": "agents:AgentReply"},
     "start_run": {"body": "RunBody", **_RUN, "status": 202},
@@ -44,10 +50,16 @@ _TYPES: dict[str, dict[str, Any]] = {
 }
 """What goes in and out of the routes, by function."""
 
+_MODULES = dict.fromkeys(("get_profile", "save_profile", "delete_profile"), "profile_web")
+"""The modules of those functions that are not in `web`."""
+
 
 def routes() -> list[RouteInfo]:
     """Return the routes of agents."""
-    return [RouteInfo.of_module("tavern_agents.web", *route, _TYPES.get(route[2], {})) for route in _ROUTES]
+    return [
+        RouteInfo.of_module(f"tavern_agents.{_MODULES.get(route[2], 'web')}", *route, _TYPES.get(route[2], {}))
+        for route in _ROUTES
+    ]
 
 
 def commands() -> list[CommandInfo]:

@@ -201,15 +201,23 @@ def _read(project: Path, path: Path) -> tuple[AgentProfile, Source] | BrokenProf
     if isinstance(document.get("id"), str):
         names.insert(0, document["id"])
     source = Source(file, JsonText.of(data))
-    try:
-        profile = AgentProfile.model_validate(carried(document), strict=True)
-        found = []
-    except WireError as error:
-        return BrokenProfile(tuple(names), (source.problem(error.path, error.reason),))
-    except ValidationError as error:
-        found = [source.problem(*_problem(one)) for one in error.errors(include_url=False)]
+    profile, found = _validated(document, source)
     found += [source.problem(at, _TWICE, line=mark[0]) for at, mark in source.text.repeated_keys()]
-    return BrokenProfile(tuple(names), tuple(found)) if found else (profile, source)
+    return BrokenProfile(tuple(names), tuple(found)) if found or profile is None else (profile, source)
+
+
+def read_profile(document: dict[str, Any], name: str) -> list[AgentProblem]:
+    """Return what is wrong with a document as a profile; `name` stands for that of its file."""
+    return _validated(document, Source(name, JsonText.of(b"")))[1]
+
+
+def _validated(document: dict[str, Any], source: Source) -> tuple[AgentProfile | None, list[AgentProblem]]:
+    try:
+        return AgentProfile.model_validate(carried(document), strict=True), []
+    except WireError as error:
+        return None, [source.problem(error.path, error.reason)]
+    except ValidationError as error:
+        return None, [source.problem(*_problem(one)) for one in error.errors(include_url=False)]
 
 
 def _problem(error: Any) -> tuple[Location, str]:

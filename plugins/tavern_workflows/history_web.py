@@ -9,10 +9,10 @@ from __future__ import annotations
 from pydantic import Field, JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, PluginContext
+from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import WorkflowDraft
-from tavern_workflows.conditions import conditional, expected
 from tavern_workflows.store import document_of
 from tavern_workflows.web import keep_id
 
@@ -55,7 +55,7 @@ async def save_draft(request: HttpRequest, context: PluginContext) -> HttpRespon
     """`PUT /api/workflows/{workflowId}/draft`."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
     new = request.read(NewDraft)
-    revision = expected(request, (await manager.draft(workflow_id)).revision)
+    revision = expected(request, (await manager.draft(workflow_id)).revision, f"the draft of {workflow_id!r}")
     document = keep_id(new.workflow, await manager.get(workflow_id))
     saving = manager.save_draft(
         workflow_id,
@@ -71,7 +71,7 @@ async def save_draft(request: HttpRequest, context: PluginContext) -> HttpRespon
 async def discard_draft(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`DELETE /api/workflows/{workflowId}/draft`."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
-    revision = expected(request, (await manager.draft(workflow_id)).revision)
+    revision = expected(request, (await manager.draft(workflow_id)).revision, f"the draft of {workflow_id!r}")
     discarding = manager.discard_draft(workflow_id, expected_revision=revision, call=request.call)
     return _answer(await conditional(discarding))
 

@@ -16,11 +16,11 @@ from urllib.parse import quote
 from pydantic import Field, JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, NotFound, PluginContext
+from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.documents import merged, read_json_object
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import LayoutSize, StoredWorkflow, WorkflowManager, WorkflowProblem
-from tavern_workflows.conditions import conditional, expected
 from tavern_workflows.store import MAX_ID, document_of
 
 _LARGE = 2**18
@@ -73,7 +73,7 @@ async def replace(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`PUT /api/workflows/{workflowId}`: the whole document; 201 where there was none."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
     stored = await _stored(manager, workflow_id)
-    revision = expected(request, stored.revision if stored is not None else "")
+    revision = expected(request, stored.revision if stored is not None else "", f"the workflow {workflow_id!r}")
     workflow = await manager.parse(keep_id(await _document(request), stored))
     saved = await conditional(manager.save(workflow_id, workflow, expected_revision=revision, call=request.call))
     return _answer(saved, status=200 if stored is not None else 201)
@@ -83,7 +83,7 @@ async def change(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`PATCH /api/workflows/{workflowId}`: a JSON merge patch (RFC 7396); another `id` moves the workflow."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
     stored = await manager.get(workflow_id)
-    revision = expected(request, stored.revision)
+    revision = expected(request, stored.revision, f"the workflow {stored.id!r}")
     patch = await _document(request)
     new_id = patch.pop("id", stored.id)
     if not isinstance(new_id, str):
@@ -102,7 +102,7 @@ async def delete(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`DELETE /api/workflows/{workflowId}`."""
     manager = context.services.get(WORKFLOW_MANAGER)
     stored = await manager.get(request.parameters["workflowId"])
-    revision = expected(request, stored.revision)
+    revision = expected(request, stored.revision, f"the workflow {stored.id!r}")
     await conditional(manager.delete(stored.id, expected_revision=revision, call=request.call))
     return HttpResponse(data={"success": True, "message": f"the workflow {stored.id} is deleted"})
 

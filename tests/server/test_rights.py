@@ -37,7 +37,8 @@ TABLE = {
         GET /api/files | GET /api/files/{path}
         GET /api/tools | GET /api/tools/{id} | GET /api/tasks | GET /api/tasks/{id} | GET /api/approvals
         GET /api/models
-        GET /api/agents | GET /api/agents-check | GET /api/agents/schema | GET /api/agents/{id}/memory
+        GET /api/agents | GET /api/agents-check | GET /api/agents/schema
+        GET /api/agents/{id} | GET /api/agents/{id}/memory
         GET /api/agent-runs | GET /api/agent-runs/{run} | GET /api/agent-runs/{run}/recording
         GET /api/agent-runs/{run}/trace
         GET /api/histories | GET /api/histories/{id} | GET /api/histories/{id}/children
@@ -57,6 +58,7 @@ TABLE = {
         POST /api/nodes/{type}/actions/{action} | POST /api/tools/execute | POST /api/tasks/{id}/cancel
         PUT /api/files/{path} | DELETE /api/files/{path}
         POST /api/approvals/{id}
+        PUT /api/agents/{id} | DELETE /api/agents/{id}
         POST /api/agents/{id}/run | POST /api/agents/{id}/runs | POST /api/agents/{id}/memory
         POST /api/agent-runs/{run}/interrupt | POST /api/agent-runs/{run}/messages | POST /api/agent-runs/{run}/pause
         POST /api/agent-runs/{run}/replay | POST /api/agent-runs/{run}/resume

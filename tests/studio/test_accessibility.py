@@ -16,6 +16,7 @@ VIEWS = {
     "/": "Workflows",
     "/workflows/greeting": "Whom to greet.",
     "/chat": "Conversations",
+    "/agents/mira": "What it may call",
     "/tools/text:shout": "Shout",
     "/runs": "Runs",
     "/files": "Files",

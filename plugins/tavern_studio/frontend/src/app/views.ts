@@ -1,4 +1,4 @@
-import { Activity, FileText, House, MessageSquare, Puzzle, Settings, Workflow, Wrench } from "@lucide/vue";
+import { Activity, Bot, FileText, House, MessageSquare, Puzzle, Settings, Workflow, Wrench } from "@lucide/vue";
 import type { Component } from "vue";
 import type { RouteRecordRaw } from "vue-router";
 
@@ -22,6 +22,7 @@ const ALL: Omit<View, "routes">[] = [
   { id: "home", path: "/", icon: House, place: "top" },
   { id: "editor", path: "/workflows", icon: Workflow, place: "top" },
   { id: "chat", path: "/chat", icon: MessageSquare, place: "top" },
+  { id: "agents", path: "/agents", icon: Bot, place: "top" },
   { id: "tools", path: "/tools", icon: Wrench, place: "top" },
   { id: "runs", path: "/runs", icon: Activity, place: "top" },
   { id: "files", path: "/files", icon: FileText, place: "top" },

@@ -10,8 +10,8 @@ import type { Session } from "./session";
 /** Whether the page asks for the name of a new group. */
 export const namingGroup = ref(false);
 
-/** The commands for groups and loops. `go` shows another workflow. */
-export function groupCommands(session: Session, go: (id: string) => void): Command[] {
+/** The commands for groups and loops. `go` shows another view. */
+export function groupCommands(session: Session, go: (path: string) => void): Command[] {
   const chosen = () => [...session.selected.value];
   const slotsOf = (id: string) => session.slotsOf(id);
   const group = () => {
@@ -56,10 +56,19 @@ export function groupCommands(session: Session, go: (id: string) => void): Comma
     );
   }
 
+  /** A workflow with an interface is a tool as soon as it is published: show it there, to be tried and given to agents. */
+  async function useAsTool(): Promise<void> {
+    const { interfaceInputs, interfaceOutputs } = session.document.value;
+    if (!Object.keys({ ...interfaceInputs, ...interfaceOutputs }).length) return say(t("editor.noInterface"), "bad");
+    if (session.isChanged.value && !(await attempt(() => session.keeping.publish()))) return;
+    go(`/tools/workflow:${session.id}`);
+  }
+
   const some = () => session.selected.value.size > 0;
   return [
+    { id: "editor.useAsTool", title: "editor.useAsTool", run: useAsTool },
     { id: "editor.group", title: "editor.groups.make", keys: "mod+g", when: some, run: begin },
-    { id: "editor.enterGroup", title: "editor.groups.enter", keys: "shift+g", when: () => reference() !== "", run: () => go(reference()) },
+    { id: "editor.enterGroup", title: "editor.groups.enter", keys: "shift+g", when: () => reference() !== "", run: () => go(`/workflows/${reference()}`) },
     { id: "editor.ungroup", title: "editor.groups.unpack", keys: "mod+shift+g", when: () => reference() !== "", run: unpack },
     { id: "editor.loop", title: "editor.groups.loop", keys: "l", when: some, run: loop },
     { id: "editor.takeOut", title: "editor.groups.takeOut", keys: "shift+l", when: inLoop, run: takeOut },

@@ -6,16 +6,17 @@ import re
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from tavern_host import HttpRequest
 from tavern_host.contracts.errors import Conflict, PreconditionFailed, PreconditionRequired
+from tavern_host.contracts.http import HttpRequest
 
 T = TypeVar("T")
 
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 
 
-def expected(request: HttpRequest, revision: str) -> str:
-    """Return the revision that a change is meant for; empty where there must be none. `revision` is what there is.
+def expected(request: HttpRequest, revision: str, subject: str) -> str:
+    """Return the revision that a change is meant for; empty where there must be none. `revision` is what there is,
+    `subject` what it is of, for people: `the workflow 'greet'`.
 
     Raises `PreconditionFailed` where another is stored, `PreconditionRequired` where the request does not say which.
     """
@@ -23,15 +24,12 @@ def expected(request: HttpRequest, revision: str) -> str:
     if (wanted and not (revision and ("*" in wanted or revision in wanted))) or (
         revision and unwanted & {"*", revision}
     ):
-        raise PreconditionFailed(_moved_on(request.parameters["workflowId"], revision), revision=revision)
+        now = f"is at revision {revision} now" if revision else "does not exist"
+        raise PreconditionFailed(f"{subject} {now}", revision=revision)
     if revision and not (wanted or unwanted):
         message = "send If-Match with the ETag of what you read, or with * to overwrite whatever is there"
         raise PreconditionRequired(message, revision=revision)
     return revision
-
-
-def _moved_on(workflow_id: str, revision: str) -> str:
-    return f"the workflow {workflow_id!r} " + (f"is at revision {revision} now" if revision else "does not exist")
 
 
 async def conditional(change: Awaitable[T]) -> T:
