@@ -182,6 +182,11 @@ def a_group_of(name: str) -> Workflow:
 # --- older versions ----------------------------------------------------------------------------------
 
 
+LATER = ["closure", "move", "delete", "draft", "save_draft", "discard_draft", "history", "name_revision", "uses"]
+LATER += ["search", "layout"]
+"""What `workflowManager` has beyond its first version."""
+
+
 async def test_an_override_leaves_later_methods_to_the_next(project: Path, write_plugin: Any) -> None:
     whole = write_plugin("lower", WHOLE.replace("\nKEPT = {}", f"{CLOSURE}\nKEPT = {{}}"))
     for folder, version, leaves in [(write_plugin("upper"), 1, True), (whole, 2, False)]:
@@ -191,8 +196,7 @@ async def test_an_override_leaves_later_methods_to_the_next(project: Path, write
             closure = await host.services.get(WORKFLOW_MANAGER).closure(a_group_of("tale"))
             assert (top.version, list(closure)) == (version, ["tale"] if leaves else ["tale +lower"])
             assert (
-                any("leaves closure, move, delete to the next provider in the stack" in fact for fact in facts)
-                is leaves
+                any(f"leaves {', '.join(LATER)} to the next provider in the stack" in fact for fact in facts) is leaves
             )
 
 
@@ -202,7 +206,7 @@ async def test_a_sole_provider_has_all_methods(project: Path, write_plugin: Any)
     folder = write_plugin("alone", code.replace("original", "context"), manifest=manifest)
     plugins = [folder, write_plugin("upper")]
     async with Host(project, plugins=plugins, trust=["alone", "upper"], without=[BASE]) as host:
-        lacking = [f"Signed lacks the method {method} of workflowManager" for method in ("closure", "move", "delete")]
+        lacking = [f"Signed lacks the method {method} of workflowManager" for method in LATER]
         assert said_of(host, "alone") == lacking
         assert said_of(host, "upper") == ["nobody provides workflowManager, so it cannot be overridden"]
 
