@@ -1,0 +1,104 @@
+"""A newcomer's way with `tavern serve` itself: draw, run, publish, make a tool of it, have an agent call it; and then
+the server is killed under the open page."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+from helpers.serve_process import serving
+from playwright.async_api import Browser, Page, expect
+from studio_bench import WAIT
+
+from tavern_host import Host
+
+REPLIES = """
+- when: {last_contains: "Tool workflow:spell executed"}
+  reply: It is spelt.
+- when: {last_contains: "spell"}
+  reply: |
+    <|[REQUEST_TOOL]|>
+    command:「始」workflow:spell「末」
+    <|[END_TOOL]|>
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+async def prepared(root: Path) -> None:
+    """Make a project with the sample, whose model calls the tool that is going to be made."""
+    async with Host(root, sample=True):
+        pass
+    replies = root / "agents" / "assistant.replies.yaml"
+    replies.write_text(REPLIES + replies.read_text())
+
+
+async def draw(page: Page) -> None:
+    """Draw a text, cut into words, that goes out as a stream."""
+    await page.get_by_role("button", name="New workflow").first.click()
+    await page.get_by_label("Name").fill("Spell")
+    await page.get_by_role("button", name="Create").click()
+    library = page.get_by_label("Node library")
+    for name in ("Text", "Text to stream"):
+        await page.get_by_label("Search nodes…").fill(name)
+        await library.get_by_role("button", name=name, exact=True).click()
+    await page.keyboard.press("Escape")
+    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await page.keyboard.press("Shift+A")
+    text, stream = (page.locator(f".vue-flow__node[data-id={name}]") for name in ("text", "text-to-stream"))
+    await text.locator(".source").first.drag_to(stream.locator(".target").first)
+    await expect(page.locator(".vue-flow__edge")).to_have_count(1)
+    await stream.locator(".source").first.drag_to(page.locator(".vue-flow__node[data-id=output] .target").first)
+    await expect(page.locator(".vue-flow__edge")).to_have_count(2)
+    await text.locator("strong").click()
+    await page.get_by_label("Inspector").get_by_label("text").first.fill("to be or not to be")
+
+
+async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, tmp_path: Path) -> None:
+    root, port = tmp_path / "inn", str(free_port())
+    await prepared(root)
+    token = {"TAVERN_TOKEN": "a-token-for-the-newcomer"}
+    context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(WAIT)
+    expect.set_options(timeout=WAIT)
+    page = await context.new_page()
+    inspector, status = page.get_by_label("Inspector"), page.get_by_label("Status")
+    async with serving(root, token, ["--port", port]) as server:
+        await page.goto(server.url)
+        await draw(page)
+        await page.keyboard.press("Control+Enter")
+        await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+        await expect(inspector.get_by_text("to be or not to be")).to_be_visible()
+        await page.get_by_role("button", name="Publish", exact=True).click()
+        await expect(status.get_by_text("Published", exact=True)).to_be_visible()
+        await page.get_by_role("button", name="Use as a tool").click()
+        await page.get_by_role("button", name="Add to agent").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Assistant").click()
+        await page.get_by_role("link", name="Conversations", exact=True).click()
+        await page.goto(f"{server.base}/#/chat?agent=assistant")
+        await page.get_by_placeholder("Message Assistant…").fill("Please spell it")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("It is spelt.")).to_be_visible()
+        await expect(page.locator("summary", has_text="workflow:spell")).to_be_visible()
+        await page.goto(f"{server.base}/#/workflows/spell")
+        await expect(page.locator(".vue-flow__node")).to_have_count(4)
+        await server.stop(signal.SIGKILL)
+
+    await expect(page.get_by_text("The server does not answer")).to_be_visible()
+    await page.get_by_label("Name of the workflow").fill("Spelling")
+    await page.keyboard.press("Tab")
+    await expect(status.get_by_text("Draft kept in this browser")).to_be_visible()
+    async with serving(root, token, ["--port", port]) as server:
+        await expect(page.get_by_text("The server does not answer")).to_have_count(0)
+        await expect(status.get_by_text("Draft kept", exact=True)).to_be_visible()
+        drafted = await server.get("/api/workflows/spell/draft")
+        assert drafted["workflow"]["name"] == "Spelling", "what was drawn while it was away is there"
+        await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+        await page.keyboard.press("Control+Enter")
+        await expect(inspector.get_by_text("to be or not to be")).to_be_visible()
+    await context.close()
