@@ -23,8 +23,11 @@ async def test_a_workflow_is_made_a_tool_and_given_to_an_agent(studio: Studio) -
     await expect(page.get_by_text("Mira may call workflow:greeting now.")).to_be_visible()
 
     await page.get_by_role("link", name="Agents", exact=True).click()
-    await page.get_by_role("link", name="Mira").click()
+    await (
+        page.get_by_role("region", name="Agents").get_by_role("link", name="Mira").click()
+    )  # the list of tools has one too
     await expect(page.get_by_role("button", name="Take workflow:greeting away")).to_be_visible()
+    await page.get_by_role("textbox", name="Everything else").locator(".cm-line").first.wait_for()
     await studio.picture("agent")
     await page.get_by_label("Name", exact=True).fill("")
     await expect(page.get_by_role("button", name="Save")).to_be_disabled()

@@ -15,7 +15,7 @@ export interface Comparison {
 /** Say what differs between an earlier document and a later one. A node that was only moved is the same. */
 export function compare(name: string, earlier: WorkflowDocument, later: WorkflowDocument): Comparison {
   const nodes = marksOf(earlier.nodes, later.nodes, contentOf);
-  const edges = marksOf(earlier.edges, later.edges, JSON.stringify);
+  const edges = marksOf(earlier.edges, later.edges, canonical);
   const goneNodes = earlier.nodes.filter((node) => nodes.get(node.id) === "removed");
   const goneEdges = earlier.edges.filter((edge) => edges.get(edge.id) === "removed");
   const document = { ...later, nodes: [...later.nodes, ...goneNodes], edges: [...later.edges, ...goneEdges] };
@@ -38,9 +38,19 @@ function marksOf<T extends WorkflowNode | WorkflowEdge>(earlier: T[], later: T[]
 function contentOf(node: WorkflowNode): string {
   const rest: Record<string, unknown> = { ...node };
   for (const key of ["position", "width", "height"]) delete rest[key];
-  return JSON.stringify(rest, (_, value: unknown) =>
-    value !== null && typeof value === "object" && !Array.isArray(value)
-      ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : value,
+  return canonical(rest);
+}
+
+/** Return a value as JSON in which the order of keys does not count. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_, part: unknown) =>
+    part !== null && typeof part === "object" && !Array.isArray(part)
+      ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : part,
   );
+}
+
+/** Whether two documents say the same. */
+export function isSame(one: WorkflowDocument, other: WorkflowDocument): boolean {
+  return one === other || canonical(one) === canonical(other);
 }

@@ -4,6 +4,7 @@ import { asError } from "../api/resource";
 import { listen, onMissed, type Message } from "../api/socket";
 import { t } from "../i18n";
 import { say } from "../kit/toasts";
+import { isSame } from "./comparison";
 import { forgetDraft, keepDraft, keptDraft } from "./drafts";
 import type { WorkflowDocument } from "./document";
 
@@ -61,6 +62,10 @@ export class Keeping {
     const shown = await this.read();
     const local = await keptDraft(this.id);
     if (local === undefined) return shown;
+    if (isSame(local.document, shown)) {
+      await forgetDraft(this.id); // the server has taken it, and the answer never came
+      return shown;
+    }
     if (local.etag !== this.draftTag) this.conflict.value = "draft";
     else this.plan([]);
     return local.document;
@@ -203,12 +208,10 @@ export class Keeping {
   private async refresh(): Promise<void> {
     if (this.state.value !== "kept" || this.published.value === undefined) return;
     const shown = await this.read().catch(() => undefined);
-    if (shown === undefined || same(shown, this.drawn.current())) return;
+    if (shown === undefined || isSame(shown, this.drawn.current())) return;
     this.drawn.replace(shown, t("editor.changedElsewhere"));
   }
 }
-
-const same = (one: WorkflowDocument, other: WorkflowDocument) => JSON.stringify(one) === JSON.stringify(other);
 
 /** A file may leave out where its nodes are; the canvas puts those in a row. */
 export function withPositions(document: WorkflowDocument): WorkflowDocument {
