@@ -26,13 +26,20 @@ nodes: {entry: ./nodes.py}
 locale: {entry: ./locale}
 """
 NODES = '''
-from tavern_host import node
+from typing import Annotated
+from tavern_host import Slot, node
 
 @node(category="Greetings", display_name="Greet")
-async def greet(name: str) -> str:
+async def greet(whom: Annotated[dict, Slot("Whom.", default={"label": "Whom."})]) -> str:
     """Greet somebody."""
-    return name
+    return str(whom)
+
+@node(category="Greetings", display_name="Trim")
+async def trim(beard: Annotated[dict, Slot("A beard.", default={"label": "Only data"})]) -> str:
+    """Cut a beard."""
+    return str(beard)
 '''
+CHINESE = {"Greet": "问候", "Greetings": 7, "Trim": "修剪", "Upper case": "大写", "Whom.": "谁", "Only data": "数据"}
 
 
 async def definitions(host: Host) -> dict[str, dict[str, Any]]:
@@ -73,11 +80,22 @@ async def test_a_plugin_brings_catalogues(tmp_path: Path, caplog: pytest.LogCapt
     (plugin / "locale").mkdir(parents=True)
     (plugin / "plugin.yaml").write_text(MANIFEST)
     (plugin / "nodes.py").write_text(NODES)
-    (plugin / "locale" / "zh.json").write_text(json.dumps({"Greet": "问候", "Greetings": 7, "Trim": "别的"}))
+    (plugin / "locale" / "zh.json").write_text(json.dumps(CHINESE))
+    (plugin / "locale" / "en.json").write_text(json.dumps({"Trim": "Wipe the disk", "Read file": "Read nothing"}))
     (plugin / "locale" / "fr.json").write_text("no JSON")
     async with Host(tmp_path / "project", trust=["acme-greeter"]) as host:
         found = await definitions(host)
-    (greet,) = (one for one in found.values() if one["namespace"] == "acme-greeter")
+    greet, trim = found["acme-greeter:Greet"], found["acme-greeter:Trim"]
     assert greet["texts"]["zh"]["Greet"] == "问候" and "Greetings" not in greet["texts"]["zh"]
-    assert found["core:Trim"]["texts"]["zh"]["Trim"] == "去除空白", "what came first counts"
+    assert greet["texts"]["zh"]["Whom."] == "谁"
+    assert trim["texts"]["zh"]["Trim"] == "修剪", "of its own nodes a plugin's catalogue counts first"
+    assert trim["texts"]["en"]["Trim"] == "Wipe the disk"
+    assert "Only data" not in trim["texts"]["zh"], "a default is no text"
+    assert "result" in trim["texts"]["zh"], "common words are those of first-party plugins"
+    assert found["core:Trim"]["texts"]["zh"]["Trim"] == "去除空白"
+    others = [one for name, one in found.items() if not name.startswith("acme-greeter:")]
+    renamed = [
+        one["type"] for one in others if {"Wipe the disk", "Read nothing"} & set(one["texts"].get("en", {}).values())
+    ]
+    assert renamed == [], "no plugin says what another's node is called"
     assert "fr.json" in caplog.text

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from tavern_engine.registry import NodeRegistry
 from tavern_host import PLUGINS, PluginContext, TavernError
 from tavern_host.contracts.documents import read_document_file
 from tavern_host.contracts.nodes import NodeDefinition
@@ -19,22 +20,31 @@ from tavern_host.contracts.nodes import NodeDefinition
 SHOWN = frozenset({"displayName", "description", "category", "label", "placeholder", "tooltip"})
 """Under which keys a definition has texts for people."""
 
-Catalogues = dict[str, dict[str, str]]
+DATA = frozenset({("", "configValues"), ("config", "default"), ("suggestions", "value")})
+"""What of a definition is data, by where it is and its key: it is the same in all languages, whatever keys it has."""
+
+Catalogue = dict[str, dict[str, str]]
 """By language, what texts are in it."""
 
 
 async def translated(nodes: list[NodeDefinition], context: PluginContext) -> list[NodeDefinition]:
-    """Return definitions that say what their texts are in other languages."""
-    folders = [(asset.plugin, Path(asset.path)) for asset in await context.services.get(PLUGINS).assets("locale")]
+    """Return definitions that say what their texts are in other languages: as the plugin that offers them says it, or
+    else as first-party plugins do."""
+    plugins = context.services.get(PLUGINS)
+    folders = [(asset.plugin, Path(asset.path)) for asset in await plugins.assets("locale")]
     catalogues, problems = await asyncio.to_thread(_read, folders)
     for plugin, problem in problems:
         context.hooks.report(plugin, problem)
-    return [_with_texts(node, catalogues) for node in nodes] if catalogues else nodes
+    first_party = {info.name for info in await plugins.list_plugins() if info.first_party}
+    common = _joined([catalogue for plugin, catalogue in catalogues.items() if plugin in first_party])
+    known = {plugin: _joined([catalogue, common]) for plugin, catalogue in catalogues.items()}
+    owners = {name: node.plugin for name, node in (await NodeRegistry.of(context).types()).items()}
+    return [_with_texts(node, known.get(owners.get(node.full_type, ""), common)) for node in nodes]
 
 
-def _read(folders: list[tuple[str, Path]]) -> tuple[Catalogues, list[tuple[str, str]]]:
-    """Return all catalogues as one, and what is wrong with files; of two that have a text the first counts."""
-    found: Catalogues = {}
+def _read(folders: list[tuple[str, Path]]) -> tuple[dict[str, Catalogue], list[tuple[str, str]]]:
+    """Return the catalogue of each plugin, and what is wrong with whose files."""
+    found: dict[str, Catalogue] = {}
     problems = []
     for plugin, folder in folders:
         for file in sorted(folder.glob("*.json")):
@@ -43,17 +53,24 @@ def _read(folders: list[tuple[str, Path]]) -> tuple[Catalogues, list[tuple[str, 
             except TavernError as error:
                 problems.append((plugin, error.message))
                 continue
-            language = found.setdefault(file.stem, {})
-            for text, said in texts.items():
-                if isinstance(said, str):
-                    language.setdefault(text, said)
+            said = {text: translation for text, translation in texts.items() if isinstance(translation, str)}
+            found.setdefault(plugin, {})[file.stem] = said
     return found, problems
 
 
-def _with_texts(node: NodeDefinition, catalogues: Catalogues) -> NodeDefinition:
+def _joined(catalogues: list[Catalogue]) -> Catalogue:
+    """Return catalogues as one; of two that have a text the first counts."""
+    found: Catalogue = {}
+    for catalogue in reversed(catalogues):
+        for language, texts in catalogue.items():
+            found.setdefault(language, {}).update(texts)
+    return found
+
+
+def _with_texts(node: NodeDefinition, catalogue: Catalogue) -> NodeDefinition:
     shown = set(_texts(node.to_wire()))
     texts = {
-        language: {text: known[text] for text in sorted(shown & known.keys())} for language, known in catalogues.items()
+        language: {text: known[text] for text in sorted(shown & known.keys())} for language, known in catalogue.items()
     }
     texts = {language: known for language, known in texts.items() if known}
     return node.model_copy(update={"texts": texts}) if texts else node
@@ -65,7 +82,8 @@ def _texts(value: JsonValue, key: str = "") -> Iterator[str]:
             yield value
     elif isinstance(value, dict):
         for name, part in value.items():
-            yield from _texts(part, name)
+            if (key, name) not in DATA:
+                yield from _texts(part, name)
     elif isinstance(value, list):
         for part in value:
-            yield from _texts(part)
+            yield from _texts(part, key)
