@@ -40,13 +40,18 @@ export class Conversation {
   readonly traces = shallowReactive(new Map<string, Trace[]>());
   readonly fragments = shallowReactive(new Map<string, string>());
   private readonly stops: (() => void)[];
+  /** Runs whose trace was read to its end, and nothing was heard or missed since. */
+  private readonly whole = new Set<string>();
   private pending: Trace[] = [];
 
   constructor(readonly id: string) {
     this.stops = [
       listen(["AGENT_TRACE"], (message) => this.hear(message)),
       listen(["CHAT_HISTORY"], ({ payload }) => payload.historyId === id && void this.load()),
-      onMissed(() => void this.load()),
+      onMissed(() => {
+        this.whole.clear();
+        void this.load();
+      }),
     ];
   }
 
@@ -74,10 +79,10 @@ export class Conversation {
   }
 
   private async readTrace(run: string): Promise<void> {
-    const isDone = this.runs.has(run) && !isActive(this.runs.get(run)!);
-    if (isDone && this.traces.get(run)?.some((one) => ENDS.has(one.kind))) return;
-    const trace = await ask(api.GET("/api/agent-runs/{run}/trace", { params: { path: { run } } })).catch(() => []);
-    this.traces.set(run, trace as Trace[]);
+    if (this.whole.has(run)) return;
+    const trace = (await ask(api.GET("/api/agent-runs/{run}/trace", { params: { path: { run } } })).catch(() => [])) as Trace[];
+    if (trace.some((one) => ENDS.has(one.kind))) this.whole.add(run);
+    this.traces.set(run, joinTraces(trace, this.traces.get(run))); // steps may have been heard while it was read
   }
 
   private hear({ payload }: Message): void {
@@ -98,8 +103,8 @@ export class Conversation {
         continue;
       }
       if (["thought", "reply", "tool_call", "thinking", "error"].includes(step.kind)) this.fragments.delete(id);
-      const trace = this.traces.get(id) ?? [];
-      if (!trace.some((one) => one.seq === step.seq)) this.traces.set(id, [...trace, step]);
+      this.whole.delete(id);
+      this.traces.set(id, joinTraces(this.traces.get(id), [step]));
       if (ENDS.has(step.kind) || step.kind === "started") void this.refreshRun(id);
     }
   }
@@ -208,6 +213,12 @@ export class Conversation {
 }
 
 const ENDS = new Set(["reply", "limit", "error", "interrupted"]);
+
+/** All steps of two readings of a run's trace, in their order. */
+export function joinTraces(one: Trace[] = [], other: Trace[] = []): Trace[] {
+  const steps = new Map([...other, ...one].map((step) => [step.seq, step]));
+  return [...steps.values()].sort((a, b) => a.seq - b.seq);
+}
 
 export function isActive(run: Schemas["AgentRun"]): boolean {
   return ["running", "waiting", "paused"].includes(run.status);
