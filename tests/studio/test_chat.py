@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
-from playwright.async_api import expect
-from studio_bench import Studio
+from playwright.async_api import Route, expect
+from studio_bench import WAIT, Studio
 
 ASKS = """
 - when: {last_contains: "Tool text:shout executed"}
@@ -69,3 +70,33 @@ async def test_messages_are_edited_and_answered_again_and_nothing_is_lost(studio
     await page.reload()
     await expect(page.get_by_text("Done. I greeted Ada for you")).to_be_visible()
     await expect(page.get_by_role("link", name="greet ada please")).to_be_visible()
+
+
+async def test_a_trace_that_is_read_slowly_loses_no_step_that_was_heard(studio: Studio) -> None:
+    prepare(studio.site.host.project.root)
+    page, asked, allowed, arrived = studio.page, asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def held(route: Route) -> None:
+        response = await route.fetch()
+        asked.set()
+        if not allowed.is_set():
+            await allowed.wait()
+            await asyncio.sleep(1)  # behind whatever is read after the end of the run
+        await route.fulfill(response=response)
+        arrived.set()
+
+    await studio.open("/chat?agent=assistant")
+    await page.get_by_placeholder("Message Assistant…").fill("Greet Ada")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("Done. I greeted Ada for you")).to_be_visible()
+    await page.route("**/trace?*", held)
+    await page.get_by_placeholder("Message Assistant…").fill("Say it loud")
+    await page.keyboard.press("Enter")
+    await asyncio.wait_for(asked.wait(), WAIT / 1000)
+    await page.get_by_role("button", name="Allow once").click()
+    await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
+    allowed.set()
+    await arrived.wait()
+    await asyncio.sleep(1.5)
+    await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
+    await expect(page.locator("summary", has_text="text:shout")).to_be_visible()
