@@ -60,6 +60,13 @@ _RUN_ROUTES: tuple[_Row, ...] = (
     ("GET", "/api/runs/{runId}", "show", "A run with its nodes.", {"answer": "executions:Run"}),
     (
         "GET",
+        "/api/runs/{runId}/workflow",
+        "workflow",
+        "The workflow of a run, as it was when the run was accepted.",
+        {"answer": "workflows:Workflow"},
+    ),
+    (
+        "GET",
         "/api/runs/{runId}/outputs/{key}",
         "output",
         "An output as a stream.",

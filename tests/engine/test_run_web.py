@@ -125,3 +125,11 @@ async def test_the_state_of_the_queue_is_told(site: HttpClient, bench: Bench) ->
         await bench.engine.interrupt(run_id)
 
     assert (busy["runningExecutions"], busy["pendingExecutions"]) == (2, 1)
+
+
+async def test_the_workflow_of_a_run_is_there_as_it_was(site: HttpClient, bench: Bench) -> None:
+    drawn = workflow({"g": give(1)}, id="one", name="Good")
+    run = await bench.run(drawn)
+    kept = await get(site, f"/api/runs/{run.id}/workflow")
+    assert (kept["name"], [node["id"] for node in kept["nodes"]]) == ("Good", ["g"])
+    assert await refusal(site, "GET", "/api/runs/none/workflow") == (404, "there is no run 'none'")

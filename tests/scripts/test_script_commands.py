@@ -22,9 +22,9 @@ def project(tmp_path: Path) -> str:
 
 def test_the_doctor_says_what_is_in_force(project: str) -> None:
     done = tavern("--project", project, "scripts", "doctor", "--json")
-    reports = {report["name"]: report for report in json.loads(done.out)["reports"]}
-    assert done.code == (0 if any(report.get("chosen") for report in reports.values()) else 1)
-    assert {"landlock", "unsandboxed"} <= set(reports)
+    reports = json.loads(done.out)["reports"]  # two have one name where the machine has a bubblewrap too
+    assert done.code == (0 if any(report.get("chosen") for report in reports) else 1)
+    assert {"landlock", "unsandboxed"} <= {report["name"] for report in reports}
 
 
 def test_an_author_runs_a_script_that_lies_anywhere(project: str, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ TABLE = {
         GET /api/workflows/{workflowId}/history/{number} | GET /api/workflows/{workflowId}/uses
         GET /api/workflow-history | GET /api/workflow-search
         GET /api/nodes | GET /api/system_stats | GET /api/prompt/{promptId} | GET /api/executions
-        GET /api/runs | GET /api/runs/{runId} | GET /api/runs/{runId}/outputs/{key}
+        GET /api/runs | GET /api/runs/{runId} | GET /api/runs/{runId}/workflow | GET /api/runs/{runId}/outputs/{key}
         GET /api/files | GET /api/files/{path}
         GET /api/tools | GET /api/tools/{id} | GET /api/tasks | GET /api/tasks/{id} | GET /api/approvals
         GET /api/models

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tavern_engine.journal.documents import document_of, unpack
 from tavern_engine.run_query import run_filter
 from tavern_host import EXECUTION_ENGINE, HttpRequest, HttpResponse, PluginContext
+from tavern_host.contracts.runs import RUN_STORE
 
 
 async def list_runs(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -17,6 +19,13 @@ async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/runs/{runId}`: large values are left out."""
     run = await context.services.get(EXECUTION_ENGINE).show(request.parameters["runId"])
     return HttpResponse(data=run.to_json())
+
+
+async def workflow(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`GET /api/runs/{runId}/workflow`: 404 where it is not kept."""
+    store = context.services.get(RUN_STORE)
+    entry = await store.get(request.parameters["runId"])
+    return HttpResponse(data=document_of(unpack(await store.content(entry.workflow))))
 
 
 async def output(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -85,6 +85,12 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
       when: () => session.running.isActive.value,
       run: () => attempt(() => session.running.interrupt()),
     },
+    {
+      id: "editor.resume",
+      title: "editor.resume",
+      when: () => ["error", "interrupted"].includes(session.running.status.value ?? ""),
+      run: () => attempt(() => session.running.resume()),
+    },
     { id: "editor.publish", title: "editor.publish", keys: "mod+s", run: publish },
     {
       id: "editor.history",

@@ -16,7 +16,8 @@ export interface Comparison {
 export function compare(name: string, earlier: WorkflowDocument, later: WorkflowDocument): Comparison {
   const nodes = marksOf(earlier.nodes, later.nodes, contentOf);
   const edges = marksOf(earlier.edges, later.edges, canonical);
-  const goneNodes = earlier.nodes.filter((node) => nodes.get(node.id) === "removed");
+  const gone = earlier.nodes.filter((node) => nodes.get(node.id) === "removed");
+  const goneNodes = gone.map((node) => ({ ...node, position: node.position ?? { x: 0, y: 0 } }));
   const goneEdges = earlier.edges.filter((edge) => edges.get(edge.id) === "removed");
   const document = { ...later, nodes: [...later.nodes, ...goneNodes], edges: [...later.edges, ...goneEdges] };
   return { name, nodes, edges, document };
@@ -36,13 +37,19 @@ function marksOf<T extends WorkflowNode | WorkflowEdge>(earlier: T[], later: T[]
 }
 
 function contentOf(node: WorkflowNode): string {
-  const rest: Record<string, unknown> = { ...node };
-  for (const key of ["position", "width", "height"]) delete rest[key];
-  return canonical(rest);
+  const said = Object.entries(node).filter(([key, value]) => !PLACE.has(key) && !saysNothing(value));
+  return canonical(Object.fromEntries(said));
+}
+
+const PLACE = new Set(["position", "width", "height"]);
+
+/** Whether a key with this value says the same as none: what was drawn is run with all keys, and written with few. */
+function saysNothing(value: unknown): boolean {
+  return value == null || value === false || (typeof value === "object" && Object.keys(value).length === 0);
 }
 
 /** Return a value as JSON in which the order of keys does not count. */
-function canonical(value: unknown): string {
+export function canonical(value: unknown): string {
   return JSON.stringify(value, (_, part: unknown) =>
     part !== null && typeof part === "object" && !Array.isArray(part)
       ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))

@@ -81,6 +81,14 @@ export class Running {
     if (promptId) await ask(api.DELETE("/api/interrupt/{promptId}", { params: { path: { promptId } } }));
   }
 
+  /** Continue the run that is shown from where it failed; the nodes that had finished are not run again. */
+  async resume(): Promise<void> {
+    const runId = this.runId.value;
+    if (runId === undefined) return;
+    await ask(api.POST("/api/runs/{runId}/resume", { params: { path: { runId } } }));
+    await this.refresh();
+  }
+
   /** Show a run that is there already. */
   async open(runId: string): Promise<void> {
     this.reset("queued");

@@ -1,5 +1,5 @@
 import { computed, markRaw, shallowReactive, shallowRef, type InjectionKey } from "vue";
-import type { ApiError } from "../api/client";
+import { api, ask, type ApiError } from "../api/client";
 import { asError } from "../api/resource";
 import { t } from "../i18n";
 import { compare, type Comparison } from "./comparison";
@@ -152,6 +152,14 @@ export class Session {
   /** Mark on the canvas what became of the workflow since an earlier document. */
   compareWith(name: string, earlier: WorkflowDocument): void {
     this.comparison.value = compare(name, earlier, this.document.value);
+  }
+
+  /** Show a run, and what became of the workflow since it was run. */
+  async openRun(runId: string): Promise<void> {
+    const params = { path: { runId } };
+    const [ran] = await Promise.all([ask(api.GET("/api/runs/{runId}/workflow", { params })), this.running.open(runId)]);
+    const found = compare("", ran as unknown as WorkflowDocument, this.document.value);
+    this.comparison.value = found.nodes.size + found.edges.size > 0 ? found : undefined;
   }
 
   /** The slots of a node, made anew only where something that they depend on is another. */
