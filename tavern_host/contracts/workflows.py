@@ -86,6 +86,16 @@ class InterfaceSlot(SlotDefinition):
     custom_description: str | None = None
 
 
+class WorkflowComment(OpenModel):
+    """A note on the canvas, in Markdown; it means nothing to a run."""
+
+    id: str
+    text: str = ""
+    position: dict[str, int | float] = Field(default_factory=dict)
+    width: float | None = None
+    height: float | None = None
+
+
 class Workflow(OpenModel):
     """A workflow file. The file's stem is its id where it has none of its own."""
 
@@ -95,6 +105,7 @@ class Workflow(OpenModel):
     version: str | None = None
     nodes: list[WorkflowNode] = Field(default_factory=list)
     edges: list[WorkflowEdge] = Field(default_factory=list)
+    comments: list[WorkflowComment] = Field(default_factory=list)
     viewport: dict[str, int | float] | None = None
     interface_inputs: dict[str, InterfaceSlot] = Field(default_factory=dict)
     interface_outputs: dict[str, InterfaceSlot] = Field(default_factory=dict)

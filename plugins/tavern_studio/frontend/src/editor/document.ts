@@ -42,12 +42,23 @@ export interface WorkflowEdge {
   [other: string]: unknown;
 }
 
+/** A note on the canvas, in Markdown. */
+export interface WorkflowComment {
+  id: string;
+  text: string;
+  position: { x: number; y: number };
+  width?: number | null;
+  height?: number | null;
+  [other: string]: unknown;
+}
+
 export interface WorkflowDocument {
   id?: string | null;
   name?: string | null;
   description?: string | null;
   nodes: WorkflowNode[];
   edges: WorkflowEdge[];
+  comments?: WorkflowComment[];
   interfaceInputs?: Record<string, Slot>;
   interfaceOutputs?: Record<string, Slot>;
   viewport?: { x: number; y: number; zoom: number };

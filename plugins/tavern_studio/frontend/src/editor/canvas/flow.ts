@@ -1,6 +1,7 @@
 import type { Edge, GraphEdge, GraphNode, Node, VueFlowStore } from "@vue-flow/core";
 import { nextTick, watch } from "vue";
-import { LOOP, type WorkflowEdge, type WorkflowNode } from "../document";
+import { onCanvas } from "../comments";
+import { LOOP, type WorkflowComment, type WorkflowEdge, type WorkflowNode } from "../document";
 import type { Session } from "../session";
 import { slotLook } from "../slots";
 
@@ -25,6 +26,10 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
       ariaLabel: node.displayName ?? node.id,
       data: {},
     };
+  }
+
+  function noteFor({ id, position }: WorkflowComment): Node {
+    return { id: onCanvas(id), type: "comment", position: { ...position }, selectable: false, zIndex: -2, data: { id } };
   }
 
   function edgeFor(edge: WorkflowEdge): Edge & Partial<GraphEdge> {
@@ -76,6 +81,22 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
         });
       } else if (added.length) flow.addNodes(added);
       shown = new Map(index);
+    },
+    { immediate: true },
+  );
+
+  let notes = new Map<string, WorkflowComment>();
+  watch(
+    () => session.shown.value.comments,
+    (comments) => {
+      const now = new Map((comments ?? []).map((one) => [one.id, one]));
+      flow.removeNodes([...notes.keys()].filter((id) => !now.has(id)).map(onCanvas), false);
+      flow.addNodes([...now.values()].filter((one) => !notes.has(one.id)).map(noteFor));
+      for (const [id, { position }] of now) {
+        const there = notes.has(id) && notes.get(id)?.position !== position && flow.findNode(onCanvas(id));
+        if (there) there.position = { ...position };
+      }
+      notes = now;
     },
     { immediate: true },
   );
