@@ -9,5 +9,7 @@ export const useRights = defineStore("rights", () => {
   const has = (access: string) => (me.data.value?.permissions ?? []).some((one) => one === access || one.startsWith(`${access}:`));
   const mayCreate = computed(() => has("create"));
   const mayOperate = computed(() => has("operate"));
-  return { mayCreate, mayOperate };
+  /** Who has the server's token is the operator, and no user. */
+  const isUser = computed(() => Boolean(me.data.value?.session));
+  return { mayCreate, mayOperate, isUser };
 });
