@@ -1,6 +1,7 @@
 export default {
   en: {
     app: {
+      noWorkflow: "{name} holds no workflow: a JSON object with nodes.",
       views: "Views",
       view: {
         home: "Home",
@@ -27,6 +28,7 @@ export default {
   },
   zh: {
     app: {
+      noWorkflow: "{name} 不是工作流：应为含 nodes 的 JSON 对象。",
       views: "视图",
       view: {
         home: "主页",
