@@ -3,13 +3,13 @@ import { api, ask, type ApiError } from "../api/client";
 import { asError } from "../api/resource";
 import { t } from "../i18n";
 import { compare, type Comparison } from "./comparison";
-import { useDefinitions } from "./definitions";
-import { indexOf, nodeOf, type WorkflowDocument } from "./document";
+import { nameOf, useDefinitions } from "./definitions";
+import { indexOf, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
 import { revisionsOf, documentAt, type Revision } from "./history";
 import { Keeping } from "./keeping";
 import { Pins } from "./pins";
 import { Running } from "./running";
-import { slotsOf, type Slots } from "./slots";
+import { slotsOf, valueKeys, type Slots } from "./slots";
 
 interface Step {
   label: string;
@@ -68,6 +68,8 @@ export class Session {
   /** What is on the canvas: while a revision is looked at, what was removed since too. */
   readonly shown = computed(() => this.comparison.value?.document ?? this.document.value);
   readonly index = computed(() => indexOf(this.shown.value));
+  /** The nodes with edges or values of slots that they have no more. */
+  readonly outdated = computed(() => this.document.value.nodes.filter((node) => this.slotsOf(node.id).gone).map((node) => node.id));
 
   /** Read the workflow, and what is being made of it. */
   async load(): Promise<void> {
@@ -146,6 +148,10 @@ export class Session {
   private show(document: WorkflowDocument): void {
     this.document.value = document;
     this.selected.value = new Set([...this.selected.value].filter((id) => nodeOf(document, id)));
+    const edges = new Set(document.edges.map((edge) => edge.id));
+    if ([...this.selectedEdges.value].some((id) => !edges.has(id))) {
+      this.selectedEdges.value = new Set([...this.selectedEdges.value].filter((id) => edges.has(id)));
+    }
     this.comparison.value = undefined;
   }
 
@@ -170,12 +176,24 @@ export class Session {
     const edges = [...(this.index.value.into.get(id) ?? []), ...(this.index.value.outOf.get(id) ?? [])];
     const byType = this.definitions.byType;
     const group = this.definitions.group(String(node.configValues?.referencedWorkflowId ?? ""));
-    const of = [node.type, node.configValues, document.interfaceInputs, document.interfaceOutputs, byType, group, ...edges];
+    const { interfaceInputs, interfaceOutputs } = document;
+    const own = [node.type, node.configValues, node.policy, valueKeys(node).join("\n")];
+    const of = [...own, interfaceInputs, interfaceOutputs, byType, group, ...edges];
     const known = this.slots.get(id);
     if (known && known.of.length === of.length && known.of.every((one, index) => one === of[index])) return known.slots;
-    const slots = slotsOf(node, document, { byType, group: (name) => this.definitions.group(name) });
+    const slots = this.slotsIn(document, node);
     queueMicrotask(() => this.slots.set(id, { of, slots }));
     return slots;
+  }
+
+  /** The slots that a node has in any document, such as one that is being made of the present one. */
+  slotsIn(document: WorkflowDocument, node: WorkflowNode): Slots {
+    return slotsOf(node, document, { byType: this.definitions.byType, group: (name) => this.definitions.group(name) });
+  }
+
+  /** The name of a node as people read it. */
+  titleOf(node: WorkflowNode): string {
+    return node.displayName || nameOf(this.definitions.byType.get(node.type), node.type);
   }
 }
 

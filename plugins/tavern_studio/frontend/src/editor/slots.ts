@@ -5,6 +5,7 @@ import {
   indexOf,
   LOOP,
   NODE_GROUP,
+  slotKey,
   type Slot,
   type WorkflowDocument,
   type WorkflowNode,
@@ -18,6 +19,17 @@ export interface Slots {
   innerOutputs: Record<string, Slot>;
   /** Of a loop: inputs that stand inside of it. */
   innerInputs: Record<string, Slot>;
+  /** What the node's edges and values name that it does not have, or has no more; absent where there is nothing. */
+  gone?: Gone;
+}
+
+export interface Gone {
+  /** Handles at which edges end. */
+  inputs: string[];
+  /** Handles at which edges begin. */
+  outputs: string[];
+  /** Keys of `inputValues`. */
+  values: string[];
 }
 
 /** The handle of `core:GroupInput` and `core:GroupOutput` that makes a slot of whatever is connected with it. */
@@ -32,19 +44,49 @@ export interface Known {
 export function slotsOf(node: WorkflowNode, document: WorkflowDocument, known: Known): Slots {
   const definition = known.byType.get(node.type);
   const slots: Slots = { inputs: {}, outputs: {}, innerInputs: {}, innerOutputs: {} };
+  let isCertain = definition !== undefined && !definition.dynamicSlots;
+  if (node.type === GROUP_INPUT || node.type === GROUP_OUTPUT) isCertain = true;
   if (node.type === GROUP_INPUT) slots.outputs = document.interfaceInputs ?? {};
   else if (node.type === GROUP_OUTPUT) slots.inputs = document.interfaceOutputs ?? {};
   else if (node.type === NODE_GROUP) {
     const group = known.group(String(node.configValues?.referencedWorkflowId ?? ""));
     slots.inputs = group?.interfaceInputs ?? {};
     slots.outputs = group?.interfaceOutputs ?? {};
+    isCertain = group != null;
   } else if (definition !== undefined) {
     const mode = definition.modes?.[String(modeOf(node, definition))];
     slots.inputs = mode?.inputs ?? definition.inputs;
     slots.outputs = mode?.outputs ?? definition.outputs;
   }
   if (node.type === LOOP) addLoopSlots(node, slots);
-  return definition === undefined || definition.dynamicSlots ? withConnected(node, document, slots) : slots;
+  if (definition !== undefined && isRouted(node)) slots.outputs = { error: { dataFlowType: "OBJECT" }, ...slots.outputs };
+  if (!isCertain) return withConnected(node, document, slots);
+  const gone = goneOf(node, document, slots, definition);
+  return gone.inputs.length + gone.outputs.length + gone.values.length ? { ...slots, gone } : slots;
+}
+
+/** Whether a node's policy gives its errors to an output of their own. */
+function isRouted(node: WorkflowNode): boolean {
+  return (node.policy as { onError?: string } | null | undefined)?.onError === "route";
+}
+
+/** Return what edges and values name that is not among the slots. The values of another mode wait for it. */
+function goneOf(node: WorkflowNode, document: WorkflowDocument, slots: Slots, definition: NodeDefinition | undefined): Gone {
+  const index = indexOf(document);
+  const into = (index.into.get(node.id) ?? []).map((edge) => edge.targetHandle);
+  const outOf = (index.outOf.get(node.id) ?? []).map((edge) => edge.sourceHandle);
+  const modes = Object.values(definition?.modes ?? {}).map((mode) => mode.inputs ?? {});
+  const known = Object.assign({}, definition?.inputs, ...modes, slots.inputs, slots.innerInputs) as Record<string, Slot>;
+  return {
+    inputs: [...new Set(into.filter((handle) => !(slotKey(handle, slots.inputs) in slots.inputs) && !(handle in slots.innerInputs)))],
+    outputs: [...new Set(outOf.filter((handle) => !(handle in slots.outputs) && !(handle in slots.innerOutputs)))],
+    values: valueKeys(node).filter((key) => !(slotKey(key, known) in known)),
+  };
+}
+
+/** The inputs that a node has a value of its own for. */
+export function valueKeys(node: WorkflowNode): string[] {
+  return Object.entries(node.inputValues ?? {}).flatMap(([key, value]) => (value == null ? [] : [key]));
 }
 
 function modeOf(node: WorkflowNode, definition: NodeDefinition): unknown {

@@ -35,7 +35,8 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
   function edgeFor(edge: WorkflowEdge): Edge & Partial<GraphEdge> {
     const slots = session.slotsOf(edge.source);
     const slot = slots.outputs[edge.sourceHandle] ?? slots.innerOutputs[edge.sourceHandle];
-    const classes = slot ? [slotLook(slot), slot.isStream && "stream"] : ["ghost"];
+    const isGhost = !slot || session.slotsOf(edge.target).gone?.inputs.includes(edge.targetHandle);
+    const classes = isGhost ? ["ghost"] : [slotLook(slot), slot.isStream && "stream"];
     classes.push(session.comparison.value?.edges.get(edge.id) ?? false);
     return {
       id: edge.id,

@@ -1,0 +1,78 @@
+"""Edges stay where the definition of their node has changed, until somebody upgrades it, as one step."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from helpers.folder_plugins import write_plugin
+from playwright.async_api import expect
+from studio_bench import Studio
+
+ACME = {"displayName": "Acme weather", "nodes": {"entry": "./nodes"}}
+NODES = """
+from tavern_host import node
+
+
+@node()
+async def forecast(city: str) -> str:
+    "Say what the weather will be."
+    return city
+"""
+
+
+def _node(name: str, kind: str, x: int, **more: object) -> dict[str, object]:
+    return {"id": name, "type": kind, "position": {"x": x, "y": 0}, **more}
+
+
+def _edge(name: str, source: str, target: str) -> dict[str, object]:
+    (a, b), (c, d) = source.split("."), target.split(".")
+    return {"id": name, "source": a, "sourceHandle": b, "target": c, "targetHandle": d}
+
+
+OLD: dict[str, Any] = {
+    "name": "Old",
+    "nodes": [
+        _node("hello", "core:Text", 0, inputValues={"text": "Hello"}),
+        _node("up", "core:UpperCase", 300, inputValues={"tone": 3}),
+        _node("join", "core:TextMerge", 600),
+        _node("sky", "acme:forecast", 900),
+    ],
+    "edges": [
+        _edge("renamed", "hello.text", "up.Text"),
+        _edge("lost", "up.shout", "join.text_inputs__1"),
+        _edge("kept", "up.text", "join.text_inputs__0"),
+        _edge("after", "join.merged_text", "sky.city"),
+    ],
+}
+
+
+async def test_edges_of_changed_nodes_are_upgraded(studio: Studio) -> None:
+    page, project = studio.page, studio.site.host.project.root
+    write_plugin(project / "plugins" / "acme", {"__init__.py": "", "nodes/__init__.py": NODES}, **ACME)
+    await studio.site.post("/api/plugins/reload")
+    (project / "workflows" / "old.json").write_text(json.dumps(OLD))
+    await studio.open("/workflows/old")
+    up, edges = page.locator(".vue-flow__node[data-id=up]"), page.locator(".vue-flow__edge")
+    await expect(up.get_by_text("The slot “Text” is gone")).to_be_visible()
+    await expect(up.get_by_text("The slot “shout” is gone")).to_be_visible()
+    await expect(up.get_by_text("The value of “tone” has no slot")).to_be_visible()
+    await expect(page.locator(".vue-flow__edge.ghost")).to_have_count(2)
+    await expect(page.get_by_text("The plugin acme brings it, and waits for review.")).to_be_visible()
+    problems = page.get_by_label("Problems")
+    await expect(problems.get_by_role("button", name="Upgrade the node")).to_have_count(3)
+    await studio.picture("ghosts")
+
+    await up.locator("strong").click()
+    await page.keyboard.press("u")
+    await expect(page.get_by_text("Kept: Text → text. Removed: shout, tone.")).to_be_visible()
+    await expect(edges).to_have_count(3)
+    await expect(up.get_by_text("is gone")).to_have_count(0)
+    await studio.picture("upgraded")
+    await page.keyboard.press("Control+z")
+    await expect(up.get_by_text("is gone")).to_have_count(2)
+    await expect(edges).to_have_count(4)
+    await problems.get_by_role("button", name="Upgrade the node").first.click()
+    await expect(edges).to_have_count(3)
+    await page.get_by_role("link", name="Look at it").click()
+    await expect(page.get_by_role("heading", name="Acme weather")).to_be_visible()
