@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 from studio_bench import Studio, show
 
 
@@ -120,6 +121,23 @@ async def test_an_edge_that_does_not_fit_is_refused_with_the_reason(studio: Stud
     source = page.locator(".vue-flow__node[data-id=create-list] .source")
     await source.drag_to(page.locator(".vue-flow__node[data-id=trim-2] .target").first)
     await expect(page.get_by_role("alert")).to_contain_text("ARRAY does not fit text, which takes STRING")
+
+
+async def test_nothing_is_added_before_the_workflow_is_read(studio: Studio) -> None:
+    page, read = studio.page, asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await read.wait()
+        await route.continue_()
+
+    await page.route("**/api/workflows/greeting", late)
+    await studio.open("/workflows/greeting")
+    trim = page.get_by_label("Node library").get_by_role("button", name="Trim", exact=True)
+    await trim.dispatch_event("click")
+    read.set()
+    await trim.click()
+    await expect(page.locator(".vue-flow__node[data-id=trim-2]")).to_be_visible()
+    await expect(page.locator(".vue-flow__node")).to_have_count(5)
 
 
 async def test_the_page_speaks_chinese_and_fits_a_telephone(studio: Studio) -> None:

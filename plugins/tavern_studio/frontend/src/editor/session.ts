@@ -91,8 +91,9 @@ export class Session {
     this.keeping.close();
   }
 
-  /** Change the document as one step that can be undone. */
+  /** Change the document as one step that can be undone; before it has been read there is nothing to change. */
   change(label: string, how: (document: WorkflowDocument) => WorkflowDocument, kind?: string): void {
+    if (this.state.value !== "ready") return;
     const before = this.document.value;
     const next = how(before);
     if (next === before) return;
