@@ -70,7 +70,7 @@ class AgentBench:
 
     async def waiting(self, count: int = 1) -> list[ToolTask]:
         """Return the calls that wait for a person, once there are so many; the oldest first."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 tasks = await self.tools.tasks(TaskFilter(statuses=[TaskStatus.AWAITING_APPROVAL]))
                 if len(tasks) >= count:

@@ -38,7 +38,7 @@ async def killed(folder: Path) -> dict[str, str]:
 
 
 async def ended(bench: AgentBench, run_id: str) -> AgentReply:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await bench.runtime.wait(run_id)
 
 
@@ -66,7 +66,7 @@ async def test_runs_of_a_killed_host_are_resumed(tmp_path: Path, _: int) -> None
 
     async with agent_bench(tmp_path, prepare, serving=True) as bench:
         bench.model(say)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not all([(await bench.runtime.get_run(runs[stage])).approvals for stage in ("approve", "refuse")]):
                 await asyncio.sleep(0.02)
         for task in await bench.waiting(2):
@@ -87,7 +87,7 @@ async def test_a_host_that_stops_leaves_its_runs_to_the_next(tmp_path: Path) -> 
         model = bench.answers(said("never said"))
         model.gate = asyncio.Event()
         run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Wait."))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not model.asked:
                 await asyncio.sleep(0.01)
     async with agent_bench(tmp_path, prepare, serving=True) as bench:

@@ -259,7 +259,7 @@ async def test_an_agent_that_is_added_becomes_a_tool(tavern: Tavern) -> None:
         assert (await tools.get("agent:keeper")).display_name == "The keeper"
         tavern.write("agents/cook/agent_profile.json", {**PROFILE, "id": "cook", "name": "Cook"})
         (tavern.root / "agents" / "keeper.json").unlink()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             event = await anext(aiter(changes))
             assert isinstance(event, Event)
             assert event.payload["changed"] == ["cook", "keeper"]

@@ -266,7 +266,7 @@ async def test_cancelling_stops_the_deliberation_and_closes_the_connection(taver
     tavern.settings = {MODELS: {"m": {"adapter": "openai", "base_url": server.base_url, "model": "tiny"}}}
     async with listening, Host(project=tavern.root, settings=tavern.settings) as host:
         task = asyncio.create_task(tavern.run_in(host, "Hello."))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await server.asked.wait()
             task.cancel()
             await server.closed.wait()
@@ -297,7 +297,7 @@ def tavern_register_nodes():
     settings = {"extensions.tavern-engine.maxConcurrentRuns": 1}
     async with Host(project=tavern.root, settings=settings, plugins=[folder], trust=["acme"]) as host:
         request = RunRequest(workflow=Workflow.model_validate(document))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             run = await host.services.get(EXECUTION_ENGINE).run(request)
     assert run.nodes["ask"].output == {"result": "Welcome!"}
 

@@ -120,14 +120,14 @@ async def test_a_run_is_followed_over_http(browser: Browser, tavern: Tavern) -> 
     status, run = await browser.post("/api/agents/keeper/runs", {"message": "Hush.", "conversationId": "c1"})
     assert (status, run["status"]) == (202, "running")
     path = f"/api/agent-runs/{run['id']}"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (standing := (await browser.get(path))[1])["approvals"]:
             await asyncio.sleep(0.02)
     assert standing["status"] == "waiting"
     assert (await browser.post(f"{path}/messages", {"message": "Hurry!"}))[0] == 202
     status, _ = await browser.post(f"/api/approvals/{standing['approvals'][0]}", {"decision": "approve"})
     assert status == 200
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (standing := (await browser.get(path))[1])["status"] != "reply":
             await asyncio.sleep(0.02)
     assert standing["text"] == "I hurry."

@@ -236,7 +236,7 @@ async def test_a_swipe_outlives_its_host(tmp_path: Path) -> None:
         model.gate = asyncio.Event()
         request = AgentRequest(profile_id="keeper", message="", conversation_id="a", parent_id=reply.id, head=reply.id)
         run = await bench.runtime.start(request)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not model.asked:
                 await asyncio.sleep(0.01)
     async with agent_bench(tmp_path, prepare, serving=True) as bench:

@@ -77,7 +77,7 @@ async def test_what_a_stopped_host_replayed_is_forgotten(tmp_path: Path) -> None
     await asyncio.wait([playing])
     assert playing.exception() is not None or playing.cancelled()
     async with agent_bench(tmp_path, serving=True) as bench:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while [run.id for run in await bench.runtime.runs(AgentRunFilter())] != [reply.agent_run_id]:
                 await asyncio.sleep(0.01)
         found = await bench.host.services.get(CHAT_HISTORY).list_histories()

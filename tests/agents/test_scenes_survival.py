@@ -57,7 +57,7 @@ async def test_a_talk_survives_a_kill(tmp_path: Path, _: int) -> None:
         assert run.world["number"] >= number
         assert run.revision >= revision
         before = await said_by(bench, run.id)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(after := await said_by(bench, run.id)) < len(before) + 4:
                 await asyncio.sleep(0.05)
         assert after[: len(before)] == before

@@ -24,7 +24,7 @@ async def _statuses(server: Serving) -> list[str]:
 
 
 async def _until(server: Serving, statuses: list[str]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await _statuses(server) != statuses:
             await asyncio.sleep(0.02)
 

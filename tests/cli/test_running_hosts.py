@@ -87,7 +87,7 @@ async def test_a_plugin_being_written_reloads_itself(tmp_path: Path) -> None:
                 (GREETS_IN_ITS_OWN_WAY, "is started\n"),
             ):
                 (folder / "__init__.py").write_text(code)
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     line = (await server.process.stderr.readline()).decode()
                 assert line.startswith(f"{folder.name} is started"), line
                 assert line.endswith(told) or told in line, line

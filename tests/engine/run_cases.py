@@ -75,7 +75,7 @@ async def check(bench: Bench, cases: Iterable[Case]) -> None:
             bench.forget()
             for attempt in ("first", "again"):
                 with failures.row(f"{each.name}, {attempt}"):
-                    async with asyncio.timeout(30):
+                    async with asyncio.timeout(60):
                         found = each.found(await bench.run(each.document, **each.inputs))
                     if repr(found) != repr(each.expected):  # by which 1, 1.0 and True differ
                         raise AssertionError(f"\n  it gives {found}\n  expected {each.expected}")

@@ -185,7 +185,7 @@ async def test_a_resumed_run_has_its_blobs(tmp_path: Path) -> None:
     async with host(tmp_path) as opened:
         bench = Bench(opened)
         await bench.engine.resume(run_id)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (run := await bench.engine.get(run_id)).nodes["both"].output is None:
                 await asyncio.sleep(0.01)
         assert run.nodes["both"].output == {"data": HANDLE, "size": SIZE}

@@ -29,7 +29,7 @@ async def begun(file: Path, count: int = 1) -> list[int]:
 
 
 async def gone(pids: list[int]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while any(is_alive(pid) for pid in pids):
             await asyncio.sleep(0.02)
 

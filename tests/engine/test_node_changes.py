@@ -23,7 +23,7 @@ async def told_until(host: Host, events: Any, plugin: str) -> list[dict[str, Any
     await host.disable(plugin)
     await host.enable(plugin)
     told = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for event in events:
             told.append(event)
             if event.seq > marker and "new" in event.payload["message"]:

@@ -113,7 +113,7 @@ def tavern_startup(context):
 """
     )
     folder = make_plugin(tmp_path, "acme", code, hooked=LIFE)
-    async with asyncio.timeout(10), host_with(tmp_path / "p", folder) as host:
+    async with asyncio.timeout(60), host_with(tmp_path / "p", folder) as host:
         assert problems_of(host) == []
         await module_of().RAN.wait()
         assert host.plugin("acme").contributions["task"] == ["work"]

@@ -52,7 +52,7 @@ async def test_calls_share_no_context_variables() -> None:
 
 async def test_threads_are_named_after_their_call() -> None:
     assert await run_in_thread(lambda: threading.current_thread().name, what="importing acme") == "importing acme"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while any("acme" in thread.name for thread in threading.enumerate()):  # it has settled, and is about to end
             await asyncio.sleep(0.01)
 
@@ -60,7 +60,7 @@ async def test_threads_are_named_after_their_call() -> None:
 async def test_threads_that_have_nothing_to_do_end() -> None:
     before = set(threading.enumerate())
     await asyncio.gather(*(run_in_thread(lambda: time.sleep(0.01), what=f"call {n}") for n in range(8)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while set(threading.enumerate()) - before:
             await asyncio.sleep(0.02)
 

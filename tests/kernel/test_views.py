@@ -307,7 +307,7 @@ async def test_a_plugin_may_revoke_itself(project: Path, tmp_path: Path) -> None
         async def leave() -> str:
             return (await context.services.get(PLUGINS).revoke("acme")).state.value
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await context.tasks.spawn(leave(), name="leave") == "needs-review"
         assert host.plugin("acme").contributions == {}
         await host.grant("acme")
@@ -332,6 +332,6 @@ async def tavern_startup(context):
     first = Host(project)
     first.link()
     await first.grant("acme")
-    async with asyncio.timeout(10), Host(project) as host:
+    async with asyncio.timeout(60), Host(project) as host:
         assert host.plugin("acme").state.value == "needs-review"
         assert host.plugin("acme").contributions == {}

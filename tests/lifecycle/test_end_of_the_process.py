@@ -82,7 +82,7 @@ async def project_with(folder: Path, code: str) -> Path:
 async def test_a_plugin_that_ends_the_host_is_named(tmp_path: Path, how: str) -> None:
     code, words = ENDS[how]
     async with serving(await project_with(tmp_path / "inn", code)) as host:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             _, err = await host.process.communicate()
     assert host.process.returncode == 1
     last = err.decode().strip().splitlines()[-1]

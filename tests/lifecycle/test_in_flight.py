@@ -194,7 +194,7 @@ async def test_disabling_waits_for_calls_in_flight(project: Path) -> None:
                     under_way = asyncio.ensure_future(begin_call(host))
                     await STAGE.seen(what).wait()
                     going = asyncio.create_task(host.disable("acme"))
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(60):
                         while states(host, "acme") != ["disabled"]:
                             await asyncio.sleep(0.001)
                     assert not going.done()

@@ -73,7 +73,7 @@ async def test_files_of_killed_writers_are_removed(tmp_path: Path, operator_fold
         ran = await asyncio.to_thread(subprocess.run, [sys.executable, script, project], stderr=subprocess.PIPE)
         assert ran.returncode == -9, f"{name}: {ran.stderr.decode()}"
         assert len(left(project, operator_folders)) == 1, name
-        async with Host(project), asyncio.timeout(30):
+        async with Host(project), asyncio.timeout(60):
             while left(project, operator_folders):
                 await asyncio.sleep(0.01)
 

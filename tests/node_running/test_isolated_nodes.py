@@ -38,7 +38,7 @@ def is_there(pid: int) -> bool:
 
 
 async def gone(pids: list[int]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while any(map(is_there, pids)):
             await asyncio.sleep(0.01)
 

@@ -83,7 +83,7 @@ async def test_a_stream_becomes_a_list(nodes: Any) -> None:
 
 
 async def test_a_limit_leaves_the_rest_of_a_stream(nodes: Any) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await nodes.run("StreamToList", {"stream": endless(1), "limit": 3}) == {"items": [1, 1, 1]}
 
 

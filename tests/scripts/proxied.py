@@ -42,14 +42,14 @@ class Proxied:
                 writer.write(part.encode("latin-1") if isinstance(part, str) else part)
             if end:
                 writer.write_eof()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return await _all(reader)
         finally:
             writer.close()
 
     async def last(self) -> Connection:
         """Return what was recorded last, as soon as something was."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not self.connections:
                 await asyncio.sleep(0.005)
         return self.connections[-1]

@@ -409,7 +409,7 @@ async def test_forged_frames_end_their_run_only(open_scripts: Scripts) -> None:
                 assert "channel of its tools" in result.error.message
     honest = f"{FRAMES}frame(id=7, tool='system:get_current_time', arguments={{}})\nprint(len(os.read(fd, 9999)) > 40)"
     assert await value(open_scripts, honest) == "True"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(set(Path("/proc/self/fd").iterdir()) - before) > 2:
             await asyncio.sleep(0.05)
 
@@ -462,7 +462,7 @@ async def test_nothing_of_calls_is_left_of_a_killed_host(tmp_path: Path) -> None
             assert running(token), "the script runs"
         finally:
             host.kill()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while running(token):
             await asyncio.sleep(0.02)
     size = begun.stat().st_size

@@ -116,7 +116,7 @@ async def test_top_shows_what_runs_and_what_plugins_cost(tmp_path: Path) -> None
         socket = await site.socket()
         engine = host.services.get(EXECUTION_ENGINE)
         run_id = await engine.submit(RunRequest(workflow=slow))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (await engine.get(run_id)).status != "running":
                 await asyncio.sleep(0.01)
 
@@ -134,7 +134,7 @@ async def test_top_shows_what_runs_and_what_plugins_cost(tmp_path: Path) -> None
         for _ in range(3):
             await anext(left)
         reading = asyncio.create_task(anext(left))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "subscription" not in host.owned("tavern-metrics"):
                 await asyncio.sleep(0.01)
         reading.cancel()  # the terminal is gone

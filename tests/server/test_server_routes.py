@@ -97,7 +97,7 @@ async def test_more_requests_than_there_may_be_wait(site: HttpClient, monkeypatc
         assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
         await (await site.socket()).close()
         pending.close()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await site.get("/api/plugins")).status == 429:
             await asyncio.sleep(0.01)
 
@@ -332,7 +332,7 @@ async def test_events_end_with_the_session(own_site: HttpClient, monkeypatch: py
                 await accounts.end_sessions("ann", made.session.id)
             else:
                 await accounts.set_open(False)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while await answer.content.read(1 << 16):
                     pass
 
@@ -345,6 +345,6 @@ async def test_events_are_closed_when_the_client_is_gone(own_site: HttpClient) -
     state = own_site.host._manager.active["acme-web"].context.state
     assert "closed" not in state
     writer.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "closed" not in state:
             await asyncio.sleep(0.01)

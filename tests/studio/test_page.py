@@ -82,12 +82,13 @@ def test_the_frontend_has_the_routes_of_the_server() -> None:
 @pytest.mark.parametrize(
     "script", [("vue-tsc/bin/vue-tsc.js", "--noEmit"), ("vitest/vitest.mjs", "run")], ids=["types", "units"]
 )
+@pytest.mark.timeout(400)
 def test_the_frontend_is_checked(script: tuple[str, str]) -> None:
     path, argument = script
     if not (FRONTEND / "node_modules" / path).exists():
         pytest.skip("its packages are not installed: pip install -e '.[test]' after removing tavern_studio/web")
     command = [str(NODE), f"node_modules/{path}", argument]
-    checked = subprocess.run(command, cwd=FRONTEND, capture_output=True, text=True, check=False, timeout=110)
+    checked = subprocess.run(command, cwd=FRONTEND, capture_output=True, text=True, check=False, timeout=390)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 

@@ -63,7 +63,7 @@ async def receiving(*statuses: int, port: int = 0) -> AsyncIterator[Receiver]:
 
 async def settled(bench: TaskBench, task: ToolTask) -> TaskCallback:
     """Return what became of a task's callback."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             callback = (await bench.tasks.get(task.id, 0, caller())).callback
             if callback.status != "waiting":

@@ -151,7 +151,7 @@ async def test_a_mapped_stream_is_searched_for_calls(bench: Any) -> None:
     mapped = {"said": {"sourceNodeId": "says", "sourceSlotKey": "stream"}}
     body = {"nodes": [node], "edges": [], "outputInterfaceMappings": mapped, "actions": True}
     prompt = (await bench.ask("POST", "/api/prompt", body)).data["promptId"]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (run := await bench.host.services.get(EXECUTION_ENGINE).get(prompt)).status != "complete":
             await asyncio.sleep(0.02)
     assert run.outputs["said"] == "Well. "

@@ -243,7 +243,7 @@ async def test_a_method_that_misbehaves_is_a_failed_result(odd: Any) -> None:
 async def test_a_tool_that_ignores_its_cancellation_is_abandoned(odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "GRACE", 0.1)
     odd.write_tool("odd", {"type": "service", "service": "acme-odd.desk", "method": "linger"}, timeout=50)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         result = await odd.call("odd")
     task = asyncio.current_task()
     assert task is not None and task.cancelling() == 0
