@@ -68,11 +68,19 @@ class RunStore(ServiceInterface, name="runStore"):
     """Keeps runs and what their nodes gave. What a call wrote has survived the end of the process when it returns."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
-    async def accept(self, entry: RunEntry, *, worker: str, lease: float, call: CallContext | None = None) -> None:
-        """Keep a new run, claimed by `worker` for `lease` seconds.
+    async def accept(
+        self,
+        entry: RunEntry,
+        *,
+        worker: str,
+        lease: float,
+        documents: tuple[bytes, ...] = (),
+        call: CallContext | None = None,
+    ) -> None:
+        """Keep a new run, claimed by `worker` for `lease` seconds, and `documents` of it as `put` does.
 
-        Raises `Conflict` for an id that is taken, `NotFound` where a document is not there (`put` it again: those
-        that no run needs are forgotten), `InvalidInput` for inputs that cannot be kept.
+        Raises `Conflict` for an id that is taken, `NotFound` where another document of it is not there (give it then:
+        those that no run needs are forgotten), `InvalidInput` for inputs that cannot be kept.
         """
 
     @acts("runStore:write", "Write and delete the record of runs.")
@@ -109,8 +117,18 @@ class RunStore(ServiceInterface, name="runStore"):
         """
 
     @acts("runStore:write", "Write and delete the record of runs.")
-    async def update(self, worker: str, run_id: str, end: RunEnd, *, call: CallContext | None = None) -> None:
-        """Write how a run stands; a final status gives it back. Raises `Conflict` where it is another's or gone."""
+    async def update(
+        self,
+        worker: str,
+        run_id: str,
+        end: RunEnd,
+        *,
+        batch: bytes = b"",
+        contents: tuple[str, ...] = (),
+        call: CallContext | None = None,
+    ) -> None:
+        """Write how a run stands, and with it a last `batch`, if there is one, as `append` does; a final status gives
+        the run back. Raises as `append`."""
 
     @reads
     async def get(self, run_id: str) -> RunEntry:

@@ -11,6 +11,11 @@ from tavern_host.contracts.errors import ErrorInfo
 COMPLETE = "complete"
 """The status of a node that gave its outputs."""
 
+FEW, SHORT = 20, 2000
+"""How many rows, and characters of a value, are encoded on the event loop: less than handing them to a thread takes."""
+
+_NUMBERS = frozenset({type(None), bool, int, float})
+
 Outputs = dict[str, Any] | None
 
 
@@ -41,6 +46,14 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def are_short(self) -> bool:
+        """Whether these are few rows, of numbers and short texts."""
+        if len(self) > FEW:
+            return False
+        values = [value for outputs in self.outputs if outputs is not None for value in outputs.values()]
+        return all(type(each) in _NUMBERS or (type(each) is str and len(each) <= SHORT) for each in values)
 
     def add(
         self,

@@ -29,8 +29,8 @@ MAX_BEHIND = 1.0
 CLOSE_SECONDS = 10.0
 """How long closing waits for what is not written yet."""
 
-Last = Callable[[], Awaitable[None]]
-"""Writes the end of a run."""
+Last = Callable[[Batch | None], Awaitable[None]]
+"""Writes the end of a run together with its last batch, or raises; without a batch it never raises."""
 
 
 class Journal:
@@ -70,9 +70,9 @@ class Journal:
             await run.drain()
 
     async def end(self, run_id: str, last: Last) -> None:
-        """Flush a run, await `last()` with its last batch, so that the store writes both at once; drop its journal."""
+        """Flush a run, and let `last` write its last batch, so that the store writes both at once; drop its journal."""
         run = self._runs.get(run_id)
-        await (run.end(last) if run is not None else last())
+        await (run.end(last) if run is not None else last(None))
         self._runs.pop(run_id, None)
 
     async def close(self) -> None:
@@ -90,7 +90,9 @@ class Journal:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def encode(self, rows: Rows, first: int) -> Batch:
-        """Return rows from `first` on as a batch, made on a thread."""
+        """Return rows from `first` on as a batch, made on a thread unless they are few and short."""
+        if rows.are_short:
+            return encode_rows(rows, first)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         return await asyncio.get_running_loop().run_in_executor(self._thread, encode_rows, rows, first)
@@ -188,12 +190,12 @@ class RunJournal:
                 await asyncio.wait([self._writing])
 
     async def end(self, last: Last) -> None:
-        """Write what was added before, and await `last()` once, with the last batch of it."""
+        """Write what was added before, the last batch of it by `last`."""
         self._last = last
         await self.drain()
-        if self._last is not None:  # there was nothing to write
+        if self._last is not None:  # there was nothing to write, or that could not be written
             self._last = None
-            await last()
+            await last(None)
 
     def stop(self) -> None:
         """Discard what is not written."""
@@ -251,17 +253,11 @@ class RunJournal:
         for name, content in batch.large.items():
             if name not in self._kept:
                 await store.put(content)
-        append = store.append(self._journal.worker, self._run_id, batch.content, contents=tuple(batch.large))
-        last = None
-        if is_last and not self._rows:  # others may have come while large values were put
-            last, self._last = self._last, None
-        if last is None:
-            await append
+        if is_last and not self._rows and self._last is not None:  # others may have come while large values were put
+            await self._last(batch)
+            self._last = None
         else:
-            appended, ended = await asyncio.gather(append, last(), return_exceptions=True)
-            for error in (appended, ended):
-                if isinstance(error, BaseException):
-                    raise error
+            await store.append(self._journal.worker, self._run_id, batch.content, contents=tuple(batch.large))
         self._kept.update(batch.large)
 
     def _failed(self, error: Exception) -> None:

@@ -12,7 +12,7 @@ from cachetools import FIFOCache
 from pydantic import JsonValue
 
 from tavern_engine.journal.batch_decoder import fetched
-from tavern_engine.journal.batch_rows import NodeRow, Stored
+from tavern_engine.journal.batch_rows import Batch, NodeRow, Stored
 from tavern_engine.journal.documents import documents_of, pack
 from tavern_engine.journal.journal import DELAY, Journal, RunJournal, read_results, read_rows
 from tavern_engine.journal.leases import LEASE, Leases
@@ -23,7 +23,7 @@ from tavern_engine.run.record import RunRecord, run_of
 from tavern_engine.run.run_blobs import given
 from tavern_host import PluginContext
 from tavern_host.contracts.blobs import BINARY
-from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
 from tavern_host.contracts.loops import ITERATIONS
@@ -55,6 +55,7 @@ class RunRecorder:
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._worker = new_id("worker")
+        self._call = system_call(context.project.id)
         self._journal: Journal | None = None
         self._leases: Leases | None = None
         self._kept: FIFOCache[str, None] = FIFOCache(KEPT)
@@ -91,9 +92,11 @@ class RunRecorder:
             return
         try:
             for attempt in range(2):
-                entry = await self._entry(record, store)
+                entry, documents = await self._entry(record)
+                new = tuple(content for name, content in documents.items() if name not in self._kept)
                 try:
-                    await store.accept(entry, worker=self._worker, lease=LEASE)
+                    await store.accept(entry, worker=self._worker, lease=LEASE, documents=new, call=self._call)
+                    self._kept.update(dict.fromkeys(documents))
                     break
                 except NotFound:  # an unused document was pruned meanwhile
                     self._kept.clear()
@@ -168,9 +171,9 @@ class RunRecorder:
             return
         store, leases = self._store, self._leases  # where the host stops, it is withdrawn while this is written
 
-        async def write_end() -> None:
+        async def write_end(batch: Batch | None) -> None:
             leases.release(record.id)  # a run that has ended is nobody's: that is no loss
-            await self._update(record, run.status, run.outputs, run, store)
+            await self._update(record, run.status, run.outputs, run, store, batch)
 
         try:
             async with asyncio.timeout(PATIENCE):
@@ -295,13 +298,18 @@ class RunRecorder:
             raise NotFound("runs are not recorded here: no plugin provides runStore")
         return store
 
-    async def _entry(self, record: RunRecord, store: RunStore) -> RunEntry:
-        groups = {name: await self._document(group, store) for name, group in record.groups.items()}
+    async def _entry(self, record: RunRecord) -> tuple[RunEntry, dict[str, bytes]]:
+        """Return what is kept of a run, and by hash the documents that it refers to."""
+        content, name = await _document(record.workflow)
+        documents, groups = {name: content}, {}
+        for key, group in record.groups.items():
+            content, groups[key] = await _document(group)
+            documents[groups[key]] = content
         request = record.request
-        return RunEntry.trusted(
+        entry = RunEntry.trusted(
             id=record.id,
             request=request.model_copy(update={"workflow": None}) if request.workflow is not None else request,
-            workflow=await self._document(record.workflow, store),
+            workflow=name,
             groups=groups,
             call=record.call,
             workflow_id=record.workflow_id,
@@ -309,15 +317,7 @@ class RunRecorder:
             submitted_at=record.submitted_at,
             attempt=record.attempt,
         )
-
-    async def _document(self, workflow: Workflow, store: RunStore) -> str:
-        """Return the hash of a document in the store, putting it there unless that was done before."""
-        is_large = len(workflow.nodes) > 50
-        content, name = await asyncio.to_thread(_packed, workflow) if is_large else _packed(workflow)
-        if name not in self._kept:
-            await store.put(content)
-            self._kept[name] = None
-        return name
+        return entry, documents
 
     async def _update(
         self,
@@ -326,7 +326,9 @@ class RunRecorder:
         outputs: dict[str, JsonValue],
         run: Run | None = None,
         store: RunStore | None = None,
+        batch: Batch | None = None,
     ) -> None:
+        """Write how a run stands; a failure is logged, and raised where a batch of results goes with it."""
         store = store or self._store
         if record.id not in self._recorded or store is None:
             return
@@ -339,9 +341,12 @@ class RunRecorder:
             attempt=record.attempt,
             not_resumable=record.not_resumable,
         )
+        more = {"batch": batch.content, "contents": tuple(batch.large)} if batch is not None else {}
         try:
-            await store.update(self._worker, record.id, end)
+            await store.update(self._worker, record.id, end, **more, call=self._call)
         except Exception as error:
+            if batch is not None:
+                raise
             self._not_recorded(record, error)
 
     def _not_recorded(self, record: RunRecord, error: Exception) -> str:
@@ -374,6 +379,11 @@ def _placeholder(value: Any, most: int) -> Any:
     if isinstance(value, Stored) and value.size > most:
         return large({"text": TEXT, "bytes": BINARY}.get(value.kind, JSON), value.size)
     return value
+
+
+async def _document(workflow: Workflow) -> tuple[bytes, str]:
+    """Return a document as it is stored, and its hash; of a large one made in a thread."""
+    return await asyncio.to_thread(_packed, workflow) if len(workflow.nodes) > 50 else _packed(workflow)
 
 
 def _packed(workflow: Workflow) -> tuple[bytes, str]:

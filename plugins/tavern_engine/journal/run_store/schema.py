@@ -45,7 +45,7 @@ _FIRST = (
     )
     """,
     "CREATE INDEX batches_of_run ON batches (run, seq)",
-    # What is kept as files, by hash; `kept` is when it was put last.
+    # What is kept apart, by hash; `kept` is when it was put last.
     "CREATE TABLE contents (hash TEXT PRIMARY KEY, size INTEGER NOT NULL, kept INTEGER NOT NULL) WITHOUT ROWID",
     """
     CREATE TABLE uses (
@@ -60,4 +60,10 @@ _FIRST = (
 # Shows of a run that is not finished that it was accepted, or resumed, here: see `ProjectKey`.
 _SECOND = ("ALTER TABLE runs ADD COLUMN seal BLOB",)
 
-RUNS = Schema("runs.sqlite3", (_FIRST, _SECOND))
+# Small contents: a file for each would cost more than all else that is written of a run.
+_THIRD = (
+    "CREATE TABLE bodies (hash TEXT PRIMARY KEY REFERENCES contents (hash) ON DELETE CASCADE, body BLOB NOT NULL)"
+    " WITHOUT ROWID",
+)
+
+RUNS = Schema("runs.sqlite3", (_FIRST, _SECOND, _THIRD))

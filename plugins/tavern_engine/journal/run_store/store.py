@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store import rows
+from tavern_engine.journal.run_store.contents import SMALL, add_batch, body_of, check_contents, keep_body, know
 from tavern_engine.journal.run_store.pruning import Pruning
 from tavern_engine.journal.run_store.schema import RUNS
 from tavern_host.context import PluginContext
@@ -53,10 +54,21 @@ class SqliteRunStore(RunStore):
 
     # --- runs -------------------------------------------------------------------------------------
 
-    async def accept(self, entry: RunEntry, *, worker: str, lease: float, call: CallContext | None = None) -> None:
+    async def accept(
+        self,
+        entry: RunEntry,
+        *,
+        worker: str,
+        lease: float,
+        documents: tuple[bytes, ...] = (),
+        call: CallContext | None = None,
+    ) -> None:
         """Insert a new run, claimed by `worker`. Raises `Conflict`, `NotFound`, `InvalidInput`."""
         run_id, worker = rows.checked(entry.id, "the id of a run"), rows.checked(worker, "the name of a worker")
-        documents = {entry.workflow, *entry.groups.values()}
+        used = {entry.workflow, *entry.groups.values()}
+        for document in documents:
+            if len(document) > SMALL:
+                await self.put(document)
 
         def work(connection: sqlite3.Connection) -> None:
             now = _now()
@@ -64,7 +76,10 @@ class SqliteRunStore(RunStore):
             until = rows.lease_end(now, lease)
             if connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone():
                 raise Conflict(f"there is a run {run_id!r} already")
-            _check_contents(connection, documents, f"the run {run_id}")
+            for document in documents:
+                if len(document) <= SMALL:
+                    keep_body(connection, document)
+            check_contents(connection, used, f"the run {run_id}")
             self._workers.hold(worker)
             values: dict[str, Any] = {
                 **stands._asdict(),
@@ -83,9 +98,7 @@ class SqliteRunStore(RunStore):
             added = connection.execute(
                 f"INSERT INTO runs ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", [*values.values()]
             )
-            connection.executemany(
-                "INSERT INTO uses (run, hash) VALUES (?, ?)", [(added.lastrowid, d) for d in documents]
-            )
+            connection.executemany("INSERT INTO uses (run, hash) VALUES (?, ?)", [(added.lastrowid, d) for d in used])
 
         await self._writer.write(work)
 
@@ -141,22 +154,29 @@ class SqliteRunStore(RunStore):
 
         def work(connection: sqlite3.Connection) -> None:
             seq = _owned(connection, worker, run_id)
-            if contents:
-                _check_contents(connection, set(contents), f"a batch of the run {run_id}")
+            add_batch(connection, seq, batch, contents, run_id)
             connection.execute("UPDATE runs SET size = size + ? WHERE seq = ?", (len(batch), seq))
-            connection.execute("INSERT INTO batches (run, content) VALUES (?, ?)", (seq, batch))
-            used = "INSERT INTO uses (run, hash) VALUES (?, ?) ON CONFLICT DO NOTHING"
-            connection.executemany(used, [(seq, name) for name in contents])
 
         await self._writer.write(work)
 
-    async def update(self, worker: str, run_id: str, end: RunEnd, *, call: CallContext | None = None) -> None:
-        """Write how a run stands; a final status gives it back. Raises `Conflict` where it is another's by now."""
+    async def update(
+        self,
+        worker: str,
+        run_id: str,
+        end: RunEnd,
+        *,
+        batch: bytes = b"",
+        contents: tuple[str, ...] = (),
+        call: CallContext | None = None,
+    ) -> None:
+        """Write how a run stands, and a last batch. Raises `Conflict` where it is another's, `NotFound` for a value."""
 
         def work(connection: sqlite3.Connection) -> None:
             stands = rows.standing(end, run_id, _now())
             seq = _owned(connection, worker, run_id)
-            _write(connection, seq, stands)
+            if batch:
+                add_batch(connection, seq, batch, contents, run_id)
+            _write(connection, seq, stands, more=len(batch))
 
         await self._writer.write(work)
 
@@ -201,6 +221,8 @@ class SqliteRunStore(RunStore):
 
     async def put(self, content: bytes, *, call: CallContext | None = None) -> str:
         """Store a large value or a document by itself; return its hash."""
+        if len(content) <= SMALL:
+            return await self._writer.write(lambda connection: keep_body(connection, content))
 
         def prepare() -> tuple[str, NewContent | None]:
             name = hash_of(content)
@@ -214,11 +236,7 @@ class SqliteRunStore(RunStore):
                 self._files.keep(temporary.path, name)
             elif not self._files.has(name):
                 return False
-            connection.execute(
-                "INSERT INTO contents (hash, size, kept) VALUES (?, ?, ?)"
-                " ON CONFLICT (hash) DO UPDATE SET size = excluded.size, kept = excluded.kept",
-                (name, len(content), _now()),
-            )
+            know(connection, name, len(content))
             return True
 
         try:
@@ -231,7 +249,9 @@ class SqliteRunStore(RunStore):
 
     async def content(self, hash: str) -> bytes:
         """Return what was put. Raises `NotFound`."""
-        found = await self._reader.run(lambda: self._files.read(hash))
+        found = await self._reader.read(lambda connection: body_of(connection, hash), absent=None)
+        if found is None:
+            found = await self._reader.run(lambda: self._files.read(hash))
         if found is None:
             raise NotFound(f"the value {hash!r:.80} is not kept, or its file is damaged")
         return found
@@ -376,8 +396,9 @@ def _owned(connection: sqlite3.Connection, worker: str, run_id: str) -> int:
     return int(found[0])
 
 
-def _write(connection: sqlite3.Connection, seq: int, stands: rows.Standing) -> None:
-    """Write how a run stands. A finished one has no seal: with its status reset by someone else, it is not resumed."""
+def _write(connection: sqlite3.Connection, seq: int, stands: rows.Standing, more: int = 0) -> None:
+    """Write how a run stands, and that so many bytes `more` are kept of it. A finished one has no seal: with its status
+    reset by someone else, it is not resumed."""
     values = stands._asdict()
     if stands.started is None:
         del values["started"]
@@ -385,16 +406,9 @@ def _write(connection: sqlite3.Connection, seq: int, stands: rows.Standing) -> N
         values |= {"owner": None, "lease_until": None, "seal": None}
     changes = ", ".join(f"{column} = :{column}" for column in values)
     connection.execute(
-        f"UPDATE runs SET size = size - length(state) + length(:state), {changes} WHERE seq = :seq",
-        {**values, "seq": seq},
+        f"UPDATE runs SET size = size + :more - length(state) + length(:state), {changes} WHERE seq = :seq",
+        {**values, "seq": seq, "more": more},
     )
-
-
-def _check_contents(connection: sqlite3.Connection, names: set[str], who: str) -> None:
-    """Raise `NotFound` unless all contents are kept."""
-    for name in sorted(names):
-        if not connection.execute("SELECT 1 FROM contents WHERE hash = ?", (name,)).fetchone():
-            raise NotFound(f"{who} refers to {name!r:.80}, which is not kept; put it first")
 
 
 def _give_up(connection: sqlite3.Connection, seq: int, damage: TavernError, now: int) -> None:
