@@ -80,6 +80,7 @@ async def server() -> AsyncIterator[Server]:
         process = await asyncio.create_subprocess_exec(
             *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **folders}
         )
+        reading: asyncio.Task[bytes] | None = None
         try:
             assert process.stdout is not None
             said = ""
@@ -89,6 +90,7 @@ async def server() -> AsyncIterator[Server]:
                 if not line:
                     raise RuntimeError(f"tavern serve ended: {said}")
             headers = {"Authorization": f"Bearer {found[2]}"}
+            reading = asyncio.create_task(process.stdout.read())  # else its log would stand still when the pipe is full
             async with aiohttp.ClientSession(found[1], headers=headers) as session:
                 subject = Server(process, session)
                 await subject.run({"workflowId": WORKFLOW})  # imports and makes what runs need
@@ -97,7 +99,8 @@ async def server() -> AsyncIterator[Server]:
                 yield subject
         finally:
             process.terminate()
-            await process.communicate()
+            await (reading or process.communicate())
+            await process.wait()
 
 
 @dataclass

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tavern_host.contracts.documents import MAX_DOCUMENT
 from tavern_host.contracts.errors import Conflict, NotFound
+from tavern_host.contracts.workflow_history import Document, KeptDraft, NewDraft, WorkflowHistoryStore
 from tavern_host.contracts.workflows import RevisionKind, WorkflowRevision
 from tavern_host.storage.sqlite import DatabaseThread, Schema
 
@@ -51,20 +51,9 @@ _PRUNE = (
     "WHERE place > ?2 OR (total > ?3 AND place > 1))"
 )
 
-Document = dict[str, Any]
 
-
-@dataclass(frozen=True)
-class NewDraft:
-    """A draft that is to be kept, and the revision of its content."""
-
-    workflow: str
-    document: Document
-    revision: str
-
-
-class History:
-    """The history of one project's workflows."""
+class SqliteWorkflowHistory(WorkflowHistoryStore):
+    """The history of one project's workflows, in a folder."""
 
     def __init__(self, folder: Path, log: logging.Logger) -> None:
         self._database = DatabaseThread(folder, HISTORY, log, "history of workflows")
@@ -95,8 +84,8 @@ class History:
             raise _unknown(workflow, number)
         return found
 
-    async def draft(self, workflow: str) -> tuple[WorkflowRevision, Document, str] | None:
-        """Return the draft of a workflow, its document and its base, if there is one."""
+    async def draft(self, workflow: str) -> KeptDraft | None:
+        """Return the draft of a workflow, if there is one."""
         return await self._database.read(lambda connection: _draft(connection, workflow), None)
 
     async def record(
@@ -107,14 +96,14 @@ class History:
         def work(connection: sqlite3.Connection) -> None:
             _add(connection, workflow, kind, document, revision, by=by, reason=reason)
             draft = _draft(connection, workflow)
-            if draft is not None and (kind == "deleted" or _content(draft[1]) == _content(document)):
+            if draft is not None and (kind == "deleted" or _content(draft.document) == _content(document)):
                 connection.execute("DELETE FROM drafts WHERE workflow = ?", (workflow,))
             _prune(connection, workflow)
 
         await self._database.write(work)
 
     async def follow(self, workflow: str, document: Document, revision: str) -> bool:
-        """Add the file as it is unless it is in the history so already; return whether it was added."""
+        """Add the file as it is unless it is in the history so already; return whether it was added to one."""
         query = "SELECT revision FROM revisions WHERE workflow = ? AND kind <> 'draft' ORDER BY number DESC LIMIT 1"
         known = await self._database.read(lambda c: c.execute(query, (workflow,)).fetchone(), None)
         if known is not None and known[0] == revision:
@@ -142,11 +131,11 @@ class History:
             if revision == published:
                 connection.execute("DELETE FROM drafts WHERE workflow = ?", (workflow,))
                 return
-            if before is not None and before[0].revision == revision:
-                number = before[0].number
+            if before is not None and before.kept.revision == revision:
+                number = before.kept.number
             else:
                 number = _add(connection, workflow, "draft", draft.document, revision, by=by, reason=reason)
-            base = published if rebase or before is None else before[2]
+            base = published if rebase or before is None else before.base
             connection.execute("INSERT OR REPLACE INTO drafts VALUES (?, ?, ?)", (workflow, number, base))
             _prune(connection, workflow)
 
@@ -185,26 +174,24 @@ class History:
         return await self._database.write(work)
 
 
-def _expected(
-    connection: sqlite3.Connection, workflow: str, published: str, expected: str | None
-) -> tuple[WorkflowRevision, Document, str] | None:
+def _expected(connection: sqlite3.Connection, workflow: str, published: str, expected: str | None) -> KeptDraft | None:
     """Return the draft that there is. Raises `Conflict` where another revision is expected."""
     draft = _draft(connection, workflow)
-    present = draft[0].revision if draft is not None else published
+    present = draft.kept.revision if draft is not None else published
     if expected not in (None, present):
-        who = draft[0].by if draft is not None else None
+        who = draft.kept.by if draft is not None else None
         message = f"the draft of {workflow!r} was changed{f' by {who}' if who else ''}: it is at revision {present}"
         raise Conflict(message, revision=present, expected=expected)
     return draft
 
 
-def _draft(connection: sqlite3.Connection, workflow: str) -> tuple[WorkflowRevision, Document, str] | None:
+def _draft(connection: sqlite3.Connection, workflow: str) -> KeptDraft | None:
     query = (
         f"SELECT {', '.join(f'r.{name}' for name in _COLUMNS.split(', '))}, r.body, d.base FROM drafts d "
         "JOIN revisions r ON r.workflow = d.workflow AND r.number = d.number WHERE d.workflow = ?"
     )
     row = connection.execute(query, (workflow,)).fetchone()
-    return None if row is None else (_revision(row), _document(row[-2]), row[-1])
+    return None if row is None else KeptDraft(_revision(row), _document(row[-2]), row[-1])
 
 
 def _add(

@@ -14,6 +14,7 @@ from tavern_host import PLUGINS, CallContext, PluginContext
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
+from tavern_host.contracts.workflow_history import NewDraft, WorkflowHistoryStore
 from tavern_host.contracts.workflows import (
     LayoutSize,
     RevisionKind,
@@ -33,7 +34,7 @@ from tavern_workflows.changes import check_change, move, write
 from tavern_workflows.check import check
 from tavern_workflows.edges import NeedsThread
 from tavern_workflows.groups import closure, references
-from tavern_workflows.history import History, NewDraft
+from tavern_workflows.history import SqliteWorkflowHistory
 from tavern_workflows.layout import lay_out
 from tavern_workflows.search import search
 from tavern_workflows.shape import parse, problems_error, read
@@ -74,7 +75,8 @@ class Workflows(WorkflowManager):
         self._lock = asyncio.Lock()
         self._reported: frozenset[tuple[int, FileProblem]] = frozenset()
         self._definitions: tuple[int, dict[str, NodeDefinition]] | None = None
-        self._history = History(context.project.private / "workflows", context.log)
+        folder = context.project.private / "workflows"
+        self._history: WorkflowHistoryStore = SqliteWorkflowHistory(folder, context.log)
         self._followed: dict[str, str] = {}
         context.state[STATE] = self
 
@@ -113,7 +115,7 @@ class Workflows(WorkflowManager):
             draft = await self._history.draft(workflow_id)
             if draft is None:
                 raise NotFound(f"the workflow {workflow_id!r} has no draft")
-            revision, document, _ = draft
+            revision, document = draft.kept, draft.document
         return StoredWorkflow(
             workflow=await self.parse(document), id=reference, revision=revision.revision, source="history"
         )
@@ -209,13 +211,13 @@ class Workflows(WorkflowManager):
         found = await self._history.draft(entry.id)
         if found is None:
             return WorkflowDraft(id=entry.id, revision=entry.revision, published=entry.revision, base=entry.revision)
-        kept, document, base = found
+        kept = found.kept
         return WorkflowDraft(
             id=entry.id,
             revision=kept.revision,
             published=entry.revision,
-            base=base,
-            workflow=await self.parse(document),
+            base=found.base,
+            workflow=await self.parse(found.document),
             number=kept.number,
             at=kept.at,
             by=kept.by,

@@ -14,12 +14,14 @@ import pytest
 from helpers.run_entries import DOCUMENT, accepted, entry
 from runs_bench import opened
 
+from tavern_engine.journal.run_store.contents import SMALL
 from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_host import Host, service_info
 from tavern_host.contracts.errors import NotFound, ServiceUnavailable
 from tavern_host.contracts.executions import RunFilter
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+LARGE = b"x" * (SMALL + 1)
 
 
 @pytest.fixture
@@ -75,27 +77,29 @@ async def test_a_value_is_found_by_the_hash_of_its_content(store: SqliteRunStore
     first, second = await asyncio.gather(store.put(content), store.put(content))
     assert first == second == hashlib.sha256(content).hexdigest()
     assert await store.content(first) == content
-    assert [p.relative_to(folder).as_posix() for p in folder.glob("values/**/*") if p.is_file()] == [
-        f"values/{first[:2]}/{first}"
-    ]
+    files = [f"values/{first[:2]}/{first}"] if len(content) > SMALL else []
+    assert [p.relative_to(folder).as_posix() for p in folder.glob("values/**/*") if p.is_file()] == files
 
 
 async def test_a_damaged_value_can_be_put_again(store: SqliteRunStore, folder: Path) -> None:
-    name = await store.put(b"right")
-    (folder / "values" / name[:2] / name).write_bytes(b"wrong")
-    with pytest.raises(NotFound):
-        await store.content(name)
-    await store.put(b"right")
-    assert await store.content(name) == b"right"
+    small, large = await store.put(b"right"), await store.put(LARGE)
+    (folder / "values" / large[:2] / large).write_bytes(b"wrong")
+    with sqlite3.connect(folder / "runs.sqlite3") as connection:
+        connection.execute("UPDATE bodies SET body = x'00'")
+    for name, content in ((small, b"right"), (large, LARGE)):
+        with pytest.raises(NotFound):
+            await store.content(name)
+        await store.put(content)
+        assert await store.content(name) == content
 
 
 async def test_a_removed_or_linked_value_is_not_read(store: SqliteRunStore, folder: Path, tmp_path: Path) -> None:
-    name = await store.put(b"right")
+    name = await store.put(LARGE)
     path = folder / "values" / name[:2] / name
     path.unlink()
     with pytest.raises(NotFound):
         await store.content(name)
-    (tmp_path / "elsewhere").write_bytes(b"right")
+    (tmp_path / "elsewhere").write_bytes(LARGE)
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(NotFound):
         await store.content(name)

@@ -69,7 +69,8 @@ async def test_shared_values_count_once(tmp_path: Path, at_once: None) -> None:
     async with opened(tmp_path) as store:
         await accepted(store, "a", "b", "c")
         shared, own = await store.put(b"s" * 100_000), await store.put(b"o" * 100_000)
-        for name, contents in (("a", (shared, own)), ("b", (shared,)), ("c", (shared,))):
+        small = await store.put(b"small")
+        for name, contents in (("a", (shared, own, small)), ("b", (shared,)), ("c", (shared,))):
             await store.append("w", name, b"batch", contents=contents)
             await store.update("w", name, RunEnd(status=RunStatus.COMPLETE))
 
@@ -77,8 +78,9 @@ async def test_shared_values_count_once(tmp_path: Path, at_once: None) -> None:
 
         assert await ids(store) == ["b", "c"]
         assert len(await store.content(shared)) == 100_000
-        with pytest.raises(NotFound):
-            await store.content(own)
+        for gone in (own, small):
+            with pytest.raises(NotFound):
+                await store.content(gone)
 
 
 async def test_documents_of_many_runs_are_kept_once(tmp_path: Path, at_once: None) -> None:
@@ -108,7 +110,7 @@ async def test_unknown_and_half_written_files_are_removed(tmp_path: Path) -> Non
     async with opened(tmp_path) as store:
         await finished(store, "run_1")
         stray = tmp_path / "values" / "ab" / ("ab" + "0" * 62)
-        stray.parent.mkdir(exist_ok=True)
+        stray.parent.mkdir(parents=True)
         half, writing = tmp_path / "values" / ".new-half", tmp_path / "values" / ".new-writing"
         foreign = tmp_path / "values" / "notes.txt"
         for path in (stray, half, writing, foreign):

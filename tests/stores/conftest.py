@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from implementations import AUDIT_STORES, RUN_STORES, TASK_STORES, OpenAudit, OpenRuns, OpenTasks
+from implementations import (
+    AUDIT_STORES,
+    RUN_STORES,
+    TASK_STORES,
+    WORKFLOW_HISTORIES,
+    OpenAudit,
+    OpenHistory,
+    OpenRuns,
+    OpenTasks,
+)
 
 
 @pytest.fixture(params=AUDIT_STORES)
@@ -24,3 +33,9 @@ def open_tasks(request: pytest.FixtureRequest, tmp_path: Path) -> OpenTasks:
 def open_runs(request: pytest.FixtureRequest, tmp_path: Path) -> OpenRuns:
     """Return what opens a store of runs, always the same."""
     return lambda: RUN_STORES[request.param](tmp_path)
+
+
+@pytest.fixture(params=WORKFLOW_HISTORIES)
+def open_history(request: pytest.FixtureRequest, tmp_path: Path) -> OpenHistory:
+    """Return what opens a store of histories of workflows, always the same."""
+    return lambda: WORKFLOW_HISTORIES[request.param](tmp_path)

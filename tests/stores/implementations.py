@@ -17,7 +17,9 @@ from tavern_host.audit.store import SqliteAuditStore
 from tavern_host.contracts.audit import AuditStore
 from tavern_host.contracts.runs import RunStore
 from tavern_host.contracts.tasks import TaskStore
+from tavern_host.contracts.workflow_history import WorkflowHistoryStore
 from tavern_tools.tasks.store import SqliteTaskStore
+from tavern_workflows.history import SqliteWorkflowHistory
 
 LOG = logging.getLogger("test")
 
@@ -25,6 +27,7 @@ OpenAudit = Callable[[], AuditStore]
 OpenRuns = Callable[[], AbstractAsyncContextManager[RunStore]]
 OpenTasks = Callable[[str], TaskStore]
 """Opens the store as the host of this name."""
+OpenHistory = Callable[[], WorkflowHistoryStore]
 
 AUDIT_STORES: dict[str, Callable[[Path], AuditStore]] = {
     "sqlite": lambda folder: SqliteAuditStore(folder / "audit" / "audit.sqlite3", folder / "state" / "audit.json"),
@@ -32,6 +35,10 @@ AUDIT_STORES: dict[str, Callable[[Path], AuditStore]] = {
 
 TASK_STORES: dict[str, Callable[[Path, str], TaskStore]] = {
     "sqlite": lambda folder, host: SqliteTaskStore(folder / "tasks", host, LOG),
+}
+
+WORKFLOW_HISTORIES: dict[str, Callable[[Path], WorkflowHistoryStore]] = {
+    "sqlite": lambda folder: SqliteWorkflowHistory(folder / "workflows", LOG),
 }
 
 

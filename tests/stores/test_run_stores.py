@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -50,6 +51,17 @@ async def test_a_run_is_kept_as_it_was_accepted(store: RunStore, open_runs: Open
         kept = await another.get("run_1")
     assert kept.lease_until is not None
     assert kept.model_copy(update={"lease_until": None}) == given.model_copy(update={"owner": "w"})
+
+
+async def test_documents_are_kept_with_their_run(store: RunStore) -> None:
+    small, large = DOCUMENT, b"[" + b"1," * 50_000 + b"1]"
+    hashes = [hashlib.sha256(document).hexdigest() for document in (small, large)]
+    given = entry("run_1", hashes[0], groups={"g": hashes[1]})
+    with pytest.raises(NotFound, match="which is not kept"):
+        await store.accept(given, worker="w", lease=30, documents=(large,))
+    await store.accept(given, worker="w", lease=30, documents=(small, large))
+    assert [await store.content(hash) for hash in hashes] == [small, large]
+    await store.accept(given.model_copy(update={"id": "run_2"}), worker="w", lease=30)
 
 
 async def test_a_run_that_cannot_be_kept_is_refused(store: RunStore) -> None:
@@ -165,6 +177,19 @@ async def test_batches_come_back_in_order(store: RunStore) -> None:
         await store.append("w", "run_1", batch)
     assert await store.batches("run_1") == batches
     assert await store.batches("run_2") == []
+
+
+async def test_a_last_batch_is_written_with_the_end(store: RunStore) -> None:
+    await accepted(store, "run_1")
+    await store.append("w", "run_1", b"first")
+    done = RunEnd(status=RunStatus.COMPLETE)
+    with pytest.raises(NotFound, match="a batch of the run run_1 refers to '00"):
+        await store.update("w", "run_1", done, batch=b"last", contents=("0" * 64,))
+    assert ((await store.get("run_1")).status, await store.batches("run_1")) == (RunStatus.QUEUED, [b"first"])
+    value = await store.put(b"value")
+    await store.update("w", "run_1", done, batch=b"last", contents=(value,))
+    assert (await store.get("run_1")).status is RunStatus.COMPLETE
+    assert await store.batches("run_1") == [b"first", b"last"]
 
 
 async def test_a_refused_write_spoils_no_other(store: RunStore) -> None:

@@ -341,9 +341,9 @@ class RunRecorder:
             attempt=record.attempt,
             not_resumable=record.not_resumable,
         )
-        more = {"batch": batch.content, "contents": tuple(batch.large)} if batch is not None else {}
+        last, large = (batch.content, tuple(batch.large)) if batch is not None else (b"", ())
         try:
-            await store.update(self._worker, record.id, end, **more, call=self._call)
+            await store.update(self._worker, record.id, end, batch=last, contents=large, call=self._call)
         except Exception as error:
             if batch is not None:
                 raise
