@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from tavern_host import WORKFLOW_MANAGER, CommandOutput, NotFound, PluginContext
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.documents import read_document_file
-from tavern_host.contracts.workflows import WorkflowProblem
+from tavern_host.contracts.workflows import WorkflowProblem, workflow_id_of
 from tavern_workflows.report import MOST_PROBLEMS
 
 
@@ -84,11 +84,18 @@ async def save(arguments: dict[str, JsonValue], context: PluginContext) -> Async
 
 
 async def move(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
-    """Give a workflow another id."""
+    """Give a workflow another id, and say what still names the old one."""
     workflow, to = str(arguments["workflow"]), str(arguments["to"])
-    moved = await context.services.get(WORKFLOW_MANAGER).move(workflow, to, call=operator_call(context.project.id))
+    manager = context.services.get(WORKFLOW_MANAGER)
+    moved = await manager.move(workflow, to, call=operator_call(context.project.id))
     yield CommandOutput(kind="text", text=f"{workflow} is {moved.id} now")
-    yield CommandOutput(kind="result", data={"id": moved.id, "revision": moved.revision})
+    uses = await manager.uses(workflow)
+    for use in uses:
+        yield CommandOutput(
+            kind="text", text=f"the {use.kind} {use.id} still names {workflow_id_of(workflow)}: {use.place}"
+        )
+    left = [use.to_json() for use in uses]
+    yield CommandOutput(kind="result", data={"id": moved.id, "revision": moved.revision, "uses": left})
 
 
 async def delete(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:

@@ -1,4 +1,4 @@
-"""Says what names a workflow: groups of other workflows, tools, agents."""
+"""Says what names a workflow: groups of other workflows, tools, agents, scenes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tavern_host.context import Services
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.scenes import SCENE_MANAGER
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.workflows import NODE_GROUP, WorkflowUse, workflow_id_of
 from tavern_workflows.store import Entry
@@ -39,6 +40,8 @@ async def uses(workflow_id: str, entries: Mapping[str, Entry], services: Service
                     found.append(WorkflowUse(kind="tool", id=tool.id, name=name, place=f"$.dependencies[{place}]"))
     if services.has(AGENT_RUNTIME):
         found += [use async for use in _of_agents(workflow_id, services)]
+    if services.has(SCENE_MANAGER):
+        found += [use async for use in _of_scenes(workflow_id, services)]
     return found
 
 
@@ -63,6 +66,23 @@ def _places(profile: AgentProfile, workflow_id: str) -> list[str]:
         if tool.startswith(_TOOL) and _means(tool.removeprefix(_TOOL), workflow_id):
             found.append(json_path("tool_ids_inventory", place))
     return found
+
+
+async def _of_scenes(workflow_id: str, services: Services) -> AsyncIterator[WorkflowUse]:
+    manager = services.get(SCENE_MANAGER)
+    for summary in await manager.list_scenes():
+        try:
+            scene = await manager.get_scene(summary.id)
+        except TavernError:  # it cannot be started, which the list of scenes says
+            continue
+        named = {
+            ("scene_lifecycle_workflows", "on_scene_start"): scene.scene_lifecycle_workflows.on_scene_start,
+            ("scene_lifecycle_workflows", "on_scene_end"): scene.scene_lifecycle_workflows.on_scene_end,
+            ("turn_order", "workflow_id"): scene.turn_order.workflow_id,
+        }
+        for place, reference in named.items():
+            if _means(reference, workflow_id):
+                yield WorkflowUse(kind="scene", id=scene.id, name=scene.name, place=json_path(*place))
 
 
 def _means(reference: object, workflow_id: str) -> bool:

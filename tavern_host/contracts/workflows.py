@@ -195,10 +195,10 @@ class WorkflowDraft(Model):
 
 
 class WorkflowUse(Model):
-    """Something that names a workflow: a `workflow` with a group of it, a `tool` or an `agent`. `place` is a JSON path
-    into it."""
+    """Something that names a workflow: a `workflow` with a group of it, a `tool`, an `agent` or a `scene`. `place` is a
+    JSON path into it."""
 
-    kind: Literal["workflow", "tool", "agent"]
+    kind: Literal["workflow", "tool", "agent", "scene"]
     id: str
     name: str
     place: str

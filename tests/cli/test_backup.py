@@ -400,9 +400,9 @@ def test_databases_are_migrated_after_a_dry_run(project: Path) -> None:
 
     dry = tavern("--project", project, "migrate", "--dry-run")
     assert (dry.code, path.read_bytes()) == (0, before)
-    assert "1 → 2" in dry.out and "1 migration, tried on a copy" in dry.out
+    assert "1 → 3" in dry.out and "2 migrations, tried on a copy" in dry.out
     assert tavern("--project", project, "migrate").code == 0
-    assert "2 → 2" in tavern("--project", project, "migrate", "--dry-run").out
+    assert "3 → 3" in tavern("--project", project, "migrate", "--dry-run").out
 
 
 def test_a_migration_that_would_fail_changes_nothing(project: Path) -> None:
