@@ -1,9 +1,29 @@
 import vue from "@vitejs/plugin-vue";
+import { readFileSync } from "node:fs";
 import { defineConfig } from "vitest/config";
+
+/** The module `virtual:access`: which access each operation of the server needs, by its OpenAPI document. */
+function access() {
+  const name = "virtual:access";
+  return {
+    name,
+    resolveId: (id: string) => (id === name ? `\0${name}` : undefined),
+    load(id: string) {
+      if (id !== `\0${name}`) return undefined;
+      const { paths } = JSON.parse(readFileSync(new URL("openapi.json", import.meta.url), "utf8")) as {
+        paths: Record<string, Record<string, { "x-access": string }>>;
+      };
+      const rows = Object.entries(paths).flatMap(([path, methods]) =>
+        Object.entries(methods).map(([method, { "x-access": needed }]) => [`${method.toUpperCase()} ${path}`, needed]),
+      );
+      return `export default ${JSON.stringify(Object.fromEntries(rows.filter(([, needed]) => needed !== "read")))}`;
+    },
+  };
+}
 
 // The page is written by the server, which names `studio.js` and `studio.css`; everything else is found from there.
 export default defineConfig({
-  plugins: [vue()],
+  plugins: [vue(), access()],
   base: "./",
   define: { __VUE_OPTIONS_API__: "false", __VUE_I18N_LEGACY_API__: "false", __INTLIFY_PROD_DEVTOOLS__: "false" },
   build: {

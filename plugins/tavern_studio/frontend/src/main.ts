@@ -26,6 +26,7 @@ registerCommands(
   ...views.map((view) => ({
     id: `app.go.${view.id}`,
     title: `app.view.${view.id}`,
+    needs: view.reads,
     run: () => router.push(view.path),
   })),
   { id: "app.theme", title: "app.theme", run: toggleTheme },

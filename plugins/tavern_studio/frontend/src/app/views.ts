@@ -1,6 +1,7 @@
 import { Activity, Bot, FileText, House, MessageSquare, Puzzle, Settings, Workflow, Wrench } from "@lucide/vue";
-import type { Component } from "vue";
+import { computed, type Component } from "vue";
 import type { RouteRecordRaw } from "vue-router";
+import { may, type Operation } from "../api/rights";
 
 /** A view of the page: an icon of the rail, and what is shown below its address. */
 export interface View {
@@ -9,6 +10,8 @@ export interface View {
   path: string;
   icon: Component;
   place: "top" | "bottom";
+  /** What it shows first; without the right to that it is no view of this person. */
+  reads?: Operation;
   routes: RouteRecordRaw[];
 }
 
@@ -20,13 +23,13 @@ function routesOf(id: string): RouteRecordRaw[] {
 
 const ALL: Omit<View, "routes">[] = [
   { id: "home", path: "/", icon: House, place: "top" },
-  { id: "editor", path: "/workflows", icon: Workflow, place: "top" },
-  { id: "chat", path: "/chat", icon: MessageSquare, place: "top" },
-  { id: "agents", path: "/agents", icon: Bot, place: "top" },
-  { id: "tools", path: "/tools", icon: Wrench, place: "top" },
-  { id: "runs", path: "/runs", icon: Activity, place: "top" },
-  { id: "files", path: "/files", icon: FileText, place: "top" },
-  { id: "plugins", path: "/plugins", icon: Puzzle, place: "bottom" },
+  { id: "editor", path: "/workflows", icon: Workflow, place: "top", reads: "GET /api/workflows" },
+  { id: "chat", path: "/chat", icon: MessageSquare, place: "top", reads: "GET /api/histories" },
+  { id: "agents", path: "/agents", icon: Bot, place: "top", reads: "GET /api/agents" },
+  { id: "tools", path: "/tools", icon: Wrench, place: "top", reads: "GET /api/tools" },
+  { id: "runs", path: "/runs", icon: Activity, place: "top", reads: "GET /api/runs" },
+  { id: "files", path: "/files", icon: FileText, place: "top", reads: "GET /api/files" },
+  { id: "plugins", path: "/plugins", icon: Puzzle, place: "bottom", reads: "GET /api/plugins" },
   { id: "settings", path: "/settings", icon: Settings, place: "bottom" },
 ];
 
@@ -34,3 +37,6 @@ const ALL: Omit<View, "routes">[] = [
 export const views: View[] = ALL.map((view) => ({ ...view, routes: routesOf(view.id) })).filter(
   (view) => view.routes.length > 0,
 );
+
+/** Those that the person at this page may look at. */
+export const shownViews = computed(() => views.filter((view) => view.reads === undefined || may(view.reads)));

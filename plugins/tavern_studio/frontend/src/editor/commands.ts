@@ -8,6 +8,8 @@ import { lastInputs, type Outputs } from "./pins";
 import { inputsKept } from "./runinputs";
 import type { Session } from "./session";
 
+const RUN = "POST /api/prompt";
+
 /** What the commands open on the page. */
 interface Opens {
   add(options?: PickOptions): void;
@@ -74,24 +76,26 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
   }
 
   return registerCommands(
-    { id: "editor.run", title: "editor.run", keys: "mod+enter", run: () => run() },
-    { id: "editor.runTo", title: "editor.runTo", when: some, run: () => run([...session.selected.value]) },
-    { id: "editor.tryNode", title: "editor.tryNode", keys: "shift+enter", when: one, run: tryNode },
+    { id: "editor.run", title: "editor.run", keys: "mod+enter", needs: RUN, run: () => run() },
+    { id: "editor.runTo", title: "editor.runTo", needs: RUN, when: some, run: () => run([...session.selected.value]) },
+    { id: "editor.tryNode", title: "editor.tryNode", keys: "shift+enter", needs: RUN, when: one, run: tryNode },
     { id: "editor.pin", title: "editor.pin", keys: "p", when: () => [...session.selected.value].some(givenBy), run: pin },
     {
       id: "editor.interrupt",
       title: "editor.stop",
       keys: "mod+.",
+      needs: "DELETE /api/interrupt/{promptId}",
       when: () => session.running.isActive.value,
       run: () => attempt(() => session.running.interrupt()),
     },
     {
       id: "editor.resume",
       title: "editor.resume",
+      needs: "POST /api/runs/{runId}/resume",
       when: () => ["error", "interrupted"].includes(session.running.status.value ?? ""),
       run: () => attempt(() => session.running.resume()),
     },
-    { id: "editor.publish", title: "editor.publish", keys: "mod+s", run: publish },
+    { id: "editor.publish", title: "editor.publish", keys: "mod+s", needs: "PUT /api/workflows/{workflowId}", run: publish },
     {
       id: "editor.history",
       title: "editor.history.title",

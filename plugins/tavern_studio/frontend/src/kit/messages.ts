@@ -20,6 +20,7 @@ export default {
     errors: {
       unreachable: "The server does not answer. If it was started anew, open the address that it printed.",
       page_error: "The page made a mistake.",
+      forbidden: "Your role does not allow this; an operator can change what it allows.",
       unauthorized: "Open the address that `tavern serve` printed, or log in.",
     },
   },
@@ -44,6 +45,7 @@ export default {
     errors: {
       unreachable: "服务器没有响应。如果它重新启动过，请打开它打印的地址。",
       page_error: "页面出了错。",
+      forbidden: "您的角色不允许此操作；管理员可以更改角色的权限。",
       unauthorized: "请打开 `tavern serve` 打印的地址，或登录。",
     },
   },

@@ -1,4 +1,5 @@
 import { computed, shallowReactive } from "vue";
+import { may, type Operation } from "../api/rights";
 
 /** Something that can be done: in menus, in the palette, and by keys. */
 export interface Command {
@@ -7,6 +8,8 @@ export interface Command {
   title: string;
   /** `mod` is Ctrl, or ⌘ on a Mac: `mod+shift+z`, `delete`, `?`. Several keys are separated by a space. */
   keys?: string;
+  /** What it asks of the server; without the right to it, it cannot be done. */
+  needs?: Operation;
   /** Whether it can be done now. */
   when?: () => boolean;
   run: () => unknown;
@@ -26,8 +29,14 @@ export function registerCommands(...list: Command[]): () => void {
   };
 }
 
+/** Whether the person at this page has the right to what a command does; buttons of others are not shown. */
+export function isAllowed(id: string): boolean {
+  const needs = registered.get(id)?.needs;
+  return needs === undefined || may(needs);
+}
+
 export function isPossible(command: Command): boolean {
-  return command.when?.() ?? true;
+  return isAllowed(command.id) && (command.when?.() ?? true);
 }
 
 /** Do what a command does, if it can be done now. */
