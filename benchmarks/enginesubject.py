@@ -39,7 +39,7 @@ from tavern_host.contracts.runs import RunEnd, RunEntry
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
 from tavern_host.events.bus import EventBus
 from tavern_host.sdk.decorator import NodeCode
-from tavern_host.sdk.runners import InProcessNodeRunner
+from tavern_nodes.node_runners import InProcessNodeRunner
 
 _PLUGIN = "benchmark"
 _END = "EXECUTION_STATUS_UPDATE"

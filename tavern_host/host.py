@@ -38,6 +38,7 @@ from tavern_host.plugins.service import HostPlugins
 from tavern_host.plugins.why import explain
 from tavern_host.projects import Folders, environment_settings, find_project, make_project, read_project_file
 from tavern_host.runtime.boundary import Boundary, Observed, Observer
+from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.threads import run_in_thread
 from tavern_host.runtime.watchdog import Watchdog
 from tavern_host.services.calls import Provider
@@ -375,9 +376,7 @@ def _boundary(placement: str | None, catalogue: Catalogue, observer: Observer | 
     placement = placement or os.environ.get("TAVERN_PLACEMENT") or "in-process"
     boundary = Boundary()
     if placement == "loopback":
-        from tavern_host.runtime.loopback import Loopback
-
-        boundary = Loopback(catalogue.spec)
+        boundary = first_party_part("loopback:Loopback")(catalogue.spec)
     elif placement != "in-process":
         raise InvalidInput(f"the placement is in-process or loopback, not {placement!r}")
     return boundary if observer is None else Observed(boundary, observer)

@@ -35,7 +35,7 @@ HEAVY = [
     "rich",
     "yaml",
 ]
-FOR_AUTHORS = {f"tavern_host.{room}" for room in ("context", "contracts", "sdk", "storage")}
+FOR_AUTHORS = {f"tavern_host.{room}" for room in ("context", "contracts", "runtime", "sdk", "storage")}
 
 OF_PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
 

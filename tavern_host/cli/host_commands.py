@@ -8,7 +8,6 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -18,8 +17,8 @@ from tavern_host.contracts.errors import InvalidInput, Misconfigured
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.contracts.reviews import outputs_of, permissions_of
 from tavern_host.host import Host
-from tavern_host.plugins.installed import installed_plugins
 from tavern_host.projects import PROJECT_FILE, make_project
+from tavern_host.runtime.installed import first_party_modules
 from tavern_host.storage.files import make_folder
 
 MakeHost = Callable[..., Host]
@@ -181,9 +180,8 @@ def host_commands() -> dict[str, CommandInfo]:
     """Return the host's own commands, and what first-party plugins have in a module `host_commands`: as `COMMANDS`
     those that are run as the host's own are, whatever becomes of plugins."""
     found = dict(HOST_COMMANDS)
-    for plugin in installed_plugins():
-        if plugin.first_party and plugin.folder is not None and (plugin.folder / "host_commands.py").exists():
-            found |= {info.name: info for info in import_module(f"{plugin.module}.host_commands").COMMANDS}
+    for module in first_party_modules("host_commands"):
+        found |= {info.name: info for info in module.COMMANDS}
     return found
 
 

@@ -14,7 +14,8 @@ from typing import Any
 class ContributionKind:
     """One kind of contributions. `name` and `title` list them: their kind, and the attribute that names each.
 
-    `collector`, `opener` and `carrier` are `module:function` of the host, imported when they are used:
+    `collector` is a `module:function` of the host; `opener` and `carrier` are of first-party plugins, and counted from
+    their packages. They are imported when they are used:
 
     - `collector(module, plugin=…, **options)` returns the descriptors in the module that a plugin's manifest names as
       `entry` under the hook's `field`; `options` are the other keys there.

@@ -117,8 +117,8 @@ class NodeDefinition(OpenModel):
         name="node",
         title="full_type",
         collector="tavern_host.sdk.decorator:collect_nodes",
-        opener="tavern_host.sdk.runners:open_node",
-        carrier="tavern_host.sdk.carried:carried_runner",
+        opener="node_runners:open_node",
+        carrier="loopback_nodes:carried_runner",
     )
 
     type: str

@@ -20,9 +20,9 @@ import importlib_metadata
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import MANIFEST, PluginState, Problem, is_data
 from tavern_host.plugins.file_settings import with_file_settings
-from tavern_host.plugins.installed import DISTRIBUTION, Installed, installed_plugins
 from tavern_host.plugins.manifest import missing_entries, read_manifest
 from tavern_host.plugins.record import Record
+from tavern_host.runtime.installed import DISTRIBUTION, Installed, installed_plugins
 from tavern_host.storage.yaml_file import InvalidFile
 
 

@@ -1,7 +1,7 @@
 """The boundary between the host and a plugin: where the plugin's code is reached, and observed.
 
 Every call into a plugin goes through its runtime or through a method of a service, and those two are what a
-boundary hands out. `Boundary` returns them as they are; the one that encodes what passes is in `loopback.py`.
+boundary hands out. `Boundary` returns them as they are; placements of first-party plugins have others.
 """
 
 from __future__ import annotations

@@ -20,13 +20,14 @@ from tavern_host.contracts.wire import Model
 from tavern_host.runtime.deadline import in_callers_task
 from tavern_host.runtime.described import CONTRACTS, schema_of
 from tavern_host.runtime.folder_import import import_folder, release, reserve
+from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.source import FolderSource, PluginSource
 from tavern_host.runtime.threads import contained, ended
 
 
 class InProcessRuntime:
     """Loads one plugin in the host's process, and reaches what it registered, by name: all that the host needs of any
-    place where a plugin may run. `loopback` has the other one."""
+    place where a plugin may run."""
 
     def __init__(self, source: PluginSource, context: PluginContext) -> None:
         self._source = source
@@ -157,7 +158,7 @@ class InProcessRuntime:
         folder = None
         if source.module is None and source.root is not None:
             folder = FolderSource(self._package, source.root, source.reviewed)
-        return resolve_name(opener)(self._resolve(descriptor.handler), descriptor, self._context, folder)
+        return first_party_part(opener)(self._resolve(descriptor.handler), descriptor, self._context, folder)
 
     def _resolve(self, handler: str) -> Any:
         module_name, _, path = handler.partition(":")

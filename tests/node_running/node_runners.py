@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tavern_devtools.loopback_nodes import carried_runner
 from tavern_host.contracts.nodes import NodeRunner
-from tavern_host.sdk.carried import carried_runner
 from tavern_host.sdk.decorator import NodeCode
-from tavern_host.sdk.runners import InProcessNodeRunner
+from tavern_nodes.node_runners import InProcessNodeRunner
 
 RunnerOf = Callable[[Any], NodeRunner]
 

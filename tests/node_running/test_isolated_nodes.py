@@ -18,8 +18,8 @@ from node_runners import RunnerOf, direct
 
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
 from tavern_host.runtime.source import FolderSource
-from tavern_host.sdk import worker_process
-from tavern_host.sdk.worker_process import Request, run_in_process
+from tavern_nodes import worker_process
+from tavern_nodes.worker_process import Request, run_in_process
 
 HERE = Path(__file__).parent
 
@@ -174,7 +174,7 @@ HOST = f"""
 import asyncio, sys
 sys.path.insert(0, {str(HERE)!r})
 import isolated_nodes
-from tavern_host.sdk.runners import InProcessNodeRunner
+from tavern_nodes.node_runners import InProcessNodeRunner
 
 instance = InProcessNodeRunner(isolated_nodes.hang.__tavern_node__, None).open({{}})
 asyncio.run(instance.run({{"note": sys.argv[1]}}, None))

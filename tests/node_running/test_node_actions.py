@@ -10,7 +10,7 @@ from node_runners import RunnerOf, direct
 
 from tavern_host import Config, PluginContext, node
 from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure
-from tavern_host.sdk.runners import InProcessNodeRunner
+from tavern_nodes.node_runners import InProcessNodeRunner
 
 
 def stamp(inputs: dict[str, Any], config: dict[str, Any]) -> Any:

@@ -15,12 +15,12 @@ import pytest
 from helpers.repetition import Failures
 
 import tavern_nodes.nodes
+from tavern_devtools.loopback_nodes import carried_runner
 from tavern_host import Host, TavernError, nodes_of
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.nodes import NodeCall, NodeInstance, NodeRunner
-from tavern_host.sdk.carried import carried_runner
 from tavern_host.sdk.decorator import NodeCode
-from tavern_host.sdk.runners import InProcessNodeRunner
+from tavern_nodes.node_runners import InProcessNodeRunner
 
 DEFINITIONS = {definition.type: definition for definition in nodes_of(tavern_nodes.nodes)}
 

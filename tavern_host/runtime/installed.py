@@ -6,15 +6,17 @@ They are in the environment of the host, or in folders of their own (see `contra
 from __future__ import annotations
 
 import csv
+import functools
 import importlib.util
 import logging
 import os
 import re
 import sys
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.machinery import PathFinder
 from pathlib import Path
+from pkgutil import resolve_name
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -22,7 +24,7 @@ from urllib.request import url2pathname
 import importlib_metadata
 from importlib_metadata import distributions
 
-from tavern_host.contracts.errors import describe
+from tavern_host.contracts.errors import NotFound, describe
 from tavern_host.contracts.packages import Packages
 from tavern_host.contracts.plugins import GROUP, MANIFEST, Problem
 from tavern_host.runtime.package_path import SEARCHED
@@ -58,6 +60,28 @@ def installed_plugins(packages: Path | None = None) -> list[Installed]:
     entries = [(e, one, path) for one, path in (*places, *_in_folders(packages)) for e in one.entry_points()]
     entries.sort(key=lambda each: (each[2] is not None, each[0].name, each[0].value))
     return [_installed(*each, own) for each in entries]
+
+
+@functools.cache
+def first_party_modules(name: str) -> tuple[ModuleType, ...]:
+    """Return the modules of this name that first-party plugins have in their packages, loaded or not, enabled or not:
+    parts of the program that the host finds there. No project and no other distribution can add one."""
+    found = (module for module, folder in _first_party() if (folder / f"{name}.py").exists())
+    return tuple(importlib.import_module(f"{module}.{name}") for module in found)
+
+
+@functools.cache
+def _first_party() -> tuple[tuple[str, Path], ...]:
+    """Return the packages of the first-party plugins with their folders; they are the same as long as the host runs."""
+    return tuple((one.module, one.folder) for one in installed_plugins() if one.first_party and one.folder is not None)
+
+
+def first_party_part(reference: str) -> Any:
+    """Return what `module:name` names in such a module. Raises `NotFound`."""
+    module, _, name = reference.partition(":")
+    for found in first_party_modules(module):
+        return resolve_name(f"{found.__name__}:{name}")
+    raise NotFound(f"this installation lacks {reference}, a part of a first-party plugin: reinstall it")
 
 
 def _in_folders(packages: Path | None) -> list[tuple[_Distribution, Path]]:
@@ -109,7 +133,7 @@ class _Distribution:
     def __hash__(self) -> int:
         return hash(self.place)
 
-    @cached_property
+    @functools.cached_property
     def name(self) -> str | None:
         """What the header of its metadata calls it; None where the folder of its metadata is called otherwise."""
         try:
@@ -137,7 +161,7 @@ class _Distribution:
             return self._record.issuperset((inner / file).as_posix() for file in _FILES if (package / file).exists())
         return self._edited is not None and place.is_relative_to(self._edited)
 
-    @cached_property
+    @functools.cached_property
     def _record(self) -> frozenset[str]:
         try:
             lines = (self._found.read_text("RECORD") or "").splitlines()
@@ -145,7 +169,7 @@ class _Distribution:
         except (OSError, ValueError, csv.Error):
             return frozenset()
 
-    @cached_property
+    @functools.cached_property
     def _edited(self) -> str | None:
         try:
             url = urlsplit(self._found.origin.url)

@@ -34,7 +34,7 @@ from tavern_host.runtime.issued import hand_over
 from tavern_host.runtime.source import FolderSource
 from tavern_host.runtime.threads import ended, run_in_thread
 from tavern_host.sdk.decorator import NodeCode, NodeFunction
-from tavern_host.sdk.worker_process import Request, run_in_process
+from tavern_nodes.worker_process import Request, run_in_process
 
 Values = dict[str, Any]
 """Values by the key of their slot."""

@@ -13,7 +13,6 @@ import logging
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from pkgutil import resolve_name
 from typing import Any
 
 from pydantic import BaseModel, JsonValue
@@ -27,6 +26,7 @@ from tavern_host.contracts.wire import Model, WireError, wire_problem
 from tavern_host.runtime.boundary import Boundary, Method, called_like, signature_without_self
 from tavern_host.runtime.codec import decode, decode_error, encode, encode_error
 from tavern_host.runtime.in_process import InProcessRuntime
+from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.source import PluginSource
 from tavern_host.storage.values import decode_loose, encode_loose
 
@@ -90,7 +90,7 @@ class LoopbackRuntime(InProcessRuntime):
         kind says what it is, it is behind the boundary."""
         if not isinstance(handler, str):
             opened, carrier = super().open(handler), kind_of(type(handler)).carrier
-            return opened if carrier is None else resolve_name(carrier)(opened, self._plugin, handler)
+            return opened if carrier is None else first_party_part(carrier)(opened, self._plugin, handler)
         crossing = Crossing(self._plugin, handler)
         sent = crossing.own_arguments(arguments)
         with crossing:

@@ -22,8 +22,8 @@ from tavern_host.contracts.nodes import NodeCall, NodeProgress, Report
 from tavern_host.runtime.codec import decode_error
 from tavern_host.runtime.source import FolderSource
 from tavern_host.runtime.threads import retrieve_exception, run_in_thread
-from tavern_host.sdk.worker_main import PROGRESS, TRAILER, uncoded
 from tavern_host.storage.values import decode_loose, encode_loose
+from tavern_nodes.worker_main import PROGRESS, TRAILER, uncoded
 
 _CHILD = Path(__file__).with_name("worker_main.py")
 ENDS_BY_ITSELF = 5.0

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_devtools.loopback import CarriedStream, Crossing, loose_trip, passed_on, round_trip
 from tavern_host.contracts.nodes import (
     DirectCall,
     ItemStream,
@@ -17,8 +18,9 @@ from tavern_host.contracts.nodes import (
     NodeRunner,
     Report,
 )
-from tavern_host.runtime.loopback import CarriedStream, Crossing, loose_trip, passed_on, round_trip
-from tavern_host.sdk.runners import Values
+
+Values = dict[str, Any]
+"""Values by the key of their slot."""
 
 
 def carried_runner(runner: NodeRunner, plugin: str, definition: NodeDefinition) -> NodeRunner:
