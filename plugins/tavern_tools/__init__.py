@@ -13,6 +13,7 @@ from tavern_host.contracts.projectfiles import PROJECT_FILES
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInfo, service_info
 from tavern_host.contracts.systemtools import SYSTEM_TOOLS
+from tavern_host.contracts.toolfiles import TOOL_FILES
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.sdk.decorator import hookimpl
 
@@ -25,6 +26,7 @@ then."""
 def tavern_register_services() -> list[ServiceInfo]:
     return [
         service_info(TOOL_MANAGER, "tavern_tools.manager:Tools"),
+        service_info(TOOL_FILES, "tavern_tools.editor.tool_files:ProjectTools"),
         service_info(SYSTEM_TOOLS, "tavern_tools.builtin.system_tools:System"),
         service_info(PROJECT_FILES, "tavern_tools.builtin.file_operator:Files"),
     ]
@@ -63,11 +65,12 @@ async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
+    from tavern_tools.web.editor_routes import editor_routes
     from tavern_tools.web.file_routes import file_routes
     from tavern_tools.web.task_routes import task_routes
     from tavern_tools.web.tool_routes import tool_routes
 
-    return [*tool_routes(), *task_routes(), *file_routes()]
+    return [*tool_routes(), *task_routes(), *file_routes(), *editor_routes()]
 
 
 @hookimpl

@@ -28,7 +28,7 @@ from tavern_tools.calls.caller import Caller
 from tavern_tools.calls.runners import Runners
 from tavern_tools.calls.streams import streams_of
 from tavern_tools.catalog.documentation import describe_tool, describe_unknown, tool_schema
-from tavern_tools.catalog.registry import registry_of
+from tavern_tools.catalog.registry import Tool, registry_of
 from tavern_tools.protocols.feedback import feedback
 from tavern_tools.protocols.native import aliases, native_schemas
 from tavern_tools.protocols.prompt_macros import PromptMacros
@@ -158,6 +158,10 @@ class Tools(ToolManager):
     ) -> ToolResult:
         """Make one call."""
         return await self._caller.call(request, scope, call or self._call(None))
+
+    async def try_out(self, tool: Tool, request: ToolCallRequest, call: CallContext) -> ToolResult:
+        """Call a tool that is not in the catalog."""
+        return await self._caller.try_out(tool, request, call)
 
     async def call_all(
         self, requests: list[ToolCallRequest], *, scope: ToolScope | None = None, call: CallContext | None = None

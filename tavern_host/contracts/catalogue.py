@@ -22,6 +22,7 @@ from tavern_host.contracts.scripttools import ScriptTools
 from tavern_host.contracts.services import Level, ServiceInterface, interface_methods
 from tavern_host.contracts.settings import Settings
 from tavern_host.contracts.systemtools import SystemTools
+from tavern_host.contracts.toolfiles import ToolFiles
 from tavern_host.contracts.tools import ToolManager
 from tavern_host.contracts.workflows import WorkflowManager
 
@@ -34,6 +35,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     ExecutionEngine,
     RunStore,
     ToolManager,
+    ToolFiles,
     SystemTools,
     ProjectFiles,
     ScriptExecution,

@@ -35,6 +35,7 @@ TABLE = {
         GET /api/nodes | GET /api/system_stats | GET /api/prompt/{promptId} | GET /api/executions
         GET /api/runs | GET /api/runs/{runId} | GET /api/runs/{runId}/workflow | GET /api/runs/{runId}/outputs/{key}
         GET /api/files | GET /api/files/{path}
+        GET /api/tool-files | GET /api/tool-files/{name}
         GET /api/tools | GET /api/tools/{id} | GET /api/tasks | GET /api/tasks/{id} | GET /api/approvals
         GET /api/models
         GET /api/agents | GET /api/agents-check | GET /api/agents/schema
@@ -57,6 +58,8 @@ TABLE = {
         PATCH /api/workflows/{workflowId}/history/{number}
         POST /api/nodes/{type}/actions/{action} | POST /api/tools/execute | POST /api/tasks/{id}/cancel
         PUT /api/files/{path} | DELETE /api/files/{path}
+        PUT /api/tool-files/{name} | DELETE /api/tool-files/{name}
+        POST /api/tool-check | POST /api/tool-draft | POST /api/tool-try
         POST /api/approvals/{id}
         PUT /api/agents/{id} | DELETE /api/agents/{id}
         POST /api/agents/{id}/run | POST /api/agents/{id}/runs | POST /api/agents/{id}/memory

@@ -73,6 +73,8 @@ class CallAudit:
 
     def _record(self, action: str, call: Call, **facts: Any) -> int:
         details = {"call": call.id, **facts}
+        if call.found is not None and call.found.draft:
+            details["draft"] = True
         if call.context.run_id is not None:
             details["run"] = call.context.run_id
         tool = call.found

@@ -87,6 +87,10 @@ class Caller:
             result = result.model_copy(update={"attempts": attempt + 2})
         return result
 
+    async def try_out(self, tool: Tool, request: ToolCallRequest, context: CallContext) -> ToolResult:
+        """Return the result of a call of a tool that is not in the catalog, by the rules for one of its id."""
+        return await self.make(self._new(request, self._runners.scope_within(context), context).having(found=tool))
+
     async def callable_tools(self, context: CallContext) -> list[ToolDefinition]:
         """Return the tools that may be called with this context now."""
         scope = self._runners.scope_within(context)
@@ -106,7 +110,8 @@ class Caller:
 
     async def _made(self, call: Call) -> ToolResult:
         try:
-            call = call.having(found=await self._registry.find(call.request.tool_id))
+            if call.found is None:
+                call = call.having(found=await self._registry.find(call.request.tool_id))
             call = _check(call)
             call = await self._ask_before(call)
             call = self._authority.authorise(call)
@@ -157,6 +162,11 @@ class Caller:
         assert verdict is not None
         if call.progress is not None or (verdict.kind == "allow" and not call.tool.definition.is_async):
             return call
+        if call.tool.draft:
+            message = (
+                f"{call.context.principal} may call {call.tool.definition.id} with an approval only: save it first"
+            )
+            raise ToolFailure(ToolErrorType.PERMISSION_DENIED, message)
         approval = None
         if verdict.kind == "approve":
             now = datetime.now(UTC)

@@ -83,7 +83,7 @@ class Runners:
         if kind == "script":
             report = _no_report if call.progress is None else call.progress.report
             with self._holding(child, scope):
-                return await run_script(self._context, tool.definition, arguments, child, report)
+                return await run_script(self._context, tool.definition, tool.code, arguments, child, report)
         request = await self._request(tool, await self._with_files(tool, arguments))
         if tool.streams and scope is not None and scope.streams:
             keys = [key for key in tool.outputs or () if key in tool.streams]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import aclosing
+from pathlib import PurePosixPath
 
 from pydantic import JsonValue, ValidationError
 
@@ -12,9 +13,11 @@ from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.scripts import (
+    LANGUAGE_SUFFIXES,
     SCRIPT_EXECUTION,
     ScriptErrorType,
     ScriptFile,
+    ScriptLanguage,
     ScriptRequest,
     ScriptResult,
     SecurityContext,
@@ -41,8 +44,11 @@ _TYPES = {
 }
 
 
-def script_request(tool: ToolDefinition, arguments: dict[str, JsonValue]) -> ScriptRequest:
-    """Return the script that a tool is. Raises `ToolFailure` where its definition asks for what cannot be."""
+def script_request(tool: ToolDefinition, arguments: dict[str, JsonValue], code: str | None = None) -> ScriptRequest:
+    """Return the script that a tool is; with `code`, that in the place of its file's.
+
+    Raises `ToolFailure` where its definition asks for what cannot be.
+    """
     implementation = tool.implementation
     further = implementation.model_extra or {}
     try:
@@ -51,9 +57,10 @@ def script_request(tool: ToolDefinition, arguments: dict[str, JsonValue]) -> Scr
                 "tool_id": tool.id,
                 "plugin": tool.plugin,
                 "from_project": tool.plugin is None,
-                "script_path": implementation.script_path,
-                "command": implementation.command,
-                "language": implementation.language,
+                "code": code,
+                "script_path": implementation.script_path if code is None else None,
+                "command": implementation.command if code is None else None,
+                "language": implementation.language or (code and language_of(implementation.script_path)),
                 "entry_point": further.get("entryPoint"),
                 "protocol": further.get("protocol") or "stdio",
                 "tools": [] if tool.plugin else further.get("tools") or [],
@@ -65,6 +72,11 @@ def script_request(tool: ToolDefinition, arguments: dict[str, JsonValue]) -> Scr
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise ToolFailure(ToolErrorType.SECURITY, f"{tool.id} is no script that can be run: {wrong}") from None
+
+
+def language_of(path: str | None) -> ScriptLanguage | None:
+    """Return the language that the end of a script's name says, if it says one."""
+    return LANGUAGE_SUFFIXES.get(PurePosixPath(path or "").suffix)
 
 
 async def with_config(
@@ -82,13 +94,15 @@ async def with_config(
 async def run_script(
     context: PluginContext,
     tool: ToolDefinition,
+    code: str | None,
     arguments: dict[str, JsonValue],
     call: CallContext,
     report: Callable[[float | None, str | None], None],
 ) -> Output:
-    """Return what a script tool gives, reporting its progress to `report`. Raises `ToolFailure`."""
+    """Return what a script tool gives, run from its file or from `code`, reporting its progress to `report`. Raises
+    `ToolFailure`."""
     service = context.services.get(SCRIPT_EXECUTION)
-    request = await with_config(context, tool, script_request(tool, arguments), call)
+    request = await with_config(context, tool, script_request(tool, arguments, code), call)
     result: ScriptResult | None = None
     async with aclosing(service.stream(request, call=call)) as events:  # type: ignore[type-var]
         async for event in events:

@@ -71,7 +71,7 @@ class Statistics:
     def count(self, call: Call) -> None:
         """Count a call that has ended. Never waits."""
         result, tool = call.result, call.found
-        if result is None or tool is None or result.cached or result.status not in ("done", "error"):
+        if result is None or tool is None or tool.draft or result.cached or result.status not in ("done", "error"):
             return
         error = result.error
         if error is not None and error.type not in _COUNTED:

@@ -51,6 +51,11 @@ class Building:
         self._tools: dict[str, dict[str, Tool]] = {}
         self._problems: list[ToolProblem] = []
 
+    async def made(self, definition: ToolDefinition) -> Tool | None:
+        """Return the tool that a definition would be on its own; None where a plugin leaves it out."""
+        await self._add(definition)
+        return self._tools.get(definition.id, {}).get(definition.version)
+
     async def add_files(self, files: ReadFiles) -> None:
         """Add what tool files define, and what is wrong with them."""
         self._problems += files.problems

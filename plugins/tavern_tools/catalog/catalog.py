@@ -37,7 +37,8 @@ class Tool:
     `unmet` is why it cannot be called; `outputs` are the keys of what its workflow or node gives; `files` are the
     parameters that are files of the project by their path, whose content its workflow or node takes; `streams` are
     those of the outputs that come as streams; `inputs` has the JSON Schema of what its workflow or node takes; `method`
-    is what calls a service's method. No other tool, prepared before or later, has its `number`.
+    is what calls a service's method. No other tool, prepared before or later, has its `number`. A `draft` is tried out
+    and not one of the catalog; its script is the `code`, where that is not in its file.
     """
 
     definition: ToolDefinition
@@ -47,6 +48,8 @@ class Tool:
     streams: frozenset[str] = frozenset()
     inputs: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)
     method: ServiceMethod | None = None
+    draft: bool = False
+    code: str | None = None
     number: int = field(init=False, compare=False, default_factory=itertools.count(1).__next__)
 
     @cached_property

@@ -32,7 +32,7 @@ DEFAULT_CACHE_SECONDS = 300.0
 
 DEPENDENCY_KINDS = ("tool", "service", "node", "workflow")
 
-_KINDS: dict[str, ToolKind] = {
+KINDS: dict[str, ToolKind] = {
     "workflow": "workflow",
     "node": "node",
     "service": "service",
@@ -281,13 +281,13 @@ class _Reader:
         if given is None:
             return None
         kind = given.get("type")
-        if not isinstance(kind, str) or kind not in _KINDS:
-            expected = ", ".join(quoted(name) for name in _KINDS)
-            hint = did_you_mean(kind, _KINDS) if isinstance(kind, str) else ""
+        if not isinstance(kind, str) or kind not in KINDS:
+            expected = ", ".join(quoted(name) for name in KINDS)
+            hint = did_you_mean(kind, KINDS) if isinstance(kind, str) else ""
             self.fail((key, "type"), f"expected one of {expected}, got {quoted(kind)}{hint}")
             return None
         before = len(self.findings)
-        values: dict[str, Any] = {"kind": _KINDS[kind]}
+        values: dict[str, Any] = {"kind": KINDS[kind]}
         for name, spellings in _SPELLINGS.items():
             spelled = [self.value(spelling, str, given, (key,)) for spelling in spellings]
             values[name] = next((value for value in spelled if value is not None), None)

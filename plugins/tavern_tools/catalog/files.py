@@ -40,10 +40,11 @@ class ToolFolder:
 
 class ToolProblem(Problem):
     """Something that is wrong with a tool, and the plugins that it is reported against: none, where the project's own
-    file is wrong. With a `warning` the tool is used nevertheless."""
+    file is wrong. With a `warning` the tool is used nevertheless. `location` is a place in the file's document."""
 
     plugins: list[str] = Field(default_factory=list)
     warning: bool = False
+    location: list[str | int] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -120,16 +121,22 @@ def read_file(
     try:
         if within is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within)):
             return None, [about.problem(f"is a link that leads out of {within}, and is not read")]
-        data = read_document_bytes(path)
-        if len(data) > MAX_TOOL_FILE:
-            return None, [about.problem(f"is larger than {MAX_TOOL_FILE // 1024} KiB")]
+        return read_text(read_document_bytes(path), path, plugin)
+    except TavernError as error:
+        return None, [about.problem(error.message.removeprefix(f"{path} "))]
+
+
+def read_text(data: bytes, path: Path, plugin: str | None) -> tuple[ToolDefinition | None, list[ToolProblem]]:
+    """Do the same with what is, or is to be, in the file."""
+    about = _File(path, plugin)
+    if len(data) > MAX_TOOL_FILE:
+        return None, [about.problem(f"is larger than {MAX_TOOL_FILE // 1024} KiB")]
+    try:
         document = read_document(data, name=str(path))
     except InvalidInput as error:
         line, column, reason = (error.info.details.get(key) for key in ("line", "column", "reason"))
         if isinstance(line, int) and isinstance(column, int):
             return None, [about.problem(f"is not JSON: {reason}", (line, column))]
-        return None, [about.problem(error.message.removeprefix(f"{path} "))]
-    except TavernError as error:
         return None, [about.problem(error.message.removeprefix(f"{path} "))]
     about.text = JsonText.of(data)
     spoilt = [*about.repeated(), *_unwritable(document)]
@@ -157,7 +164,7 @@ def check(
         problems += found
         if definition is not None:
             by_name.setdefault((definition.id, definition.version), []).append(definition)
-            missing = (*_missing(definition, surroundings, checked), *unserved(definition))
+            missing = (*missing_parts(definition, surroundings, checked), *unserved(definition))
             problems += [_of(definition, message) for message in missing]
     for same in by_name.values():
         for definition in same if len(same) > 1 else ():
@@ -184,7 +191,10 @@ def _tool_files(paths: Iterable[Path], problems: list[ToolProblem]) -> dict[Path
     return files
 
 
-def _missing(definition: ToolDefinition, surroundings: Surroundings | None, checked: set[str]) -> Iterator[str]:
+def missing_parts(
+    definition: ToolDefinition, surroundings: Surroundings | None, checked: Collection[str]
+) -> Iterator[str]:
+    """Yield what a tool names that is not there, neither around nor among the tools that are `checked` with it."""
     if surroundings is None:
         return
     implementation = definition.implementation
@@ -244,11 +254,16 @@ class _File:
         marks = self.text.marks(finding.location for finding in findings) if self.text and findings else {}
         marked = [(finding.mark or nearest(marks, finding.location), finding) for finding in findings]
         marked.sort(key=lambda pair: pair[0])
-        return [self.problem(str(finding), mark, warning=finding.warning) for mark, finding in marked]
+        return [self.problem(str(finding), mark, finding) for mark, finding in marked]
 
-    def problem(self, message: str, mark: tuple[int, int] | None = None, *, warning: bool = False) -> ToolProblem:
+    def problem(self, message: str, mark: tuple[int, int] | None = None, of: Finding | None = None) -> ToolProblem:
         line, column = mark or (None, None)
-        plugins = [] if self.plugin is None else [self.plugin]
         return ToolProblem(
-            message=message, file=str(self.path), line=line, column=column, plugins=plugins, warning=warning
+            message=message,
+            file=str(self.path),
+            line=line,
+            column=column,
+            plugins=[] if self.plugin is None else [self.plugin],
+            warning=of is not None and of.warning,
+            location=list(of.location) if of is not None else [],
         )

@@ -26,8 +26,8 @@ _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\
 """Characters that change in which order others are shown, so that a name looks like another one."""
 
 
-def read_path(path: str) -> tuple[str, ...]:
-    """Return the names that a path is made of; none for the files folder itself.
+def read_path(path: str, folder: str = "files folder") -> tuple[str, ...]:
+    """Return the names that a path is made of; none for the files folder itself, or what the `folder` is called.
 
     White space around the whole path is dropped, since text protocols leave it there. A `/` in front means the files
     folder. Raises `InvalidInput` for what cannot, or should not, be a path in there; the message says why.
@@ -38,7 +38,7 @@ def read_path(path: str) -> tuple[str, ...]:
     steps = tuple(step for step in path.split("/") if step not in ("", "."))
     if not steps:
         return ()
-    problem = _path_problem(steps) or next(filter(None, map(_name_problem, steps)), None)
+    problem = _path_problem(steps, folder) or next(filter(None, map(_name_problem, steps)), None)
     if problem is not None:
         raise InvalidInput(f"{quoted(path)} {problem}")
     return steps
@@ -49,11 +49,11 @@ def shown(steps: tuple[str, ...]) -> str:
     return quoted("/".join(steps)) if steps else "the files folder"
 
 
-def _path_problem(steps: tuple[str, ...]) -> str | None:
+def _path_problem(steps: tuple[str, ...], folder: str) -> str | None:
     if ".." in steps:
-        return "leads upwards with ..; name a file by its path from the project's files folder"
+        return f"leads upwards with ..; name a file by its path from the project's {folder}"
     if steps[0] == "~":
-        return "means a home folder, which is not here; paths begin at the project's files folder"
+        return f"means a home folder, which is not here; paths begin at the project's {folder}"
     if _SCHEME.fullmatch(steps[0]):
         return "is an address or a drive and no path here; write one such as logs/today.log"
     if len(steps) > MAX_DEPTH:

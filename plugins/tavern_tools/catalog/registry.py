@@ -15,6 +15,7 @@ from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenie
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.plugins import PLUGINS, withheld
 from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow, WorkflowSummary
 from tavern_tools.catalog.building import Building
 from tavern_tools.catalog.catalog import Catalog, Tool
@@ -105,10 +106,7 @@ class Registry:
             tool = await self.get(name)
         except NotFound as error:
             raise ToolFailure(ToolErrorType.TOOL_NOT_FOUND, error.message) from None
-        if tool.unmet is not None:
-            message = f"{name} cannot be called now: {tool.unmet.reason}"
-            raise ToolFailure(tool.unmet.type, message, unavailable=tool.unmet.reason)
-        return tool
+        return _callable(tool, name)
 
     async def get(self, name: str) -> Tool:
         """Return the tool that `id` or `id@RANGE` names, as it is now. Raises `NotFound` with near names, the versions,
@@ -118,6 +116,14 @@ class Registry:
         except NotFound as error:
             why = withheld(name, await self._context.services.get(PLUGINS).list_plugins())
             raise NotFound(f"{error.message}{why}") from None
+
+    async def draft(self, definition: ToolDefinition) -> Tool:
+        """Return a tool of this definition that is not one of the catalog. Raises `ToolFailure` where it cannot be
+        called, or a plugin would leave it out."""
+        tool = await Building(self._context, await self._load_workflows(), await self._nodes()).made(definition)
+        if tool is None:
+            raise ToolFailure(ToolErrorType.PERMISSION_DENIED, f"a plugin does not allow the tool {definition.id}")
+        return _callable(tool, definition.id)
 
     def _is_fresh(self, seconds: float = _FRESH) -> bool:
         """Return whether the catalog was looked at within the last seconds, and plugins are the same since."""
@@ -247,6 +253,13 @@ class Registry:
         if own:
             lines = "\n".join(f"  {problem}" for problem in own)
             self._context.log.warning("some tools are not right (problems: %d):\n%s", len(own), lines)
+
+
+def _callable(tool: Tool, name: str) -> Tool:
+    if tool.unmet is not None:
+        message = f"{name} cannot be called now: {tool.unmet.reason}"
+        raise ToolFailure(tool.unmet.type, message, unavailable=tool.unmet.reason)
+    return tool
 
 
 def _stamps(sources: _Sources) -> tuple[FileStamp, ...]:
