@@ -43,7 +43,8 @@ async def llm_api_request(
         str, Slot("Put before the messages as a system message.", display_name="System prompt", multiline=True)
     ] = "",
     model: Annotated[
-        str, Slot("The name of a model that is set up; empty for the default.", display_name="Model")
+        str,
+        Slot("The name of a model that is set up; empty for the default.", display_name="Model", widget="model-picker"),
     ] = "",
     parameters: Annotated[
         dict[str, Any] | None, Slot(_PARAMETERS, display_name="Parameters", match_categories=("LlmConfig",))

@@ -35,7 +35,9 @@ async def text_summarizer(
     instructions: Annotated[
         str, Slot("What a model should keep in mind, such as whom it is for.", multiline=True)
     ] = "",
-    model: Annotated[str, Slot("The name of a model that is set up; empty for the default.")] = "",
+    model: Annotated[
+        str, Slot("The name of a model that is set up; empty for the default.", widget="model-picker")
+    ] = "",
     method: Annotated[
         Literal["sentences", "model if there is one", "model"],
         Config("Pick the sentences that say most, or ask a language model."),

@@ -2,6 +2,7 @@ import { t } from "../i18n";
 import type { NodeDefinition } from "./definitions";
 import { addNode, connect, freeId, type Slot, type WorkflowDocument, type WorkflowNode } from "./document";
 import { useGestures } from "./gestures";
+import { fullType, useLibrary } from "./library";
 import type { PickOptions } from "./panels/picking";
 import type { Session } from "./session";
 import { refusal } from "./slots";
@@ -19,7 +20,8 @@ export function fitting(definition: NodeDefinition, end: Slot, isSource: boolean
 /** Add a node of a type, connected with what it was asked for; select it. */
 export function addOfType(session: Session, definition: NodeDefinition, options: PickOptions): void {
   const { inputSlot, outputSlot } = useGestures(session);
-  const type = `${definition.namespace}:${definition.type}`;
+  const type = fullType(definition);
+  useLibrary().used(type);
   const id = freeId(session.index.value.nodes, definition.type);
   const near = options.place ?? placeFor(session.document.value);
   const position = { x: Math.round(near.x / GRID) * GRID, y: Math.round(near.y / GRID) * GRID };

@@ -5,7 +5,9 @@ import { useResource } from "../api/resource";
 import { listen } from "../api/socket";
 import { i18n } from "../i18n";
 import type { Slot, WorkflowDocument } from "./document";
+import { withPickers } from "./controls/kinds";
 import { inLanguage } from "./languages";
+import { isTest } from "./search";
 
 /** A node type as `GET /api/nodes` has it. */
 export interface NodeDefinition {
@@ -20,8 +22,11 @@ export interface NodeDefinition {
   modes?: Record<string, { displayName?: string; inputs?: Record<string, Slot>; outputs?: Record<string, Slot> }>;
   modeConfigKey?: string;
   defaultModeId?: string;
+  tags?: string[];
   dynamicSlots?: boolean;
   width?: number;
+  /** Whether it is there for trying the page, and not offered. */
+  isTest?: boolean;
   /** By language, what its names and descriptions are in it. */
   texts?: Record<string, Record<string, string>>;
 }
@@ -33,7 +38,7 @@ export function nameOf(definition: NodeDefinition | undefined, type: string): st
 
 /** All node types, and the workflows that node groups refer to. */
 export const useDefinitions = defineStore("definitions", () => {
-  const load = async () => (await ask(api.GET("/api/nodes"))) as unknown as NodeDefinition[];
+  const load = async () => ((await ask(api.GET("/api/nodes"))) as unknown as NodeDefinition[]).map((one) => ({ ...withPickers(one), isTest: isTest(one) }));
   const resource = markRaw(useResource(load, ["NODES_RELOADED", "PLUGINS_CHANGED"])); // its own refs, not the store's
   /** All node types, in the language of the page. */
   const all = computed(() => markRaw((resource.data.value ?? []).map((one) => inLanguage(one, i18n.global.locale.value))));

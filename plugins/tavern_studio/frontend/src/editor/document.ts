@@ -16,6 +16,14 @@ export interface Slot {
   matchCategories?: string[];
   config?: Record<string, unknown>;
   key?: string;
+  actions?: SlotAction[];
+}
+
+/** A button beside a slot: it calls a function of the node, or opens where the value is edited. */
+export interface SlotAction {
+  id: string;
+  tooltip?: string;
+  handlerType?: string;
 }
 
 export interface WorkflowNode {

@@ -3,7 +3,7 @@ import { api, ask } from "../api/client";
 import { t } from "../i18n";
 import { attempt, say } from "../kit/toasts";
 import type { Command } from "../registry/commands";
-import { LOOP, NODE_GROUP, nodeOf, type WorkflowDocument } from "./document";
+import { NODE_GROUP, nodeOf, type WorkflowDocument } from "./document";
 import { makeGroup, moveInto, unpackGroup, whyNoGroup, wrapInLoop } from "./grouping";
 import type { Session } from "./session";
 
@@ -83,12 +83,4 @@ export async function groupSelected(session: Session, name: string): Promise<voi
   const { document, id } = put(String((saved as { id?: unknown }).id));
   session.change(t("editor.groups.make"), () => document);
   session.selected.value = new Set([id]);
-}
-
-/** Put nodes that were dropped on a loop zone into it. */
-export function dropInto(document: WorkflowDocument, ids: string[], zones: (id: string) => string[]): WorkflowDocument {
-  return ids.reduce((next, id) => {
-    const zone = zones(id).find((one) => one !== id && nodeOf(next, one)?.type === LOOP);
-    return zone !== undefined && !nodeOf(next, id)?.parentNode ? moveInto(next, id, zone) : next;
-  }, document);
 }

@@ -10,12 +10,12 @@ import {
   type WorkflowEdge,
   type WorkflowNode,
 } from "./document";
+import { ROOM, slotsHeight } from "./loops";
 import type { Slots } from "./slots";
 
 type SlotsOf = (node: string) => Slots;
 
 const BESIDE = 280;
-const PADDING = { x: 130, y: 80 };
 const SIZE = { width: 220, height: 140 };
 
 /** Return nodes with all that lies in them. */
@@ -182,22 +182,23 @@ export function wrapInLoop(document: WorkflowDocument, chosen: Iterable<string>,
     carried.push({ key, dataFlowType: slotsOf(edge.source).outputs[edge.sourceHandle]?.dataFlowType ?? "WILDCARD" });
     return [out, { ...edge, id: freeId({ has: (one) => document.edges.some((two) => two.id === one) }, `${edge.source}-${id}`), target: id, targetHandle: `next__${key}` }];
   });
-  const corner = { x: border.x, y: border.y - PADDING.y };
-  const zone: WorkflowNode = {
+  const corner = { x: border.x, y: border.y - ROOM.top };
+  const zone = {
     id,
     type: LOOP,
     position: corner,
     parentNode: nodes[0]?.parentNode ?? null,
-    width: border.width + 2 * PADDING.x,
-    height: border.height + PADDING.y + PADDING.y / 2,
+    width: border.width + ROOM.left + ROOM.right,
+    height: border.height + ROOM.top + ROOM.bottom,
     configValues: { carried, perIteration: [], maxIterations: 10 },
   };
+  zone.height = Math.max(zone.height, slotsHeight(zone));
   const right = border.x + border.width;
   const moved = document.nodes.map((node) => {
     const { x, y } = node.position;
-    if (direct.has(node.id)) return { ...node, parentNode: id, position: { x: x - corner.x + PADDING.x, y: y - corner.y } };
+    if (direct.has(node.id)) return { ...node, parentNode: id, position: { x: x - corner.x + ROOM.left, y: y - corner.y } };
     const isBeside = (node.parentNode ?? null) === zone.parentNode && x >= right; // the zone is wider than what is in it
-    return isBeside ? { ...node, position: { x: x + 2 * PADDING.x, y } } : node;
+    return isBeside ? { ...node, position: { x: x + ROOM.left + ROOM.right, y } } : node;
   });
   return { document: { ...document, nodes: [zone, ...moved], edges }, id };
 }

@@ -16,6 +16,8 @@ export interface NodeRun {
   bypassed?: boolean;
   given?: boolean;
   progress?: { value: number; max?: number; message?: string };
+  /** Of a loop: how often what lies in it was run. */
+  iterations?: number;
   /** What has streamed so far, by output. */
   stream?: Record<string, string>;
   output?: Record<string, unknown> | null;
@@ -134,6 +136,7 @@ export class Running {
         cached: node.cached,
         bypassed: node.bypassed,
         given: node.given,
+        iterations: node.iterations ?? undefined,
         output: node.output as NodeRun["output"],
         error: node.error ?? undefined,
       });

@@ -1,11 +1,10 @@
 import { nameOf, type NodeDefinition } from "./definitions";
 import { namesOf } from "./languages";
+import { tagsOf } from "./library";
 
-/** Node types that are there for trying the page are not offered. */
-const HIDDEN = /^TEST\b/;
-
-export function isOffered(definition: NodeDefinition): boolean {
-  return !HIDDEN.test(definition.category ?? "") && !definition.type.startsWith("Test");
+/** Node types that are there for trying the page are not offered: their category or a tag says so, in whatever language. */
+export function isTest(definition: NodeDefinition): boolean {
+  return /^TEST\b/.test(definition.category ?? "") || definition.type.startsWith("Test") || Boolean(definition.tags?.includes("test"));
 }
 
 const collator = new Intl.Collator("zh-Hans-CN-u-co-pinyin");
@@ -34,7 +33,7 @@ function textOf(definition: NodeDefinition): string {
   let text = texts.get(definition);
   if (text === undefined) {
     const names = [nameOf(definition, definition.type), ...namesOf(definition)].map((name) => name.toLowerCase());
-    text = [...names, ...names.map(initials), definition.type, definition.namespace, definition.category, definition.description]
+    text = [...names, ...names.map(initials), definition.type, definition.namespace, definition.category, definition.description, ...tagsOf(definition)]
       .join(" ")
       .toLowerCase();
     texts.set(definition, text);
@@ -45,7 +44,7 @@ function textOf(definition: NodeDefinition): string {
 /** Return the types that have all words, those whose name begins with the first word before the others. */
 export function searchNodes(definitions: NodeDefinition[], words: string): NodeDefinition[] {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = definitions.filter((one) => isOffered(one) && wanted.every((word) => textOf(one).includes(word)));
+  const found = definitions.filter((one) => !one.isTest && wanted.every((word) => textOf(one).includes(word)));
   const first = wanted[0];
   if (first === undefined) return found;
   const rank = (one: NodeDefinition) => (textOf(one).startsWith(first) || one.type.toLowerCase().startsWith(first) ? 0 : 1);

@@ -32,6 +32,8 @@ export class Session {
   readonly error = shallowRef<ApiError>();
   /** A node that is to be selected and brought into view. */
   readonly focus = shallowRef<string>();
+  /** An input whose control in the inspector is to be brought into view. */
+  readonly edited = shallowRef<string>();
   /** What became of the document since an earlier revision, while that is looked at. */
   readonly comparison = shallowRef<Comparison>();
   readonly isHistoryOpen = shallowRef(false);
@@ -154,6 +156,13 @@ export class Session {
       this.selectedEdges.value = new Set([...this.selectedEdges.value].filter((id) => edges.has(id)));
     }
     this.comparison.value = undefined;
+  }
+
+  /** Show an input of a node in the inspector. */
+  edit(id: string, input: string): void {
+    this.isHistoryOpen.value = false;
+    this.selected.value = new Set([id]);
+    this.edited.value = input;
   }
 
   /** Mark on the canvas what became of the workflow since an earlier document. */

@@ -10,6 +10,7 @@ import {
   type WorkflowDocument,
   type WorkflowNode,
 } from "./document";
+import { variablesOf } from "./loops";
 
 /** The handles of a node: what enters and leaves it, and for a loop what its inside gives and takes. */
 export interface Slots {
@@ -89,17 +90,8 @@ export function valueKeys(node: WorkflowNode): string[] {
   return Object.entries(node.inputValues ?? {}).flatMap(([key, value]) => (value == null ? [] : [key]));
 }
 
-function modeOf(node: WorkflowNode, definition: NodeDefinition): unknown {
+export function modeOf(node: WorkflowNode, definition: NodeDefinition): unknown {
   return node.configValues?.[definition.modeConfigKey ?? "mode"] ?? definition.defaultModeId;
-}
-
-interface LoopSlot {
-  key: string;
-  dataFlowType: string;
-}
-
-function listOf(value: unknown): LoopSlot[] {
-  return Array.isArray(value) ? (value as LoopSlot[]).filter((one) => typeof one?.key === "string") : [];
 }
 
 function addLoopSlots(node: WorkflowNode, slots: Slots): void {
@@ -107,13 +99,13 @@ function addLoopSlots(node: WorkflowNode, slots: Slots): void {
   slots.inputs = { ...slots.inputs };
   slots.outputs = outside;
   slots.innerOutputs = { index };
-  for (const { key, dataFlowType } of listOf(node.configValues?.carried)) {
-    slots.inputs[`in__${key}`] = { dataFlowType, displayName: key };
+  for (const { key, dataFlowType = "WILDCARD", initial } of variablesOf(node, "carried")) {
+    slots.inputs[`in__${key}`] = { dataFlowType, displayName: key, config: { default: initial } };
     slots.innerOutputs[`in__${key}`] = { dataFlowType, displayName: key };
     slots.innerInputs[`next__${key}`] = { dataFlowType, displayName: key };
     slots.outputs[`out__${key}`] = { dataFlowType, displayName: key };
   }
-  for (const { key, dataFlowType } of listOf(node.configValues?.perIteration)) {
+  for (const { key, dataFlowType = "WILDCARD" } of variablesOf(node, "perIteration")) {
     slots.innerInputs[`each__${key}`] = { dataFlowType, displayName: key };
     slots.outputs[`list__${key}`] = { dataFlowType: "ARRAY", displayName: key };
     slots.outputs[`stream__${key}`] = { dataFlowType, displayName: key, isStream: true };

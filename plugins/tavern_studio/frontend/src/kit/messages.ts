@@ -16,6 +16,8 @@ export default {
       none: "None",
       image: "The image that came out",
       moreRows: "and {n} more",
+      addTool: "Add a tool…",
+      takeAway: "Take {tool} away",
     },
     errors: {
       unreachable: "The server does not answer. If it was started anew, open the address that it printed.",
@@ -41,6 +43,8 @@ export default {
       none: "无",
       image: "输出的图像",
       moreRows: "另有 {n} 行",
+      addTool: "添加工具…",
+      takeAway: "移除 {tool}",
     },
     errors: {
       unreachable: "服务器没有响应。如果它重新启动过，请打开它打印的地址。",

@@ -4,8 +4,18 @@ import { onCanvas } from "../comments";
 import { LOOP, type WorkflowComment, type WorkflowEdge, type WorkflowNode } from "../document";
 import type { Session } from "../session";
 import { slotLook } from "../slots";
+import { zoneSize, type Size } from "../zones";
 
-const sizeOf = (node: WorkflowNode) => ({ width: `${node.width ?? 600}px`, height: `${node.height ?? 300}px` });
+function zoneStyle(node: WorkflowNode) {
+  const { width, height } = zoneSize(node);
+  return { width: `${width}px`, height: `${height}px` };
+}
+
+/** The size of a node as it is drawn. */
+export function sizeOf(flow: VueFlowStore, id: string): Size {
+  const drawn = flow.findNode(id)?.dimensions;
+  return { width: drawn?.width || 220, height: drawn?.height || 140 };
+}
 
 /** Show a session's document on the canvas: what is new, gone or another since the last picture is put there. */
 export function useFlow(session: Session, flow: VueFlowStore): void {
@@ -19,9 +29,8 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
       type: "base",
       position: { ...node.position },
       parentNode: node.parentNode ?? undefined,
-      expandParent: Boolean(node.parentNode),
       zIndex: isLoop ? -1 : undefined,
-      style: isLoop ? sizeOf(node) : undefined,
+      style: isLoop ? zoneStyle(node) : undefined,
       selected: session.selected.value.has(node.id),
       ariaLabel: node.displayName ?? node.id,
       data: {},
@@ -69,7 +78,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
         }
         if (before !== undefined && node.type === LOOP && (before.width !== node.width || before.height !== node.height)) {
           const there = flow.findNode(node.id);
-          if (there) there.style = sizeOf(node);
+          if (there) there.style = zoneStyle(node);
         }
       }
       // What lies in another node comes after it.

@@ -1,0 +1,47 @@
+import { connection, listen, send, type Message } from "../api/socket";
+import { t } from "../i18n";
+import { say } from "../kit/toasts";
+import { nodeOf, setValue } from "./document";
+import type { Session } from "./session";
+
+/** Buttons that were pressed and not answered yet, the earliest first. */
+let pressed: { session: Session; node: string; button: string }[] = [];
+let isListening = false;
+
+/** Press a button of a node. What it changes of the node's inputs comes back, and is one step. */
+export function pressButton(session: Session, id: string, button: string): void {
+  const node = nodeOf(session.document.value, id);
+  if (node === undefined) return;
+  if (connection.value !== "open") return say(t("errors.unreachable"), "bad");
+  if (!isListening) {
+    isListening = true;
+    listen(["NODE_ACTION_RESULT"], take);
+    listen(["error"], refuse);
+  }
+  pressed = [...pressed, { session, node: id, button }];
+  send("button_click", {
+    nodeId: id,
+    buttonName: button,
+    nodeType: node.type,
+    workflowId: session.id,
+    inputs: node.inputValues ?? {},
+    config: node.configValues ?? {},
+  });
+}
+
+function take({ payload }: Message): void {
+  const found = pressed.find((one) => one.node === payload.nodeId && one.button === payload.buttonName);
+  if (found === undefined) return;
+  pressed = pressed.filter((one) => one !== found);
+  const values = Object.entries((payload.inputValues ?? {}) as Record<string, unknown>);
+  found.session.change(t("editor.pressed"), (before) =>
+    values.reduce((next, [key, value]) => setValue(next, found.node, "inputValues", key, value), before),
+  );
+}
+
+/** Errors do not say what they answer; the page sends nothing else that is refused. */
+function refuse({ payload }: Message): void {
+  if (pressed.length === 0) return;
+  pressed = pressed.slice(1);
+  say(String(payload.message), "bad");
+}
