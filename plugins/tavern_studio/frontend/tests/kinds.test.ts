@@ -39,11 +39,11 @@ test("a text is coloured as what its slot says it is", () => {
 
 test("a number is refused with the reason", () => {
   const why = (of: Slot, value: number) => numberProblem(of, value);
-  expect(why(slot("INTEGER"), 1.5)).toBe("editor.number.whole");
-  expect(why(slot("FLOAT", [], { min: 0, max: 1 }), 1.5)).toBe("editor.number.range");
-  expect(why(slot("FLOAT", [], { min: 0 }), -1)).toBe("editor.number.min");
-  expect(why(slot("FLOAT", [], { max: 0 }), 1)).toBe("editor.number.max");
-  expect(why(slot("FLOAT"), Number.NaN)).toBe("editor.number.none");
+  expect(why(slot("INTEGER"), 1.5)).toBe("controls.number.whole");
+  expect(why(slot("FLOAT", [], { min: 0, max: 1 }), 1.5)).toBe("controls.number.range");
+  expect(why(slot("FLOAT", [], { min: 0 }), -1)).toBe("controls.number.min");
+  expect(why(slot("FLOAT", [], { max: 0 }), 1)).toBe("controls.number.max");
+  expect(why(slot("FLOAT"), Number.NaN)).toBe("controls.number.none");
   expect(why(slot("INTEGER", [], { min: 0, max: 10 }), 10)).toBeUndefined();
 });
 

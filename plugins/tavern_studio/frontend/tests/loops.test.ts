@@ -36,7 +36,7 @@ test("variables are added under free names, changed, and removed with their edge
   expect(slots.innerInputs.each__value?.dataFlowType).toBe("ARRAY");
   expect(slots.inputs.in__n?.config?.default).toBe(1);
   expect(ends(removeVariable(looped, "loop", "carried", "n"))).toEqual(["is>done"]);
-  expect([nameProblem("a__b", []), nameProblem("", []), nameProblem("a", ["a"]), nameProblem("b", ["a"])]).toEqual(["editor.loop.badName", "editor.loop.badName", "editor.loop.taken", undefined]);
+  expect([nameProblem("a__b", []), nameProblem("", []), nameProblem("a", ["a"]), nameProblem("b", ["a"])]).toEqual(["loop.badName", "loop.badName", "loop.taken", undefined]);
 });
 
 test("the condition is renamed with its edge, or taken away", () => {

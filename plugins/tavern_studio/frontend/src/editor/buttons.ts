@@ -34,7 +34,7 @@ function take({ payload }: Message): void {
   if (found === undefined) return;
   pressed = pressed.filter((one) => one !== found);
   const values = Object.entries((payload.inputValues ?? {}) as Record<string, unknown>);
-  found.session.change(t("editor.pressed"), (before) =>
+  found.session.change(t("controls.pressed"), (before) =>
     values.reduce((next, [key, value]) => setValue(next, found.node, "inputValues", key, value), before),
   );
 }

@@ -29,8 +29,8 @@ export function variablesOf(node: WorkflowNode | undefined, kind: VariableKind):
 
 /** Say why a variable of a loop may not have a name, as the key of a message. */
 export function nameProblem(name: string, taken: string[]): string | undefined {
-  if (name === "" || name.includes("__")) return "editor.loop.badName";
-  return taken.includes(name) ? "editor.loop.taken" : undefined;
+  if (name === "" || name.includes("__")) return "loop.badName";
+  return taken.includes(name) ? "loop.taken" : undefined;
 }
 
 export function addVariable(document: WorkflowDocument, id: string, kind: VariableKind): WorkflowDocument {

@@ -90,11 +90,11 @@ const boundOf = (bound: unknown): number | undefined => (typeof bound === "numbe
 
 /** Say why a number may not be the value of a slot, as the key of a message; undefined where it may. */
 export function numberProblem(slot: Slot, value: number): string | undefined {
-  if (!Number.isFinite(value)) return "editor.number.none";
-  if (slot.dataFlowType === "INTEGER" && !Number.isInteger(value)) return "editor.number.whole";
+  if (!Number.isFinite(value)) return "controls.number.none";
+  if (slot.dataFlowType === "INTEGER" && !Number.isInteger(value)) return "controls.number.whole";
   const [min = -Infinity, max = Infinity] = [boundOf(slot.config?.min), boundOf(slot.config?.max)];
   if (value >= min && value <= max) return undefined;
-  return min === -Infinity ? "editor.number.max" : max === Infinity ? "editor.number.min" : "editor.number.range";
+  return min === -Infinity ? "controls.number.max" : max === Infinity ? "controls.number.min" : "controls.number.range";
 }
 
 const POSITIONS = 1000;

@@ -1,0 +1,34 @@
+export default {
+  en: {
+    controls: {
+      pressed: "Press a button",
+      defaultModel: "Default model",
+      notSetUp: "{name} (not set up here)",
+      editHere: "Edit in the inspector",
+      editIn: "Edit {name} in the inspector",
+      number: {
+        none: "This is no number.",
+        whole: "A whole number is needed.",
+        min: "A number from {min} is needed.",
+        max: "A number up to {max} is needed.",
+        range: "A number from {min} to {max} is needed.",
+      },
+    },
+  },
+  zh: {
+    controls: {
+      pressed: "按下按钮",
+      defaultModel: "默认模型",
+      notSetUp: "{name}（此处未设置）",
+      editHere: "在检查器中编辑",
+      editIn: "在检查器中编辑 {name}",
+      number: {
+        none: "这不是数字。",
+        whole: "需要整数。",
+        min: "需要不小于 {min} 的数字。",
+        max: "需要不大于 {max} 的数字。",
+        range: "需要 {min} 到 {max} 之间的数字。",
+      },
+    },
+  },
+};
