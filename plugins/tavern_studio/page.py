@@ -27,8 +27,8 @@ async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
     if (WEB / "studio.js").is_file():
         return _page(request, context, '<div id="app"></div>', "studio")
     reason = PROBLEM.read_text(encoding="utf-8", errors="replace").strip() if PROBLEM.is_file() else ""
-    said = f"<main><h1>tavern-host</h1><p>{_NOT_BUILT}</p><pre>{escape(reason)}</pre></main>"
-    return _page(request, context, said.format(base=escape(urlsplit(request.base).path)))
+    missing = _NOT_BUILT.format(base=escape(urlsplit(request.base).path))
+    return _page(request, context, f"<main><h1>tavern-host</h1><p>{missing}</p><pre>{escape(reason)}</pre></main>")
 
 
 async def api(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -30,9 +30,11 @@ MOST_REQUESTS = 1024
 """How many requests one server answers at a time, sockets apart, which have a limit of their own."""
 STILL_IN = 5.0
 """Seconds for which what is sent as it comes is sent until it is looked at whether its receiver may still have it."""
-_PAGE = """<!doctype html><html lang="en"><title>tavern-host</title><h1>This is a tavern host</h1>
+_PAGE = """<!doctype html><html lang="en"><title>tavern-host</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<h1>This is a tavern host</h1>
 <p>To enter, open the address that <code>tavern serve</code> printed in its terminal: it has a token in it.</p>
-<p>Whom the operator has added as a user can <a href="BASE/login">log in</a>.</p></html>
+<p>If the operator has made you a user, <a href="BASE/login">log in</a>.</p></html>
 """
 _OPERATOR = Identity(user=OPERATOR.id, role="operator", permissions=["read", "create", "operate"])
 _NOBODY = Identity(user="nobody", role="none")

@@ -69,10 +69,10 @@ def without_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 async def test_a_page_without_its_bundle_says_why(without_bundle: Path, tmp_path: Path) -> None:
     async with Host(tmp_path / "inn") as host, served(host) as site:
         unbuilt = await (await site.get("/")).text()
-        (without_bundle / "problem.txt").write_text("`npm ci` failed: <no network>")
+        (without_bundle / "problem.txt").write_text("`npm ci` failed: <no network> {code}")
         failed = await (await site.get("/")).text()
     assert "pip install -e ." in unbuilt
-    assert "`npm ci` failed: &lt;no network&gt;" in failed
+    assert "`npm ci` failed: &lt;no network&gt; {code}" in failed
 
 
 def test_the_frontend_has_the_routes_of_the_server() -> None:
