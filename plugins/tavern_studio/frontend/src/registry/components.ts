@@ -1,4 +1,4 @@
-import { defineComponent, h, shallowReactive, type Component } from "vue";
+import { h, shallowReactive, type Component, type FunctionalComponent } from "vue";
 
 /** Makes a component of the one that it stands around. */
 export type Wrapper = (original: Component) => Component;
@@ -48,14 +48,9 @@ export function partIds(): string[] {
 }
 
 /** Shows a registered part, with whatever stands around it: `<UiPart part="ui:StatusBar" />`. */
-export const UiPart = defineComponent({
-  name: "UiPart",
-  inheritAttrs: false,
-  props: { part: { type: String, required: true } },
-  setup(props, { attrs, slots }) {
-    return () => {
-      const part = parts.get(props.part);
-      return part === undefined ? null : h(part.shown, attrs, slots);
-    };
-  },
-});
+export const UiPart: FunctionalComponent<{ part: string }> = (props, { attrs, slots }) => {
+  const part = parts.get(props.part);
+  return part === undefined ? null : h(part.shown, attrs, slots);
+};
+UiPart.props = ["part"];
+UiPart.inheritAttrs = false;

@@ -1,4 +1,4 @@
-import { defineComponent, h, shallowReactive, type Component } from "vue";
+import { h, shallowReactive, type Component, type FunctionalComponent } from "vue";
 
 interface Entry {
   component: Component;
@@ -14,16 +14,11 @@ export function fillOutlet(name: string, component: Component, order = 0): () =>
   return () => outlets.set(name, (outlets.get(name) ?? []).filter((one) => one !== entry));
 }
 
-/** A place that plugins may fill: `<PluginOutlet name="node:footer" />`; empty, it costs nothing. Attributes are
- * given to what stands in it; `panel` names the panel that it is of. */
-export const PluginOutlet = defineComponent({
-  name: "PluginOutlet",
-  inheritAttrs: false,
-  props: { name: { type: String, required: true }, panel: { type: String, default: "" } },
-  setup(props, { attrs }) {
-    return () => {
-      const own = props.panel ? (outlets.get(`${props.name}[${props.panel}]`) ?? []) : [];
-      return [...(outlets.get(props.name) ?? []), ...own].map((entry) => h(entry.component, attrs));
-    };
-  },
-});
+/** A place that plugins may fill: `<PluginOutlet name="node:footer" />`; empty, it costs next to nothing: each
+ * node has three. Attributes are given to what stands in it; `panel` names the panel that it is of. */
+export const PluginOutlet: FunctionalComponent<{ name: string; panel?: string }> = ({ name, panel }, { attrs }) => {
+  const own = panel ? (outlets.get(`${name}[${panel}]`) ?? []) : [];
+  return [...(outlets.get(name) ?? []), ...own].map((entry) => h(entry.component, attrs));
+};
+PluginOutlet.props = ["name", "panel"];
+PluginOutlet.inheritAttrs = false;

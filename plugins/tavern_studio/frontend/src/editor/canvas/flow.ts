@@ -1,10 +1,13 @@
 import type { Edge, GraphEdge, GraphNode, Node, VueFlowStore } from "@vue-flow/core";
-import { nextTick, watch } from "vue";
+import { markRaw, nextTick, watch } from "vue";
 import { onCanvas } from "../comments";
 import { LOOP, type WorkflowComment, type WorkflowEdge, type WorkflowNode } from "../document";
 import type { Session } from "../session";
 import { slotLook } from "../slots";
 import { zoneSize, type Size } from "../zones";
+
+/** Nodes and edges are looked up in the document; the canvas would make an object of its own for each of them reactive. */
+const NOTHING = markRaw({});
 
 function zoneStyle(node: WorkflowNode) {
   const { width, height } = zoneSize(node);
@@ -20,7 +23,8 @@ export function sizeOf(flow: VueFlowStore, id: string): Size {
 /** Show a session's document on the canvas: what is new, gone or another since the last picture is put there. */
 export function useFlow(session: Session, flow: VueFlowStore): void {
   let shown = new Map<string, WorkflowNode>();
-  let ready = Promise.resolve();
+  // Edges are drawn once it is known where the handles of their nodes are; before, each would be drawn twice.
+  let ready = session.shown.value.nodes.length ? new Promise<void>((done) => flow.onNodesInitialized(() => done())) : Promise.resolve();
 
   function nodeFor(node: WorkflowNode): Node & Partial<GraphNode> {
     const isLoop = node.type === LOOP;
@@ -33,7 +37,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
       style: isLoop ? zoneStyle(node) : undefined,
       selected: session.selected.value.has(node.id),
       ariaLabel: node.displayName ?? node.id,
-      data: {},
+      data: NOTHING,
     };
   }
 
@@ -55,6 +59,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
       targetHandle: edge.targetHandle,
       class: classes.filter(Boolean).join(" "),
       selected: session.selectedEdges.value.has(edge.id),
+      data: NOTHING,
     };
   }
 
@@ -89,7 +94,8 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
           flow.addNodes(added);
           flow.setEdges(session.shown.value.edges.map(edgeFor));
         });
-      } else if (added.length) flow.addNodes(added);
+      } else if (flow.nodes.value.length === 0) flow.setNodes(added); // to add many takes the square of their number
+      else if (added.length) flow.addNodes(added);
       shown = new Map(index);
     },
     { immediate: true },
