@@ -20,7 +20,7 @@ from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.plugins import PLUGINS, Explanation, PermissionInfo, PluginInfo, RunningHost
+from tavern_host.contracts.plugins import PLUGINS, Explanation, PluginInfo, RunningHost
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.contracts.settings import SETTINGS
@@ -186,6 +186,10 @@ class Host:
         modules define are with `plugin` only."""
         return self._manager.infos()
 
+    def plugins_revision(self) -> object:
+        """Return what differs whenever `plugins` may say something else."""
+        return self._manager.revision()
+
     def plugin(self, name: str) -> PluginInfo:
         """Return one plugin. Raises `NotFound`."""
         return self._manager.info(name)
@@ -258,10 +262,6 @@ class Host:
         """Return the hosts that follow decisions on this project, in other processes too, once each has carried out
         what was decided until now."""
         return await self._plugins.answers()
-
-    def permissions(self) -> list[tuple[PermissionInfo, dict[str, bool]]]:
-        """Return every permission that there is with the plugins that ask for it, and whether each has it."""
-        return self._manager.report.permissions()
 
     def why(self, subject: str) -> Explanation:
         """Explain `service:NAME`, `hook:NAME`, `permission:NAME` or `plugin:NAME`; see `Plugins.why`."""

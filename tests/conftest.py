@@ -21,7 +21,7 @@ from hypothesis import settings
 
 from tavern_host.runtime import watchdog
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tavern_devtools.testing"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

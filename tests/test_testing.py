@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tavern_devtools.testing import InstallationError, InstallPlugin
 from tavern_host import EXECUTION_ENGINE, TOOL_MANAGER, WORKFLOW_MANAGER, Host, NotFound
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.testing import CallRecorder, InstallationError, InstallPlugin, MakeHost
+from tavern_host.testing import CallRecorder, MakeHost
 
 MANIFEST = """\
 name: acme-greeter
@@ -198,7 +199,7 @@ def test_loading_the_fixtures_imports_nothing_of_the_host(tmp_path: Path) -> Non
         *(
             "tavern_host",
             "tavern_host.testing",
-            *(f"tavern_host.testing.{n}" for n in ("environments", "fixtures", "http", "recorder")),
+            *(f"tavern_host.testing.{n}" for n in ("fixtures", "http", "recorder")),
         )
     }
     assert not {n.partition(".")[0] for n in loaded} & {"pydantic", "yaml", "aiohttp", "pluggy", "click", "packaging"}

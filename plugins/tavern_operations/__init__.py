@@ -14,8 +14,22 @@ _WEB = "tavern_operations.settings_routes"
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    """Return the routes of settings and of the audit log."""
+    """Return the routes of permissions, of settings and of the audit log."""
     return [
+        RouteInfo(
+            method="GET",
+            path="/api/permissions",
+            handler="tavern_operations.explaining:list_permissions",
+            summary="Every permission that there is, and the plugins that ask for it.",
+            answer="tavern_host.contracts.plugins:AskedPermission[]",
+        ),
+        RouteInfo(
+            method="GET",
+            path="/api/why/{subject}",
+            handler="tavern_operations.explaining:explain",
+            summary="Why a plugin, permission, service or hook is as it is.",
+            answer="tavern_host.contracts.plugins:Explanation",
+        ),
         RouteInfo(
             method="GET",
             path="/api/audit",

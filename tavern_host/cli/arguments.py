@@ -12,7 +12,9 @@ from typing import Any, TextIO
 
 import click
 
+from tavern_host.cli.help import Command, Group
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.languages import say
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PluginInfo, withheld
 from tavern_host.hookspecs import hooks
@@ -106,7 +108,7 @@ def _who_may_have(word: str, plugins: Sequence[PluginInfo]) -> str:
 
 def group(commands: Sequence[CommandInfo], completing: Completing | None = None) -> click.Group:
     """Return all commands as click has them."""
-    root = click.Group(
+    root: click.Group = Group(
         "tavern",
         params=list(_GLOBAL),
         help="A plugin host for AI workflows, tools and agents.",
@@ -118,7 +120,7 @@ def group(commands: Sequence[CommandInfo], completing: Completing | None = None)
         for parent in parents:
             child = parent_group.commands.get(parent)
             if not isinstance(child, click.Group):
-                child = click.Group(parent, help=f"Commands: {_siblings(commands, parent)}.")
+                child = Group(parent, help=f"Commands: {_siblings(commands, parent)}.")
                 parent_group.add_command(child)
             parent_group = child
         parent_group.add_command(_click_command(name, info, completing))
@@ -149,10 +151,10 @@ def _click_command(name: str, info: CommandInfo, completing: Completing | None) 
     if all(parameter.name != "--project" for parameter in info.parameters):  # it was read before
         where = click.Option(["--project"], metavar="DIR", expose_value=False, help="The project to work on.")
         parameters.append(where)
-    extra = "\n".join(f"{_key(p).upper()}: {p.help}" for p in info.parameters if not p.name.startswith("--") and p.help)
-    return click.Command(
-        name, callback=callback, params=parameters, help=f"{info.help}\n\n\b\n{extra}", short_help=info.help
+    extra = "\n".join(
+        f"{_key(p).upper()}: {say(p.help)}" for p in info.parameters if not p.name.startswith("--") and p.help
     )
+    return Command(name, callback=callback, params=parameters, help=f"{info.help}\n\n\b\n{extra}", short_help=info.help)
 
 
 def _click_parameter(parameter: CommandParameter, completer: Callable[..., list[Any]] | None) -> click.Parameter:

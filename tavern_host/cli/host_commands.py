@@ -14,6 +14,7 @@ from typing import Any
 
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
+from tavern_host.contracts.languages import say
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.contracts.reviews import outputs_of, permissions_of
 from tavern_host.host import Host
@@ -94,7 +95,7 @@ def _new_project(folder: str) -> Path:
 async def list_plugins(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     """List all plugins."""
     plugins = await _checked(make_host()) if arguments["check"] else make_host().link()
-    rows = [[p.name, p.version, p.state.value, p.source, _times(p), _reason(p)] for p in plugins]
+    rows = [[p.name, p.version, say(p.state.value), p.source, _times(p), _reason(p)] for p in plugins]
     columns = ["name", "version", "state", "source", "ms", "what to know"]
     yield CommandOutput(kind="table", columns=columns, rows=rows)
     yield CommandOutput(kind="result", data=[p.to_json() for p in plugins])
@@ -118,7 +119,7 @@ async def show_plugin(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIt
     host.link()
     plugin = host.plugin(arguments["name"])
     named = " ".join(filter(None, (plugin.name, plugin.version)))
-    yield CommandOutput(kind="text", text=f"{plugin.display_name} ({named}) — {plugin.state.value}")
+    yield CommandOutput(kind="text", text=f"{plugin.display_name} ({named}) — {say(plugin.state.value)}")
     for line in [plugin.description, f"from {plugin.source}", *(str(p) for p in plugin.problems)]:
         if line:
             yield CommandOutput(kind="text", text=f"  {line}")

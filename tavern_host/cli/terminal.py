@@ -31,8 +31,10 @@ from tavern_host.cli.log import set_up_log
 from tavern_host.cli.process_end import Stay, run_main
 from tavern_host.contracts.commands import CommandInfo, CommandOutput
 from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.languages import CATALOGUE, of_terminal, say
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.host import Host
+from tavern_host.runtime.installed import catalogue
 from tavern_host.projects import Folders, check_path
 
 _log = logging.getLogger("tavern.cli")
@@ -109,6 +111,7 @@ def _third_party(hosts: list[Host]) -> list[str]:
 
 def _run_in_loop(arguments: list[str], hosts: list[Host], stay: Stay | None) -> int:
     _show_any_text()
+    CATALOGUE.set(catalogue(of_terminal(os.environ)))
     as_json = "--json" in arguments
     STREAMS.has_json = False
     try:
@@ -121,7 +124,9 @@ def _run_in_loop(arguments: list[str], hosts: list[Host], stay: Stay | None) -> 
             main = _run(options, rest, hosts)
             return run_main(main, partial(_locate, hosts), partial(_third_party, hosts), stay)
     except click.ClickException as error:
-        error.show()
+        with io.StringIO() as shown:
+            error.show(shown)
+            click.echo("\n".join(map(say, shown.getvalue().splitlines())), err=True)
         return _as_json(as_json, error.exit_code, "invalid_input", error.format_message())
     except click.exceptions.Exit as error:
         return error.exit_code
@@ -137,7 +142,7 @@ def _run_in_loop(arguments: list[str], hosts: list[Host], stay: Stay | None) -> 
         _log.error("tavern %s failed", " ".join(arguments), exc_info=error)
         first_line = textwrap.shorten(describe(error).splitlines()[0], 300, placeholder=" …")
         message = f"{first_line} (`tavern --verbose …` shows where)"
-        click.echo(f"Error: {message}", err=True)
+        click.echo(say(f"Error: {message}"), err=True)
         return _as_json(as_json, 1, "error", message)
 
 
@@ -252,7 +257,7 @@ async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
                 async for output in stream:
                     if output.kind == "failure":
                         display.close()
-                        _say(f"Error: {output.text}", err=True)
+                        _say(say(f"Error: {output.text}"), err=True)
                         code, failure = output.exit_code, failure or output.text
                     elif as_json:
                         if output.kind == "result":
@@ -287,7 +292,7 @@ def _show_table(output: CommandOutput) -> None:
         return
     table = Table(title=_visible(output.title or "") or None, title_justify="left", box=box.SIMPLE_HEAD)
     console = Console(width=None if STREAMS.out.isatty() else 160, markup=False, highlight=False)
-    rows = [[_visible(cell) for cell in row] for row in (output.columns, *output.rows)]
+    rows = [[_visible(cell) for cell in row] for row in (map(say, output.columns), *output.rows)]
     widths = _column_widths(list(zip(*rows, strict=True)), console.width)
     for column, width in zip(rows[0], widths, strict=True):
         table.add_column(column, overflow="fold", width=width)
@@ -316,7 +321,7 @@ def _column_widths(columns: Sequence[Sequence[str]], available: int) -> list[int
 
 
 def _fail(error: TavernError, as_json: bool) -> int:
-    _say(f"Error: {error.message}", err=True)
+    _say(say(f"Error: {error.message}"), err=True)
     code = 2 if error.info.code in _USER_MISTAKES else 1
     return _as_json(as_json, code, error.info.code, error.message, error.info.details)
 

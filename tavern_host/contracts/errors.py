@@ -12,6 +12,25 @@ from pydantic import Field, JsonValue
 
 from tavern_host.contracts.wire import Model
 
+HTTP_STATUS = {
+    "invalid_input": 400,
+    "invalid_file": 400,
+    "unauthorized": 401,
+    "permission_denied": 403,
+    "not_reviewed": 403,
+    "forbidden": 403,
+    "vetoed": 403,
+    "not_found": 404,
+    "conflict": 409,
+    "precondition_failed": 412,
+    "precondition_required": 428,
+    "admission": 409,
+    "limit_reached": 429,
+    "service_unavailable": 503,
+    "deadline_exceeded": 504,
+}
+"""The status of an answer over HTTP by the code of its error; of any other code it is 500."""
+
 
 class ErrorInfo(Model):
     """An error as data.

@@ -10,7 +10,6 @@ from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import Run
 from tavern_host.contracts.llm import LlmModelInfo
 from tavern_host.contracts.plugins import PluginInfo
-from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import Origin, SettingItem
 from tavern_host.contracts.toolcalls import ParsedText, ToolResult, ToolTask
 from tavern_host.contracts.wire import Model, OpenModel
@@ -47,22 +46,6 @@ class PluginsChanged(Done):
     """The plugins that were changed."""
 
     plugins: list[PluginInfo]
-
-
-class AskingPlugin(Model):
-    """A plugin that asks for a permission."""
-
-    name: str
-    granted: bool
-
-
-class AskedPermission(Model):
-    """A permission, in one plain sentence, with the plugins that ask for it."""
-
-    name: str
-    level: Level
-    description: str
-    plugins: list[AskingPlugin]
 
 
 class SettingValues(OpenModel):

@@ -5,7 +5,7 @@ The kernel owns the transport; a plugin sees data, never a socket.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 from json import dumps
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -89,7 +89,7 @@ class EncodedOnce(Generic[T]):
     """Answers with a list as JSON that is encoded again only when the list has changed, under an `ETag` of its bytes.
 
     Items are compared by `==`. Who knows a value that differs whenever the list may be another one gives it as the
-    `revision`, and need not even make the list while `known` has the answer.
+    `revision`, and need not even make the list while `known` has the answer; a plugin asks `of_service`.
     """
 
     def __init__(self, encode: Callable[[T], JsonValue]) -> None:
@@ -111,6 +111,19 @@ class EncodedOnce(Generic[T]):
             self._items, self._answer = list(items), HttpResponse(body=body, headers=headers)
         self._revision = revision
         return self._answer
+
+    async def of_service(
+        self,
+        revision: object,
+        listed: Callable[[], Awaitable[list[T]]],
+        stack: Callable[[], Awaitable[Sequence[object]]],
+    ) -> HttpResponse:
+        """Return the answer for the list that a service gives. While its `stack` has an override, which may change the
+        list at any time, the list is asked for each time."""
+        if (known := self.known(revision)) is not None:
+            return known
+        items = await listed()
+        return self.answer(items, revision if len(await stack()) == 1 else None)
 
 
 class SocketMessage(Model):

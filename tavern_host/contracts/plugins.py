@@ -5,12 +5,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.http import RouteInfo
+from tavern_host.contracts.languages import say
 from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
@@ -85,6 +87,22 @@ class PermissionInfo(Model):
     granted: bool = False
 
 
+class AskingPlugin(Model):
+    """A plugin that asks for a permission, and whether it has it."""
+
+    name: str
+    granted: bool
+
+
+class AskedPermission(Model):
+    """A permission, in one plain sentence, with the plugins that ask for it."""
+
+    name: str
+    level: Level
+    description: str
+    plugins: list[AskingPlugin]
+
+
 class FrontendInfo(Model):
     """Where a browser finds a plugin's front end; addresses on this host."""
 
@@ -119,6 +137,15 @@ class PluginInfo(Model):
     permissions: list[PermissionInfo] = Field(default_factory=list)
     timings: dict[str, float] = Field(default_factory=dict)
     contributions: dict[str, list[str]] = Field(default_factory=dict)
+
+    def in_words(self) -> dict[str, Any]:
+        """Return it as JSON-ready data for a person: with its sentences in the language of who is being answered."""
+        shown = self.to_json()
+        for permission in shown["permissions"]:
+            permission["description"] = say(permission["description"])
+        for problem in shown["problems"]:
+            problem |= {key: say(problem[key]) for key in ("message", "hint") if key in problem}
+        return shown
 
     @property
     def is_stale(self) -> bool:
@@ -230,7 +257,7 @@ class RunningHost(Model):
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
-class Plugins(ServiceInterface, name="plugins", version=3):
+class Plugins(ServiceInterface, name="plugins", version=4):
     """The host's plugins: what they are, and the operator's decisions about them."""
 
     @reads
@@ -256,6 +283,10 @@ class Plugins(ServiceInterface, name="plugins", version=3):
     @reads(since=3)
     async def routes(self) -> list[DescribedRoute]:
         """Return the HTTP routes of the server, where there is one, and of all loaded plugins."""
+
+    @reads(since=4)
+    async def permissions(self) -> list[AskedPermission]:
+        """Return every permission that there is with the plugins that ask for it, and whether each has it."""
 
     @reads
     async def why(self, subject: str) -> Explanation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.commands import CommandOutput
+from tavern_host.contracts.languages import say
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.contracts.wire import Model
 
@@ -44,10 +45,10 @@ def outputs_of(notes: list[ReviewNote]) -> list[CommandOutput]:
 
 def permissions_of(plugin: PluginInfo) -> CommandOutput:
     """Return what a command shows of what a plugin asks for."""
-    rows = [[p.level, p.name, p.description, "yes" if p.granted else "NO"] for p in plugin.permissions]
+    rows = [[say(p.level), p.name, say(p.description), say("yes" if p.granted else "NO")] for p in plugin.permissions]
     return CommandOutput(
         kind="table",
-        title=f"{plugin.name} asks for" if rows else f"{plugin.name} asks for nothing",
+        title=say(f"{plugin.name} asks for" if rows else f"{plugin.name} asks for nothing"),
         columns=["level", "permission", "what it lets it do", "granted"],
         rows=rows,
     )

@@ -80,6 +80,15 @@ class Manager:
         records = [*self.records.values(), *self.duplicates]
         return [self.report.info(record, collected=False) for record in records]
 
+    def revision(self) -> object:
+        """Return what differs whenever `infos` may say something else; cheap, since it copies nothing."""
+        owned = [loaded.ledger.revision for loaded in self.active.values()]
+        said = [
+            (r.read_at, r.state, r.pending_restart, *r.problems, *r.permissions, *r.timings.items())
+            for r in [*self.records.values(), *self.duplicates]
+        ]
+        return self.dispatcher.revision, self.settings.revision, owned, said
+
     def _collected(self, hook: str) -> list[Answer]:
         return self.lifecycle.collected(hook)
 

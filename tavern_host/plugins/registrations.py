@@ -45,15 +45,19 @@ class Registrations:
     own_routes: tuple[RouteInfo, ...] = ()
     sockets: int = 0
     """The routes of the server itself, where there is one, and how many sockets are open at it for this host."""
+    _below: dict[str, dict[tuple[str, str], Registered[RouteInfo]]] = field(default_factory=dict)
+    """The routes by what their path begins with, up to its first parameter."""
 
     def add(self, item: Registered[Any], ledger: Ledger) -> None:
         """Register a route, a type of socket messages or a command, until the plugin's ledger is undone."""
         registered, kind, key = self._place(item.info)
-        registered[key] = item
+        below = self._below.setdefault(_prefix(key[1]), {}) if kind == "route" else {}
+        registered[key] = below[key] = item
 
         def remove() -> None:
-            if registered.get(key) is item:
-                del registered[key]
+            for where in (registered, below):
+                if where.get(key) is item:
+                    del where[key]
 
         ledger.add(kind, key if isinstance(key, str) else " ".join(key), remove, offer=True)
 
@@ -69,8 +73,10 @@ class Registrations:
         without parameters comes before all that have some."""
         if "{" not in path and (literal := self.routes.get((method, path))) is not None:
             return literal, {}, []
-        allowed = []
-        for (registered_method, registered_path), item in self.routes.items():
+        allowed, prefixes = [], [path]
+        while prefixes[-1]:
+            prefixes.append(prefixes[-1].rpartition("/")[0])
+        for (registered_method, registered_path), item in [i for p in prefixes for i in self._below.get(p, {}).items()]:
             match = _pattern(registered_path).fullmatch(path)
             if match is None:
                 continue
@@ -168,6 +174,11 @@ def _parameter_problems(info: CommandInfo) -> list[str]:
             problems.append(f"two parameters are called {key}")
         keys.add(key)
     return problems
+
+
+def _prefix(path: str) -> str:
+    whole, parameter, _ = path.partition("{")
+    return whole.rpartition("/")[0] if parameter else whole
 
 
 @lru_cache(maxsize=1024)

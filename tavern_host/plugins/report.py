@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tavern_host.contracts.manifest import Entry, Manifest
-from tavern_host.contracts.plugins import AdmissionError, PermissionInfo, PluginAsset, PluginInfo, PluginState, Problem
+from tavern_host.contracts.plugins import (
+    AdmissionError,
+    AskedPermission,
+    AskingPlugin,
+    PluginAsset,
+    PluginInfo,
+    PluginState,
+    Problem,
+)
 from tavern_host.plugins.discovery import file_hashes, fingerprint
 from tavern_host.plugins.lifecycle import Lifecycle
 from tavern_host.plugins.permissions import all_permissions
@@ -100,15 +108,18 @@ class Report:
         records = self.records.items()
         return {name: r.manifest for name, r in records if r.manifest and r.state is not PluginState.INVALID}
 
-    def permissions(self) -> list[tuple[PermissionInfo, dict[str, bool]]]:
+    def permissions(self) -> list[AskedPermission]:
         """Return every permission that there is with the plugins that ask for it, and whether each has it."""
         known = {p.name: p for p in all_permissions()}
-        asking: dict[str, dict[str, bool]] = {}
+        asking: dict[str, list[AskingPlugin]] = {}
         for record in self.records.values():
-            for permission in record.permissions:
-                known.setdefault(permission.name, permission)
-                asking.setdefault(permission.name, {})[record.name] = permission.granted
-        return [(permission, asking.get(name, {})) for name, permission in known.items()]
+            for each in record.permissions:
+                known.setdefault(each.name, each)
+                asking.setdefault(each.name, []).append(AskingPlugin(name=record.name, granted=each.granted))
+        return [
+            AskedPermission(name=name, level=p.level, description=p.description, plugins=asking.get(name, []))
+            for name, p in known.items()
+        ]
 
     def contributions(self, name: str, *, collected: bool = True) -> dict[str, list[str]]:
         """Return the names of what a plugin has registered, by kind, with or without what its modules define."""

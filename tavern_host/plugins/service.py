@@ -22,6 +22,7 @@ from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.packages import PACKAGES_FILE
 from tavern_host.contracts.plugins import (
     AdmissionError,
+    AskedPermission,
     DescribedRoute,
     Explanation,
     PluginAsset,
@@ -88,6 +89,10 @@ class HostPlugins(Plugins):
     async def routes(self) -> list[DescribedRoute]:
         """Return all routes; a plugin that names a type which is not there is reported."""
         return await asyncio.to_thread(self._manager.registrations.described, self._manager.problems.failed)
+
+    async def permissions(self) -> list[AskedPermission]:
+        """Return every permission with the plugins that ask for it."""
+        return self._manager.report.permissions()
 
     async def why(self, subject: str) -> Explanation:
         """Explain a subject."""

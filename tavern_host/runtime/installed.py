@@ -25,6 +25,7 @@ import importlib_metadata
 from importlib_metadata import distributions
 
 from tavern_host.contracts.errors import NotFound, describe
+from tavern_host.contracts.languages import Catalogue
 from tavern_host.contracts.packages import Packages
 from tavern_host.contracts.plugins import GROUP, MANIFEST, Problem
 from tavern_host.runtime.package_path import SEARCHED
@@ -82,6 +83,15 @@ def first_party_part(reference: str) -> Any:
     for found in first_party_modules(module):
         return resolve_name(f"{found.__name__}:{name}")
     raise NotFound(f"this installation lacks {reference}, a part of a first-party plugin: reinstall it")
+
+
+@functools.cache
+def catalogue(language: str) -> Catalogue:
+    """Return what the texts of the host and of first-party plugins are in a language; no others speak for the host."""
+    if language == "en":
+        return Catalogue()
+    folders = [_RUNNING, *(folder for _, folder in _first_party())]
+    return Catalogue.read(language, [folder / "locale" / f"{language}.json" for folder in folders])
 
 
 def _in_folders(packages: Path | None) -> list[tuple[_Distribution, Path]]:

@@ -29,12 +29,19 @@ class Ledger:
 
     def __init__(self) -> None:
         self._entries: dict[Entry, None] = {}
+        self._added = 0
 
     def add(self, kind: str, name: str, undo: Undo, *, offer: bool = False) -> Callable[[], None]:
         """Record an entry; return a function that removes it when it has ended by itself."""
         entry = Entry(kind, name, undo, offer)
         self._entries[entry] = None
+        self._added += 1
         return lambda: self._entries.pop(entry, None)
+
+    @property
+    def revision(self) -> tuple[int, int]:
+        """What differs whenever something else is owned."""
+        return self._added, len(self._entries)
 
     def owned(self) -> dict[str, list[str]]:
         """Return the names of what is owned, by kind."""

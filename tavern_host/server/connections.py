@@ -110,7 +110,7 @@ class _Server(web.Server):
 
 async def body_of(request: web.Request) -> bytes:
     """Return the body of a request. Raises `HTTPRequestTimeout` where it does not arrive."""
-    return await _in_time(request.read())
+    return await _in_time(request.read()) if request.can_read_body else b""
 
 
 async def parts_of(request: web.Request) -> AsyncIterator[bytes]:

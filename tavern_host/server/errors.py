@@ -9,29 +9,12 @@ from typing import Any
 
 from aiohttp import web
 
-from tavern_host.contracts.errors import TavernError, describe, one_line
+from tavern_host.contracts.errors import HTTP_STATUS, TavernError, describe, one_line
+from tavern_host.contracts.languages import say
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 PROBLEM = "application/problem+json"
-
-_STATUS = {
-    "invalid_input": 400,
-    "invalid_file": 400,
-    "unauthorized": 401,
-    "permission_denied": 403,
-    "not_reviewed": 403,
-    "forbidden": 403,
-    "vetoed": 403,
-    "not_found": 404,
-    "conflict": 409,
-    "precondition_failed": 412,
-    "precondition_required": 428,
-    "admission": 409,
-    "limit_reached": 429,
-    "service_unavailable": 503,
-    "deadline_exceeded": 504,
-}
 
 _CODES = {400: "invalid_input", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 
@@ -51,7 +34,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
             response.headers["Allow"] = error.headers["Allow"]
         return response
     except TavernError as error:
-        return error_response(_STATUS.get(error.info.code, 500), error.info.code, error.message, error.info.details)
+        return error_response(HTTP_STATUS.get(error.info.code, 500), error.info.code, error.message, error.info.details)
     except web.RequestPayloadError as error:
         return error_response(400, "invalid_input", f"the body cannot be read: {one_line(str(error))}")
     except ConnectionError:  # the client is gone; aiohttp says no more of it
@@ -62,10 +45,12 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def error_response(status: int, code: str, message: str, details: Any = None) -> web.Response:
-    """Return an error as problem details, with the members that the platform's clients read beside those of the RFC."""
+    """Return an error as problem details, with the members that the platform's clients read beside those of the RFC;
+    what is for a person is in its language."""
+    message = say(message)
     body = {
         "type": f"urn:tavern-host:error:{code}",
-        "title": HTTPStatus(status).phrase,
+        "title": say(HTTPStatus(status).phrase),
         "status": status,
         "detail": message,
         "code": code,

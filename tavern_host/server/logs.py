@@ -20,8 +20,10 @@ from aiohttp import web
 from tavern_host.cli.log import OnceASecond
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.languages import CATALOGUE, of_browser
 from tavern_host.contracts.log_context import log_context, logged_with
 from tavern_host.contracts.settings import MASK
+from tavern_host.runtime.installed import catalogue
 from tavern_host.server.errors import Handler
 from tavern_host.storage.files import make_folder
 
@@ -152,6 +154,7 @@ async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
     given = request.headers.get("X-Request-Id", "")
     request[REQUEST_ID] = given if _ID.fullmatch(given) else new_id("request")
     began = time.perf_counter()
+    CATALOGUE.set(catalogue(of_browser(request.headers.get("Accept-Language", ""))))
     with logged_with(request=request[REQUEST_ID]):
         response = await handler(request)
         # Strangers, who may be many, are not let in here either.

@@ -1,23 +1,36 @@
-"""Plugins, their permissions, and why things are as they are, over HTTP."""
+"""Plugins and the decisions about them over HTTP."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.host_api import PluginSwitch
+from tavern_host.contracts.http import EncodedOnce
+from tavern_host.contracts.languages import CATALOGUE
 from tavern_host.contracts.plugins import PluginInfo
+from tavern_host.host import Host
 from tavern_host.server.connections import body_of
 from tavern_host.server.gate import call_of
+from tavern_host.server.plugin_routes import answered
 from tavern_host.server.routes import route
 from tavern_host.server.served import SERVED, host_of
+
+_ENCODED: WeakKeyDictionary[Host, dict[str, EncodedOnce[PluginInfo]]] = WeakKeyDictionary()
+"""The plugins of each host as they are listed, by language."""
 
 
 async def _list_plugins(request: web.Request) -> web.Response:
     """List all plugins that were found."""
-    return web.json_response([_shown(request, plugin) for plugin in host_of(request).plugins()])
+    host, is_default = host_of(request), host_of(request) is request.app[SERVED].default
+    as_seen = EncodedOnce(partial(_as_seen, host.project.id, is_default))
+    encoded = _ENCODED.setdefault(host, {}).setdefault(CATALOGUE.get().language, as_seen)
+    revision = host.plugins_revision()
+    return answered(request, encoded.known(revision) or encoded.answer(host.plugins(), revision))
 
 
 async def _show_plugin(request: web.Request) -> web.Response:
@@ -27,9 +40,14 @@ async def _show_plugin(request: web.Request) -> web.Response:
 
 def _shown(request: web.Request, plugin: PluginInfo) -> dict[str, Any]:
     """Return a plugin as clients see it, its front end with the addresses that it has in its project."""
-    host, shown = host_of(request), plugin.to_json()
-    if plugin.frontend is not None and host is not request.app[SERVED].default:
-        base = f"/projects/{host.project.id}"
+    host = host_of(request)
+    return _as_seen(host.project.id, host is request.app[SERVED].default, plugin)
+
+
+def _as_seen(project: str, is_default: bool, plugin: PluginInfo) -> dict[str, Any]:
+    shown = plugin.in_words()
+    if plugin.frontend is not None and not is_default:
+        base = f"/projects/{project}"
         entry, styles = plugin.frontend.entry_url, plugin.frontend.style_urls
         moved = {"entry_url": entry and base + entry, "style_urls": [base + style for style in styles]}
         shown["frontend"] = plugin.frontend.model_copy(update=moved).to_json()
@@ -74,25 +92,6 @@ def _done(request: web.Request, message: str, plugins: list[PluginInfo]) -> web.
     return web.json_response(body)
 
 
-async def _list_permissions(request: web.Request) -> web.Response:
-    """Answer with every permission that there is, and the plugins that ask for it."""
-    permissions = [
-        {
-            "name": permission.name,
-            "level": permission.level,
-            "description": permission.description,
-            "plugins": [{"name": name, "granted": granted} for name, granted in asking.items()],
-        }
-        for permission, asking in host_of(request).permissions()
-    ]
-    return web.json_response(permissions)
-
-
-async def _why(request: web.Request) -> web.Response:
-    """Say why a plugin, permission, service or hook is as it is."""
-    return web.json_response(host_of(request).why(request.match_info["subject"]).to_json())
-
-
 _PLUGIN = "tavern_host.contracts.plugins:PluginInfo"
 _CHANGED = "tavern_host.contracts.host_api:PluginsChanged"
 _SWITCH = "tavern_host.contracts.host_api:PluginSwitch"
@@ -105,6 +104,4 @@ ROUTES = (
     route("POST", "/api/plugins/{name}/grant", _grant_plugin, answer=_PLUGIN, access="operate"),
     route("POST", "/api/plugins/{name}/revoke", _revoke_plugin, answer=_PLUGIN, access="operate"),
     route("POST", "/api/plugins/{name}/reload", _reload, answer=_CHANGED, access="operate"),
-    route("GET", "/api/permissions", _list_permissions, answer="tavern_host.contracts.host_api:AskedPermission[]"),
-    route("GET", "/api/why/{subject}", _why, answer="tavern_host.contracts.plugins:Explanation"),
 )

@@ -76,20 +76,25 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
     if response.blob is not None:
         return await blob_response(host, response.blob, response.headers)
+    answer = answered(request, response)
+    if response.session is not None:
+        gate.set_cookie(request, answer, response.session, response.session_seconds)
+    for name, value in response.cookies.items():
+        gate.set_cookie(request, answer, value, _COOKIE_SECONDS if value else 0, f"_{registered.plugin}_{name}")
+    return answer
+
+
+def answered(request: web.Request, response: HttpResponse) -> web.Response:
+    """Return a response as it is sent: without its body to a client that has it already."""
     if response.status == 200 and is_known(request, response.headers.get("ETag", "")):
         return web.Response(status=304, headers=response.headers)
-    answer = web.Response(
+    return web.Response(
         status=response.status,
         body=response.body,
         headers=response.headers,
         content_type=response.content_type,
         charset="utf-8" if response.content_type.startswith(("text/", "application/json")) else None,
     )
-    if response.session is not None:
-        gate.set_cookie(request, answer, response.session, response.session_seconds)
-    for name, value in response.cookies.items():
-        gate.set_cookie(request, answer, value, _COOKIE_SECONDS if value else 0, f"_{registered.plugin}_{name}")
-    return answer
 
 
 def is_known(request: web.Request, etag: str) -> bool:

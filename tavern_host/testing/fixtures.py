@@ -1,4 +1,4 @@
-"""pytest fixtures for the tests of plugins: a host, what was called in it, and a real installation.
+"""pytest fixtures for the tests of plugins: a host, and what was called in it.
 
 Write `pytest_plugins = ["tavern_host.testing"]` into the `conftest.py` at the top of the tests. Nothing of the host is
 imported before a fixture is used. What the fixtures do is in docs/testing.md.
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 import pytest
 
-from tavern_host.testing.environments import InstalledPlugin
 from tavern_host.testing.recorder import CallRecorder
 
 if TYPE_CHECKING:
@@ -73,16 +72,6 @@ class MakeHost(Protocol):
     ) -> Host:
         """Return a host as the test's marker says, but for what is given here; `prepared` are options that installed
         plugins add."""
-
-
-class InstallPlugin(Protocol):
-    """Installs a plugin with pip, once in a session."""
-
-    def __call__(self, source: Path | str) -> InstalledPlugin:
-        """Return an environment with the plugin of a project folder, wheel or sdist.
-
-        Raises `InstallationError`, which says what is missing where no package index can be reached.
-        """
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -273,33 +262,3 @@ def _must_be_started(host: Host, names: Iterable[str]) -> None:
         if known[name].state.value != "started":
             problems = "".join(f"\n  {problem}" for problem in known[name].problems)
             pytest.fail(f"{name} is {known[name].state.value}:{problems}", pytrace=False)
-
-
-# --- installations ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def _installations(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    @cache
-    def installed(source: Path) -> Path:
-        from tavern_host.testing.environments import install, make_environment
-
-        work = tmp_path_factory.mktemp("installed")
-        environment = make_environment(work / "venv")
-        install(source, environment, work)
-        return environment
-
-    return installed
-
-
-@pytest.fixture
-def installed_plugin(
-    request: pytest.FixtureRequest, tmp_path: Path, _installations: Callable[[Path], Path]
-) -> InstallPlugin:
-    """Return a function that installs a plugin with pip into an environment of its own; see `InstallPlugin`."""
-
-    def install_plugin(source: Path | str) -> InstalledPlugin:
-        path = (request.node.path.parent / source).resolve()
-        return InstalledPlugin(_installations(path), tmp_path / "user")
-
-    return install_plugin

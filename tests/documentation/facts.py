@@ -26,6 +26,7 @@ from pydantic import BaseModel, JsonValue
 from pydantic_core import PydanticUndefined
 
 import tavern_host
+from tavern_devtools import testing as installing_module
 from tavern_host import Host, hookspecs
 from tavern_host.cli import terminal
 from tavern_host.cli.host_commands import host_commands
@@ -338,8 +339,9 @@ def environment_variables() -> list[str]:
 
 def fixtures() -> set[str]:
     """Return the names of the fixtures that plugin authors get."""
-    tree = ast.parse(Path(fixtures_module.__file__).read_text(encoding="utf-8"))
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    files = [Path(module.__file__) for module in (fixtures_module, installing_module)]
+    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     marked = (f.name for f in functions if any("fixture" in ast.unparse(d) for d in f.decorator_list))
     return {name for name in marked if not name.startswith("_")}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import WSMsgType
@@ -55,6 +56,33 @@ async def test_a_plugin_is_switched_off_and_on(ahoy: HttpClient) -> None:
     body = await (await ahoy.request("PUT", "/api/plugins/ahoy/state", json={"enabled": True})).json()
     assert (body["success"], body["message"]) == (True, "ahoy is started")
     assert await (await ahoy.get("/api/x/ahoy/word")).json() == "old"
+
+
+async def test_the_list_of_plugins_is_sent_when_it_changed(ahoy: HttpClient) -> None:
+    host, known = ahoy.host, ""
+
+    async def new_list() -> dict[str, Any]:
+        nonlocal known
+        answer = await ahoy.get("/api/plugins", headers={"If-None-Match": known})
+        assert answer.status == 200, "something has changed"
+        listed, known = await answer.json(), answer.headers["ETag"]
+        assert listed == [plugin.to_json() for plugin in host.plugins()]
+        again = await ahoy.get("/api/plugins", headers={"If-None-Match": known})
+        assert (again.status, await again.read()) == (304, b"")
+        return {plugin["name"]: plugin for plugin in listed}["ahoy"]
+
+    assert (await new_list())["state"] == "started"
+    host.report_failure("ahoy", "its kitchen", ValueError("smoke"))
+    assert "smoke" in (await new_list())["problems"][0]["message"]
+    await host.disable("ahoy")
+    assert (await new_list())["state"] == "disabled"
+    await host.enable("ahoy")
+    assert (await new_list())["contributions"]["route"] == ["GET /api/x/ahoy/word"]
+    write_plugin(host.project.plugins / "ahoy", _files("new"), description="Repainted.", **ROUTES)
+    await host.reload("ahoy")
+    assert (await new_list())["state"] == "needs-review"
+    await host.grant("ahoy")
+    assert (await new_list())["description"] == "Repainted."
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", '{"enabled": 1}', '{"enabled": true, "more": 1}', "{", ""])

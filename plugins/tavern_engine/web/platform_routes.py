@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tavern_engine.run.json_values import prompt_form, queue_form
 from tavern_engine.web.buttons import Values, read_click, written
 from tavern_engine.web.languages import translated
@@ -15,16 +17,13 @@ from tavern_host.contracts.nodes import NodeDefinition
 
 async def list_nodes(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/nodes`: encoded once for as long as the node types stay as they are."""
-    if "encodedNodes" not in context.state:
-        context.state["encodedNodes"] = EncodedOnce(NodeDefinition.to_wire)
-    encoded: EncodedOnce[NodeDefinition] = context.state["encodedNodes"]
-    revision = context.hooks.revision
-    if (known := encoded.known(revision)) is not None:
-        return known
-    nodes = await translated(await context.services.get(NODE_MANAGER).list_nodes(), context)
-    stack = await context.services.get(PLUGINS).service_stack(NODE_MANAGER.name)
-    is_ours = [layer.plugin for layer in stack] == [context.plugin]
-    return encoded.answer(nodes, revision if is_ours else None)  # another provider may change its list at any time
+    encoded: EncodedOnce[NodeDefinition] = context.state.setdefault("encoded", EncodedOnce(NodeDefinition.to_wire))
+
+    async def listed() -> list[NodeDefinition]:
+        return await translated(await context.services.get(NODE_MANAGER).list_nodes(), context)
+
+    stack = partial(context.services.get(PLUGINS).service_stack, NODE_MANAGER.name)
+    return await encoded.of_service(context.hooks.revision, listed, stack)
 
 
 async def reload_nodes(request: HttpRequest, context: PluginContext) -> HttpResponse:

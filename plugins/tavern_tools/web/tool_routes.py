@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from pydantic import Field, JsonValue
@@ -68,16 +69,10 @@ async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
     tools = context.services.get(TOOL_MANAGER)
     if request.query:
         return HttpResponse(data=[tool.to_json() for tool in await tools.list_tools(tool_filter(request.query))])
-    if "encodedTools" not in context.state:
-        context.state["encodedTools"] = EncodedOnce(ToolDefinition.to_json)
-    encoded: EncodedOnce[ToolDefinition] = context.state["encodedTools"]
+    encoded: EncodedOnce[ToolDefinition] = context.state.setdefault("encoded", EncodedOnce(ToolDefinition.to_json))
     revision = context.hooks.revision, await registry_of(context).catalog()
-    if (known := encoded.known(revision)) is not None:
-        return known
-    listed = await tools.list_tools()
-    stack = await context.services.get(PLUGINS).service_stack(TOOL_MANAGER.name)
-    is_ours = [layer.plugin for layer in stack] == [context.plugin]
-    return encoded.answer(listed, revision if is_ours else None)  # another provider may change its list at any time
+    stack = partial(context.services.get(PLUGINS).service_stack, TOOL_MANAGER.name)
+    return await encoded.of_service(revision, tools.list_tools, stack)
 
 
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
