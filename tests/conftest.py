@@ -30,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "extended: repeats what another test shows; run with --extended only")
+    os.environ["LC_ALL"] = "C.UTF-8"  # messages are in English, whoever runs the tests
     set_extended(config.getoption("extended"))
     watchdog.LIMIT = 60.0  # on a busy machine whatever runs may stand still for seconds, which is no plugin's fault
     settings.register_profile("tests", max_examples=repetitions(15, 200), deadline=None)

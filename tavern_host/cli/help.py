@@ -20,10 +20,14 @@ class _Formatter(click.HelpFormatter):
         super().write_text("\n\n".join(map(say, text.split("\n\n"))))
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        parts = [(term, *text.partition("  [")) for term, text in rows]
-        super().write_dl(
-            [(term, say(text) + mark + say(more)) for term, text, mark, more in parts], col_max, col_spacing
-        )
+        super().write_dl([(term, _said(text)) for term, text in rows], col_max, col_spacing)
+
+
+def _said(text: str) -> str:
+    """Return what is said of an option; behind it stands whether it is required, or its default."""
+    text, mark, more = text.partition("  [")
+    word, blank, value = more.partition(" ")
+    return say(text) + mark + say(word) + blank + value
 
 
 class _Context(click.Context):

@@ -91,7 +91,7 @@ def catalogue(language: str) -> Catalogue:
     if language == "en":
         return Catalogue()
     folders = [_RUNNING, *(folder for _, folder in _first_party())]
-    return Catalogue.read(language, [folder / "locale" / f"{language}.json" for folder in folders])
+    return Catalogue.read(language, [folder / "messages" / f"{language}.json" for folder in folders])
 
 
 def _in_folders(packages: Path | None) -> list[tuple[_Distribution, Path]]:

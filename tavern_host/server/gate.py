@@ -13,6 +13,7 @@ from tavern_host.contracts.accounts import ACCOUNTS, Identity
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import LimitReached, TavernError
 from tavern_host.contracts.http import Access, RouteInfo
+from tavern_host.contracts.languages import CATALOGUE, say
 from tavern_host.contracts.log_context import also_log
 from tavern_host.host import OPERATOR, Host
 from tavern_host.server.connections import STRANGERS
@@ -30,12 +31,17 @@ MOST_REQUESTS = 1024
 """How many requests one server answers at a time, sockets apart, which have a limit of their own."""
 STILL_IN = 5.0
 """Seconds for which what is sent as it comes is sent until it is looked at whether its receiver may still have it."""
+<<<<<<< HEAD
 _PAGE = """<!doctype html><html lang="en"><title>tavern-host</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <h1>This is a tavern host</h1>
 <p>To enter, open the address that <code>tavern serve</code> printed in its terminal: it has a token in it.</p>
 <p>If the operator has made you a user, <a href="BASE/login">log in</a>.</p></html>
 """
+=======
+_ENTER = "To enter, open the address that <code>tavern serve</code> printed in its terminal: it has a token in it."
+_LOG_IN = 'Whom the operator has added as a user can <a href="BASE/login">log in</a>.'
+>>>>>>> 549a62e (Say messages in the language of the terminal or browser, by catalogues of English texts)
 _OPERATOR = Identity(user=OPERATOR.id, role="operator", permissions=["read", "create", "operate"])
 _NOBODY = Identity(user="nobody", role="none")
 
@@ -137,7 +143,8 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     known = await gate.visitor(request)
     if known is None and not _is_public(request):
         if _wants_page(request):
-            return web.Response(status=401, text=_PAGE.replace("BASE", gate.reach.base_path), content_type="text/html")
+            log_in = say(_LOG_IN).replace("BASE", gate.reach.base_path)
+            return _page("This is a tavern host", f"<p>{say(_ENTER)}</p>\n<p>{log_in}</p>", status=401)
         message = "open the address that `tavern serve` printed, or send 'Authorization: Bearer TOKEN'"
         return error_response(401, "unauthorized", message)
     if known is None and request.can_read_body and not 0 <= (request.content_length or -1) <= _MOST_UNKNOWN:
@@ -160,16 +167,20 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         and request.path == "/"
         and not known.sees(host_of(request).project.id)
     ):
-        return web.Response(text=_projects(request.app[SERVED].seen_by(known)), content_type="text/html")
+        return _page("Your projects", _projects(request.app[SERVED].seen_by(known)))
     also_log(principal=f"user:{visitor().user}")
     return await gate.answer(request, handler)
 
 
 def _projects(hosts: list[Host]) -> str:
-    """Return a page that leads to projects."""
+    """Return what leads to projects."""
     rows = [f'<li><a href="?projectId={host.project.id}">{escape(host.project.name)}</a></li>' for host in hosts]
-    said = f"<ul>{''.join(rows)}</ul>" if rows else "<p>You are a member of none: ask the operator.</p>"
-    return f'<!doctype html><html lang="en"><title>tavern-host</title><h1>Your projects</h1>{said}</html>\n'
+    return f"<ul>{''.join(rows)}</ul>" if rows else f"<p>{say('You are a member of none: ask the operator.')}</p>"
+
+
+def _page(title: str, body: str, status: int = 200) -> web.Response:
+    head = f'<!doctype html><html lang="{CATALOGUE.get().language}"><title>tavern-host</title><h1>{say(title)}</h1>'
+    return web.Response(status=status, text=f"{head}\n{body}</html>\n", content_type="text/html")
 
 
 def _wants_page(request: web.Request) -> bool:

@@ -24,6 +24,9 @@ export const api = createClient<paths>({
   querySerializer: (query) => serialize({ projectId: page.project.id, ...query }),
 });
 
+// The language of the page, which need not be that of the browser: messages of the server are shown as they come.
+api.use({ onRequest: ({ request }) => request.headers.set("Accept-Language", document.documentElement.lang) });
+
 interface Answer<T> {
   data?: T;
   error?: unknown;

@@ -1,0 +1,173 @@
+"""In which language the host speaks to a person: in that of the terminal, or of the browser."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from http import HTTPStatus
+from pathlib import Path
+
+from documentation.pages import ROOT
+from helpers.command_line import tavern
+from helpers.folder_plugins import write_plugin
+from helpers.repetition import Failures
+
+from tavern_host import Host
+from tavern_host.cli.arguments import group
+from tavern_host.cli.host_commands import host_commands
+from tavern_host.contracts.errors import HTTP_STATUS
+from tavern_host.contracts.languages import LANGUAGES, Catalogue, of_browser, of_terminal
+from tavern_host.contracts.plugins import PluginState
+from tavern_host.plugins.installed import catalogue
+from tavern_host.testing.http import served
+
+HAN = re.compile("[\u4e00-\u9fff]")
+FILES = {path.parents[1]: path for path in ROOT.glob("*/messages/zh.json")}
+FILES |= {path.parents[1]: path for path in ROOT.glob("plugins/*/messages/zh.json")}
+
+
+def test_a_terminal_has_the_language_of_its_locale() -> None:
+    rows = [
+        ({}, "en"),
+        ({"LANG": "zh_CN.UTF-8"}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "de_DE"}, "en"),
+        ({"LANG": "en_GB", "LC_ALL": "zh"}, "zh"),
+        ({"LANG": "de_DE.UTF-8", "LANGUAGE": "fr:zh_TW:en"}, "zh"),
+        ({"LANG": "C", "LANGUAGE": "zh"}, "en"),
+        ({"LANG": "C.UTF-8"}, "en"),
+        ({"LANG": "zhuang"}, "en"),
+    ]
+    with Failures() as failures:
+        for environment, language in rows:
+            with failures.row(str(environment)):
+                assert of_terminal(environment) == language
+
+
+def test_a_browser_says_which_language_it_wants_most() -> None:
+    rows = [
+        ("", "en"),
+        ("zh-CN,zh;q=0.9,en;q=0.8", "zh"),
+        ("en-US,en;q=0.9,zh;q=0.5", "en"),
+        ("de,fr;q=0.9,zh-Hant;q=0.1", "zh"),
+        ("zh;q=0, en;q=0.1", "en"),
+        ("zh;q=much, *;q=0.3", "en"),
+        (",;;q=,=,zh;q=0.7", "zh"),
+        ("x" * 10_000 + ",zh", "en"),
+    ]
+    with Failures() as failures:
+        for accepted, language in rows:
+            with failures.row(accepted[:50]):
+                assert of_browser(accepted) == language
+
+
+def test_what_stands_in_a_message_is_kept() -> None:
+    chinese = Catalogue(
+        "zh",
+        {
+            "Error: {}": "错误：{}",
+            "{} is {}": "{} 是 {}",
+            "{} before {}": "{2} 之后 {1}",
+            "started": "已启动",
+            "no {} in {}": "{} 不在 {} 中",
+        },
+    )
+    rows = [
+        ("started", "已启动"),
+        ("Error: acme is started", "错误：acme 是 已启动"),
+        ("one before two", "two 之后 one"),
+        ("no {x} in {}", "{x} 不在 {} 中"),
+        ("Error: ", "Error: "),
+        ("Error: " + "x" * 5_000, "Error: " + "x" * 5_000),
+        ("something else", "something else"),
+        ("", ""),
+    ]
+    with Failures() as failures:
+        for text, said in rows:
+            with failures.row(text[:50]):
+                assert chinese.say(text) == said
+    assert Catalogue().say("Error: acme is started") == "Error: acme is started"
+
+
+async def test_what_is_met_first_is_there_in_chinese(tmp_path: Path) -> None:
+    chinese = catalogue("zh")
+    async with Host(tmp_path / "project", third_party=False) as host:
+        commands = [*host_commands().values(), *(one.info for one in host.registrations.commands.values())]
+        asked = [p.description for plugin in host.plugins() for p in plugin.permissions]
+        asked += [permission.description for permission in host._manager.report.permissions()]
+        about = [plugin.description for plugin in host.plugins()]
+    helps = [text for one in commands for text in (one.help, *(parameter.help for parameter in one.parameters))]
+    helps += [option.help for option in group([]).params if hasattr(option, "help")]
+    titles = [HTTPStatus(status).phrase for status in {*HTTP_STATUS.values(), 401, 405, 408, 413, 415, 421, 500}]
+    states = [state.value for state in PluginState]
+    met = {text for text in (*helps, *asked, *about, *titles, *states) if text}
+    assert len(met) > 300
+    assert {text for text in met if not HAN.search(chinese.say(text))} == set()
+
+    with Failures() as failures:
+        for package, file in FILES.items():
+            said = met | _said_in(package)
+            for text, translation in json.loads(file.read_text(encoding="utf-8")).items():
+                with failures.row(f"{package.name}: {text}"):
+                    assert "{}{}" not in text, "nobody knows where the one ends"
+                    assert not text.count("{}") or translation.format(*"abcdef"), "its places are those of the text"
+                    assert package.name == "tavern_host" or text in said, "nobody says so any more"
+    languages = {f"{language}.json" for language in LANGUAGES if language != "en"}
+    assert {path.name for path in (ROOT / "tavern_host" / "messages").iterdir()} == languages
+
+
+def _said_in(package: Path) -> set[str]:
+    """Return the texts in the code of a package, with `{}` for what is put into them."""
+    found = set()
+    for file in package.rglob("*.py"):
+        for part in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                found.add(part.value)
+            elif isinstance(part, ast.JoinedStr):
+                found.add("".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in part.values))
+    return found
+
+
+def test_the_command_line_speaks_the_language_of_the_terminal(tmp_path: Path) -> None:
+    project = tmp_path / "inn"
+    tavern("init", project)
+    chinese = {"LC_ALL": "zh_CN.UTF-8"}
+
+    shown = tavern("serve", "--help", **chinese).out
+    assert "用法： tavern serve [OPTIONS]" in shown and "在本机运行宿主及其网页。" in shown
+    assert "端口；0 表示任选一个空闲端口。  [默认值：8188]" in shown.replace("默认值： ", "默认值：")
+    assert tavern("--project", project, "plugins", "show", "acme", **chinese).error == "错误：没有插件 'acme'"
+    assert "错误：没有命令 'plugin'" in tavern("plugin", **chinese).err
+    assert tavern("init", project, **chinese).error == f"错误：{project} 已经是项目"
+
+    granted = tavern("--project", project, "plugins", "show", "tavern-studio", **chinese).out
+    assert "应答属于它自己的 HTTP 请求和套接字消息。" in granted and "已发现" in granted
+    data = tavern("--project", project, "plugins", "show", "tavern-studio", "--json", **chinese).json()
+    assert data == tavern("--project", project, "plugins", "show", "tavern-studio", "--json").json() | {
+        "timings": data["timings"]
+    }, "what programs read is the same in every language"
+
+
+async def test_the_server_speaks_the_language_of_the_browser(tmp_path: Path) -> None:
+    write_plugin(tmp_path / "project" / "plugins" / "ahoy", description="Run workflows.")
+    chinese = {"Accept-Language": "zh-CN,zh;q=0.9,en;q=0.8"}
+    async with Host(tmp_path / "project") as host, served(host) as site:
+        problem = await (await site.get("/api/nowhere", headers=chinese)).json()
+        assert (problem["title"], problem["code"]) == ("未找到", "not_found")
+        assert problem["detail"] == problem["error"] == problem["message"] == "/api/nowhere 处什么也没有"
+        plain = await (await site.get("/api/nowhere")).json()
+        assert (plain["title"], plain["detail"]) == ("Not Found", "there is nothing at /api/nowhere")
+
+        english, translated = [
+            await (await site.get("/api/plugins", headers=headers)).json() for headers in ({}, chinese)
+        ]
+        assert [one["state"] for one in translated] == [one["state"] for one in english]
+        studio = next(one for one in translated if one["name"] == "tavern-studio")
+        assert "应答属于它自己的 HTTP 请求和套接字消息。" in [one["description"] for one in studio["permissions"]]
+        listed = await (await site.get("/api/permissions", headers=chinese)).json()
+        assert "运行工作流。" in [one["description"] for one in listed]
+
+        page = {"Accept": "text/html", "Authorization": "", **chinese}
+        answer = await site.get("/", headers=page)
+        assert answer.status == 401
+        assert '<html lang="zh">' in (text := await answer.text()) and "这是一个 tavern 宿主" in text
