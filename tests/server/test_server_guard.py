@@ -100,7 +100,7 @@ async def test_a_socket_needs_the_token_and_the_right_origin_too(site: HttpClien
         assert refused.value.status == (403 if headers else 401)
 
 
-@pytest.mark.parametrize("path", ["/", "/api/plugins", "/nowhere", "/plugins/acme-web/index.js", "/?token=wrong"])
+@pytest.mark.parametrize("path", ["/", "/api/projects", "/nowhere", "/plugins/acme-web/index.js", "/?token=wrong"])
 async def test_every_answer_carries_the_headers_that_keep_pages_in(site: HttpClient, path: str) -> None:
     answer = await site.get(path, headers={"Authorization": None} if "wrong" in path else {})
 
