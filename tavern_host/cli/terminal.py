@@ -34,8 +34,8 @@ from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.languages import CATALOGUE, of_terminal, say
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.host import Host
-from tavern_host.runtime.installed import catalogue
 from tavern_host.projects import Folders, check_path
+from tavern_host.runtime.installed import catalogue
 
 _log = logging.getLogger("tavern.cli")
 
