@@ -31,17 +31,11 @@ MOST_REQUESTS = 1024
 """How many requests one server answers at a time, sockets apart, which have a limit of their own."""
 STILL_IN = 5.0
 """Seconds for which what is sent as it comes is sent until it is looked at whether its receiver may still have it."""
-<<<<<<< HEAD
-_PAGE = """<!doctype html><html lang="en"><title>tavern-host</title>
+_HEAD = """<!doctype html><html lang="{}"><title>tavern-host</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
-<h1>This is a tavern host</h1>
-<p>To enter, open the address that <code>tavern serve</code> printed in its terminal: it has a token in it.</p>
-<p>If the operator has made you a user, <a href="BASE/login">log in</a>.</p></html>
 """
-=======
 _ENTER = "To enter, open the address that <code>tavern serve</code> printed in its terminal: it has a token in it."
-_LOG_IN = 'Whom the operator has added as a user can <a href="BASE/login">log in</a>.'
->>>>>>> 549a62e (Say messages in the language of the terminal or browser, by catalogues of English texts)
+_LOG_IN = 'If the operator has made you a user, <a href="BASE/login">log in</a>.'
 _OPERATOR = Identity(user=OPERATOR.id, role="operator", permissions=["read", "create", "operate"])
 _NOBODY = Identity(user="nobody", role="none")
 
@@ -179,8 +173,8 @@ def _projects(hosts: list[Host]) -> str:
 
 
 def _page(title: str, body: str, status: int = 200) -> web.Response:
-    head = f'<!doctype html><html lang="{CATALOGUE.get().language}"><title>tavern-host</title><h1>{say(title)}</h1>'
-    return web.Response(status=status, text=f"{head}\n{body}</html>\n", content_type="text/html")
+    text = f"{_HEAD.format(CATALOGUE.get().language)}<h1>{say(title)}</h1>\n{body}</html>\n"
+    return web.Response(status=status, text=text, content_type="text/html")
 
 
 def _wants_page(request: web.Request) -> bool:
