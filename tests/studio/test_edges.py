@@ -1,4 +1,4 @@
-"""Edges stay where the definition of their node has changed, until somebody upgrades it, as one step."""
+"""Edges stay where the definition of their node has changed, and are drawn as a person wants: each as one step."""
 
 from __future__ import annotations
 
@@ -76,3 +76,67 @@ async def test_edges_of_changed_nodes_are_upgraded(studio: Studio) -> None:
     await expect(edges).to_have_count(3)
     await page.get_by_role("link", name="Look at it").click()
     await expect(page.get_by_role("heading", name="Acme weather")).to_be_visible()
+
+
+LINE: dict[str, Any] = {
+    "name": "Line",
+    "nodes": [
+        _node("hello", "core:Text", 0, inputValues={"text": "Hello"}),
+        _node("up", "core:UpperCase", 400),
+        _node("out", "core:GroupOutput", 800),
+        _node("aside", "core:Text", 0) | {"position": {"x": 0, "y": 200}},
+    ],
+    "edges": [_edge("first", "hello.text", "up.text"), _edge("second", "up.text", "out.text")],
+    "interfaceOutputs": {"text": {"dataFlowType": "STRING"}},
+}
+
+
+async def test_edges_are_rerouted_named_and_followed(studio: Studio) -> None:
+    page, project = studio.page, studio.site.host.project.root
+    (project / "workflows" / "line.json").write_text(json.dumps(LINE))
+    await studio.open("/workflows/line")
+    first, second = (page.locator(f".vue-flow__edge[data-id={name}]") for name in ("first", "second"))
+    box = await first.locator("path").first.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    await page.mouse.dblclick(x, y)
+    await expect(first.locator(".point")).to_have_count(1)
+    await page.mouse.move(x, y)
+    await page.mouse.down()
+    await page.mouse.move(x, y + 80, steps=4)
+    await page.mouse.up()
+    await studio.picture("reroute")
+
+    await page.locator(".vue-flow__node[data-id=out] strong").click()
+    await page.keyboard.press("e")
+    await expect(second).to_be_focused()
+    await page.keyboard.press("r")
+    await expect(second.locator(".point")).to_be_focused()
+    await page.keyboard.press("Delete")
+    await expect(second.locator(".point")).to_have_count(0)
+    await page.keyboard.press("n")
+    await expect(page.get_by_label("Name of the link")).to_have_value("text")
+    await page.get_by_label("Name of the link").fill("loud words")
+    await page.keyboard.press("Enter")
+    await expect(second.locator(".tag text", has_text="loud words")).to_have_count(2)
+    await page.locator(".vue-flow__node[data-id=up] strong").click()
+    await expect(page.locator(".vue-flow__edge.lit")).to_have_count(2)
+    await page.keyboard.press("h")
+    await expect(page.locator(".node.dim")).to_have_count(1)
+    await studio.picture("named-link")
+    await page.keyboard.press("h")
+
+    await page.keyboard.press("Control+s")
+    await expect(page.get_by_role("status").get_by_text("Published")).to_be_visible()
+    kept = {edge["id"]: edge for edge in json.loads((project / "workflows" / "line.json").read_text())["edges"]}
+    (point,) = kept["first"]["reroute"]
+    assert point["y"] > 100, "it was in the middle of the line, and was pulled down"
+    assert kept["second"]["linkName"] == "loud words"
+    await page.keyboard.press("Control+Enter")
+    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await expect(page.get_by_label("Inspector").get_by_text("HELLO")).to_be_visible()
+    for tags, points in ((0, 0), (0, 1), (0, 0)):  # the name, the point that was removed, and that it was added
+        await page.keyboard.press("Control+z")
+        await expect(second.locator(".tag")).to_have_count(tags)
+        await expect(second.locator(".point")).to_have_count(points)
+    await expect(first.locator(".point")).to_have_count(1)

@@ -12,10 +12,10 @@ export interface Comparison {
   document: WorkflowDocument;
 }
 
-/** Say what differs between an earlier document and a later one. A node that was only moved is the same. */
+/** Say what differs between an earlier document and a later one. A node that was only moved is the same, and an edge that is only drawn otherwise. */
 export function compare(name: string, earlier: WorkflowDocument, later: WorkflowDocument): Comparison {
   const nodes = marksOf(earlier.nodes, later.nodes, contentOf);
-  const edges = marksOf(earlier.edges, later.edges, canonical);
+  const edges = marksOf(earlier.edges, later.edges, endsOf);
   const gone = earlier.nodes.filter((node) => nodes.get(node.id) === "removed");
   const goneNodes = gone.map((node) => ({ ...node, position: node.position ?? { x: 0, y: 0 } }));
   const goneEdges = earlier.edges.filter((edge) => edges.get(edge.id) === "removed");
@@ -39,6 +39,11 @@ function marksOf<T extends WorkflowNode | WorkflowEdge>(earlier: T[], later: T[]
 function contentOf(node: WorkflowNode): string {
   const said = Object.entries(node).filter(([key, value]) => !PLACE.has(key) && !saysNothing(value));
   return canonical(Object.fromEntries(said));
+}
+
+/** What an edge says, however it is drawn. */
+function endsOf({ reroute: _reroute, linkName: _name, ...edge }: WorkflowEdge): string {
+  return canonical(edge);
 }
 
 const PLACE = new Set(["position", "width", "height"]);

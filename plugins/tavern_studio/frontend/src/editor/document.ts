@@ -91,19 +91,21 @@ export function nodeOf(document: WorkflowDocument, id: string): WorkflowNode | u
 
 interface Index {
   nodes: Map<string, WorkflowNode>;
+  edges: Map<string, WorkflowEdge>;
   into: Map<string, WorkflowEdge[]>;
   outOf: Map<string, WorkflowEdge[]>;
 }
 
 const indexes = new WeakMap<WorkflowDocument, Index>();
 
-/** What is looked up often, made once for a document: nodes by id, edges by the node that they enter or leave. */
+/** What is looked up often, made once for a document: nodes and edges by id, edges by the node that they enter or leave. */
 export function indexOf(document: WorkflowDocument): Index {
   const known = indexes.get(document);
   if (known) return known;
-  const index: Index = { nodes: new Map(), into: new Map(), outOf: new Map() };
+  const index: Index = { nodes: new Map(), edges: new Map(), into: new Map(), outOf: new Map() };
   for (const node of document.nodes) index.nodes.set(node.id, node);
   for (const edge of document.edges) {
+    index.edges.set(edge.id, edge);
     const into = index.into.get(edge.target);
     if (into) into.push(edge);
     else index.into.set(edge.target, [edge]);
@@ -234,4 +236,18 @@ export function connect(document: WorkflowDocument, ends: Ends, inputs: Record<s
   }
   const edges = document.edges.filter((edge) => edge.target !== ends.target || edge.targetHandle !== key);
   return { ...document, edges: [...edges, { ...ends, id, targetHandle: key }] };
+}
+
+/** Where the corner of a node is on the canvas, that of a zone too; null is the canvas itself. */
+export function cornerOf(document: WorkflowDocument, id: string | null): { x: number; y: number } {
+  const corner = { x: 0, y: 0 };
+  const seen = new Set<string>();
+  for (let at = id; at !== null && !seen.has(at); ) {
+    seen.add(at);
+    const node = indexOf(document).nodes.get(at);
+    corner.x += node?.position.x ?? 0;
+    corner.y += node?.position.y ?? 0;
+    at = node?.parentNode ?? null;
+  }
+  return corner;
 }

@@ -1,4 +1,5 @@
 import {
+  cornerOf,
   freeId,
   GROUP_INPUT,
   GROUP_OUTPUT,
@@ -10,6 +11,7 @@ import {
   type WorkflowEdge,
   type WorkflowNode,
 } from "./document";
+import { frameOf, keepPoints, shifted, withoutPoints } from "./links";
 import { ROOM, slotsHeight } from "./loops";
 import type { Slots } from "./slots";
 
@@ -77,7 +79,8 @@ export function makeGroup(document: WorkflowDocument, chosen: Iterable<string>, 
     { id: output, type: GROUP_OUTPUT, position: { x: border.x + border.width + BESIDE / 4, y: middle } },
   ];
   const within = nodes.map((node) => (node.parentNode && !ids.has(node.parentNode) ? { ...node, parentNode: null } : node));
-  const made: WorkflowDocument = { name, nodes: [...ends, ...within], edges: inner, interfaceInputs: inputs, interfaceOutputs: outputs };
+  const drawn: WorkflowDocument = { name, nodes: [...ends, ...within], edges: inner, interfaceInputs: inputs, interfaceOutputs: outputs };
+  const made = keepPoints(document, drawn);
   const put = (reference: string): { document: WorkflowDocument; id: string } => {
     const rest = document.nodes.filter((node) => !ids.has(node.id));
     const id = freeId(new Set(rest.map((node) => node.id)), name.replace(/\W+/g, "-") || "group");
@@ -123,6 +126,9 @@ export function unpackGroup(document: WorkflowDocument, id: string, group: Workf
     edgeIds.add(free);
     newIds.set(edge.id, free);
   }
+  const inner = group.nodes.filter((node) => !isEnd(node));
+  const border = boxOf(inner.filter((node) => !node.parentNode));
+  const moved = { x: self.position.x - border.x, y: self.position.y - border.y };
   const feeding = new Map((indexOf(document).into.get(id) ?? []).map((edge) => [edge.targetHandle, edge]));
   const values = new Map<string, Record<string, unknown>>();
   const added: WorkflowEdge[] = [];
@@ -132,21 +138,22 @@ export function unpackGroup(document: WorkflowDocument, id: string, group: Workf
     const inside = { source: renamed.get(edge.source) ?? "", sourceHandle: edge.sourceHandle };
     const from = kind.get(edge.source) === GROUP_INPUT ? feed && { source: feed.source, sourceHandle: feed.sourceHandle } : inside;
     if (kind.get(edge.target) === GROUP_OUTPUT) giving.set(edge.targetHandle, from);
-    else if (from) added.push({ ...edge, ...from, id: newIds.get(edge.id) ?? edge.id, target: renamed.get(edge.target) ?? "" });
+    else if (from) {
+      const drawn = from !== inside ? withoutPoints(edge) : frameOf(group, edge) === null ? shifted(edge, moved) : edge;
+      added.push({ ...drawn, ...from, id: newIds.get(edge.id) ?? edge.id, target: renamed.get(edge.target) ?? "" });
+    }
     else {
       const value = self.inputValues?.[edge.sourceHandle] ?? group.interfaceInputs?.[edge.sourceHandle]?.config?.default;
       if (value !== undefined) values.set(edge.target, { ...values.get(edge.target), [edge.targetHandle]: value });
     }
   }
-  const inner = group.nodes.filter((node) => !isEnd(node));
-  const border = boxOf(inner.filter((node) => !node.parentNode));
   const nodes = inner.map((node) => ({
     ...node,
     id: renamed.get(node.id) ?? node.id,
     parentNode: node.parentNode ? renamed.get(node.parentNode) : self.parentNode,
     position: node.parentNode
       ? node.position
-      : { x: node.position.x - border.x + self.position.x, y: node.position.y - border.y + self.position.y },
+      : { x: node.position.x + moved.x, y: node.position.y + moved.y },
     inputValues: { ...node.inputValues, ...values.get(node.id) },
     inputConnectionOrders: Object.fromEntries(
       Object.entries(node.inputConnectionOrders ?? {}).map(([key, order]) => [key, order.map((one) => newIds.get(one) ?? one)]),
@@ -180,7 +187,7 @@ export function wrapInLoop(document: WorkflowDocument, chosen: Iterable<string>,
     const out = { ...edge, source: id, sourceHandle: `out__${key}` };
     if (known !== undefined) return [out];
     carried.push({ key, dataFlowType: slotsOf(edge.source).outputs[edge.sourceHandle]?.dataFlowType ?? "WILDCARD" });
-    return [out, { ...edge, id: freeId({ has: (one) => document.edges.some((two) => two.id === one) }, `${edge.source}-${id}`), target: id, targetHandle: `next__${key}` }];
+    return [out, { ...withoutPoints(edge), id: freeId({ has: (one) => document.edges.some((two) => two.id === one) }, `${edge.source}-${id}`), target: id, targetHandle: `next__${key}` }];
   });
   const corner = { x: border.x, y: border.y - ROOM.top };
   const zone = {
@@ -212,20 +219,6 @@ export function moveInto(document: WorkflowDocument, id: string, zone: string | 
   const position = { x: node.position.x + from.x - to.x, y: node.position.y + from.y - to.y };
   const moved = { ...node, parentNode: zone, position };
   return { ...document, nodes: [...document.nodes.filter((one) => one.id !== id), moved] };
-}
-
-/** Where the corner of a zone is on the canvas. */
-export function cornerOf(document: WorkflowDocument, zone: string | null): { x: number; y: number } {
-  const corner = { x: 0, y: 0 };
-  const seen = new Set<string>();
-  for (let at = zone; at !== null && !seen.has(at); ) {
-    seen.add(at);
-    const node = indexOf(document).nodes.get(at);
-    corner.x += node?.position.x ?? 0;
-    corner.y += node?.position.y ?? 0;
-    at = node?.parentNode ?? null;
-  }
-  return corner;
 }
 
 function boxOf(nodes: WorkflowNode[]): { x: number; y: number; width: number; height: number } {

@@ -7,6 +7,8 @@ import { nameOf, useDefinitions } from "./definitions";
 import { indexOf, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
 import { revisionsOf, documentAt, type Revision } from "./history";
 import { Keeping } from "./keeping";
+import { keepPoints } from "./links";
+import { pathOf } from "./paths";
 import { Pins } from "./pins";
 import { Running } from "./running";
 import { slotsOf, valueKeys, type Slots } from "./slots";
@@ -37,6 +39,10 @@ export class Session {
   /** What became of the document since an earlier revision, while that is looked at. */
   readonly comparison = shallowRef<Comparison>();
   readonly isHistoryOpen = shallowRef(false);
+  /** The node below the pointer. */
+  readonly hovered = shallowRef<string>();
+  /** Whether all is dimmed but the path of the selected nodes. */
+  readonly isTracing = shallowRef(false);
   readonly pins = markRaw(new Pins());
   readonly running: Running;
   readonly keeping: Keeping;
@@ -70,6 +76,13 @@ export class Session {
   /** What is on the canvas: while a revision is looked at, what was removed since too. */
   readonly shown = computed(() => this.comparison.value?.document ?? this.document.value);
   readonly index = computed(() => indexOf(this.shown.value));
+  /** What leads to the nodes that are pointed at or selected, and from them. */
+  readonly path = computed(() => {
+    const { value: hovered } = this.hovered;
+    const { value: selected } = this.selected;
+    const isHeld = this.isTracing.value && selected.size > 0;
+    return pathOf(this.shown.value, hovered !== undefined && !isHeld ? [hovered] : selected);
+  });
   /** The nodes with edges or values of slots that they have no more. */
   readonly outdated = computed(() => this.document.value.nodes.filter((node) => this.slotsOf(node.id).gone).map((node) => node.id));
 
@@ -93,11 +106,14 @@ export class Session {
     this.keeping.close();
   }
 
-  /** Change the document as one step that can be undone; before it has been read there is nothing to change. */
+  /**
+   * Change the document as one step that can be undone; before it has been read there is nothing to change. The points of
+   * edges go with their nodes.
+   */
   change(label: string, how: (document: WorkflowDocument) => WorkflowDocument, kind?: string): void {
     if (this.state.value !== "ready") return;
     const before = this.document.value;
-    const next = how(before);
+    const next = keepPoints(before, how(before));
     if (next === before) return;
     const last = this.past.value.at(-1);
     const now = Date.now();

@@ -1,5 +1,5 @@
-import { changeNode, GROUP_INPUT, GROUP_OUTPUT, LOOP, moveNodes, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
-import { cornerOf, moveInto, withInside } from "./grouping";
+import { changeNode, cornerOf, GROUP_INPUT, GROUP_OUTPUT, LOOP, moveNodes, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
+import { moveInto, withInside } from "./grouping";
 import { ROOM, slotsHeight } from "./loops";
 
 export interface Size {

@@ -1,13 +1,17 @@
 import type { Edge, GraphEdge, GraphNode, Node, VueFlowStore } from "@vue-flow/core";
 import { markRaw, nextTick, watch } from "vue";
+import { t } from "../../i18n";
 import { onCanvas } from "../comments";
 import { LOOP, type WorkflowComment, type WorkflowEdge, type WorkflowNode } from "../document";
+import { linkNameOf, pointsOf } from "../links";
 import type { Session } from "../session";
 import { slotLook } from "../slots";
 import { zoneSize, type Size } from "../zones";
 
 /** Nodes and edges are looked up in the document; the canvas would make an object of its own for each of them reactive. */
 const NOTHING = markRaw({});
+/** A command gives edges the focus: Tab leads from node to node. */
+const FOCUSABLE = markRaw({ tabindex: -1 });
 
 function zoneStyle(node: WorkflowNode) {
   const { width, height } = zoneSize(node);
@@ -25,6 +29,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
   let shown = new Map<string, WorkflowNode>();
   // Edges are drawn once it is known where the handles of their nodes are; before, each would be drawn twice.
   let ready = session.shown.value.nodes.length ? new Promise<void>((done) => flow.onNodesInitialized(() => done())) : Promise.resolve();
+  let looks = new Map<string, string>();
 
   function nodeFor(node: WorkflowNode): Node & Partial<GraphNode> {
     const isLoop = node.type === LOOP;
@@ -45,22 +50,47 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
     return { id: onCanvas(id), type: "comment", position: { ...position }, selectable: false, zIndex: -2, data: { id } };
   }
 
-  function edgeFor(edge: WorkflowEdge): Edge & Partial<GraphEdge> {
+  /** The classes of an edge, apart from those of the path that is highlighted. */
+  function lookOf(edge: WorkflowEdge): string {
     const slots = session.slotsOf(edge.source);
     const slot = slots.outputs[edge.sourceHandle] ?? slots.innerOutputs[edge.sourceHandle];
     const isGhost = !slot || session.slotsOf(edge.target).gone?.inputs.includes(edge.targetHandle);
     const classes = isGhost ? ["ghost"] : [slotLook(slot), slot.isStream && "stream"];
     classes.push(session.comparison.value?.edges.get(edge.id) ?? false);
+    return classes.filter(Boolean).join(" ");
+  }
+
+  function classOf(id: string, look: string): string {
+    if (session.path.value.edges.has(id)) return `${look} lit`;
+    return session.isTracing.value && session.path.value.nodes.size ? `${look} dim` : look;
+  }
+
+  function edgeFor(edge: WorkflowEdge): Edge & Partial<GraphEdge> {
+    const { id, source, target, sourceHandle, targetHandle } = edge;
+    const isPlain = pointsOf(edge).length === 0 && linkNameOf(edge) === undefined;
     return {
-      id: edge.id,
-      source: edge.source,
-      target: edge.target,
-      sourceHandle: edge.sourceHandle,
-      targetHandle: edge.targetHandle,
-      class: classes.filter(Boolean).join(" "),
-      selected: session.selectedEdges.value.has(edge.id),
+      id,
+      source,
+      target,
+      sourceHandle,
+      targetHandle,
+      type: isPlain ? "default" : "link",
+      class: classOf(id, lookOf(edge)),
+      selected: session.selectedEdges.value.has(id),
+      ariaLabel: labelOf(edge),
+      domAttributes: FOCUSABLE,
       data: NOTHING,
     };
+  }
+
+  function labelOf(edge: WorkflowEdge): string {
+    const [source, target] = [edge.source, edge.target].map((id) => {
+      const node = session.index.value.nodes.get(id);
+      return node ? session.titleOf(node) : id;
+    });
+    const name = linkNameOf(edge);
+    const ends = { from: `${source} · ${edge.sourceHandle}`, to: `${target} · ${edge.targetHandle}` };
+    return name === undefined ? t("editor.links.label", ends) : t("editor.links.named", { ...ends, name });
   }
 
   watch(
@@ -118,15 +148,29 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
   );
 
   watch(
-    () => session.shown.value.edges.map((edge) => ({ edge, made: edgeFor(edge) })),
+    () => session.shown.value.edges.map((edge) => ({ edge, look: lookOf(edge) })),
     (now, before) => {
       const same =
         before?.length === now.length &&
-        now.every(({ edge, made }, index) => before[index]?.edge === edge && before[index]?.made.class === made.class);
-      if (!same) void ready.then(() => flow.setEdges(now.map(({ made }) => made)));
+        now.every(({ edge, look }, index) => before[index]?.edge === edge && before[index]?.look === look);
+      looks = new Map(now.map(({ edge, look }) => [edge.id, look]));
+      if (!same) void ready.then(() => flow.setEdges(now.map(({ edge }) => edgeFor(edge))));
     },
     { immediate: true, flush: "post" },
   );
+
+  watch([session.path, session.isTracing], () => {
+    for (const edge of flow.edges.value) {
+      const wanted = classOf(edge.id, looks.get(edge.id) ?? "");
+      if (edge.class !== wanted) edge.class = wanted;
+    }
+  });
+
+  watch(session.selectedEdges, (selected) => {
+    for (const edge of flow.edges.value) {
+      if (Boolean(edge.selected) !== selected.has(edge.id)) edge.selected = selected.has(edge.id);
+    }
+  });
 
   watch(session.selected, (selected) => {
     for (const node of flow.getNodes.value) {
