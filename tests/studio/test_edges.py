@@ -96,14 +96,12 @@ async def test_edges_are_rerouted_named_and_followed(studio: Studio) -> None:
     (project / "workflows" / "line.json").write_text(json.dumps(LINE))
     await studio.open("/workflows/line")
     first, second = (page.locator(f".vue-flow__edge[data-id={name}]") for name in ("first", "second"))
-    box = await first.locator("path").first.bounding_box()
+    await first.locator(".vue-flow__edge-interaction").dblclick()
+    await first.locator(".point").hover()
+    box = await first.locator(".point").bounding_box()
     assert box is not None
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    await page.mouse.dblclick(x, y)
-    await expect(first.locator(".point")).to_have_count(1)
-    await page.mouse.move(x, y)
     await page.mouse.down()
-    await page.mouse.move(x, y + 80, steps=4)
+    await page.mouse.move(box["x"], box["y"] + 80, steps=4)
     await page.mouse.up()
     await studio.picture("reroute")
 
