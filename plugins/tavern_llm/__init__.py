@@ -44,9 +44,28 @@ async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    """Return the route of the models."""
-    types = {"answer": "host_api:Models"}
-    return [RouteInfo.of_module("tavern_llm.web", "GET", "/api/models", "list_models", "The language models.", types)]
+    """Return the routes of the models."""
+    named, answer = {"body": "ModelName", "answer": "ModelName", "access": "operate"}, {"answer": "ModelAnswer"}
+    rows = (
+        ("GET", "/api/models", "list_models", "The language models.", {"answer": "host_api:Models"}),
+        (
+            "POST",
+            "/api/models",
+            "add",
+            "Set up a language model: find it at its server, try it, save it.",
+            {**answer, "body": "NewModel", "access": "operate"},
+        ),
+        ("POST", "/api/models/test", "test", "Ask a model a short question.", {**answer, "body": "ModelName"}),
+        ("PUT", "/api/models/default", "set_default", "Choose the model that is asked where none is named.", named),
+        (
+            "DELETE",
+            "/api/models/{name}",
+            "remove",
+            "Forget a model that was set up here, with its key.",
+            {"answer": "ModelName", "access": "operate"},
+        ),
+    )
+    return [RouteInfo.of_module("tavern_llm.web", *row) for row in rows]
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""The commands `tavern plugins install`, `upgrade`, `uninstall` and `search`, and the routes of the first three.
+"""The commands `tavern plugins install`, `upgrade`, `uninstall` and `search`, and their routes.
 
 What they install is found by the host itself, as `contracts.packages` describes it; here it is only changed. The
 module `host_commands` has those that decide about any plugin.
@@ -47,11 +47,13 @@ def tavern_register_commands() -> list[CommandInfo]:
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    """Return the routes that change which plugins are installed."""
+    """Return the routes of what is installed and of the index."""
     change = {"answer": "packages:PackageChange", "access": "operate"}
     asked = {**change, "body": "packages:PackageRequest"}
+    found = {"query": "IndexQuery", "answer": "PluginIndex", "access": "operate"}
     rows = (
         ("GET", "/api/packages", "list_packages", "What is installed for the host alone.", {"answer": f"{_ONE}[]"}),
+        ("GET", "/api/packages/index", "search_index", "Search the operator's index of plugins.", found),
         ("POST", "/api/packages", "install", "Install a plugin for the host alone.", asked),
         ("POST", "/api/packages/{name}/upgrade", "upgrade", "Install another version of a plugin.", asked),
         ("DELETE", "/api/packages/{name}", "uninstall", "Remove an installed plugin; its data stay.", change),

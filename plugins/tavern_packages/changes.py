@@ -25,7 +25,7 @@ from tavern_host.contracts.packages import Package, PackageChange
 from tavern_host.contracts.plugins import GROUP, AdmissionError, PluginInfo, PluginState, RunningHost
 from tavern_host.storage.running_hosts import RunningHosts
 from tavern_packages.installer import Installer, Wanted, versions
-from tavern_packages.sources import Options, Sources
+from tavern_packages.sources import IndexEntry, Options, Sources
 from tavern_packages.store import PackageStore
 
 _OPERATOR = "user:operator"
@@ -57,6 +57,12 @@ class Changes:
         self._folders = replace(Folders.of_user(), state=context.operator_dir.parents[3])
         self.store = PackageStore(self._folders.packages)
         self.sources = Sources(context, str(context.settings.get("index", "") or "").strip())
+
+    async def search(self, word: str) -> list[tuple[IndexEntry, str | None]]:
+        """Return the plugins in the index with a word in their name or summary, each with the installed version.
+        Raises `Misconfigured` where there is no index."""
+        installed = {name: one.version for one in self.store.read().values() for name in one.plugins}
+        return [(entry, installed.get(entry.name)) for entry in await self.sources.search(word)]
 
     async def install(self, text: str, options: Options) -> PackageChange:
         """Install what is not installed yet. Raises `Conflict` where it does not fit to what is there."""

@@ -42,12 +42,10 @@ async def uninstall(arguments: dict[str, Any], context: PluginContext) -> Output
 
 async def search(arguments: dict[str, Any], context: PluginContext) -> Output:
     """Search the index of plugins."""
-    changes = _changes(context)
-    found = await changes.sources.search(arguments.get("word") or "")
-    installed = {name: one.version for one in changes.store.read().values() for name in one.plugins}
-    rows = [[one.name, one.version, installed.get(one.name, ""), one.summary] for one in found]
+    found = await _changes(context).search(arguments.get("word") or "")
+    rows = [[one.name, one.version, installed or "", one.summary] for one, installed in found]
     yield CommandOutput(kind="table", title=None if rows else "nothing found", columns=_COLUMNS, rows=rows)
-    data: Any = [{**one.to_json(), "installed": installed.get(one.name)} for one in found]
+    data: Any = [{**one.to_json(), "installed": installed} for one, installed in found]
     yield CommandOutput(kind="result", data=data)
 
 

@@ -2,11 +2,48 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.packages import PackageChange, PackageRequest
+from tavern_host.contracts.wire import Model
 from tavern_packages.changes import Changes
 from tavern_packages.sources import Options
+
+
+class IndexQuery(Model):
+    """`q` is a text in the name or the summary of a plugin; without it all are given."""
+
+    q: str = ""
+
+
+class IndexedPlugin(Model):
+    """A plugin in the index, with its newest version there, and the one that is installed."""
+
+    name: str
+    version: str
+    summary: str = ""
+    installed: str | None = None
+
+
+class PluginIndex(Model):
+    """What the operator's index has. It is not `is_set` where the setting names none; then there is nothing in it."""
+
+    is_set: bool
+    plugins: list[IndexedPlugin] = Field(default_factory=list)
+
+
+async def search_index(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with plugins of the operator's index."""
+    asked, changes = request.read_query(IndexQuery), Changes(context)
+    if not changes.sources.index:
+        return HttpResponse(data=PluginIndex(is_set=False).to_json())
+    plugins = [
+        IndexedPlugin(name=one.name, version=one.version, summary=one.summary, installed=installed)
+        for one, installed in await changes.search(asked.q)
+    ]
+    return HttpResponse(data=PluginIndex(is_set=True, plugins=plugins).to_json())
 
 
 async def list_packages(request: HttpRequest, context: PluginContext) -> HttpResponse:

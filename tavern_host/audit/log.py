@@ -330,8 +330,10 @@ class HostAudit(Audit):
             action = f"{plugin or principal.kind}.{action}"
         self._log.record(action, actor=principal, subject=subject, details=details, plugin=call.via or plugin)
 
-    async def tail(self, limit: int = 50, *, call: CallContext | None = None) -> list[AuditEntry]:
-        """Return the newest entries; those recorded before this call are among them.
+    async def tail(
+        self, limit: int = 50, *, before: int | None = None, call: CallContext | None = None
+    ) -> list[AuditEntry]:
+        """Return the newest entries, of those `before` a number; those recorded before this call are among them.
 
         Raises `InvalidInput` for a limit of less than 1 or more than 1000, `Misconfigured` where the log cannot be
         read.
@@ -340,7 +342,7 @@ class HostAudit(Audit):
             raise InvalidInput(f"limit {limit}: from 1 to {MAX_READ} entries can be read at once")
         try:
             await run_in_thread(self._log.flush, what="writing the audit log")
-            return await run_in_thread(partial(self._log.store.tail, limit), what="reading the audit log")
+            return await run_in_thread(partial(self._log.store.tail, limit, before), what="reading the audit log")
         except OSError as error:
             raise Misconfigured(f"the audit log {self._log.path} cannot be read: {error.strerror}") from None
 

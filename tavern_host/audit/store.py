@@ -96,9 +96,12 @@ class SqliteAuditStore(AuditStore):
         with contextlib.closing(sqlite3.connect(f"{piece.as_uri()}?mode=rw", uri=True)) as closed:
             closed.execute("PRAGMA journal_mode = DELETE")
 
-    def tail(self, limit: int) -> list[AuditEntry]:
-        """Return the newest entries, oldest first; none where there is no log. Raises `OSError`."""
-        return self._read(-(2**62), max(limit, 0), "DESC")[::-1]
+    def tail(self, limit: int, before: int | None = None) -> list[AuditEntry]:
+        """Return the newest entries, of those `before` a number, oldest first; none where there is no log.
+
+        Raises `OSError`.
+        """
+        return self._read("<", 2**62 if before is None else before, max(limit, 0), "DESC")[::-1]
 
     def read_after(self, seq: int, limit: int = 1000) -> list[AuditEntry]:
         """Return the entries after a number, oldest first; from the beginning where a new log was begun since.
@@ -106,14 +109,14 @@ class SqliteAuditStore(AuditStore):
         Raises `OSError`.
         """
         newest = self.tail(1)
-        return self._read(0 if newest and newest[0].seq < seq else seq, limit, "ASC")
+        return self._read(">", 0 if newest and newest[0].seq < seq else seq, limit, "ASC")
 
-    def _read(self, after: int, limit: int, order: str) -> list[AuditEntry]:
-        selected = f"SELECT entry FROM entries WHERE seq > ? AND length(entry) <= ? ORDER BY seq {order} LIMIT ?"
+    def _read(self, side: str, number: int, limit: int, order: str) -> list[AuditEntry]:
+        selected = f"SELECT entry FROM entries WHERE seq {side} ? AND length(entry) <= ? ORDER BY seq {order} LIMIT ?"
         found: list[tuple[bytes]] = []
         with _opened(self._path) as parts:
             for connection in _connections(parts if order == "ASC" else parts[::-1]):
-                found += connection.execute(selected, (after, MAX_ENTRY, limit - len(found))).fetchall()
+                found += connection.execute(selected, (number, MAX_ENTRY, limit - len(found))).fetchall()
                 if len(found) == limit:
                     break
         return _entries(found)

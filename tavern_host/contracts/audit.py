@@ -62,8 +62,10 @@ class Audit(ServiceInterface, name="audit"):
         """Append an entry; the actor is the call's principal. Returns before it is on disk."""
 
     @acts("audit:read", "Read the audit log.")
-    async def tail(self, limit: int = 50, *, call: CallContext | None = None) -> list[AuditEntry]:
-        """Return the newest entries, oldest first."""
+    async def tail(
+        self, limit: int = 50, *, before: int | None = None, call: CallContext | None = None
+    ) -> list[AuditEntry]:
+        """Return the newest entries, of those `before` a number where one is given, oldest first."""
 
 
 AUDIT = ServiceKey(Audit)
@@ -88,8 +90,8 @@ class AuditStore(ABC):
         this returns. Return what prevents it, or None; never raises."""
 
     @abstractmethod
-    def tail(self, limit: int) -> list[AuditEntry]:
-        """Return the newest entries, oldest first. Raises `OSError`."""
+    def tail(self, limit: int, before: int | None = None) -> list[AuditEntry]:
+        """Return the newest entries, of those `before` a number where one is given, oldest first. Raises `OSError`."""
 
     @abstractmethod
     def read_after(self, seq: int, limit: int = 1000) -> list[AuditEntry]:

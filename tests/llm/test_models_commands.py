@@ -256,3 +256,46 @@ async def test_models_are_listed_over_http(project: Path) -> None:
     assert found["mine"] == {"name": "mine", **priced, "isDefault": False}
     assert found["fast"] == {"name": "fast", **priced, "isDefault": True, "aliasOf": "mine"}
     assert found["parrot"]["isScripted"] is True
+
+
+async def test_a_model_is_set_up_tried_and_forgotten_over_http(project: Path) -> None:
+    serving = model_server(key=KEY, models=["large-model", "tiny"], default=says("Hello, traveller."))
+    async with serving as server, Host(project=project) as host, served(host) as site:
+        asked = {"name": "mine", "url": server.base_url, "key": KEY}
+
+        async def send(method: str, path: str, **body: Any) -> tuple[int, Any]:
+            answer = await site.request(method, f"/api/models{path}", json=body)
+            text = await answer.text()
+            assert KEY not in text
+            return answer.status, json.loads(text)
+
+        status, body = await send("POST", "", **asked)
+        assert (status, body["details"]["models"]) == (400, ["large-model", "tiny"])
+        for wrong, code, told in (
+            ({"model": "tny"}, 400, "did you mean tiny?"),
+            ({"key": "wrong", "model": "tiny"}, 503, "refuses the API key"),
+            ({"url": "example.com"}, 400, "`url`: must be an address"),
+            ({"url": ""}, 400, "`url` is missing"),
+            ({"keyEnv": "X"}, 400, "give `key` or `keyEnv`, not both"),
+            ({"name": "my model"}, 400, "is no name for a model"),
+        ):
+            status, body = await send("POST", "", **{**asked, **wrong})
+            assert (status, told in body["detail"]) == (code, True), body
+        assert (await (await site.get("/api/models")).json())["models"] == []
+
+        status, body = await send("POST", "", **asked, model="tiny", priceInput=0.5)
+        assert (status, body["text"], body["model"], body["isDefault"]) == (200, "Hello, traveller.", "tiny", True)
+        assert (await send("POST", "", **asked, model="tiny"))[0] == 409
+        status, body = await send("POST", "/test", name="mine")
+        assert (status, body["text"], body["promptTokens"]) == (200, "Hello, traveller.", 10)
+        assert KEY not in await (await site.get("/api/config")).text()
+        assert KEY not in await (await site.get("/api/audit")).text()
+        (model,) = (await (await site.get("/api/models")).json())["models"]
+        assert (model["name"], model["priceInput"], model["isDefault"]) == ("mine", 0.5, True)
+
+        await send("POST", "", **asked, model="tiny", replace=True)
+        await send("POST", "", **{**asked, "name": "other"}, model="large-model")
+        assert await send("PUT", "/default", name="other") == (200, {"name": "other"})
+        assert (await send("PUT", "/default", name="none"))[0] == 404
+        assert await send("DELETE", "/other") == (200, {"name": "other"})
+        assert [one["name"] for one in (await (await site.get("/api/models")).json())["models"]] == ["mine"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import tavern
-from wheel_maker import acme, plugin_wheel, wheel
+from helpers.wheel_maker import acme, plugin_wheel, wheel
 
 
 @pytest.fixture(scope="session")

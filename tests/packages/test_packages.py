@@ -19,11 +19,12 @@ from aiohttp.test_utils import TestServer
 from helpers.command_line import Ran, tavern
 from helpers.repetition import Failures
 from helpers.serve_process import Serving, serving
-from wheel_maker import acme, plugin_wheel, wheel
+from helpers.wheel_maker import acme, plugin_wheel, wheel
 
 import tavern_host
 from tavern_host import Host, TavernError
 from tavern_host.storage.files import locked
+from tavern_host.testing.http import served
 
 BACKEND = """
 import shutil
@@ -294,6 +295,14 @@ async def test_an_index_is_searched_and_its_hashes_are_checked(
         assert kept.endswith("/acme-1.1.0-py3-none-any.whl") and "secret" not in kept
         assert (await did(commands, "upgrade", name="acme", what="acme<1.2"))["changed"] is False
         assert (await did(commands, "install", what="older", outside_index=True))["changed"] is True
+        with imports_forgotten():
+            async with Host(project, settings={KEY: str(index)}) as host, served(host) as site:
+                found = (await (await site.get("/api/packages/index?q=rope")).json())["plugins"]
+        assert [(one["name"], one["version"], one.get("installed")) for one in found] == [
+            ("acme", "3.0.0a1", "1.1.0"),
+            ("ropes", "1.0.0", None),
+        ]
+        assert all(set(one) <= {"name", "version", "summary", "installed"} for one in found)
         index.write_text("[]")
         with pytest.raises(TavernError, match="cannot be read"):
             await did(commands, "search")
@@ -334,6 +343,7 @@ async def test_a_running_host_follows(project: Path, wheels: Path, tmp_path: Pat
         assert removed.code == 0 and "acme is gone" in removed.out
         assert await about(server) == 404
 
+        assert await server.get("/api/packages/index") == {"isSet": False, "plugins": []}
         for body, status, said in [
             ({"what": "acme==9"}, 409, "cannot be installed beside what is there"),
             ({"what": str(failing)}, 400, "is not a plugin's name"),

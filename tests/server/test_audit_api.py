@@ -24,8 +24,25 @@ async def test_the_audit_log_over_http(site: HttpClient) -> None:
             with failures.row(query):
                 found = await (await site.get(f"/api/audit{query}")).json()
                 assert [(entry["action"], entry["subject"]) for entry in found] == expected
-        for query in ("?limit=0", "?limit=1001", "?actors=x"):
+        for query in ("?limit=0", "?limit=1001", "?actors=x", "?since=noon"):
             with failures.row(query):
                 assert (await site.get(f"/api/audit{query}")).status == 400
     (entry,) = await (await site.get("/api/audit?limit=1&subject=gone")).json()
     assert entry["actor"] == "user:operator"
+
+
+async def test_the_audit_log_is_paged_and_cut_by_time(site: HttpClient) -> None:
+    async def asked(**query: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await (await site.get("/api/audit", params=query)).json()
+        return found
+
+    for number in range(1100):
+        site.host.audit.record("tool.denied", actor="user:operator", subject=f"t{number}")
+    newest = await asked(limit=3, action="tool.denied")
+    assert [one["subject"] for one in newest] == ["t1097", "t1098", "t1099"]
+    older = await asked(limit=2, action="tool.denied", before=newest[0]["seq"])
+    assert [one["subject"] for one in older] == ["t1095", "t1096"]
+    (first,) = await asked(subject="t0")  # further back than one page
+    assert [one["subject"] for one in await asked(subject="t*", until=first["time"], limit=1)] == ["t0"]
+    assert await asked(subject="t*", since="2999-01-01") == []
+    assert len(await asked(subject="t*", since=first["time"], limit=1000)) == 1000

@@ -57,6 +57,7 @@ TABLE = {
         PUT /api/workflows/{workflowId}/draft | DELETE /api/workflows/{workflowId}/draft
         PATCH /api/workflows/{workflowId}/history/{number}
         POST /api/nodes/{type}/actions/{action} | POST /api/tools/execute | POST /api/tasks/{id}/cancel
+        POST /api/models/test
         PUT /api/files/{path} | DELETE /api/files/{path}
         PUT /api/tool-files/{name} | DELETE /api/tool-files/{name}
         POST /api/tool-check | POST /api/tool-draft | POST /api/tool-try
@@ -80,6 +81,8 @@ TABLE = {
     "operate": """
         POST /api/plugins/reload | POST /api/plugins/{name}/reload | POST /api/nodes/reload
         POST /api/commands/{name}
+        GET /api/packages/index
+        POST /api/models | PUT /api/models/default | DELETE /api/models/{name}
         POST /api/packages | POST /api/packages/{name}/upgrade | DELETE /api/packages/{name}
         POST /api/plugins/{name}/grant | POST /api/plugins/{name}/revoke
         POST /api/plugins/{name}/settings | PUT /api/plugins/{name}/state
@@ -192,7 +195,7 @@ async def test_no_route_knows_a_project_to_those_who_are_no_members(
             if path and NEEDS[row] != "public":
                 asked = _spellings(path)[0]
                 below = asked.replace("/api/", f"/api/projects/{barn}/") if asked.startswith("/api/") else asked
-                named = asked.replace("/default", f"/{barn}")
+                named = asked.replace("/projects/default", f"/projects/{barn}")
                 for spelled in {f"{asked}?projectId={barn}", below, named} - {asked}:
                     status, body = await _asked(client, method, spelled, tokens["creator"])
                     with failures.row(f"{method} {spelled}"):

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
 from helpers.folder_plugins import write_plugin
+from helpers.model_server import model_server, says
+from helpers.wheel_maker import plugin_wheel
 from playwright.async_api import Browser, expect
 from studio_bench import WAIT, Studio
 
@@ -30,6 +38,7 @@ OFFERED = {
 }
 OF_OPERATORS = {"Install…", "Revoke", "Disable", "Reload", "Add a model", "Add a user"}
 """What each role is offered of all that changes something there."""
+REFUSED = "Failed to load resource: the server responded with a status of {}"
 GUARDED = set.union(*OFFERED.values(), OF_OPERATORS)
 BUTTONS = "[...document.querySelectorAll('button, a.button')].map((one) => one.innerText.trim() || one.ariaLabel)"
 
@@ -57,3 +66,84 @@ async def test_nobody_is_offered_what_would_be_refused(studio: Studio, browser: 
         assert (role, sorted(seen & GUARDED), refused) == (role, sorted(offered), [])
         await expect(page.get_by_role("link", name="Audit log")).to_have_count(0)
         await context.close()
+
+
+async def test_a_plugin_is_found_installed_and_upgraded_once_what_is_new_is_granted(
+    studio: Studio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for variable, value in {"UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}.items():
+        monkeypatch.setenv(variable, value)
+    page, index = studio.page, tmp_path / "index.json"
+    await studio.open("/plugins")
+    await page.get_by_role("button", name="Install…").click()
+    await expect(page.get_by_text("No index of plugins is set up")).to_be_visible()
+    plugin_wheel(tmp_path, "ropes", "1.0.0", "", "tavern_before_tool_call")
+    listed = [{"name": "knots", "version": "2.0", "summary": "Knots alone", "url": "/k.whl", "sha256": "0" * 64}]
+    index.write_text(json.dumps({"plugins": [*listed, _entry(tmp_path, "1.0.0")]}))
+    await studio.site.post("/api/plugins/tavern-packages/settings", json={"index": str(index)})
+    field = page.get_by_label("Name in the index, perhaps with versions, or the address of a wheel")
+    await field.fill("rop")
+    await expect(page.get_by_role("button", name="Install knots")).to_have_count(0)
+    await studio.picture("plugin-index")
+    await page.get_by_role("button", name="Install ropes").click()
+
+    article = page.get_by_role("article")
+    await page.get_by_role("button", name="Grant and load 1.0.0").click()
+    await expect(article.get_by_text("running", exact=True)).to_be_visible()
+    await expect(article.get_by_text("Granted by operator now").first).to_be_visible()
+    plugin_wheel(tmp_path, "ropes", "1.1.0", "", "tavern_before_tool_call", "tavern_before_execute")
+    index.write_text(json.dumps({"plugins": [*listed, _entry(tmp_path, "1.0.0"), _entry(tmp_path, "1.1.0")]}))
+    await studio.open("/plugins/tavern-llm")
+    await studio.open("/plugins/ropes")
+    await expect(page.get_by_text("The index has 1.1.0.")).to_be_visible()
+    await page.get_by_role("button", name="Upgrade").click()
+    dialog = page.get_by_role("dialog", name="ropes 1.1.0 asks for more")
+    await expect(dialog.get_by_role("listitem")).to_have_count(1)
+    await studio.picture("plugin-upgrade")
+    await dialog.get_by_role("button", name="Keep 1.0.0").click()
+    assert (await (await studio.site.get("/api/plugins/ropes")).json())["version"] == "1.0.0"
+    await page.get_by_role("button", name="Upgrade").click()
+    await dialog.get_by_role("button", name="Grant and upgrade").click()
+    await expect(article.get_by_text("1.1.0", exact=True)).to_be_visible()
+    await expect(article.get_by_text("upgraded it to 1.1.0.")).to_be_visible()
+    await studio.picture("plugin-history")
+    studio.mistakes.remove(REFUSED.format("409 (Conflict)"))
+    studio.mistakes.remove(REFUSED.format("409 (Conflict)"))
+
+
+def _entry(folder: Path, version: str) -> dict[str, str]:
+    wheel = folder / f"ropes-{version}-py3-none-any.whl"
+    found = {"name": "ropes", "version": version, "summary": "Ropes and more", "path": str(wheel)}
+    return {**found, "sha256": hashlib.sha256(wheel.read_bytes()).hexdigest()}
+
+
+async def test_a_model_is_added_tried_and_forgotten(studio: Studio) -> None:
+    page = studio.page
+    async with model_server(key="sk-secret", models=["large", "tiny"], default=says("Hello, traveller.")) as server:
+        await studio.open("/settings/models")
+        await page.get_by_role("button", name="Add a model").click()
+        await page.get_by_label("Name here").fill("mine")
+        await page.get_by_label("Address of the server").fill(server.base_url)
+        await page.get_by_label("API key").fill("sk-wrong")
+        await page.get_by_role("button", name="Try and save").click()
+        await expect(page.get_by_role("alert").get_by_text("refuses the API key (401)")).to_be_visible()
+        await studio.picture("model-refused")
+        await page.get_by_label("API key").fill("sk-secret")
+        await page.get_by_role("button", name="Try and save").click()
+        await page.get_by_label("The server's name for the model").select_option("tiny")
+        await studio.picture("model-choice")
+        await page.get_by_role("button", name="Try and save").click()
+        row = page.get_by_role("listitem", name="mine")
+        await expect(row.get_by_text("default", exact=True)).to_be_visible()
+        await row.get_by_role("button", name="Test").click()
+        await expect(row.get_by_text("10 + 5 tokens")).to_be_visible()
+        await studio.picture("models")
+    await row.get_by_role("button", name="Test").click()
+    await expect(row.get_by_role("alert").get_by_text("cannot be reached")).to_be_visible()
+    assert "sk-secret" not in await page.content()
+    for status in ("503 (Service Unavailable)", "400 (Bad Request)", "503 (Service Unavailable)"):
+        studio.mistakes.remove(REFUSED.format(status))
+    await row.get_by_role("button", name="Forget").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Forget").click()
+    await expect(row).to_have_count(0)
