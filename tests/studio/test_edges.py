@@ -47,7 +47,26 @@ OLD: dict[str, Any] = {
 }
 
 
-async def test_edges_of_changed_nodes_are_upgraded(studio: Studio) -> None:
+LINE: dict[str, Any] = {
+    "name": "Line",
+    "nodes": [
+        _node("hello", "core:Text", 0, inputValues={"text": "Hello"}),
+        _node("up", "core:UpperCase", 400),
+        _node("out", "core:GroupOutput", 800),
+        _node("aside", "core:Text", 0) | {"position": {"x": 0, "y": 200}},
+    ],
+    "edges": [_edge("first", "hello.text", "up.text"), _edge("second", "up.text", "out.text")],
+    "interfaceOutputs": {"text": {"dataFlowType": "STRING"}},
+}
+
+
+async def test_edges_are_upgraded_rerouted_named_and_pasted(studio: Studio) -> None:
+    await _upgrade(studio)
+    await _draw(studio)
+    await _paste(studio)
+
+
+async def _upgrade(studio: Studio) -> None:
     page, project = studio.page, studio.site.host.project.root
     write_plugin(project / "plugins" / "acme", {"__init__.py": "", "nodes/__init__.py": NODES}, **ACME)
     await studio.site.post("/api/plugins/reload")
@@ -78,20 +97,7 @@ async def test_edges_of_changed_nodes_are_upgraded(studio: Studio) -> None:
     await expect(page.get_by_role("heading", name="Acme weather")).to_be_visible()
 
 
-LINE: dict[str, Any] = {
-    "name": "Line",
-    "nodes": [
-        _node("hello", "core:Text", 0, inputValues={"text": "Hello"}),
-        _node("up", "core:UpperCase", 400),
-        _node("out", "core:GroupOutput", 800),
-        _node("aside", "core:Text", 0) | {"position": {"x": 0, "y": 200}},
-    ],
-    "edges": [_edge("first", "hello.text", "up.text"), _edge("second", "up.text", "out.text")],
-    "interfaceOutputs": {"text": {"dataFlowType": "STRING"}},
-}
-
-
-async def test_edges_are_rerouted_named_and_followed(studio: Studio) -> None:
+async def _draw(studio: Studio) -> None:
     page, project = studio.page, studio.site.host.project.root
     (project / "workflows" / "line.json").write_text(json.dumps(LINE))
     await studio.open("/workflows/line")
@@ -138,3 +144,20 @@ async def test_edges_are_rerouted_named_and_followed(studio: Studio) -> None:
         await expect(second.locator(".tag")).to_have_count(tags)
         await expect(second.locator(".point")).to_have_count(points)
     await expect(first.locator(".point")).to_have_count(1)
+
+
+async def _paste(studio: Studio) -> None:
+    page, project = studio.page, studio.site.host.project.root
+    other = {**LINE, "nodes": [node for node in LINE["nodes"] if node["id"] in ("hello", "out")], "edges": []}
+    (project / "workflows" / "other.json").write_text(json.dumps(other))
+    await page.locator(".vue-flow__node[data-id=up] strong").click()
+    await page.keyboard.press("Control+c")
+    await expect(page.get_by_text("Copied.")).to_be_visible()
+    await studio.open("/workflows/other")
+    await expect(page.locator(".vue-flow__node")).to_have_count(2)
+    await page.keyboard.press("Control+v")
+    await expect(page.get_by_text("Connected with what is here: 2")).to_be_visible()
+    await expect(page.locator(".vue-flow__edge")).to_have_count(2)
+    await page.keyboard.press("Control+z")
+    await expect(page.locator(".vue-flow__node")).to_have_count(2)
+    await expect(page.locator(".vue-flow__edge")).to_have_count(0)

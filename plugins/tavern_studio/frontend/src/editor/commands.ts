@@ -1,7 +1,7 @@
 import { t } from "../i18n";
 import { attempt, say } from "../kit/toasts";
 import { registerCommands } from "../registry/commands";
-import { copyNodes, pasteNodes } from "./clipboard";
+import { copyOf, joinOuter, pasteInto, readClipboard, writeClipboard } from "./clipboard";
 import { changeNode, removeEdges, removeNodes } from "./document";
 import type { PickOptions } from "./panels/picking";
 import { lastInputs, type Outputs } from "./pins";
@@ -60,15 +60,20 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
     );
   }
 
-  async function copy(): Promise<void> {
-    await attempt(() => copyNodes(session.document.value, session.selected.value), t("editor.copied"));
+  async function copy(done?: string): Promise<void> {
+    await attempt(() => writeClipboard(copyOf(session.document.value, session.selected.value, session, session.id)), done);
   }
 
-  async function paste(): Promise<void> {
-    const pasted = await attempt(() => pasteNodes(session.document.value));
-    if (pasted === undefined) return;
-    session.change(t("editor.paste"), () => pasted.document);
-    session.selected.value = new Set(pasted.ids);
+  /** Paste what was copied; from another workflow, or where that is asked for, with the edges that it had to other nodes. */
+  async function paste(isJoined = false): Promise<void> {
+    const copied = await attempt(readClipboard);
+    if (copied === undefined) return;
+    const { document: pasted, renamed } = pasteInto(session.document.value, copied);
+    const joined = isJoined || copied.tavernFrom !== session.id ? joinOuter(pasted, copied, renamed, session) : pasted;
+    session.change(t("editor.paste"), () => joined);
+    session.selected.value = new Set(renamed.values());
+    const count = joined.edges.length - pasted.edges.length;
+    if (count > 0) say(t("editor.joined", { count }));
   }
 
   async function publish(): Promise<void> {
@@ -112,15 +117,16 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
       when: () => !!session.redoLabel.value,
       run: () => session.redo(),
     },
-    { id: "editor.copy", title: "editor.copy", keys: "mod+c", when: some, run: copy },
-    { id: "editor.cut", title: "editor.cut", keys: "mod+x", when: some, run: () => copy().then(remove) },
-    { id: "editor.paste", title: "editor.paste", keys: "mod+v", run: paste },
+    { id: "editor.copy", title: "editor.copy", keys: "mod+c", when: some, run: () => copy(t("editor.copied")) },
+    { id: "editor.cut", title: "editor.cut", keys: "mod+x", when: some, run: () => copy(t("editor.copied")).then(remove) },
+    { id: "editor.paste", title: "editor.paste", keys: "mod+v", run: () => paste() },
+    { id: "editor.pasteJoined", title: "editor.pasteJoined", keys: "mod+shift+v", run: () => paste(true) },
     {
       id: "editor.duplicate",
       title: "editor.duplicate",
       keys: "mod+d",
       when: some,
-      run: () => copyNodes(session.document.value, session.selected.value).then(paste),
+      run: () => copy().then(() => paste()),
     },
     { id: "editor.delete", title: "editor.delete", keys: "delete backspace", when: any, run: remove },
     { id: "editor.bypass", title: "editor.bypass", keys: "b", when: some, run: bypass },
