@@ -1,6 +1,7 @@
 import { computed, shallowReactive, shallowRef } from "vue";
 import { api, ask, type Schemas } from "../api/client";
 import { listen, onMissed, type Message } from "../api/socket";
+import { t } from "../i18n";
 import type { WorkflowDocument } from "./document";
 import type { Outputs } from "./pins";
 
@@ -46,7 +47,7 @@ export class Running {
 
   constructor(private readonly workflowId: string) {
     const types = ["EXECUTION_STATUS_UPDATE", "NODE_*", "WORKFLOW_INTERFACE_YIELD"];
-    this.stops = [listen(types, (message) => this.hear(message)), onMissed(() => void this.refresh())];
+    this.stops = [listen(types, (message) => this.hear(message)), onMissed(() => this.missed())];
   }
 
   close(): void {
@@ -137,10 +138,20 @@ export class Running {
         bypassed: node.bypassed,
         given: node.given,
         iterations: node.iterations ?? undefined,
+        stream: node.status === "running" ? this.nodes.get(id)?.stream : undefined,
         output: node.output as NodeRun["output"],
         error: node.error ?? undefined,
       });
     }
+  }
+
+  /** Say in what streams that a part of it is missing, and ask for the rest. */
+  private missed(): void {
+    this.applyPending();
+    const hole = `\n[${t("editor.missed")}]\n`;
+    for (const key of Object.keys(this.streams)) this.streams[key] += hole;
+    for (const [id, node] of this.nodes) Object.keys(node.stream ?? {}).forEach((key) => this.append(id, key, { type: "text_chunk", content: hole }));
+    void this.refresh();
   }
 
   private hear(message: Message): void {
@@ -219,8 +230,10 @@ export class Running {
 
 const endOf = (payload: Message["payload"]) => ({ status: "complete" as const, cached: !!payload.cached, given: !!payload.given });
 
-function joined(before: string | undefined, content: unknown): string {
-  const text = typeof content === "string" ? content : content == null ? "" : `${JSON.stringify(content)}\n`;
+/** Add a piece to what has streamed: text as it is (`{type: "text_chunk", content}`), anything else as a line of JSON. */
+function joined(before: string | undefined, piece: unknown): string {
+  const { type, content } = Object(piece) as { type?: string; content?: unknown };
+  const text = type === "text_chunk" ? String(content) : piece == null ? "" : `${JSON.stringify(type === "custom" ? content : piece)}\n`;
   return ((before ?? "") + text).slice(-LONG);
 }
 
