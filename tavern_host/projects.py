@@ -18,7 +18,7 @@ import platformdirs
 from pydantic import Field, JsonValue
 
 from tavern_host.context import Project
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import InvalidInput, Misconfigured
 from tavern_host.contracts.wire import Model
 from tavern_host.plugins.discovery import discover
 from tavern_host.plugins.review import OperatorFile
@@ -73,6 +73,10 @@ class Folders:
         """Return the folder of what the operator decided about one project."""
         return self.state / "projects" / project.id
 
+    def being_restored(self, project: Project) -> Path:
+        """Return the file that is there while the project and its folder here are replaced, which takes two steps."""
+        return self.project_state(project).with_name(f".{project.id}.restoring.lock")
+
     def kept(self, project: Project) -> list[Path]:
         """Return the folders with what is kept for one project, and for all of them together."""
         common = [path for path in self.state.glob("*/") if path.name != "projects"]
@@ -106,6 +110,8 @@ def find_project(folder: Path | str | None, folders: Folders, *, create: bool = 
         root = folders.data / "default"
     check_path(root)
     _refuse_links(root)
+    if folders.being_restored(Project.of(root)).exists():
+        raise Misconfigured(f"a restore of {root} has not ended: when it was interrupted, run `tavern restore` again")
     is_new = not (root / PROJECT_FILE).is_file()
     if is_new and named and not create:
         raise InvalidInput(f"{root} is not a project: it has no {PROJECT_FILE} (make one with `tavern init {root}`)")

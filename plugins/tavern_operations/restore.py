@@ -78,8 +78,11 @@ def restore_backup(file: Path, folder: Path | None, folders: Folders, *, trust: 
                 for path in new.values():
                     refuse_newer(path)
                 _move_grants(new[STATE] / "grants.json", Path(contents.root), root)
+                being_restored = folders.being_restored(Project.of(root))
+                being_restored.touch()  # nobody opens one folder of the backup beside the other of before
                 os.sync()
                 restored.replaced = _swap([(new[name], place) for name, place in places.items()])
+                being_restored.unlink()
             finally:
                 for path in new.values():
                     shutil.rmtree(path, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -75,8 +76,20 @@ def databases(*folders: Path) -> Iterator[Database]:
                 yield Database(path, version, replace(schema, file=path.name))
 
 
+FILES = ("grants.json", "plugins.json", "settings.json")
+"""The files with what the operator decided. All are of version 1, so that there is nothing to migrate yet; the next
+one says its `version`."""
+
+
 def refuse_newer(*folders: Path) -> None:
-    """Raise `Misconfigured` where a newer version of the program wrote one of the databases below these folders."""
+    """Raise `Misconfigured` where a newer version of the program wrote one of the databases below these folders, or a
+    file of what the operator decided."""
+    for path in (folder / name for folder in folders for name in FILES if (folder / name).is_file()):
+        with contextlib.suppress(ValueError):  # it is damaged, which who reads it says
+            found = json.loads(path.read_bytes())
+            version = found.get("version", 1) if isinstance(found, dict) else 1
+            if version != 1:
+                raise Misconfigured(f"{path.name} was written by a newer version of the program ({version}): use that")
     for each in databases(*folders):
         if each.is_newer:
             raise Misconfigured(

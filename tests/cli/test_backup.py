@@ -28,13 +28,13 @@ from helpers.repetition import Failures, repetitions
 from tavern_engine.journal.run_store.schema import RUNS
 from tavern_host.audit.store import SqliteAuditStore
 from tavern_host.contracts.audit import AuditLimits
-from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.errors import Misconfigured, TavernError
 from tavern_host.projects import Folders, find_project
 from tavern_host.server.holder import Server, held
 from tavern_operations.archive import _seal
 from tavern_operations.backup import make_backup
 from tavern_operations.restore import _swap, restore_backup
-from tavern_operations.stores import SCHEMAS, schemas
+from tavern_operations.stores import SCHEMAS, refuse_newer, schemas
 
 DATABASES = 16
 
@@ -377,6 +377,40 @@ def test_no_restore_where_something_else_is(project: Path, saved: Path, tmp_path
             assert tavern("--project", project, "migrate").code == 2
 
 
+DIES = """
+import os, pathlib, sys
+from tavern_host.cli.terminal import run
+
+rename, left = pathlib.Path.rename, int(sys.argv[1])
+
+def dying(path, target):
+    global left
+    if "restor" in f"{path}{target}":
+        left -= 1
+        if left == 0:
+            os._exit(9)
+    return rename(path, target)
+
+pathlib.Path.rename = dying
+sys.exit(run(["restore", sys.argv[2]]))
+"""
+
+
+@pytest.mark.parametrize("nth", [2, 3, 4])
+def test_a_half_replaced_project_is_not_opened(nth: int, project: Path, saved: Path) -> None:
+    (project / "files" / "link").unlink()  # links are in no backup
+    before = tree(project / "plugins", project / "files")
+    write(project / "files" / "new.txt", "new")
+
+    died = subprocess.run([sys.executable, "-c", DIES, str(nth), saved], check=False, capture_output=True)
+
+    ran = tavern("--project", project, "plugins", "list")
+    assert (died.returncode, ran.code, f"a restore of {project} has not ended" in ran.error) == (9, 2, True)
+    assert tavern("restore", saved).code == 0
+    assert tavern("--project", project, "plugins", "list").code == 0
+    assert tree(project / "plugins", project / "files") == before
+
+
 def test_a_swap_that_fails_is_undone(tmp_path: Path) -> None:
     old, new = write(tmp_path / "old" / "x", "old").parent, write(tmp_path / "new" / "x", "new").parent
 
@@ -435,6 +469,8 @@ def test_files_of_a_newer_version_are_left_alone(project: Path) -> None:
             with failures.row(name):
                 ran = tavern("--project", project, *arguments)
                 assert (ran.code, "use the version that wrote it" in ran.err, file.read_bytes()) == (2, True, before)
+                with pytest.raises(Misconfigured, match=f"{name} was written by a newer version"):
+                    refuse_newer(state)
             file.unlink()
 
 
