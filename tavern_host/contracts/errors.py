@@ -26,6 +26,7 @@ HTTP_STATUS = {
     "precondition_required": 428,
     "admission": 409,
     "limit_reached": 429,
+    "misconfigured": 503,
     "service_unavailable": 503,
     "deadline_exceeded": 504,
 }

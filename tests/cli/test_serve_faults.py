@@ -15,6 +15,16 @@ from helpers.command_line import tavern, tavern_process
 from helpers.serve_process import SECONDS, serving
 
 
+DECISIONS = (
+    ("POST", "/api/plugins/tavern-agents/settings", {"recordRuns": True}),
+    ("PUT", "/api/plugins/tavern-demo/state", {"enabled": False}),
+    ("POST", "/api/plugins/tavern-demo/grant", None),
+    ("POST", "/api/packages", {"what": "acme"}),
+    ("PUT", "/api/members", {"open": False}),
+)
+"""What is kept in the operator's state folder."""
+
+
 def _mount(*arguments: str) -> None:
     try:
         subprocess.run(["mount", *arguments], check=True, capture_output=True)
@@ -82,6 +92,12 @@ async def test_a_folder_that_cannot_be_written_any_more_is_said(project: Path, w
                         said = (await answer.json())["error"]
                         assert (answer.status, said.split(": ")[-1]) == (503, "Read-only file system")
                         assert "runs.sqlite3" in said
+            else:
+                for method, path, body in DECISIONS:
+                    async with site.session.request(method, f"{site.base}{path}", json=body) as answer:
+                        said = (await answer.json())["error"]
+                        assert (answer.status, said.split(": ")[-1]) == (503, "Read-only file system"), said
+                        assert str(_state()) in said
         assert await site.get("/api/runs")
         assert (await site.get("/readyz"))["status"] == "ready"
         code, err = await site.stop()
