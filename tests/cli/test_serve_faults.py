@@ -14,7 +14,6 @@ import pytest
 from helpers.command_line import tavern, tavern_process
 from helpers.serve_process import SECONDS, serving
 
-
 DECISIONS = (
     ("POST", "/api/plugins/tavern-agents/settings", {"recordRuns": True}),
     ("PUT", "/api/plugins/tavern-demo/state", {"enabled": False}),
