@@ -26,7 +26,7 @@ from tavern_agents.replay.recorder import Recorder
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore, Progress
 from tavern_agents.tracing import Tracer
-from tavern_agents.watch import CycleWatch, added, used_up
+from tavern_agents.watch import CycleWatch, about, added, used_up
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentLimits, AgentProfile, AgentRun, AgentStatus
 from tavern_host.contracts.calls import CallContext
@@ -185,7 +185,7 @@ class AgentLoop:
         """Carry out the calls of an answer, and observe."""
         self._nudge = None
         if decision.text:
-            self.trace.say("thought", decision.text)
+            self.trace.say("thought", decision.text, **self._answered)
         for warning in decision.warnings:
             self._warn(warning)
         if (limit := used_up(self.limits, self.run.usage, 0, calls=len(decision.calls))) is not None:
@@ -193,7 +193,7 @@ class AgentLoop:
         shown = await self.context.services.get(TOOL_MANAGER).masked(decision.calls)
         for place, (call, arguments) in enumerate(zip(decision.calls, shown, strict=True)):
             data: dict[str, Any] = {"toolId": call.tool_id, "index": call.index, "arguments": arguments}
-            self.trace.say("tool_call", f"Calls {call.tool_id}", place=place, **data)
+            self.trace.say("tool_call", f"Calls {call.tool_id}", place=place, **data, **self._answered)
         acting = Acting(self, decision, 0, self.call.child())
         groups = await acting.groups()
         kept = await self.write(
@@ -328,7 +328,7 @@ class AgentLoop:
             self._warn(notice)
         if answer.reasoning:
             self.trace.say("thought", answer.reasoning, isReasoning=True)
-        self._answered = {"runId": run_id, "responseId": answer.response_id, "model": answer.model}
+        self._answered = about(answer, run_id)
 
     _model: str = ""
     _prompt_tokens: int = 0

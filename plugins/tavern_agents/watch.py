@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from tavern_host.contracts.agents import AgentLimits, AgentUsage
 from tavern_host.contracts.llm import LlmModelInfo, LlmResponse
@@ -69,6 +70,12 @@ def used_up(limits: AgentLimits, usage: AgentUsage, seconds: float, calls: int =
     if limits.seconds is not None and seconds >= limits.seconds:
         return f"it has worked for {limits.seconds:g} seconds"
     return None
+
+
+def about(answer: LlmResponse, run_id: str) -> dict[str, Any]:
+    """Return what a trace says of the answer that a step came of: where it is, and the tokens that it took."""
+    used = {"promptTokens": answer.usage.prompt_tokens, "completionTokens": answer.usage.completion_tokens}
+    return {"runId": run_id, "responseId": answer.response_id, "model": answer.model, **used}
 
 
 def added(usage: AgentUsage, answer: LlmResponse, model: LlmModelInfo | None) -> AgentUsage:

@@ -20,6 +20,12 @@ ASKS = """
     <|[END_TOOL]|>
 """
 
+CHARACTER = (
+    "(() => { const x = document.createElement('i'); x.style.cssText = 'position:absolute;width:1ch';"
+    " one.append(x); const wide = x.getBoundingClientRect().width; x.remove(); return wide; })()"
+)
+"""How wide a character of an element is: that of its digit 0."""
+
 
 def prepare(project: Path) -> None:
     """Let the sample's tool ask a person, and the sample's model use it."""
@@ -100,3 +106,37 @@ async def test_a_trace_that_is_read_slowly_loses_no_step_that_was_heard(studio: 
     await asyncio.sleep(1.5)
     await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
     await expect(page.locator("summary", has_text="text:shout")).to_be_visible()
+
+
+async def test_all_of_it_works_in_a_narrow_window(studio: Studio) -> None:
+    prepare(studio.site.host.project.root)
+    page = studio.page
+    await page.set_viewport_size({"width": 420, "height": 800})
+    await studio.open("/chat?agent=assistant")
+    field = page.get_by_placeholder("Message Assistant…")
+    await field.fill("Say it loud")
+    await page.keyboard.press("Enter")
+    card = page.get_by_role("region", name="text:shout needs your approval")
+    await expect(card.get_by_label("text")).to_have_value("hello")
+    await page.get_by_role("button", name="Stop").click()
+    await expect(card).to_have_count(0)
+    await page.get_by_role("button", name="Answer again").click()
+    await card.get_by_label("text").fill("good evening")
+    await studio.picture("chat-narrow-approval")
+    await card.get_by_role("button", name="Allow once").click()
+    await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
+    await page.locator("summary", has_text="2 steps · 1 calls").click()
+    await expect(page.locator(".timeline").get_by_text("text:shout")).to_be_visible()
+    await studio.picture("chat-narrow")
+    await page.get_by_role("button", name="Edit and send again").click()
+    await page.get_by_role("textbox", name="Edit and send again").fill("word " * 60)
+    await page.get_by_role("button", name="Send").first.click()
+    await expect(page.get_by_text("I am a scripted model")).to_be_visible()
+    await page.get_by_role("button", name="The version before").first.click()
+    await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
+    await page.get_by_role("button", name="The version after").first.click()
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 420
+
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    said = page.locator(".markdown", has_text="word word")
+    assert await said.evaluate("one => one.offsetWidth <= 72.5 * measured(one)".replace("measured(one)", CHARACTER))

@@ -39,7 +39,7 @@ async def test_a_plugin_is_reviewed_granted_used_and_revoked(studio: Studio) -> 
     await expect(page.get_by_role("article").get_by_text("running", exact=True)).to_be_visible()
 
     await studio.open("/workflows/greeting")
-    await page.get_by_label("Node library").get_by_role("button", name=re.compile("forecast", re.I)).click()
+    await page.get_by_label("Node library").get_by_role("button", name="forecast acme").click()
     node = page.locator(".vue-flow__node[data-id=forecast]")
     await expect(node.get_by_text("city")).to_be_visible()
 

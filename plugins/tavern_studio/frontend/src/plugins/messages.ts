@@ -69,6 +69,7 @@ export default {
       askUninstall: "Uninstall {name}?",
       lostUninstall: "Its files are removed, and with them: {plugins}. Their settings stay.",
       history: "History",
+      wholeHistory: "All of it in the audit log",
       state: {
         discovered: "found",
         invalid: "invalid",
@@ -163,6 +164,7 @@ export default {
       askUninstall: "卸载 {name}？",
       lostUninstall: "将删除其文件以及以下插件：{plugins}。它们的设置会保留。",
       history: "历史",
+      wholeHistory: "在审计日志中查看全部",
       state: {
         discovered: "已发现",
         invalid: "无效",
