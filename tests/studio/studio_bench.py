@@ -40,8 +40,15 @@ class Studio:
             await self.page.screenshot(path=f"{folder}/{name}.png")
 
 
-async def show(context: BrowserContext, site: HttpClient) -> Studio:
+async def not_new(context: BrowserContext) -> None:
+    """Let a browser know that its person was here before: whoever was not is led to the sample."""
+    await context.add_init_script("try { localStorage.setItem('tavern.visited', 'done') } catch {}")
+
+
+async def show(context: BrowserContext, site: HttpClient, *, is_new: bool = False) -> Studio:
     """Open the page of a server in a window of a browser."""
+    if not is_new:
+        await not_new(context)
     context.set_default_timeout(WAIT)
     expect.set_options(timeout=WAIT)
     page, mistakes = await context.new_page(), list[str]()

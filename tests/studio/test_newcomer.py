@@ -70,6 +70,8 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
     inspector, status = page.get_by_label("Inspector"), page.get_by_label("Status")
     async with serving(root, token, ["--port", port]) as server:
         await page.goto(server.url)
+        await expect(page.get_by_text("Type a name above, then press Run.")).to_be_visible()
+        await page.get_by_role("link", name="Home").click()
         await draw(page)
         await page.keyboard.press("Control+Enter")
         await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})

@@ -12,7 +12,7 @@ from helpers.folder_plugins import write_plugin
 from helpers.model_server import model_server, says
 from helpers.wheel_maker import plugin_wheel
 from playwright.async_api import Browser, expect
-from studio_bench import WAIT, Studio
+from studio_bench import WAIT, Studio, not_new
 
 PASSWORD = "a long enough password"
 ROLES = {"reviewer": ["read", "operate:/api/plugins/*/grant", "create:/api/knowledge*"]}
@@ -53,6 +53,7 @@ async def test_nobody_is_offered_what_would_be_refused(studio: Studio, browser: 
     for role, offered in OFFERED.items():
         assert (await site.post("/api/users", json={"name": role, "password": PASSWORD, "role": role})).status < 300
         context = await browser.new_context(locale="en")
+        await not_new(context)
         context.set_default_timeout(WAIT)
         page, refused = await context.new_page(), list[str]()
         page.on("response", lambda one, to=refused: to.append(one.url) if one.status in (401, 403) else None)

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { connect, orderOf, removeEdges, removeNodes, type Slot, type WorkflowDocument } from "../src/editor/document";
+import { asDocument, connect, orderOf, removeEdges, removeNodes, type Slot, type WorkflowDocument } from "../src/editor/document";
 
 const inputs: Record<string, Slot> = {
   texts: { dataFlowType: "STRING", multi: true },
@@ -32,4 +32,9 @@ test("what lies in a removed node is removed with its edges", () => {
   const document = removeNodes(connect(inside, ends("inner", "texts"), inputs), ["loop"]);
   expect(document.nodes.map((one) => one.id)).toEqual(["a", "b", "merge"]);
   expect(document.edges).toEqual([]);
+});
+
+test("a file may leave out its edges and where its nodes are", () => {
+  const drawn = asDocument({ name: "Bare", nodes: [{ id: "a", type: "core:Text" }, { id: "b", type: "core:Text", position: { x: 5, y: 5 } }] });
+  expect([drawn.name, drawn.edges, drawn.nodes.map((one) => one.position)]).toEqual(["Bare", [], [{ x: 0, y: 0 }, { x: 5, y: 5 }]]);
 });

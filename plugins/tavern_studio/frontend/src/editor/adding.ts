@@ -1,13 +1,17 @@
 import { t } from "../i18n";
 import type { NodeDefinition } from "./definitions";
-import { addNode, connect, freeId, type Slot, type WorkflowDocument, type WorkflowNode } from "./document";
+import { addNode, connect, freeId, GROUP_INPUT, GROUP_OUTPUT, type Slot, type WorkflowDocument, type WorkflowNode } from "./document";
 import { useGestures } from "./gestures";
+import { cornerOf } from "./grouping";
 import { fullType, useLibrary } from "./library";
 import type { PickOptions } from "./panels/picking";
 import type { Session } from "./session";
 import { refusal } from "./slots";
+import { enclose, zoneOf } from "./zones";
 
 const GRID = 10;
+const SIZE = { width: 220, height: 140 };
+/** Of a node that was not drawn yet, about. */
 
 /** Return the first slot of a type that fits what an edge was drawn from, with its key. */
 export function fitting(definition: NodeDefinition, end: Slot, isSource: boolean): string | undefined {
@@ -21,14 +25,16 @@ export function fitting(definition: NodeDefinition, end: Slot, isSource: boolean
 export function addOfType(session: Session, definition: NodeDefinition, options: PickOptions): void {
   const { inputSlot, outputSlot } = useGestures(session);
   const type = fullType(definition);
-  useLibrary().used(type);
   const id = freeId(session.index.value.nodes, definition.type);
   const near = options.place ?? placeFor(session.document.value);
   const position = { x: Math.round(near.x / GRID) * GRID, y: Math.round(near.y / GRID) * GRID };
-  const node: WorkflowNode = { id, type, position };
+  const parentNode = options.place && type !== GROUP_INPUT && type !== GROUP_OUTPUT ? zoneOf(session.document.value, position) : null;
+  const corner = cornerOf(session.document.value, parentNode);
+  const node: WorkflowNode = { id, type, position: { x: position.x - corner.x, y: position.y - corner.y }, ...(parentNode && { parentNode }) };
   const from = options.from;
   session.change(t("editor.add"), (document) => {
-    const next = addNode(document, node);
+    const added = addNode(document, node);
+    const next = parentNode ? enclose(added, parentNode, () => SIZE) : added;
     if (from === undefined) return next;
     const isSource = from.handleType === "source";
     const end = isSource ? outputSlot(from.nodeId, from.handleId) : inputSlot(from.nodeId, from.handleId);
@@ -38,6 +44,8 @@ export function addOfType(session: Session, definition: NodeDefinition, options:
       ? connect(next, { source: from.nodeId, sourceHandle: from.handleId, target: id, targetHandle: key }, definition.inputs)
       : connect(next, { source: id, sourceHandle: key, target: from.nodeId, targetHandle: from.handleId }, session.slotsOf(from.nodeId).inputs);
   });
+  if (!session.index.value.nodes.has(id)) return; // the workflow was not read yet
+  useLibrary().used(type);
   session.selected.value = new Set([id]);
 }
 

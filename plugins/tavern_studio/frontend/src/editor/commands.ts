@@ -5,7 +5,7 @@ import { copyOf, joinOuter, pasteInto, readClipboard, writeClipboard } from "./c
 import { changeNode, removeEdges, removeNodes } from "./document";
 import type { PickOptions } from "./panels/picking";
 import { lastInputs, type Outputs } from "./pins";
-import { inputsKept } from "./runinputs";
+import { inputsKept, missingInputs } from "./runinputs";
 import type { Session } from "./session";
 
 const RUN = "POST /api/prompt";
@@ -26,6 +26,7 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
     const document = session.document.value;
     const overrides = { ...given, ...session.pins.of(document) };
     for (const target of targets) delete overrides[target];
+    if (targets.length === 0 && missingInputs(document, inputsKept(session)).length > 0) return session.askInputs();
     await attempt(() => session.running.start(document, inputsKept(session), targets, overrides));
   }
 

@@ -4,7 +4,7 @@ import { api, ask } from "../api/client";
 import { useResource } from "../api/resource";
 import { listen } from "../api/socket";
 import { i18n } from "../i18n";
-import type { Slot, WorkflowDocument } from "./document";
+import { asDocument, type Slot, type WorkflowDocument } from "./document";
 import { withPickers } from "./controls/kinds";
 import { inLanguage } from "./languages";
 import { isTest } from "./search";
@@ -60,7 +60,7 @@ export const useDefinitions = defineStore("definitions", () => {
     asked.add(id);
     const request = api.GET("/api/workflows/{workflowId}", { params: { path: { workflowId: id } } });
     const found = await ask(request).catch(() => null);
-    groups.value = new Map(groups.value).set(id, found as WorkflowDocument | null);
+    groups.value = new Map(groups.value).set(id, found && asDocument(found));
   }
 
   return { resource, all, byType, group };

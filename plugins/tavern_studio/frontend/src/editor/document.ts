@@ -78,6 +78,14 @@ export const GROUP_OUTPUT = "core:GroupOutput";
 export const NODE_GROUP = "core:NodeGroup";
 export const LOOP = "core:LoopZone";
 
+/** Return a workflow as the server has it, with what a file may leave out: its edges, and where its nodes are (in a row). */
+export function asDocument(stored: object): WorkflowDocument {
+  const document = { nodes: [], edges: [], ...stored } as WorkflowDocument;
+  const place = (index: number) => ({ x: (index % 6) * 260, y: Math.floor(index / 6) * 200 });
+  const nodes = document.nodes.map((node, index) => ((node.position as unknown) ? node : { ...node, position: place(index) }));
+  return { ...document, nodes };
+}
+
 /** The key of a slot without the number of the edge: `texts__1` is the second edge of `texts`. */
 export function slotKey(handle: string, slots: Record<string, Slot>): string {
   if (handle in slots) return handle;

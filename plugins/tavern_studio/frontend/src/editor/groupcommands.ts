@@ -3,7 +3,7 @@ import { api, ask } from "../api/client";
 import { t } from "../i18n";
 import { attempt, say } from "../kit/toasts";
 import type { Command } from "../registry/commands";
-import { NODE_GROUP, nodeOf, type WorkflowDocument } from "./document";
+import { asDocument, NODE_GROUP, nodeOf } from "./document";
 import { makeGroup, moveInto, unpackGroup, whyNoGroup, wrapInLoop } from "./grouping";
 import type { Session } from "./session";
 
@@ -34,7 +34,7 @@ export function groupCommands(session: Session, go: (path: string) => void): Com
     const path = { workflowId: reference() };
     const inner = await attempt(() => ask(api.GET("/api/workflows/{workflowId}", { params: { path } })));
     if (inner === undefined) return;
-    const unpacked = unpackGroup(session.document.value, node.id, inner as unknown as WorkflowDocument);
+    const unpacked = unpackGroup(session.document.value, node.id, asDocument(inner));
     session.change(t("editor.groups.unpack"), () => unpacked.document);
     session.selected.value = new Set(unpacked.ids);
   }

@@ -1,6 +1,5 @@
 import { api, ask, type Schemas } from "../api/client";
-import type { WorkflowDocument } from "./document";
-import { withPositions } from "./keeping";
+import { asDocument, type WorkflowDocument } from "./document";
 
 export type Revision = Schemas["WorkflowRevision"];
 
@@ -14,7 +13,7 @@ export function revisionsOf(id: string, before?: number): Promise<Revision[]> {
 export async function documentAt(id: string, number: number): Promise<WorkflowDocument> {
   const path = { workflowId: id, number: String(number) };
   const document = await ask(api.GET("/api/workflows/{workflowId}/history/{number}", { params: { path } }));
-  return withPositions(document as unknown as WorkflowDocument);
+  return asDocument(document);
 }
 
 /** Give a revision a name, which keeps it for good; null takes it away. */

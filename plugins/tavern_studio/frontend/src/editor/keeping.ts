@@ -6,7 +6,7 @@ import { t } from "../i18n";
 import { say } from "../kit/toasts";
 import { isSame } from "./comparison";
 import { forgetDraft, keepDraft, keptDraft } from "./drafts";
-import type { WorkflowDocument } from "./document";
+import { asDocument, type WorkflowDocument } from "./document";
 
 type Draft = Schemas["WorkflowDraft"];
 
@@ -77,14 +77,14 @@ export class Keeping {
       askWhole(api.GET("/api/workflows/{workflowId}", params)),
       ask(api.GET("/api/workflows/{workflowId}/draft", params)).catch(() => undefined),
     ]);
-    const published = withPositions(data as unknown as WorkflowDocument);
+    const published = asDocument(data);
     this.published.value = published;
     this.fileTag = this.draftTag = (response.headers.get("ETag") ?? "").replaceAll('"', "");
     this.mayKeep.value = draft !== undefined;
     this.conflict.value = undefined;
     if (draft === undefined) return published;
     this.took(draft);
-    return draft.workflow ? withPositions(draft.workflow as unknown as WorkflowDocument) : published;
+    return draft.workflow ? asDocument(draft.workflow) : published;
   }
 
   private took(draft: Draft): void {
@@ -181,7 +181,7 @@ export class Keeping {
     const params = { params: { path: { workflowId: this.id } } };
     const { data, response } = await askWhole(api.GET("/api/workflows/{workflowId}", params));
     this.fileTag = (response.headers.get("ETag") ?? "").replaceAll('"', "");
-    this.published.value = withPositions(data as unknown as WorkflowDocument);
+    this.published.value = asDocument(data);
   }
 
   /** Give up what is shown here for what somebody else has made of the workflow; the history keeps it. */
@@ -211,12 +211,4 @@ export class Keeping {
     if (shown === undefined || isSame(shown, this.drawn.current())) return;
     this.drawn.replace(shown, t("editor.changedElsewhere"));
   }
-}
-
-/** A file may leave out where its nodes are; the canvas puts those in a row. */
-export function withPositions(document: WorkflowDocument): WorkflowDocument {
-  if (document.nodes.every((node) => node.position as unknown)) return document;
-  const place = (index: number) => ({ x: (index % 6) * 260, y: Math.floor(index / 6) * 200 });
-  const nodes = document.nodes.map((node, index) => ({ ...node, position: node.position ?? place(index) }));
-  return { ...document, nodes };
 }

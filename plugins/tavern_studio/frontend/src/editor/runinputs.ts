@@ -1,5 +1,6 @@
 import { shallowReactive } from "vue";
 import { page } from "../api/page";
+import type { Slot, WorkflowDocument } from "./document";
 import type { Session } from "./session";
 
 const known = shallowReactive(new Map<string, Record<string, unknown>>());
@@ -14,6 +15,12 @@ export function inputsKept(session: Session): Record<string, unknown> {
   }
   const slots = session.document.value.interfaceInputs ?? {};
   return Object.fromEntries(Object.entries(values).filter(([key]) => key in slots));
+}
+
+/** The inputs of a workflow that need a value and have none. */
+export function missingInputs(document: WorkflowDocument, values: Record<string, unknown>): string[] {
+  const isMissing = ([key, slot]: [string, Slot]) => slot.required && [undefined, null, ""].includes((values[key] ?? slot.config?.default) as never);
+  return Object.entries(document.interfaceInputs ?? {}).filter(isMissing).map(([key]) => key);
 }
 
 export function keepInput(session: Session, key: string, value: unknown): void {

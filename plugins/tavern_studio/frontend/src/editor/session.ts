@@ -4,7 +4,7 @@ import { asError } from "../api/resource";
 import { t } from "../i18n";
 import { compare, type Comparison } from "./comparison";
 import { nameOf, useDefinitions } from "./definitions";
-import { indexOf, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
+import { asDocument, indexOf, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
 import { revisionsOf, documentAt, type Revision } from "./history";
 import { Keeping } from "./keeping";
 import { keepPoints } from "./links";
@@ -36,6 +36,8 @@ export class Session {
   readonly focus = shallowRef<string>();
   /** An input whose control in the inspector is to be brought into view. */
   readonly edited = shallowRef<string>();
+  /** Counts how often a run was asked for that lacks inputs. */
+  readonly inputsAsked = shallowRef(0);
   /** What became of the document since an earlier revision, while that is looked at. */
   readonly comparison = shallowRef<Comparison>();
   readonly isHistoryOpen = shallowRef(false);
@@ -181,6 +183,13 @@ export class Session {
     this.edited.value = input;
   }
 
+  /** Show the form of the workflow, with the inputs that lack a value. */
+  askInputs(): void {
+    this.isHistoryOpen.value = false;
+    this.selected.value = new Set();
+    this.inputsAsked.value++;
+  }
+
   /** Mark on the canvas what became of the workflow since an earlier document. */
   compareWith(name: string, earlier: WorkflowDocument): void {
     this.comparison.value = compare(name, earlier, this.document.value);
@@ -190,7 +199,7 @@ export class Session {
   async openRun(runId: string): Promise<void> {
     const params = { path: { runId } };
     const [ran] = await Promise.all([ask(api.GET("/api/runs/{runId}/workflow", { params })), this.running.open(runId)]);
-    const found = compare("", ran as unknown as WorkflowDocument, this.document.value);
+    const found = compare("", asDocument(ran), this.document.value);
     this.comparison.value = found.nodes.size + found.edges.size > 0 ? found : undefined;
   }
 

@@ -25,17 +25,21 @@ export function settle(document: WorkflowDocument, moved: Map<string, { x: numbe
   return [...grown].reduce((next, zone) => enclose(next, zone, sizeOf), settled);
 }
 
-/** The innermost zone in which the middle of a node lies. */
+/** The zone in which the middle of a node lies. */
 function zoneAt(document: WorkflowDocument, node: WorkflowNode, size: Size): string | null {
   if (node.type === GROUP_INPUT || node.type === GROUP_OUTPUT) return null;
-  const own = withInside(document, [node.id]);
   const corner = cornerOf(document, node.parentNode ?? null);
   const middle = { x: corner.x + node.position.x + size.width / 2, y: corner.y + node.position.y + size.height / 2 };
+  return zoneOf(document, middle, withInside(document, [node.id]));
+}
+
+/** The innermost zone in which a point of the canvas lies, of those that are none of `own`. */
+export function zoneOf(document: WorkflowDocument, point: { x: number; y: number }, own?: ReadonlySet<string>): string | null {
   const found = document.nodes.filter((zone) => {
-    if (zone.type !== LOOP || own.has(zone.id)) return false;
+    if (zone.type !== LOOP || own?.has(zone.id)) return false;
     const at = cornerOf(document, zone.id);
     const { width, height } = zoneSize(zone);
-    return middle.x >= at.x && middle.x <= at.x + width && middle.y >= at.y && middle.y <= at.y + height;
+    return point.x >= at.x && point.x <= at.x + width && point.y >= at.y && point.y <= at.y + height;
   });
   return found.sort((a, b) => depthOf(document, b) - depthOf(document, a))[0]?.id ?? null;
 }
