@@ -1,8 +1,7 @@
 import { t } from "../i18n";
 import type { NodeDefinition } from "./definitions";
-import { addNode, connect, freeId, GROUP_INPUT, GROUP_OUTPUT, type Slot, type WorkflowDocument, type WorkflowNode } from "./document";
+import { addNode, connect, cornerOf, freeId, GROUP_INPUT, GROUP_OUTPUT, type Slot, type WorkflowDocument, type WorkflowNode } from "./document";
 import { useGestures } from "./gestures";
-import { cornerOf } from "./grouping";
 import { fullType, useLibrary } from "./library";
 import type { PickOptions } from "./panels/picking";
 import type { Session } from "./session";
