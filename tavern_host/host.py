@@ -7,6 +7,7 @@ async with Host(project="my-project") as host:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -19,7 +20,7 @@ from tavern_host.context import Project
 from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.plugins import PLUGINS, Explanation, PluginInfo, RunningHost
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
@@ -40,7 +41,6 @@ from tavern_host.projects import Folders, environment_settings, find_project, ma
 from tavern_host.runtime.boundary import Boundary, Observed, Observer
 from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.threads import run_in_thread
-from tavern_host.runtime.watchdog import Watchdog
 from tavern_host.services.calls import Provider
 from tavern_host.services.registry import Views
 from tavern_host.settings.file import SettingsFile
@@ -86,6 +86,7 @@ class Host:
     """
 
     _removing: asyncio.Task[None] | None = None
+    _watchdog: Any = None
 
     def __init__(
         self,
@@ -145,7 +146,6 @@ class Host:
             publish=self._publish,
             decision=self.audit.decision,
         )
-        self._watchdog = Watchdog(self._manager.report.locate, self._manager.problems.blocked)
         self.services = HostServices(self._manager)
 
     def _kernel(self, state: Path, serving: bool) -> partial[Kernel]:
@@ -305,7 +305,10 @@ class Host:
         self._bus = EventBus(self._observer.published if self._observer is not None else None)
         self._link()
         self._provide_services()
-        self._watchdog.start()
+        with contextlib.suppress(NotFound):  # where the installation is damaged, which the plugins' problems say
+            watch = first_party_part("watchdog:Watchdog")
+            self._watchdog = watch(self._manager.report.locate, self._manager.problems.blocked)
+            self._watchdog.start()
         await self._manager.load_all()
 
     async def start(self) -> None:
@@ -333,7 +336,8 @@ class Host:
         try:
             await self._manager.stop_all()
         finally:
-            self._watchdog.stop()
+            if self._watchdog is not None:
+                self._watchdog.stop()
             await self.audit.close()
             await self.blobs.close()
             if self._bus is not None:

@@ -19,7 +19,7 @@ import pytest
 from helpers.repetition import repetitions, set_extended
 from hypothesis import settings
 
-from tavern_host.runtime import watchdog
+from tavern_metrics import watchdog
 
 pytest_plugins = ["pytester", "tavern_devtools.testing"]
 

@@ -19,7 +19,7 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 12_410, "tests": 45_000, "file": 450, "function": 60}
+MOST = {"core": 4_000, "kernel": 12_000, "tests": 45_000, "file": 450, "function": 60}
 """Lines of code of the core, of the kernel without contracts, and of the tests; all lines of one product file, and
 lines of one function from its `def` to its end, without its docstring, blank lines and comments. Decision 25 says why
 the kernel's is what it is."""

@@ -1,4 +1,4 @@
-"""What is in the repository refers to no document that is not: a reader could not look it up."""
+"""What is in the repository refers to no document that is missing, and uses terms that a reader can look up."""
 
 from __future__ import annotations
 
@@ -39,3 +39,23 @@ def test_code_and_docs_refer_to_documents_in_the_repository() -> None:
     }
     assert len(found) > 500
     assert {name: where for name, where in found.items() if where} == {}
+
+
+DIALECT = re.compile(
+    r"(?i)\b(?:(?:is|are|was|were) told|told (?:of|with|otherwise)|goes? on|under way|lets? go|anew|takes? no more|"
+    r"made again|beneath)\b"
+)
+"""Wordings of our own, for which the field has terms: is notified, gets, resumes, in flight, releases, again, rejects,
+is rebuilt, below. Python's comments and texts are held to it too, tests and the front end are not."""
+
+
+def test_docs_and_code_use_the_terms_of_the_field() -> None:
+    assert [found.group() for found in DIALECT.finditer("a run goes on anew, and who asks is told")] == [
+        *("goes on", "anew", "is told"),
+    ]
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    for folder in ("tavern_host", "plugins", "contrib"):
+        files += [f for f in (ROOT / folder).rglob("*") if f.suffix in (".py", ".yaml") and "frontend" not in f.parts]
+    lines = ((file, *line) for file in files for line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1))
+    assert len(files) > 500
+    assert [f"{file}:{number}: {line}" for file, number, line in lines if DIALECT.search(line)] == []

@@ -1,4 +1,4 @@
-"""The service `accounts`: what users, passwords and roles have to be, and who is told of what they do."""
+"""The service `accounts`: what users, passwords and roles have to be, and who is notified of what they do."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class AccountStore:
         self._database = DatabaseThread(folder, _SCHEMA, log, "store of accounts")
 
     async def close(self) -> None:
-        """Finish what was begun and let go."""
+        """Finish the writes in flight, and close the store."""
         await self._database.close()
 
     async def users(self) -> list[User]:

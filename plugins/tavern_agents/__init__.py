@@ -55,7 +55,7 @@ async def _resume_abandoned(context: PluginContext) -> None:
 
 @hookimpl
 async def tavern_shutdown(context: PluginContext) -> None:
-    """Leave what is at work to the next host, and let go of the store."""
+    """Leave active runs to the next host, and close the store."""
     runtime, store = context.state.get("agents.runtime"), context.state.get("agents.store")
     if runtime is not None:
         await runtime.close()

@@ -101,7 +101,7 @@ _COMMANDS = (
     ),
     ("switch", "switch", "history branch to exactly", "Make a branch the active one, or go back to a message."),
     ("edit", "edit", "history message text --branch rest", "Keep a changed copy of a message beside it."),
-    ("swipe", "swipe", "history answer --branch profile", "Let the agent answer anew; the old answer stays."),
+    ("swipe", "swipe", "history answer --branch profile", "Regenerate the answer; the old one stays."),
     ("export", "export_history", "history output", "Write a conversation as JSON."),
     ("import", "import_history", "file id", "Keep an exported conversation."),
     ("delete", "delete_history", "history", "Delete a conversation with its runs."),

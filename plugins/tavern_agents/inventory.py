@@ -98,7 +98,7 @@ def _most_tokens(profile: AgentProfile) -> int:
 
 
 async def _selected(context: PluginContext, ids: list[str], task: str, most: int, call: CallContext) -> list[str]:
-    """Return those of the tools whose schemas take no more than `most` tokens together, in the order of the inventory:
+    """Return those of the tools whose schemas take at most `most` tokens together, in the order of the inventory:
     first those by which others are found, then those that fit the task best."""
     schemas = await context.services.get(TOOL_MANAGER).schemas(ids)
     sizes = {str(schema["name"]): len(str(schema)) // 4 for schema in schemas}

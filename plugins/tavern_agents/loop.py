@@ -108,7 +108,7 @@ class AgentLoop:
     # --- steps ------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """End as interrupted; let whoever goes on in the conversation know what came of the latest calls."""
+        """End as interrupted; store what came of the latest calls for whoever continues the conversation."""
         try:
             await take_calls_back(self)
             known = self.tool_ids or self.profile.inventory
@@ -437,7 +437,7 @@ class AgentLoop:
     async def _end(
         self, status: AgentStatus, text: str, reason: str | None = None, messages: Sequence[ChatMessage] = ()
     ) -> None:
-        """Store how the run ended; it goes on where something was said to it before a reply was stored."""
+        """Store how the run ended; it continues where something was said to it before a reply was stored."""
         kind = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.ERROR: "error"}.get(
             status, "interrupted"
         )

@@ -224,7 +224,7 @@ class Runtime(AgentRuntime):
             raise Conflict(f"another host works on the run {run_id}")
         try:
             if kept.entry.is_replay:
-                raise Conflict(f"it played a recording ({run_id}); begin that anew")
+                raise Conflict(f"it played a recording ({run_id}); start that again")
             loop = await self._loop_of(kept)
         except TavernError as error:
             await self._store.give_up(kept.run, error.message)
@@ -244,7 +244,7 @@ class Runtime(AgentRuntime):
         steps = await self._store.steps(run_id, 0)
         summary, messages = await self._store.conversation(run_id)
         run = kept.run.model_copy(update={"status": AgentStatus.RUNNING, "finished_at": None, "reason": None})
-        if kept.run.status.is_final:  # what it may use begins anew
+        if kept.run.status.is_final:  # its limits start over
             run = run.model_copy(update={"usage": run.usage.model_copy(update={"steps": 0})})
         trace = Tracer(
             self._context,

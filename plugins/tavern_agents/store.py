@@ -69,8 +69,8 @@ class Progress:
 
     `begun` are the places of calls in the last of the `messages`, `begun_later` calls of earlier ones by message and
     place, as `tasks` and `results` are. The inbox was `heard` up to this number. A run does not end with a reply while
-    it `has_mail`: that is set, and the run is kept as one that goes on. `recorded` are deliberations, and the texts in
-    them by their keys.
+    it `has_mail`: that is set, and the run is stored as one that continues. `recorded` are deliberations, and the
+    texts in them by their keys.
     """
 
     run: AgentRun
@@ -115,7 +115,7 @@ class AgentStore:
         self._hosts = ProcessLocks(folder / "hosts")
 
     async def close(self) -> None:
-        """Finish what was begun and let go."""
+        """Finish the writes in flight, and close the store."""
         await self.database.close(self._hosts.close)
 
     # --- conversations ----------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 """The tables of the index, and what is done with them within one transaction. The index is derived: what is in it
-follows from the files of the bases, or from the host's definitions, and it is made again where it is lost."""
+follows from the files of the bases, or from the host's definitions, and it is rebuilt where it is lost."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Knowledge(KnowledgeBase):
         self._embeddings = Embeddings(context)
 
     async def close(self) -> None:
-        """Finish what was begun and let go of the store."""
+        """Finish the writes in flight, and close the store."""
         await self._store.close()
 
     def _tell(self, change: Change) -> None:

@@ -57,7 +57,7 @@ class Store(Entries):
         self._headers: dict[str, tuple[str, BaseHeader]] = {}
 
     async def close(self) -> None:
-        """Finish what was begun and let go."""
+        """Finish the writes in flight, and close the store."""
         await self._thread.close()
 
     async def run(self, work: Callable[[], T]) -> T:

@@ -67,7 +67,7 @@ class CallAssembler:
     """The calls of one answer.
 
     A fragment belongs to the call of its id, else to that of its index, else to the last one. Servers give the index
-    0 to every call, ids anew or not at all, names again, late or in parts, and arguments as objects.
+    0 to every call, new ids or none, names again, late or in parts, and arguments as objects.
     """
 
     def __init__(self) -> None:

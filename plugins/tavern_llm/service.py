@@ -274,7 +274,7 @@ class LlmService(Llm):
         """Yield the chunks of the first channel that answers to the end.
 
         One that fails before it has given anything is passed over in silence; after that, a chunk says that the
-        answer begins anew.
+        answer restarts.
         """
         setup, attempts, charge = session.model.setup, session.attempts, session.charge
         while True:
@@ -296,7 +296,7 @@ class LlmService(Llm):
                     charge.broke_off()
                 attempts.failed(channel, error)
                 if is_begun:
-                    yield LlmChunk(restarted=f"The answer broke off and begins anew: {error.message}.")
+                    yield LlmChunk(restarted=f"The answer broke off and restarts: {error.message}.")
 
 
 async def _chunks(adapter: OpenAdapter, request: LlmRequest, call: CallContext) -> AsyncGenerator[LlmChunk]:

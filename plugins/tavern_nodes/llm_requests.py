@@ -51,7 +51,7 @@ class Answer:
         return self.response.text
 
     def add(self, chunk: LlmChunk, who: str) -> str:
-        """Add a piece; return the text that it adds, for an answer that begins anew a line that says so.
+        """Add a piece; return the text that it adds, for an answer that restarts a line that says so.
 
         Raises `InvalidInput` where the answer grows over `MAX_TEXT`.
         """

@@ -31,7 +31,7 @@ def main(lifeline: int) -> None:
     """Answer the request on standard input in a child process; report how that ended; kill all that it started.
 
     `lifeline` is a pipe that is closed when nothing waits any longer. A thread of the child could not wait for that:
-    the function may never let go of the interpreter.
+    the function may never release the interpreter lock.
     """
     answer_to = os.dup(1)
     os.dup2(2, 1)  # what the function prints must not get into the answer

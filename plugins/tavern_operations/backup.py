@@ -37,7 +37,7 @@ _PASSED_OVER = {f"{PROJECT}/.tavern/{name}" for name in ("cache", "log", "plugin
     f"{STATE}/hosts",
     f"{STATE}/served",
 }
-"""What is made again, the log, and what says which hosts run."""
+"""What is rebuilt, the log, and what says which hosts run."""
 
 Paths = dict[str, Path]
 """Files by their names in the ZIP."""
@@ -177,7 +177,7 @@ def _snapshots(find: Callable[[], Paths]) -> Iterator[tuple[Paths, dict[str, sql
             if is_whole:  # no file was renamed, or made, before its writers were held
                 yield databases, found
                 return
-    raise DeadlineExceeded(f"other processes did not let go of the databases for {BUSY_SECONDS:g} s; try again")
+    raise DeadlineExceeded(f"other processes did not release the databases for {BUSY_SECONDS:g} s; try again")
 
 
 def _beside(paths: Iterable[Path]) -> set[Path]:

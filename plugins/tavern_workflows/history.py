@@ -59,7 +59,7 @@ class SqliteWorkflowHistory(WorkflowHistoryStore):
         self._database = DatabaseThread(folder, HISTORY, log, "history of workflows")
 
     async def close(self) -> None:
-        """Finish what was begun and let go."""
+        """Finish the writes in flight, and close the store."""
         await self._database.close()
 
     async def revisions(self, workflow: str | None, before: int | None, limit: int) -> list[WorkflowRevision]:

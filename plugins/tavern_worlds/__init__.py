@@ -48,7 +48,7 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
 
 @hookimpl
 async def tavern_startup(context: PluginContext) -> None:
-    """Let running scenes go on, in a host that serves."""
+    """Resume running scenes, in a host that serves."""
     if context.serving:
         context.tasks.spawn(_follow(context), name="follow scenes")
 

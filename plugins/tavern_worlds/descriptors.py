@@ -23,7 +23,7 @@ _ROUTES = (
 _PARAMETERS: dict[str, tuple[str, str, dict[str, JsonValue]]] = {
     "id": ("scene", "The scene's id.", {"required": True}),
     "scene": ("scene", "The id of a run, or of a scene: its latest run.", {"required": True}),
-    "message": ("--message", "What is said; without it the agents go on, with --turns.", {"default": ""}),
+    "message": ("--message", "What is said; without it the agents continue, with --turns.", {"default": ""}),
     "name": ("--name", "Who says it.", {"default": "User"}),
     "turns": ("--turns", "How many turns the agents have then.", {"type": "integer"}),
     "event": ("event", "The type of the event.", {"required": True}),

@@ -171,7 +171,7 @@ class Scenes(SceneManager):
             raise Misconfigured(f"$.agent_instances: {agent.instance_id!r}: {error.message}") from None
 
     async def _introduce(self, run: SceneRun, member: SceneMember, agent: SceneAgent, profile: AgentProfile) -> None:
-        """Begin an agent's own conversation with what it is told of the scene, and what it remembers there."""
+        """Begin an agent's own conversation with what it learns of the scene, and what it remembers there."""
         told = ChatMessage(role="user", content=changes.opening(run, member))
         await self._context.services.get(CHAT_HISTORY).add(member.conversation_id, [told])
         goals = {goal.caiu_id: goal for goal in agent.initial_goals_override_reference}

@@ -42,7 +42,7 @@ class SceneStore:
         self._hosts = ProcessLocks(folder / "hosts")
 
     async def close(self) -> None:
-        """Finish what was begun and let go."""
+        """Finish the writes in flight, and close the store."""
         await self._database.close(self._hosts.close)
 
     async def runs(self, limit: int) -> list[SceneRun]:

@@ -1,4 +1,4 @@
-"""What happens in a scene, as changes of its run: the world, events, turns, and what an agent is told for one. Pure."""
+"""What happens in a scene, as changes of its run: the world, events, turns, and what an agent gets for one. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Subscriptions = dict[str, list[str]]
 
 
 def opening(run: SceneRun, member: SceneMember) -> str:
-    """Return what an agent is told first."""
+    """Return the first message to an agent."""
     names = {one.name: f"{one.name} ({one.role})" if one.role else one.name for one in run.members}
     you = names.pop(member.name)
     return (

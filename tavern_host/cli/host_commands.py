@@ -5,6 +5,7 @@ Each takes a factory of hosts, since `init` runs without a project."""
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -12,6 +13,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from tavern_host.cli.log import OnceASecond
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
 from tavern_host.contracts.languages import say
@@ -19,7 +21,7 @@ from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.contracts.reviews import outputs_of, permissions_of
 from tavern_host.host import Host
 from tavern_host.projects import PROJECT_FILE, make_project
-from tavern_host.runtime.installed import first_party_modules
+from tavern_host.runtime.installed import first_party_modules, first_party_part
 from tavern_host.storage.files import make_folder
 
 MakeHost = Callable[..., Host]
@@ -31,8 +33,6 @@ _IN_ORDER = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.S
 
 async def serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     """Run the host and its server."""
-    from tavern_host.server.logs import server_log
-
     host = make_host(serving=True)
     for folder in (host.project.private, host.folders.project_state(host.project)):
         try:
@@ -43,8 +43,10 @@ async def serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
             if error.errno != errno.ELOOP:  # plugins say what they do not do behind a link
                 why = f"nothing can be kept in {folder}: {error.strerror or error}"
                 raise Misconfigured(f"{why}; a server writes there: change its rights, or make room") from None
-    form, levels = arguments["log_format"], arguments["log_level"]
-    with server_log(host.project.private, format=form, levels=levels, secrets=host.settings.secrets):
+    log_to = first_party_part("server_log:server_log")
+    form, levels, secrets = arguments["log_format"], arguments["log_level"], host.settings.secrets
+    filters = [partial(OnceASecond, logging.WARNING)]
+    with log_to(host.project.private, format=form, levels=levels, secrets=secrets, filters=filters):
         async for output in _served(host, make_host, arguments):
             yield output
 

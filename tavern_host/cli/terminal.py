@@ -24,9 +24,7 @@ import click
 from tavern_host import __version__
 from tavern_host.cli.arguments import global_options, parse
 from tavern_host.cli.garbage import collect_again
-from tavern_host.cli.handing_over import handed_over, server_for
 from tavern_host.cli.host_commands import HOST_COMMANDS, host_commands, run_host_command
-from tavern_host.cli.live_display import LiveDisplay
 from tavern_host.cli.log import set_up_log
 from tavern_host.cli.process_end import Stay, run_main
 from tavern_host.contracts.commands import CommandInfo, CommandOutput
@@ -35,7 +33,8 @@ from tavern_host.contracts.languages import CATALOGUE, of_terminal, say
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.host import Host
 from tavern_host.projects import Folders, check_path
-from tavern_host.runtime.installed import catalogue
+from tavern_host.runtime.installed import catalogue, first_party_part
+from tavern_host.server.holder import server_of
 
 _log = logging.getLogger("tavern.cli")
 
@@ -225,8 +224,10 @@ async def _run_plugin_command(
             _warn_of_failures(plugins)
         if invocation is None:
             return 0
-        if at_server and invocation.command.at_server and not invocation.here and (server := server_for(host)):
-            outputs = handed_over(server, host.project.id, invocation.command.name, invocation.arguments)
+        is_for_server = at_server and invocation.command.at_server and not invocation.here
+        if is_for_server and (server := server_of(host.folders.project_state(host.project))):
+            hand_over = first_party_part("handing_over:handed_over")
+            outputs = hand_over(server, host.project.id, invocation.command.name, invocation.arguments)
             return await _show(outputs, invocation.as_json)
         if not invocation.command.standalone:
             await host.start()
@@ -249,31 +250,34 @@ def _visible(text: str) -> str:
 async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
     """Show what a command says, as it says it; return the exit code."""
     code, failure = 0, ""
-    is_quiet = not _log.isEnabledFor(logging.INFO)  # the log would be written across what stands on the terminal
-    display = LiveDisplay(STREAMS.out, STREAMS.err, _visible, may_live=is_quiet)
+    display: Any = None
     try:
-        with contextlib.closing(display):
+        with contextlib.ExitStack() as at_end:
             async with contextlib.aclosing(outputs) as stream:  # type: ignore[type-var]
                 async for output in stream:
-                    if output.kind == "failure":
+                    is_running = output.kind in ("live", "chunk", "progress")
+                    if display is None and is_running and not as_json:
+                        display = at_end.enter_context(contextlib.closing(_live_display()))
+                    elif display is not None and not is_running:
                         display.close()
+                    if output.kind == "failure":
                         _say(say(f"Error: {output.text}"), err=True)
                         code, failure = output.exit_code, failure or output.text
-                    elif as_json:
-                        if output.kind == "result":
+                    elif output.kind == "result":
+                        if as_json:
                             _print_json(output.data)
-                    elif output.kind == "live":
+                    elif is_running and not as_json:
                         display.show(output)
-                    elif output.kind == "chunk":
-                        display.write(output.text)
-                    elif output.kind == "progress":
-                        display.say(output.text)
-                    elif output.kind != "result":
-                        display.close()
+                    elif not as_json:
                         _show_table(output) if output.kind == "table" else _say(output.text)
     except TavernError as error:
         return _fail(error, as_json)
     return _as_json(as_json and code != 0, code, "invalid_input" if code == 2 else "failed", failure)
+
+
+def _live_display() -> Any:
+    is_quiet = not _log.isEnabledFor(logging.INFO)  # the log would be written across what stands on the terminal
+    return first_party_part("live_display:LiveDisplay")(STREAMS.out, STREAMS.err, _visible, may_live=is_quiet)
 
 
 def _print_json(data: Any) -> None:

@@ -368,7 +368,7 @@ class PluginContext:
 
     `serving` says that the host runs until it is stopped, as under `tavern serve`, not for one command: work that is
     resumed at the start and long-running work (a watch on files) belongs there. `is_stopping` says that the host stops:
-    what is cut off then and can go on in the next one should be left to that.
+    what is cut off then and can resume in the next one should be left to that.
     """
 
     plugin: str

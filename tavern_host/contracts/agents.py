@@ -116,7 +116,7 @@ class AgentRequest(Model):
     of the profile.
 
     `parent_id` is a message of the conversation behind which this one is kept, by default the branch's head. With an
-    empty `message` the agent answers anew: what it answered in the turn of `parent_id`, with all calls, stays beside
+    empty `message` the agent answers again: what it answered in the turn of `parent_id`, with all calls, stays beside
     the new answer (a swipe). A branch that moves away from its head needs `head`, the one that the caller knows.
     """
 

@@ -1,4 +1,4 @@
-"""Conditional requests (RFC 9110 §13): which revision a change is meant for, and what a client is told whose is not."""
+"""Conditional requests (RFC 9110 §13): which revision a change is for, and the answer to a client with another."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class LlmCallFragment(Model):
 class LlmChunk(Model):
     """A piece of a streamed answer. The last one has the whole answer as `response`.
 
-    `restarted` says why the answer began anew, for instance at another server: what came before is void.
+    `restarted` says why the answer restarted, for instance at another server: what came before is void.
     """
 
     text: str = ""

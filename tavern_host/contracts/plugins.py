@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -317,3 +318,22 @@ class Plugins(ServiceInterface, name="plugins", version=4):
 
 
 PLUGINS = ServiceKey(Plugins)
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """What blocked the event loop: a place in a plugin's code, or with `plugin` None the innermost place.
+
+    `seconds` is how long the loop had been blocked when it was sampled, or altogether where that is over.
+    """
+
+    plugin: str | None
+    file: str
+    line: int
+    function: str
+    seconds: float
+
+    def __str__(self) -> str:
+        who = self.plugin or "code that is no plugin's"
+        where = f"{self.function} ({self.file}:{self.line})"
+        return f"{who} blocks the event loop in {where}, for {self.seconds:.1f} s now"

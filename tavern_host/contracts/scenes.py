@@ -20,7 +20,7 @@ class _PublishedModel(OpenModel):
 
 
 class SceneAgent(_PublishedModel):
-    """An agent of a scene. `name` is what the others call it, by default its profile's; `role` is told to all. Both are
+    """An agent of a scene. `name` is what the others call it, by default its profile's; all know its `role`. Both are
     ours. The initial values are merged into those of the profile, the goals replace its goals."""
 
     instance_id: str = Field(pattern=r"^[^\s/@*?]{1,100}$")

@@ -50,7 +50,7 @@ class ToolCallRequest(Model):
 
     `index` is the step within its chain, from 1; `block` counts the blocks of a text: a chain is the calls
     of one block, and in a protocol without chains each call has a block of its own. `request_id` is what
-    the text itself calls the request. `retry` is how often the call is made again if it fails. `variables` are
+    the text itself calls the request. `retry` is how often the call is retried if it fails. `variables` are
     the block's own names for `@{name}` in arguments. `protocol` is None for a structured call.
     """
 

@@ -88,4 +88,4 @@ class WorkflowHistoryStore(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Finish what was begun and let go."""
+        """Finish the writes in flight, and close the store."""

@@ -86,7 +86,7 @@ class Registrations:
         return None, {}, allowed
 
     def described(self, failed: Callable[[str, str, BaseException], object]) -> list[DescribedRoute]:
-        """Return all routes with their types; `failed` is told of a plugin that names one which is not there."""
+        """Return all routes with their types; `failed` is called for a plugin that names a missing one."""
         own = [
             DescribedRoute.trusted(plugin="tavern-host", info=i, schemas=_types(i, schema_of)) for i in self.own_routes
         ]

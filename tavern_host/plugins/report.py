@@ -13,6 +13,7 @@ from tavern_host.contracts.plugins import (
     AdmissionError,
     AskedPermission,
     AskingPlugin,
+    Blocked,
     PluginAsset,
     PluginInfo,
     PluginState,
@@ -22,7 +23,6 @@ from tavern_host.plugins.discovery import file_hashes, fingerprint
 from tavern_host.plugins.lifecycle import Lifecycle
 from tavern_host.plugins.permissions import all_permissions
 from tavern_host.plugins.record import Record, log_failure, problem_of
-from tavern_host.runtime.watchdog import Blocked
 from tavern_host.services.registry import ServiceRegistry
 from tavern_host.settings.store import SettingsStore
 

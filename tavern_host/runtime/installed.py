@@ -54,7 +54,7 @@ class Installed:
 
 def installed_plugins(packages: Path | None = None) -> list[Installed]:
     """Return the entry points of all distributions, sorted: those of the environment, then those of the packages."""
-    own = [one for one in _in_environment(distributions(name=DISTRIBUTION)) if one.name and one.has(_RUNNING)]
+    own = _own()
     found = _in_environment([entry.dist for entry in _entry_points() if entry.dist is not None])
     hidden = [one for one in own if one not in found]  # by another that is called like the host, earlier on the path
     places = [(one, None) for one in (*found, *hidden)]
@@ -63,7 +63,11 @@ def installed_plugins(packages: Path | None = None) -> list[Installed]:
     return [_installed(*each, own) for each in entries]
 
 
-@functools.cache
+def _own() -> list[_Distribution]:
+    """Return the distributions that the running host was installed by: one, unless something is wrong."""
+    return [one for one in _in_environment(distributions(name=DISTRIBUTION)) if one.name and one.has(_RUNNING)]
+
+
 def first_party_modules(name: str) -> tuple[ModuleType, ...]:
     """Return the modules of this name that first-party plugins have in their packages, loaded or not, enabled or not:
     parts of the program that the host finds there. No project and no other distribution can add one."""
@@ -71,12 +75,14 @@ def first_party_modules(name: str) -> tuple[ModuleType, ...]:
     return tuple(importlib.import_module(f"{module}.{name}") for module in found)
 
 
-@functools.cache
 def _first_party() -> tuple[tuple[str, Path], ...]:
-    """Return the packages of the first-party plugins with their folders; they are the same as long as the host runs."""
-    return tuple((one.module, one.folder) for one in installed_plugins() if one.first_party and one.folder is not None)
+    """Return the packages of the first-party plugins with their folders."""
+    own = _own()
+    found = [_installed(entry, one, None, own) for one in own for entry in one.entry_points()]
+    return tuple((one.module, one.folder) for one in found if one.first_party and one.folder is not None)
 
 
+@functools.cache
 def first_party_part(reference: str) -> Any:
     """Return what `module:name` names in such a module. Raises `NotFound`."""
     module, _, name = reference.partition(":")

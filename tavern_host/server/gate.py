@@ -146,7 +146,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         return error_response(413, "too_large", message)
     VISITOR.set(known or _NOBODY)
     if request.app[SERVED].is_draining and request.method not in ("GET", "HEAD"):
-        message = "the server stops and takes no more work; send it again when it runs again"
+        message = "the server is stopping and rejects new work; send it again when it runs again"
         return error_response(503, "stopping", message, {"retry_after": 5})
     if known is not None and STRANGERS in request.app:
         request.app[STRANGERS].discard(request.protocol)

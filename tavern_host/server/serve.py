@@ -15,12 +15,13 @@ from urllib.parse import quote
 from tavern_host.cli.garbage import collect_again
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.host import Host
+from tavern_host.runtime.installed import first_party_part
 
 if TYPE_CHECKING:
     from tavern_host.server.reach import Reach
 
 DRAIN = 10.0
-"""Seconds that work in flight has to end once the server is told to stop."""
+"""Seconds that work in flight has to end once the server is stopped."""
 
 
 async def serve(
@@ -43,7 +44,6 @@ async def serve(
     from tavern_host.server.connections import listening, listening_socket
     from tavern_host.server.holder import Server
     from tavern_host.server.served import ServedProjects
-    from tavern_host.server.systemd import notify, stay_watched
 
     listener = listening_socket(reach.port, reach.address)
     reach = replace(reach, port=listener.getsockname()[1])
@@ -68,6 +68,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
+    notify, stay_watched = first_party_part("systemd:notify"), first_party_part("systemd:stay_watched")
     watched = asyncio.create_task(stay_watched(), name="say to systemd that the server is alive")
     try:
         async with listening(make_app(served, token=token, port=reach.port, reach=reach), listener, reach):

@@ -25,10 +25,10 @@ from tavern_host.contracts.host_api import OpenProject
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.host import Host
 from tavern_host.projects import find_project
+from tavern_host.runtime.installed import first_party_part
 from tavern_host.server.connections import body_of
 from tavern_host.server.holder import Server, held
 from tavern_host.server.routes import route
-from tavern_host.storage.damage import check_databases
 
 DEFAULT = "default"
 MOST = 32
@@ -158,6 +158,7 @@ class ServedProjects:
         ]
 
     def _check(self, host: Host) -> None:
+        check_databases = first_party_part("database_check:check_databases")
         for folder in host.folders.kept(host.project):
             check_databases(folder, self._stopped)
 

@@ -1,4 +1,4 @@
-"""Finds damaged SQLite databases, moves them aside, and copies what can be read of one into its successor.
+"""Moves damaged SQLite databases aside, and copies what can be read of one into its successor.
 
 A damaged file keeps a name of its own until its rows are copied, so that a process that is killed meanwhile loses none.
 """
@@ -11,20 +11,15 @@ import logging
 import operator
 import os
 import sqlite3
-import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tavern_host.storage.files import locked
-
 OPENING = ".opening.lock"
 """The file in a database's folder that is locked while one is opened, or moved aside."""
-_SECONDS = 10.0
 moved_aside: list[Path] = []
 """The files that this process has moved aside, for those who say how it is."""
-_log = logging.getLogger("tavern.storage")
 _UNREAD = ".unread"
 _SIDES = ("-wal", "-shm")
 _KEY = operator.itemgetter(5)
@@ -59,38 +54,6 @@ def identity_of(path: Path) -> Identity | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
-
-
-def check_databases(folder: Path, stop: threading.Event) -> None:
-    """Move damaged databases below a folder aside, until `stop` is set; who has one open goes on in the new one. What
-    cannot be checked is left to those who use it."""
-    for path in (Path(parent, name) for parent, _, names in os.walk(folder) for name in names):
-        if path.suffix == ".sqlite3" and path.is_file() and not path.is_symlink() and not stop.is_set():
-            with contextlib.suppress(sqlite3.Error, OSError):
-                _check(path, stop)
-
-
-def _check(path: Path, stop: threading.Event) -> None:
-    identity = identity_of(path)
-    with contextlib.closing(sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)) as connection:
-        connection.set_progress_handler(stop.is_set, 10_000)
-        damage = _corruption(connection, "PRAGMA quick_check(1)")
-        if damage is not None:
-            with locked(path.with_name(OPENING)):
-                _corruption(connection, "BEGIN IMMEDIATE")  # then nobody else is within a transaction
-                if identity_of(path) == identity:
-                    move_aside(path, damage, _log)
-
-
-def _corruption(connection: sqlite3.Connection, statement: str) -> Exception | None:
-    """Execute a statement; return what it finds corrupt. Raises other errors."""
-    try:
-        found = connection.execute(statement).fetchone()
-    except sqlite3.DatabaseError as error:
-        if not is_corruption(error):
-            raise
-        return error
-    return None if found in (None, ("ok",)) else Corrupt(found[0].splitlines()[-1])
 
 
 def move_aside(path: Path, error: Exception, log: logging.Logger, *, is_read: bool = False) -> None:

@@ -185,7 +185,7 @@ def explain(error: Exception, schema: Schema) -> str:
     """Return, as a clause, what an error of the database or the file system means and how to mend it."""
     if isinstance(error, sqlite3.Error):
         if _is_busy(error):
-            return f"another process did not let go of it for {schema.busy_seconds:g} s; try again"
+            return f"another process did not release it for {schema.busy_seconds:g} s; try again"
         return _ADVICE.get(damage.code_of(error) or 0, str(error))
     if isinstance(error, OSError):
         return _ADVICE[sqlite3.SQLITE_FULL] if error.errno in _FULL else error.strerror or str(error)

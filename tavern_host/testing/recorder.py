@@ -1,4 +1,4 @@
-"""Remembers the calls and events that a host told of, so that a test can look at them afterwards."""
+"""Remembers the calls and events that a host reported, so that a test can look at them afterwards."""
 
 from __future__ import annotations
 

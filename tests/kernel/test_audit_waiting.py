@@ -89,7 +89,7 @@ async def test_what_could_not_be_committed_is_refused(log: AuditLog, monkeypatch
     with kept_locked(log):
         number = log.record("thing.done", actor="system:host", details={"n": 1})
         for _ in range(2):
-            with pytest.raises(ServiceUnavailable, match="cannot be written: another process did not let go of it"):
+            with pytest.raises(ServiceUnavailable, match="cannot be written: another process did not release it"):
                 await log.written(number)
         assert numbers(log) == [0]
     await log.written(number)

@@ -12,8 +12,8 @@ import pytest
 from helpers.repetition import Failures, repetitions
 
 from tavern_host.audit.store import SqliteAuditStore, now
-from tavern_host.storage.damage import check_databases
 from tavern_host.storage.sqlite import DatabaseThread, Schema
+from tavern_operations.database_check import check_databases
 
 FIRST = (
     "CREATE TABLE parents (seq INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",

@@ -36,13 +36,6 @@ def named(host: Host, name: str) -> list[PluginInfo]:
     return [p for p in host.plugins() if p.name == name]
 
 
-def test_first_party_plugins_have_entry_points(tmp_path: Path) -> None:
-    engine = linked(tmp_path / "p").plugin("tavern-engine")
-    assert engine.first_party
-    assert engine.source == "entry-point:tavern-host"
-    assert engine.state is PluginState.DISCOVERED
-
-
 def test_an_installed_package_is_found_and_not_imported(tmp_path: Path, site: Path) -> None:
     install(site, "acme_pack", EXPLODES, entry="acme")
     plugin = linked(tmp_path / "p").plugin("acme")

@@ -128,6 +128,10 @@ def test_two_hosts_leave_nothing_first_party(tmp_path: Path) -> None:
     (engine,) = of_name(plugins, "tavern-engine")
     assert f"the running host was installed by {site}/tavern_host-9.0.dist-info and " in engine.problems[0].message
     assert engine.problems[0].hint == "uninstall all but one"
+    plain = tavern_process("plugins", "list", "--check", cwd=tmp_path, PYTHONPATH=str(site))
+    assert plain.code == 0, "the list works where first-party plugins cannot be used"
+    (line,) = [line for line in plain.out.splitlines() if "tavern-engine " in line]
+    assert " invalid " in line
 
 
 def test_packages_earlier_on_the_path_are_refused(tmp_path: Path) -> None:

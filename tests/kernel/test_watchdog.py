@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.plugins import Blocked, PluginState
 from tavern_host.plugins.record import Record
 from tavern_host.plugins.report import Problems
-from tavern_host.runtime import watchdog
-from tavern_host.runtime.watchdog import Blocked, Watchdog
+from tavern_metrics import watchdog
+from tavern_metrics.watchdog import Watchdog
 
 LIMIT = 0.1
 
@@ -59,7 +59,7 @@ def never_lets_go(until):
 
 STOPPED = """
 import asyncio, sys, time
-from tavern_host.runtime.watchdog import Watchdog
+from tavern_metrics.watchdog import Watchdog
 
 async def main():
     watchdog = Watchdog(lambda file: None, print, 0.3)

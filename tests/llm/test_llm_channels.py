@@ -243,7 +243,7 @@ async def test_only_a_stream_that_gave_nothing_is_retried_in_silence(
         (mark,) = [index for index, chunk in enumerate(chunks) if chunk.restarted]
         assert "".join(chunk.text for chunk in chunks[:mark]) == "what the first "
         assert "".join(chunk.text for chunk in chunks[mark:]) == "the second answer "
-        assert str(chunks[mark].restarted).startswith("The answer broke off and begins anew: the model 'tiny' at ")
+        assert str(chunks[mark].restarted).startswith("The answer broke off and restarts: the model 'tiny' at ")
         assert chunks[-1].response is not None
         assert (chunks[-1].response.text, chunks[-1].response.model) == ("the second answer ", "m")
 

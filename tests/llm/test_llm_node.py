@@ -150,6 +150,6 @@ async def test_an_answer_that_begins_anew_is_marked(project: Path) -> None:
             done, outputs = await run(host, messages=[HI])
         assert done.status is RunStatus.COMPLETE
         text = outputs["text_stream"]
-        assert text.startswith("half an \n\n[The answer broke off and begins anew: the model 'tiny' at ")
+        assert text.startswith("half an \n\n[The answer broke off and restarts: the model 'tiny' at ")
         assert text.endswith("]\n\nwhole answer ")
         assert outputs["text"] == "whole answer "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -61,22 +60,6 @@ async def test_requirements_are_installed_once_as_read_only_copies(house: Index,
     assert any(path.suffix == ".pyc" for path in files)
     assert all(path.stat().st_nlink == 1 and not path.is_symlink() for path in files)
     assert all(path.stat().st_mode & 0o222 == 0 for path in [*files, first.path])
-
-
-async def test_an_environment_that_was_changed_is_built_anew(tmp_path: Path, house: Index, shop: Workshop) -> None:
-    house.add_wheel("alpha", code="value = 'good'")
-    ready = await shop.python()
-    file = ready.path / "site" / "alpha.py"
-    before = file.stat()
-    file.chmod(0o644)
-    file.write_text("value = 'evil'")
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    file.chmod(0o444)
-    later = Workshop(tmp_path, house)  # another process: what this one has looked at is not looked at again
-    again = await later.ready()
-
-    assert again.built
-    assert (await later.say(again, "-c", "import alpha; print(alpha.value)"))[1] == "good\n"
 
 
 async def test_requirements_with_hashes_get_only_what_has_them(house: Index, shop: Workshop) -> None:

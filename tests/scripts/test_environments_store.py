@@ -34,6 +34,15 @@ async def build(store: Store, files: dict[str, str], key: str = KEY, wait: Calla
     return True
 
 
+def rewritten_in_place(file: Path) -> None:
+    """Change a file's content, not its size, times and rights."""
+    before = file.stat()
+    file.chmod(0o644)
+    file.write_text("2")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    file.chmod(before.st_mode)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -42,6 +51,7 @@ async def build(store: Store, files: dict[str, str], key: str = KEY, wait: Calla
         lambda content: (content / "site" / "a.py").chmod(0o666),
         lambda content: os.link(content / "site" / "a.py", content.parent / "other"),
         lambda content: (content / "site" / "a.py").chmod(0o644) or (content / "site" / "a.py").write_text("2"),
+        lambda content: rewritten_in_place(content / "site" / "a.py"),
         lambda content: (
             (content.parent / "record.json").chmod(0o644) or (content.parent / "record.json").write_text("{}")
         ),

@@ -30,17 +30,6 @@ async def test_a_damaged_database_is_put_aside_and_a_new_one_begun(
     assert aside.read_bytes().startswith(b"no database")
 
 
-async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        await bench.ended(await bench.submit())
-    with sqlite3.connect(database(tmp_path / "p")) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    async with opened(tmp_path / "p") as bench:
-        with pytest.raises(TavernError, match="written by another version of the program"):
-            await bench.submit()
-
-
 async def test_when_the_folder_is_removed_a_new_one_is_begun(tmp_path: Path) -> None:
     async with opened(tmp_path / "p") as bench:
         gone = await bench.ended(await bench.submit())

@@ -85,10 +85,10 @@ class _Answer:
     def __init__(self, response: dict[str, Any] | None) -> None:
         self._response = response
         self.restarted: str | None = None
-        """Why the answer begins anew, so that what came before is void."""
+        """Why the answer restarts, so that what came before is void."""
 
     async def texts(self, chunks: AsyncIterator[dict[str, Any]] | None) -> AsyncIterator[str]:
-        """Yield the text of the answer in pieces, up to where it is whole or begins anew."""
+        """Yield the text of the answer in pieces, up to where it is complete or restarts."""
         self.restarted = None
         if self._response is not None or chunks is None:
             yield self.whole().text

@@ -1,4 +1,4 @@
-"""The commands `tavern agent replay` and `tavern agent test`, and how a difference is told."""
+"""The commands `tavern agent replay` and `tavern agent test`, and how a difference is shown."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _AROUND = 60
 """How many characters of two texts are shown before and behind the first that differs."""
 
 _NEW = re.compile(r"(?<=\bresult:)\d+(?=:)|(?<=_)[0-9a-f]{24}\b")
-"""What is numbered anew in each run: handles of results, ids."""
+"""What is numbered from 1 in each run: handles of results, ids."""
 
 _CLOCK = "system:"
 """How the names of the macros begin that the clock fills in."""

@@ -13,7 +13,7 @@ _MESSAGES = (
 )
 _PARAMETERS = "Parameters of the model, such as temperature."
 _KEYS = ", ".join(LlmResponse.model_fields)
-_TEXT_STREAM = "The text as it comes; a line in brackets says where an answer broke off and began anew."
+_TEXT_STREAM = "The text as it comes; a line in brackets says where an answer broke off and restarted."
 _CHUNKS = "All that comes: text, reasoning, call (index, id, name, arguments), restarted; at the end response."
 
 

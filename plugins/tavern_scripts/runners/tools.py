@@ -72,7 +72,7 @@ class _Channel:
         while len(self._held) < 4 or len(self._held) < 4 + int.from_bytes(self._held[:4], "big"):
             more = os.read(_NUMBER, 65536)
             if not more:
-                raise ToolError("Closed", "the host takes no more calls of this script")
+                raise ToolError("Closed", "the host accepts no further calls of this script")
             self._held += more
         end = 4 + int.from_bytes(self._held[:4], "big")
         frame = bytes(self._held[4:end])

@@ -142,7 +142,7 @@ def _status(code: object) -> int:
 
 def _end(status: int, known: set[str]) -> None:
     """End without taking apart what was imported beforehand, which takes longer than most scripts: what the script
-    itself made is let go of, so that its files are written to the end. `known` are the modules that are not its own."""
+    itself made is released, so that its files are written to the end. `known` are the modules that are not its own."""
     if threading.active_count() > 1:
         sys.exit(status)
     atexit._run_exitfuncs()

@@ -102,7 +102,7 @@ class Group:
             _write(before, 0)
 
     async def remove(self) -> None:
-        """Remove the group when the kernel has let go of its processes."""
+        """Remove the group when the kernel has released its processes."""
         import asyncio
 
         for attempt in range(_TRIES):

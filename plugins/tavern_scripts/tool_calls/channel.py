@@ -104,7 +104,7 @@ class CallChannel(asyncio.Protocol):
         self._is_full = True
 
     def resume_writing(self) -> None:
-        """Go on with what came meanwhile."""
+        """Continue with what came meanwhile."""
         self._is_full = False
         self._read()
 

@@ -137,7 +137,7 @@ class Statistics:
         except FileNotFoundError:
             return {}
         except (OSError, ValidationError) as error:
-            self._context.log.warning("the statistics of tools begin anew, they cannot be read: %s", error)
+            self._context.log.warning("the statistics of tools are reset, since they cannot be read: %s", error)
             return {}
 
 

@@ -116,7 +116,7 @@ def read_file(
     path: Path, plugin: str | None, within: Path | None = None
 ) -> tuple[ToolDefinition | None, list[ToolProblem]]:
     """Return the definition in a tool file and everything that is wrong with the file, each with line and column; None
-    where the file cannot be used. Nothing that is not `within` a folder is read, nor told of."""
+    where the file cannot be used. Nothing that is not `within` a folder is read or reported."""
     about = _File(path, plugin)
     try:
         if within is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within)):

@@ -49,7 +49,7 @@ def tool_commands() -> list[CommandInfo]:
         ),
         CommandInfo(
             name="tools docs",
-            help="Show what a language model is told about tools, and how it asks for calls.",
+            help="Show the documentation of tools that a language model gets, and how it asks for calls.",
             handler=f"{handlers}:document_tools",
             parameters=[
                 CommandParameter(name="--tool", help="Only this tool; may be repeated.", multiple=True),

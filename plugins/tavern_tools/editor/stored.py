@@ -49,7 +49,7 @@ class Stored:
         return hashlib.blake2b(data, digest_size=16).hexdigest()
 
     def shown(self, *, whole: bool) -> ToolFile:
-        """Return it as it is told; its source where it is the `whole`."""
+        """Return it as it is shown; its source where it is the `whole`."""
         return ToolFile(
             name=self.name,
             revision=self.revision,

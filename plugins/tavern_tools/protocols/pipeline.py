@@ -230,7 +230,7 @@ class _Owners:
     def _feed(self, reading: ParserReading, opening: int | None = None) -> bool:
         """Feed a parser up to the next place where a block may begin; return False if there is no text for it.
 
-        It continues with a block of its own; it is let go only where one of another may begin.
+        It continues with a block of its own; it is released only where one of another may begin.
         """
         begin = reading.fed
         after = self._places.after(begin if opening is None else opening)

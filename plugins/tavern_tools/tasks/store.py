@@ -72,7 +72,7 @@ class SqliteTaskStore(TaskStore):
         self._seen = -1
 
     async def close(self) -> None:
-        """Finish what was begun, leave what has not begun to other hosts, and let go."""
+        """Finish the writes in flight, leave tasks that have not begun to other hosts, and close the store."""
         await self._database.close(self._hosts.close)
 
     # --- a task's life ----------------------------------------------------------------------------

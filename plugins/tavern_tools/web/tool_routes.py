@@ -48,7 +48,7 @@ class ToolQuery(Model):
 
 
 class ExecuteBody(Model):
-    """Action text, or one call; `tool_id` and `id` mean `toolId`. `callback` is told of the end of tasks."""
+    """Action text, or one call; `tool_id` and `id` mean `toolId`. `callback` is notified of the end of tasks."""
 
     text: str | None = None
     protocols: list[str] | None = None

@@ -21,7 +21,7 @@ _TAIL_LETTERS = 4000
 
 
 class LiveDisplay:
-    """The `live` and `chunk` outputs of one command. `visible` is what every text passes through first."""
+    """The `live`, `chunk` and `progress` outputs of one command. `visible` is what every text passes through first."""
 
     def __init__(self, out: TextIO, err: TextIO, visible: Callable[[str], str], *, may_live: bool) -> None:
         self._out = out
@@ -35,15 +35,24 @@ class LiveDisplay:
         self._is_line_open = False
 
     def show(self, output: CommandOutput) -> None:
-        """Show how things stand, in place of what was shown before; nothing where there is no terminal."""
+        """Show an output of one of these kinds."""
+        if output.kind == "live":
+            self._show_status(output)
+        elif output.kind == "chunk":
+            self._write(output.text)
+        else:
+            self._say(output.text)
+
+    def _show_status(self, output: CommandOutput) -> None:
+        """Show the status in place of the one before; nothing where there is no terminal."""
         if self._may_live and self._live is None:
             self._begin()
         if self._live is not None:
             self._status = self._rendered(output)
             self._draw(self._live)
 
-    def write(self, text: str) -> None:
-        """Write text as it comes: below how things stand, which must not be torn, only the end of it for now."""
+    def _write(self, text: str) -> None:
+        """Write text as it comes; below a status, which must not be torn, only the end of it for now."""
         text = self._carriage + text
         self._carriage = "\r" if text.endswith("\r") else ""  # perhaps the half of an end of line
         text = self._visible(text.removesuffix("\r"))
@@ -53,8 +62,8 @@ class LiveDisplay:
         elif text:
             self._put(text)
 
-    def say(self, line: str) -> None:
-        """Say a line to a person, where nothing stands at the foot of the terminal that says it all."""
+    def _say(self, line: str) -> None:
+        """Write a line for a person, unless there is a status, which says it all."""
         if self._live is not None:
             return
         if self._is_line_open and self._out.isatty():
@@ -62,7 +71,7 @@ class LiveDisplay:
         click.echo(self._visible(line), file=self._err)
 
     def close(self) -> None:
-        """Leave what stands at the foot where it is, write what was held back, and end the line."""
+        """Leave the status where it is, write what was held back, and end the line."""
         if self._live is not None:
             self._live.update(self._status, refresh=True)
             self._live.stop()
@@ -91,7 +100,7 @@ class LiveDisplay:
         self._live.start()
 
     def _draw(self, live: Live) -> None:
-        """Draw how things stand, and under it the last lines of the text that is held back, as the terminal wraps
+        """Draw the status, and under it the last lines of the text that is held back, as the terminal wraps
         them."""
         from rich.console import Group
         from rich.text import Text

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import ErrorInfo, ServiceUnavailable, TavernError
-from tavern_host.host import Host
-from tavern_host.server.holder import Server, server_of
 
 if TYPE_CHECKING:
     from aiohttp import StreamReader
@@ -19,9 +17,15 @@ _SILENCE = 60.0
 """Seconds without a sign of life after which a server counts as gone."""
 
 
-def server_for(host: Host) -> Server | None:
-    """Return the server of a host's project, or None."""
-    return server_of(host.folders.project_state(host.project))
+class Server(Protocol):
+    """The server of a project: its process, its address, and the operator's token for it."""
+
+    @property
+    def process(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def token(self) -> str: ...
 
 
 async def handed_over(

@@ -12,34 +12,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 
 from tavern_host.contracts.errors import describe
+from tavern_host.contracts.plugins import Blocked
 
 _log = logging.getLogger("tavern.watchdog")
 
 LIMIT, _STOP_DEADLINE = 1.0, 1.0
-
-
-@dataclass(frozen=True)
-class Blocked:
-    """What blocked the event loop: a place in a plugin's code, or with `plugin` None the innermost place.
-
-    `seconds` is how long the loop had been blocked when it was sampled, or altogether where that is over.
-    """
-
-    plugin: str | None
-    file: str
-    line: int
-    function: str
-    seconds: float
-
-    def __str__(self) -> str:
-        who = self.plugin or "code that is no plugin's"
-        where = f"{self.function} ({self.file}:{self.line})"
-        return f"{who} blocks the event loop in {where}, for {self.seconds:.1f} s now"
 
 
 class Watchdog:
