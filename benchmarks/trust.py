@@ -30,6 +30,8 @@ class Sizes:
     items: int = 1_000_000
     tools: int = 3000
     parses: int = 20
+    given: int = 200_000_000
+    values: int = 20
 
 
 SIZES = Sizes()
@@ -169,6 +171,72 @@ async def _stream() -> list[Result]:
     return [measured(name, pairs, "10 items", 50, limited="value", unit="ms", scale=1e3)]
 
 
+async def _answers() -> list[Result]:
+    """Return for how long requests about a large workflow keep the loop."""
+    workflow = {"name": "large", "nodes": [{"id": f"n{i}", "type": "core:TextMerge"} for i in range(SIZES.nodes)]}
+    body = json.dumps(workflow).encode()
+    message = json.dumps({"type": "PROMPT_REQUEST", "payload": {**workflow, "edges": []}})
+    found: dict[str, list[tuple[float, float]]] = {}
+    async with served() as subject, subject.session.ws_connect("/ws", max_msg_size=0) as socket:
+
+        async def ask(method: str, path: str, data: bytes | None = None) -> None:
+            headers = {"Content-Type": "application/json", "If-Match": tag}
+            async with subject.session.request(method, path, data=data, headers=headers) as answer:
+                assert answer.status in (200, 201), await answer.text()
+                await answer.read()
+
+        async def run() -> None:
+            await socket.send_str(message)
+            async for reply in socket:
+                if "PROMPT_ACCEPTED_RESPONSE" in reply.data[:200]:
+                    return
+
+        tag = ""
+        for _ in range(min(3, harness.ROUNDS)):
+            async with subject.session.get("/api/workflows/large") as known:
+                tag = known.headers.get("ETag", "")
+            for name, work in (
+                ("keeping", lambda: ask("PUT", "/api/workflows/large", body)),
+                ("reading", lambda: ask("GET", "/api/workflows/large")),
+                ("running over /ws", run),
+            ):
+                with frozen():
+                    ours = await longest_hold(work)
+                    theirs = await longest_hold(lambda: ask("GET", "/api/executions"))
+                found.setdefault(name, []).append((ours, theirs))
+    return [
+        measured(f"{name} {SIZES.nodes:,} nodes, longest hold of the loop", pairs, "asking for the queue", 50,
+            limited="value", unit="ms", scale=1e3)
+        for name, pairs in found.items()
+    ]  # fmt: skip
+
+
+async def _large() -> list[Result]:
+    """Return for how long 200 MB that a run gave keep the loop: while it runs, is shown, and its outputs are sent."""
+    size, pairs = SIZES.given // SIZES.values, []
+    nodes = [{"id": f"n{i}", "fullType": "tool-desk:Text", "inputs": {"characters": size}} for i in range(SIZES.values)]
+    mappings = {f"out{i}": {"sourceNodeId": f"n{i}", "sourceSlotKey": "text"} for i in range(SIZES.values)}
+    async with served() as subject:
+
+        async def through(count: int) -> None:
+            body = {"nodes": nodes[:count], "outputInterfaceMappings": dict(list(mappings.items())[:count])}
+            run = await subject.submit(json.dumps(body).encode())
+            await subject.ended(run)
+            for path in ("", *(f"/outputs/{key}" for key in body["outputInterfaceMappings"])):
+                async with subject.session.get(f"/api/runs/{run}{path}") as answer:
+                    assert answer.status == 200, await answer.text()
+                    async for _ in answer.content.iter_chunked(1 << 16):
+                        pass
+
+        for _ in range(min(3, harness.ROUNDS)):
+            with frozen():
+                pairs.append(
+                    (await longest_hold(lambda: through(SIZES.values)), await longest_hold(lambda: through(1)))
+                )
+    name = f"{SIZES.given:,} characters that a run gives, longest hold of the loop"
+    return [measured(name, pairs, "one text of them", 50, limited="value", unit="ms", scale=1e3)]
+
+
 def _figure(measure: Callable[[], Coroutine[Any, Any, list[Result]]]) -> Callable[[], list[Result]]:
     return lambda: asyncio.run(measure())
 
@@ -178,6 +246,8 @@ FIGURES: dict[str, Callable[[], list[Result]]] = {
     "hostile": _figure(_hostile),
     "tools": _figure(_tools),
     "accept": _figure(_accept),
+    "answers": _figure(_answers),
     "stream": _figure(_stream),
+    "large": _figure(_large),
 }
 """A part that another promise needs is another entry here."""

@@ -1,4 +1,4 @@
-"""A node that streams numbers."""
+"""Nodes that stream numbers, and give long texts."""
 
 from __future__ import annotations
 
@@ -13,3 +13,9 @@ async def count(items: int) -> Annotated[AsyncIterator[int], Slot(key="items")]:
     """Stream the numbers from 0 on."""
     for number in range(items):
         yield number
+
+
+@node(cached=False, blocking=True)
+def text(characters: int) -> Annotated[str, Slot(key="text")]:
+    """Give a text of so many characters."""
+    return "x" * characters

@@ -6,15 +6,19 @@ those of workflows are.
 
 from __future__ import annotations
 
+import asyncio
+
 from pydantic import Field, JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import WorkflowDraft
+from tavern_workflows.sizes import is_large
 from tavern_workflows.store import document_of
-from tavern_workflows.web import keep_id
+from tavern_workflows.web import LARGE_BODY, answer_document, keep_id
 
 
 class NewDraft(Model):
@@ -48,13 +52,13 @@ class Search(Model):
 
 async def show_draft(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/workflows/{workflowId}/draft`: the draft; without one, what it would be made of."""
-    return _answer(await context.services.get(WORKFLOW_MANAGER).draft(request.parameters["workflowId"]))
+    return await _answer(await context.services.get(WORKFLOW_MANAGER).draft(request.parameters["workflowId"]))
 
 
 async def save_draft(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`PUT /api/workflows/{workflowId}/draft`."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
-    new = request.read(NewDraft)
+    new = await asyncio.to_thread(request.read, NewDraft) if len(request.body) > LARGE_BODY else request.read(NewDraft)
     revision = expected(request, (await manager.draft(workflow_id)).revision, f"the draft of {workflow_id!r}")
     document = keep_id(new.workflow, await manager.get(workflow_id))
     saving = manager.save_draft(
@@ -65,7 +69,7 @@ async def save_draft(request: HttpRequest, context: PluginContext) -> HttpRespon
         rebase=new.rebase,
         call=request.call,
     )
-    return _answer(await conditional(saving))
+    return await _answer(await conditional(saving))
 
 
 async def discard_draft(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -73,7 +77,7 @@ async def discard_draft(request: HttpRequest, context: PluginContext) -> HttpRes
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
     revision = expected(request, (await manager.draft(workflow_id)).revision, f"the draft of {workflow_id!r}")
     discarding = manager.discard_draft(workflow_id, expected_revision=revision, call=request.call)
-    return _answer(await conditional(discarding))
+    return await _answer(await conditional(discarding))
 
 
 async def revisions(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -94,9 +98,7 @@ async def revision(request: HttpRequest, context: PluginContext) -> HttpResponse
     """`GET /api/workflows/{workflowId}/history/{number}`: the document as it was."""
     workflow_id = request.parameters["workflowId"]
     stored = await context.services.get(WORKFLOW_MANAGER).get(f"{workflow_id}@r{_number(request)}")
-    return HttpResponse(
-        data={**document_of(stored.workflow), "id": workflow_id}, headers={"ETag": f'"{stored.revision}"'}
-    )
+    return await answer_document(stored.workflow, workflow_id, headers={"ETag": f'"{stored.revision}"'})
 
 
 async def name(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -126,8 +128,12 @@ def _number(request: HttpRequest) -> int:
     return int(given)
 
 
-def _answer(draft: WorkflowDraft) -> HttpResponse:
-    data = draft.to_json()
-    if draft.workflow is not None:
-        data["workflow"] = {**document_of(draft.workflow), "id": draft.id}
-    return HttpResponse(data=data, headers={"ETag": f'"{draft.revision}"'})
+async def _answer(draft: WorkflowDraft) -> HttpResponse:
+    def data() -> dict[str, JsonValue]:
+        found = draft.model_copy(update={"workflow": None}).to_json()
+        if draft.workflow is not None:
+            found["workflow"] = {**document_of(draft.workflow), "id": draft.id}
+        return found
+
+    large = draft.workflow is not None and is_large(draft.workflow)
+    return await answer_with(data, is_large=large, headers={"ETag": f'"{draft.revision}"'})

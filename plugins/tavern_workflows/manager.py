@@ -38,6 +38,7 @@ from tavern_workflows.history import SqliteWorkflowHistory
 from tavern_workflows.layout import lay_out
 from tavern_workflows.search import search
 from tavern_workflows.shape import parse, problems_error, read
+from tavern_workflows.sizes import is_large, off_loop
 from tavern_workflows.store import (
     PROJECT,
     SUFFIX,
@@ -61,9 +62,6 @@ _KEPT = re.compile(r"(?P<id>.+)@(?:(?P<draft>draft)|r(?P<number>[0-9]{1,15}))", 
 
 MAX_REASON = 500
 """How many characters are kept of the reason for a change."""
-
-LARGE = 500
-"""How many nodes and edges are looked at on the event loop; more of them in a thread."""
 
 
 class Workflows(WorkflowManager):
@@ -122,11 +120,11 @@ class Workflows(WorkflowManager):
 
     async def parse(self, document: dict[str, JsonValue]) -> Workflow:
         """Return a document as a workflow. Raises `InvalidInput` with all problems of its shape."""
-        return await asyncio.to_thread(parse, document) if _is_large(document) else parse(document)
+        return await asyncio.to_thread(parse, document) if is_large(document) else parse(document)
 
     async def check(self, document: dict[str, JsonValue]) -> list[WorkflowProblem]:
         """Return the problems of a document, those of its shape first; of too many the last says how many more."""
-        large = _is_large(document)
+        large = is_large(document)
         reading = await asyncio.to_thread(read, document) if large else read(document)
         types = await self._node_types()
         entries = (await self.scan()).entries if references(reading.workflow) else {}
@@ -308,7 +306,7 @@ class Workflows(WorkflowManager):
         if entry is None or entry.problems or self._followed.get(entry.id) == entry.revision:
             return
         with self._best_effort(entry.id):
-            if await self._history.follow(entry.id, document_of(entry.workflow), entry.revision):
+            if await self._history.follow(entry.id, await off_loop(document_of, entry.workflow), entry.revision):
                 self._publish(entry.id, "outside", revision=entry.revision, by=None)
             self._followed[entry.id] = entry.revision
 
@@ -316,7 +314,8 @@ class Workflows(WorkflowManager):
         """Add to the history what was just done; the file is written by now, whether or not this can be kept."""
         by = _principal(call)
         with self._best_effort(entry.id):
-            await self._history.record(entry.id, kind, document_of(entry.workflow), entry.revision, by=by)
+            document = await off_loop(document_of, entry.workflow)
+            await self._history.record(entry.id, kind, document, entry.revision, by=by)
         if kind == "deleted":
             self._followed.pop(entry.id, None)
         else:
@@ -385,11 +384,6 @@ class Workflows(WorkflowManager):
             found = await services.get(NODE_MANAGER).list_nodes()
             self._definitions = (revision, {d.full_type: d for d in found})
         return self._definitions[1]
-
-
-def _is_large(document: JsonValue) -> bool:
-    parts = [document.get("nodes"), document.get("edges")] if isinstance(document, dict) else []
-    return sum(len(part) for part in parts if isinstance(part, list)) > LARGE
 
 
 def _of_plugins(scan: Scan) -> list[FileProblem]:

@@ -19,11 +19,13 @@ from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, NotFound, P
 from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.documents import merged, read_json_object
 from tavern_host.contracts.errors import Conflict, InvalidInput
+from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.wire import Model
-from tavern_host.contracts.workflows import LayoutSize, StoredWorkflow, WorkflowManager, WorkflowProblem
+from tavern_host.contracts.workflows import LayoutSize, StoredWorkflow, Workflow, WorkflowManager, WorkflowProblem
+from tavern_workflows.sizes import is_large, off_loop
 from tavern_workflows.store import MAX_ID, document_of
 
-_LARGE = 2**18
+LARGE_BODY = 2**18
 """From how many bytes on a body is read in a thread."""
 
 
@@ -50,7 +52,7 @@ async def list_all(request: HttpRequest, context: PluginContext) -> HttpResponse
 
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/workflows/{workflowId}`: the document; the host answers 304 where the client has this revision."""
-    return _answer(await context.services.get(WORKFLOW_MANAGER).get(request.parameters["workflowId"]))
+    return await _answer(await context.services.get(WORKFLOW_MANAGER).get(request.parameters["workflowId"]))
 
 
 async def create(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -59,13 +61,14 @@ async def create(request: HttpRequest, context: PluginContext) -> HttpResponse:
     workflow = await manager.parse(await _document(request))
     if workflow.id is not None:
         saved = await manager.save(workflow.id, workflow, expected_revision="", call=request.call)
-        return _answer(saved, status=201)
+        del workflow  # large ones are not all freed in one step of the loop
+        return await _answer(saved, status=201)
     async for candidate in _free_ids(workflow.name, manager):
         try:
             saved = await manager.save(candidate, workflow, expected_revision="", call=request.call)
         except Conflict:  # somebody was quicker, or a file has the name that holds no workflow
             continue
-        return _answer(saved, status=201)
+        return await _answer(saved, status=201)
     raise Conflict("no id could be found for the workflow; give it one")
 
 
@@ -73,10 +76,15 @@ async def replace(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`PUT /api/workflows/{workflowId}`: the whole document; 201 where there was none."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
     stored = await _stored(manager, workflow_id)
+    status = 200 if stored is not None else 201
     revision = expected(request, stored.revision if stored is not None else "", f"the workflow {workflow_id!r}")
-    workflow = await manager.parse(keep_id(await _document(request), stored))
+    document = keep_id(await _document(request), stored)
+    del stored  # large ones are not all freed in one step of the loop
+    workflow = await manager.parse(document)
+    del document
     saved = await conditional(manager.save(workflow_id, workflow, expected_revision=revision, call=request.call))
-    return _answer(saved, status=200 if stored is not None else 201)
+    del workflow
+    return await _answer(saved, status=status)
 
 
 async def change(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -88,14 +96,17 @@ async def change(request: HttpRequest, context: PluginContext) -> HttpResponse:
     new_id = patch.pop("id", stored.id)
     if not isinstance(new_id, str):
         raise InvalidInput("the body: $.id: Input should be a text")
-    workflow = await manager.parse(_object(merged(document_of(stored.workflow), patch)))
+    document = await off_loop(document_of, stored.workflow)
+    workflow = await manager.parse(_object(merged(document, patch)))
+    del document  # large ones are not all freed in one step of the loop
     if new_id != stored.id:
         moving = manager.move(stored.id, new_id, expected_revision=revision, call=request.call)
         stored = await conditional(moving)
     if patch:
         saving = manager.save(stored.id, workflow, expected_revision=stored.revision, call=request.call)
         stored = await conditional(saving)
-    return _answer(stored)
+    del workflow
+    return await _answer(stored)
 
 
 async def delete(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -122,7 +133,7 @@ async def layout(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def _document(request: HttpRequest) -> dict[str, JsonValue]:
-    if len(request.body) > _LARGE:
+    if len(request.body) > LARGE_BODY:
         return await asyncio.to_thread(read_json_object, request.body, "the body")
     return read_json_object(request.body, "the body")
 
@@ -147,11 +158,22 @@ async def _stored(manager: WorkflowManager, workflow_id: str) -> StoredWorkflow 
         return None
 
 
-def _answer(stored: StoredWorkflow, *, status: int = 200) -> HttpResponse:
+async def _answer(stored: StoredWorkflow, *, status: int = 200) -> HttpResponse:
     headers = {"ETag": f'"{stored.revision}"'}
     if status == 201:
         headers["Location"] = f"/api/workflows/{quote(stored.id, safe='')}"
-    return HttpResponse(status=status, data={**document_of(stored.workflow), "id": stored.id}, headers=headers)
+    return await answer_document(stored.workflow, stored.id, status=status, headers=headers)
+
+
+async def answer_document(
+    workflow: Workflow, workflow_id: str, *, status: int = 200, headers: dict[str, str]
+) -> HttpResponse:
+    """Return the answer with a workflow's document, as what has this id."""
+
+    def document() -> dict[str, JsonValue]:
+        return {**document_of(workflow), "id": workflow_id}
+
+    return await answer_with(document, is_large=is_large(workflow), status=status, headers=headers)
 
 
 async def _free_ids(name: str, manager: WorkflowManager) -> AsyncIterator[str]:

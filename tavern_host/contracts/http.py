@@ -5,6 +5,7 @@ The kernel owns the transport; a plugin sees data, never a socket.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 from json import dumps
@@ -83,6 +84,17 @@ class HttpResponse(Model):
     session: str | None = None
     session_seconds: int = 0
     cookies: dict[str, str] = Field(default_factory=dict)
+
+
+async def answer_with(
+    make: Callable[[], JsonValue], *, is_large: bool, status: int = 200, headers: dict[str, str] | None = None
+) -> HttpResponse:
+    """Return the answer whose JSON `make` returns. Where that is large it is made, and encoded, in a thread, so that
+    nobody waits for it."""
+    if not is_large:
+        return HttpResponse(status=status, data=make(), headers=headers or {})
+    body = await asyncio.to_thread(lambda: dumps(make(), allow_nan=False).encode())
+    return HttpResponse(status=status, body=body, headers=headers or {})
 
 
 class EncodedOnce(Generic[T]):

@@ -141,7 +141,7 @@ async def _answer(
         await socket.close(code=1008, message=_SIGNED_OUT)
         return
     try:
-        message = _parse(text)
+        message = await asyncio.to_thread(_parse, text) if len(text) > BATCH * 1024 else _parse(text)
         meant = project_of(message["payload"])
         if meant is not None and request.app[SERVED].get(meant) is not host:
             raise InvalidInput(f"this socket is of {host.project.id}; open /ws?projectId={meant} for the other project")

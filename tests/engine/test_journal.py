@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import sqlite3
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
@@ -13,13 +15,15 @@ import pytest
 from helpers.run_entries import accepted
 from runs_bench import LOG, opened
 
+from tavern_engine.journal import recorder
 from tavern_engine.journal.documents import documents_of, pack, unpack
 from tavern_engine.journal.journal import Journal, read_results
 from tavern_engine.journal.leases import Leases
 from tavern_engine.journal.run_store.store import SqliteRunStore
+from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.executions import RunStatus
-from tavern_host.contracts.runs import RunEnd
+from tavern_host.contracts.executions import RunRequest, RunStatus
+from tavern_host.contracts.runs import RUN_STORE, RunEnd
 from tavern_host.contracts.workflows import Workflow
 
 SIGNATURE = bytes(16)
@@ -255,3 +259,22 @@ def test_a_document_that_cannot_be_kept_or_read_is_named() -> None:
     for content in (b"", b"[]", b"{", b"\xff", b'{"nodes": 1}'):
         with pytest.raises(TavernError, match="a stored workflow cannot be read"):
             unpack(content)
+
+
+async def test_an_end_that_the_store_takes_long_for_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "PATIENCE", 0.05)
+    nodes = [{"id": "n", "type": "core:Wait", "inputValues": {"value": "v" * 100_000, "seconds": 0.3}}]
+    document = Workflow.model_validate({"nodes": nodes, "edges": []})
+    async with Host(tmp_path / "project") as host:
+        engine, runs = host.services.get(EXECUTION_ENGINE), host.services.get(RUN_STORE)
+        run_id = await engine.submit(RunRequest(workflow=document))
+        while (await runs.get(run_id)).status is not RunStatus.RUNNING:
+            await asyncio.sleep(0.01)
+        path = tmp_path / "project" / ".tavern" / "runs" / "runs.sqlite3"
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert (await engine.wait(run_id)).status is RunStatus.COMPLETE
+            other.execute("ROLLBACK")
+        while (await runs.get(run_id)).status is not RunStatus.COMPLETE:
+            await asyncio.sleep(0.01)
+        assert len(await runs.batches(run_id)) == 1

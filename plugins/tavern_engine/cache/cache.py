@@ -18,6 +18,7 @@ _ENTRY = 300
 """What an entry takes beside its texts, roughly: its signature, its dict, the cache's own book-keeping."""
 _SCALARS = frozenset((int, float, bool, type(None), datetime, Blob))
 _FLAT = frozenset((int, float, bool, type(None), str, bytes))
+_TEXTS = frozenset((str, bytes))
 _MAX_ITEMS = 100_000
 """Outputs with more items than this are not measured to the end, and not kept."""
 
@@ -154,18 +155,21 @@ def size_of(value: Any, items: int = _MAX_ITEMS) -> int | None:
         elif kind is str or kind is bytes:
             size += len(part) + 60
         elif kind is list or kind is tuple:
+            if (left := left - len(part)) < 0:
+                return None
             size += 60 + 8 * len(part)
-            left -= len(part)
-            if _SCALARS.issuperset(map(type, part)):
+            kinds = set(map(type, part))
+            if kinds <= _SCALARS:
                 size += 32 * len(part)
+            elif kinds <= _TEXTS:
+                size += sum(map(len, part)) + 60 * len(part)
             else:
                 waiting.extend(part)
         elif kind is dict:
+            if (left := left - len(part)) < 0:
+                return None
             size += 70 + 100 * len(part)
-            left -= len(part)
             waiting.extend(part.values())
         else:
-            return None
-        if left < 0:
             return None
     return size

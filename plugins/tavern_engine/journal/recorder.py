@@ -328,9 +328,10 @@ class RunRecorder:
         store: RunStore | None = None,
         batch: Batch | None = None,
     ) -> None:
-        """Write how a run stands; a failure is logged, and raised where a batch of results goes with it."""
-        store = store or self._store
-        if record.id not in self._recorded or store is None:
+        """Write how a run stands, into `store` also where it took too long; a failure is logged, and raised where a
+        batch of results goes with it."""
+        store = store or (self._store if record.id in self._recorded else None)
+        if store is None:
             return
         end = RunEnd.trusted(
             status=status,

@@ -51,10 +51,10 @@ def is_json(value: Any) -> bool:
         deeper: list[Any] = []
         for item in level:
             kind = item.__class__
-            if kind is dict:
-                deeper.extend(item.values())
-            elif kind is list:
-                deeper.extend(item)
+            if kind is dict or kind is list:
+                items = item if kind is list else item.values()
+                if not _JSON.issuperset(map(type, items)):  # there may be very many
+                    deeper.extend(items)
             elif kind not in _JSON:
                 return False
         level = deeper
@@ -93,7 +93,8 @@ def _form(value: Any, depth: int, see: See | None) -> JsonValue:
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return {clean(key): _form(item, depth + 1, see) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            if _PLAIN.issuperset(map(type, value)):
+            kinds = set(map(type, value))
+            if kinds <= _PLAIN or (kinds == {str} and all(map(str.isascii, value))):
                 return list(value)
             return [_form(item, depth + 1, see) for item in value]
         if isinstance(value, BaseModel):

@@ -7,11 +7,11 @@ from functools import partial
 from tavern_engine.run.json_values import prompt_form, queue_form
 from tavern_engine.web.buttons import Values, read_click, written
 from tavern_engine.web.languages import translated
-from tavern_engine.web.prompts import read_request, run_request
+from tavern_engine.web.prompts import AT_ONCE, read_payload, read_request
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, PLUGINS, CallContext, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.host_api import NodesReloaded
-from tavern_host.contracts.http import EncodedOnce, SocketMessage, SocketReply
+from tavern_host.contracts.http import EncodedOnce, SocketMessage, SocketReply, answer_with
 from tavern_host.contracts.nodes import NodeDefinition
 
 
@@ -47,7 +47,7 @@ async def submit(request: HttpRequest, context: PluginContext) -> HttpResponse:
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/prompt/{promptId}`."""
     run = await context.services.get(EXECUTION_ENGINE).show(request.parameters["promptId"])
-    return HttpResponse(data=prompt_form(run))
+    return await answer_with(lambda: prompt_form(run), is_large=len(run.nodes) > AT_ONCE)
 
 
 async def interrupt(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -63,7 +63,7 @@ async def queue(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def on_prompt_request(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
     """`PROMPT_REQUEST`: the sender receives the run's id; what happens then is broadcast."""
-    asked = run_request(message.payload)
+    asked = await read_payload(message.payload)
     run_id = await context.services.get(EXECUTION_ENGINE).submit(asked, call=message.call)
     return [SocketReply(type="PROMPT_ACCEPTED_RESPONSE", payload={"promptId": run_id})]
 

@@ -104,6 +104,14 @@ async def read_request(request: HttpRequest) -> RunRequest:
     return await asyncio.to_thread(read) if len(request.body) > LARGE else read()
 
 
+async def read_payload(payload: dict[str, Any]) -> RunRequest:
+    """Return what the payload of a message asks for; one of many nodes or edges is read in a thread. Raises
+    `InvalidInput`."""
+    parts = (payload.get("nodes"), payload.get("edges"))
+    is_large = any(isinstance(part, list) and len(part) > AT_ONCE for part in parts)
+    return await asyncio.to_thread(run_request, payload) if is_large else run_request(payload)
+
+
 def run_request(payload: Any) -> RunRequest:
     """Return what a payload asks for. Raises `InvalidInput` with every problem of its shape."""
     if _is_file(payload):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tavern_engine.journal.documents import document_of, unpack
 from tavern_engine.run_query import run_filter
+from tavern_engine.web.prompts import AT_ONCE, LARGE
 from tavern_host import EXECUTION_ENGINE, HttpRequest, HttpResponse, PluginContext
+from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.runs import RUN_STORE
 
 
@@ -18,14 +20,15 @@ async def list_runs(request: HttpRequest, context: PluginContext) -> HttpRespons
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/runs/{runId}`: large values are left out."""
     run = await context.services.get(EXECUTION_ENGINE).show(request.parameters["runId"])
-    return HttpResponse(data=run.to_json())
+    return await answer_with(run.to_json, is_large=len(run.nodes) > AT_ONCE)
 
 
 async def workflow(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/runs/{runId}/workflow`: 404 where it is not kept."""
     store = context.services.get(RUN_STORE)
     entry = await store.get(request.parameters["runId"])
-    return HttpResponse(data=document_of(unpack(await store.content(entry.workflow))))
+    content = await store.content(entry.workflow)
+    return await answer_with(lambda: document_of(unpack(content)), is_large=len(content) > LARGE)
 
 
 async def output(request: HttpRequest, context: PluginContext) -> HttpResponse:
