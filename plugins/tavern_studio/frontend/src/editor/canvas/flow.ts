@@ -1,5 +1,5 @@
 import type { Edge, GraphEdge, GraphNode, Node, VueFlowStore } from "@vue-flow/core";
-import { markRaw, nextTick, watch } from "vue";
+import { computed, markRaw, nextTick, watch } from "vue";
 import { t } from "../../i18n";
 import { onCanvas } from "../comments";
 import { LOOP, type WorkflowComment, type WorkflowEdge, type WorkflowNode } from "../document";
@@ -30,6 +30,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
   // Edges are drawn once it is known where the handles of their nodes are; before, each would be drawn twice.
   let ready = session.shown.value.nodes.length ? new Promise<void>((done) => flow.onNodesInitialized(() => done())) : Promise.resolve();
   let looks = new Map<string, string>();
+  const outdated = computed(() => new Set(session.outdated.value));
 
   function nodeFor(node: WorkflowNode): Node & Partial<GraphNode> {
     const isLoop = node.type === LOOP;
@@ -54,7 +55,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
   function lookOf(edge: WorkflowEdge): string {
     const slots = session.slotsOf(edge.source);
     const slot = slots.outputs[edge.sourceHandle] ?? slots.innerOutputs[edge.sourceHandle];
-    const isGhost = !slot || session.slotsOf(edge.target).gone?.inputs.includes(edge.targetHandle);
+    const isGhost = !slot || (outdated.value.has(edge.target) && session.slotsOf(edge.target).gone?.inputs.includes(edge.targetHandle));
     const classes = isGhost ? ["ghost"] : [slotLook(slot), slot.isStream && "stream"];
     classes.push(session.comparison.value?.edges.get(edge.id) ?? false);
     return classes.filter(Boolean).join(" ");
