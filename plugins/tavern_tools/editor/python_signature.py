@@ -104,7 +104,7 @@ class _Reader:
         if name in ("Optional", "Union"):
             return self._any_of([self.schema(one) for one in inner] + [{"type": "null"}] * (name == "Optional"))
         if name == "Literal":
-            return {"enum": [value for one in inner for value in _literals(one)]}
+            return _choice([value for one in inner for value in _literals(one)])
         if name == "Annotated":
             described = [one.value for one in inner[1:] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
             described += [text for one in inner[1:] for text in _described(one)]
@@ -141,7 +141,7 @@ class _Reader:
         bases = [_name(base) for base in made.bases]
         if any(base.endswith(("Enum", "Flag")) for base in bases):
             values = [part.value for part in made.body if isinstance(part, ast.Assign)]
-            return {"enum": [value for one in values for value in _literals(one)]}
+            return _choice([value for one in values for value in _literals(one)])
         fields = [part for part in made.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)]
         schema = self._fields((part.target.id, part.annotation, part.value) for part in fields)  # type: ignore[union-attr]
         optional = {part.target.id for part in fields if _is_left_out(part.annotation)}  # type: ignore[union-attr]
@@ -282,6 +282,11 @@ def _without_null(schema: Schema) -> Schema:
         return {**schema, "type": rest[0] if len(rest) == 1 else rest}
     others = [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
     return {**{k: v for k, v in schema.items() if k != "anyOf"}, **others[0]} if len(others) == 1 else schema
+
+
+def _choice(values: list[Any]) -> Schema:
+    kinds = [_type_of(value) for value in values]
+    return {**(kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else {}), "enum": values}
 
 
 def _type_of(value: Any) -> Schema:

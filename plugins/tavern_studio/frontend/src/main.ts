@@ -10,6 +10,7 @@ import { views } from "./app/views";
 import { i18n, preferredLanguage, setLanguage, t } from "./i18n";
 import { registerCommands } from "./registry/commands";
 import { registerPart } from "./registry/components";
+import { NEW_KINDS } from "./tools/toolfile";
 import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/controls.css";
@@ -28,6 +29,12 @@ registerCommands(
     title: `app.view.${view.id}`,
     needs: view.reads,
     run: () => router.push(view.path),
+  })),
+  ...NEW_KINDS.map((kind) => ({
+    id: `tools.new.${kind}`,
+    title: `tools.new.${kind}`,
+    needs: "PUT /api/tool-files/{name}" as const,
+    run: () => router.push({ path: "/tools", query: { new: kind } }),
   })),
   { id: "app.theme", title: "app.theme", run: toggleTheme },
   { id: "app.language", title: "app.language", run: () => setLanguage(i18n.global.locale.value === "zh" ? "en" : "zh") },

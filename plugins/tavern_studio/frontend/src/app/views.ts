@@ -1,4 +1,4 @@
-import { Activity, Bot, FileText, House, MessageSquare, Puzzle, Settings, Workflow, Wrench } from "@lucide/vue";
+import { Activity, BookOpen, Bot, FileText, House, MessageSquare, Puzzle, Settings, Workflow, Wrench } from "@lucide/vue";
 import { computed, type Component } from "vue";
 import type { RouteRecordRaw } from "vue-router";
 import { may, type Operation } from "../api/rights";
@@ -27,6 +27,7 @@ const ALL: Omit<View, "routes">[] = [
   { id: "chat", path: "/chat", icon: MessageSquare, place: "top", reads: "GET /api/histories" },
   { id: "agents", path: "/agents", icon: Bot, place: "top", reads: "GET /api/agents" },
   { id: "tools", path: "/tools", icon: Wrench, place: "top", reads: "GET /api/tools" },
+  { id: "knowledge", path: "/knowledge", icon: BookOpen, place: "top", reads: "GET /api/knowledge" },
   { id: "runs", path: "/runs", icon: Activity, place: "top", reads: "GET /api/runs" },
   { id: "files", path: "/files", icon: FileText, place: "top", reads: "GET /api/files" },
   { id: "plugins", path: "/plugins", icon: Puzzle, place: "bottom", reads: "GET /api/plugins" },

@@ -3,8 +3,8 @@ import { attempt } from "../kit/toasts";
 import type { WorkflowDocument } from "./document";
 
 /** What was changed and not saved, and which version of the file it was made of. */
-export interface Draft {
-  document: WorkflowDocument;
+export interface Draft<T = WorkflowDocument> {
+  document: T;
   etag: string;
 }
 
@@ -33,10 +33,10 @@ async function act<T>(mode: IDBTransactionMode, what: (store: IDBObjectStore) =>
 
 const keyOf = (id: string) => `${page.base}/${page.project.id}/${id}`;
 const due = new Map<string, ReturnType<typeof setTimeout>>();
-const waiting = new Map<string, Draft>();
+const waiting = new Map<string, Draft<unknown>>();
 
 /** Keep a draft in this browser, soon: typing does not write with each letter. */
-export function keepDraft(id: string, draft: Draft): void {
+export function keepDraft<T>(id: string, draft: Draft<T>): void {
   waiting.set(id, draft);
   clearTimeout(due.get(id));
   due.set(
@@ -58,16 +58,16 @@ addEventListener("pagehide", () => {
   waiting.forEach((draft, id) => localStorage.setItem(atTheEnd(id), JSON.stringify(draft)));
 });
 
-/** Return the draft of a workflow; undefined where there is none, or this browser keeps nothing. */
-export async function keptDraft(id: string): Promise<Draft | undefined> {
+/** Return the draft of a workflow, or of what else has an id of its own form; undefined where there is none, or this browser keeps nothing. */
+export async function keptDraft<T = WorkflowDocument>(id: string): Promise<Draft<T> | undefined> {
   const last = localStorage.getItem(atTheEnd(id));
   if (last !== null) {
     localStorage.removeItem(atTheEnd(id));
-    const draft = JSON.parse(last) as Draft;
+    const draft = JSON.parse(last) as Draft<T>;
     keepDraft(id, draft);
     return draft;
   }
-  return act("readonly", (store) => store.get(keyOf(id)) as IDBRequest<Draft | undefined>).catch(() => undefined);
+  return act("readonly", (store) => store.get(keyOf(id)) as IDBRequest<Draft<T> | undefined>).catch(() => undefined);
 }
 
 export async function forgetDraft(id: string): Promise<void> {
