@@ -19,7 +19,7 @@ VIEWS = {
     "/agents/mira": "What it may call",
     "/tools/text:shout": "Shout",
     "/tools?new=script": "What the script asks for",
-    "/knowledge": "Choose a base, or search in all of them.",
+    "/knowledge": "Node types",
     "/knowledge/host:tools": "Export",
     "/knowledge/host:tools/text:shout": "Keywords",
     "/runs": "Runs",

@@ -1,4 +1,4 @@
-"""Tools are made in the page of a script and of a node, and edits of one do not collide; knowledge is written and found."""
+"""Tools are made in the page of a script and of a node, edits of one do not collide; knowledge is written and found."""
 
 from __future__ import annotations
 
