@@ -58,6 +58,7 @@ async def test_every_kind_of_value_has_its_control(studio: Studio) -> None:
     await every.get_by_label("integer", exact=True).fill("500")
     await every.get_by_label("integer", exact=True).press("Tab")
     await expect(every.get_by_role("alert")).to_have_text("A number from 0 to 100 is needed.")
+    await expect(every.get_by_label("integer", exact=True)).to_have_value("500")
     await every.get_by_label("integer", exact=True).fill("42")
     await every.get_by_label("integer", exact=True).press("Tab")
     await every.get_by_role("button", name="Edit JSON object in the inspector").click()
