@@ -26,6 +26,7 @@ export function sizeOf(flow: VueFlowStore, id: string): Size {
 
 /** Show a session's document on the canvas: what is new, gone or another since the last picture is put there. */
 export function useFlow(session: Session, flow: VueFlowStore): void {
+  flow.connectionLookup.value = markRaw(new Map()); // for composables that nothing here uses; two reactive maps for each edge
   let shown = new Map<string, WorkflowNode>();
   // Edges are drawn once it is known where the handles of their nodes are; before, each would be drawn twice.
   let ready = session.shown.value.nodes.length ? new Promise<void>((done) => flow.onNodesInitialized(() => done())) : Promise.resolve();
