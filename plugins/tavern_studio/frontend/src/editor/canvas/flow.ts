@@ -1,5 +1,5 @@
 import type { Edge, GraphEdge, GraphNode, Node, VueFlowStore } from "@vue-flow/core";
-import { computed, markRaw, nextTick, watch } from "vue";
+import { computed, markRaw, nextTick, shallowReactive, watch } from "vue";
 import { t } from "../../i18n";
 import { onCanvas } from "../comments";
 import { LOOP, type WorkflowComment, type WorkflowEdge, type WorkflowNode } from "../document";
@@ -45,6 +45,7 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
       selected: session.selected.value.has(node.id),
       ariaLabel: node.displayName ?? node.id,
       data: NOTHING,
+      handleBounds: shallowReactive({ source: [], target: [] }), // edges follow the lists, which are another after each measuring
     };
   }
 
