@@ -81,8 +81,10 @@ async def test_a_workflow_is_built_and_run_with_the_keyboard_alone(studio: Studi
 
 
 async def test_two_editors_never_overwrite_each_other(studio: Studio) -> None:
-    page = studio.page
-    other = await show(page.context, studio.site)
+    page, browser = studio.page, studio.page.context.browser
+    assert browser is not None
+    context = await browser.new_context(locale="en")  # another browser, which has nothing of what this one keeps
+    other = await show(context, studio.site)
     for one in (studio, other):
         await one.open("/workflows/greeting")
         await expect(one.page.locator(".vue-flow__node")).to_have_count(4)
@@ -108,6 +110,7 @@ async def test_two_editors_never_overwrite_each_other(studio: Studio) -> None:
     await page.get_by_role("button", name="Publish", exact=True).click()
     await expect(page.get_by_label("Status").get_by_text("Published", exact=True)).to_be_visible()
     assert stored(studio, "greeting")["name"] == "Mine"
+    await context.close()
     studio.mistakes.clear()  # the browser names the requests that failed
 
 
