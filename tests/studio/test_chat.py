@@ -125,7 +125,7 @@ async def test_all_of_it_works_in_a_narrow_window(studio: Studio) -> None:
     await studio.picture("chat-narrow-approval")
     await card.get_by_role("button", name="Allow once").click()
     await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
-    await page.locator("summary", has_text="2 steps · 1 calls").click()
+    await page.locator("summary", has_text="2 steps · 1 call").click()
     await expect(page.locator(".timeline").get_by_text("text:shout")).to_be_visible()
     await studio.picture("chat-narrow")
     await page.get_by_role("button", name="Edit and send again").click()

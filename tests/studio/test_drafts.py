@@ -94,3 +94,35 @@ async def test_workflows_are_found_renamed_deleted_and_restored(studio: Studio) 
     await page.get_by_role("button", name="Restore").click()
     await expect(page.get_by_role("link", name="polite/greeting")).to_be_visible()
     assert (folder / "polite" / "greeting.json").is_file()
+
+
+async def test_a_draft_of_a_workflow_that_is_gone_is_restored_or_discarded(studio: Studio) -> None:
+    page, file = studio.page, studio.site.host.project.root / "workflows" / "greeting.json"
+    left = page.get_by_role("region", name="Drafts of workflows that are gone")
+
+    async def draw_and_lose(name: str) -> None:
+        await studio.open("/workflows/greeting")
+        await expect(page.locator(".vue-flow__node")).not_to_have_count(0)
+        await page.route(
+            "**/draft*", lambda route: route.abort() if route.request.method == "PUT" else route.continue_()
+        )
+        await page.get_by_label("Name of the workflow").fill(name)
+        await page.get_by_label("Name of the workflow").press("Tab")
+        await expect(page.get_by_label("Status").get_by_text("Draft kept in this browser")).to_be_visible()
+        await studio.site.request("DELETE", "/api/workflows/greeting", headers={"If-Match": "*"})
+        await page.unroute_all()
+        await studio.open("/")
+        await expect(left.get_by_text(name)).to_be_visible()
+
+    await draw_and_lose("Drawn here")
+    await studio.picture("left-drafts")
+    await left.get_by_role("button", name="Restore").click()
+    await expect(page.get_by_label("Name of the workflow")).to_have_value("Drawn here")
+    assert json.loads(file.read_text())["name"] == "Drawn here"
+    await draw_and_lose("Drawn again")
+    await left.get_by_role("button", name="Discard").click()
+    await expect(left).to_have_count(0)
+    await page.reload()
+    await expect(page.get_by_text("Deleted workflows (1)")).to_be_visible()
+    await expect(left).to_have_count(0)
+    studio.mistakes.clear()  # the browser names the requests that were cut

@@ -17,10 +17,9 @@ export default {
       older: "The version before",
       newer: "The version after",
       version: "{n} of {of}",
-      usage: "{steps} steps · {tokens} tokens",
       timeline: {
-        steps: "{n} steps",
-        calls: "{n} calls",
+        steps: "1 step | {n} steps",
+        calls: "1 call | {n} calls",
         tokens: "{input} tokens in, {output} out",
         cost: "costs {cost}",
         hidden: "Show {n} more between",
@@ -52,7 +51,6 @@ export default {
       older: "上一个版本",
       newer: "下一个版本",
       version: "{n} / {of}",
-      usage: "{steps} 步 · {tokens} 个 token",
       timeline: {
         steps: "{n} 步",
         calls: "{n} 次调用",

@@ -60,6 +60,8 @@ addEventListener("pagehide", () => {
 
 /** Return the draft of a workflow, or of what else has an id of its own form; undefined where there is none, or this browser keeps nothing. */
 export async function keptDraft<T = WorkflowDocument>(id: string): Promise<Draft<T> | undefined> {
+  const unwritten = waiting.get(id);
+  if (unwritten !== undefined) return unwritten as Draft<T>;
   const last = localStorage.getItem(atTheEnd(id));
   if (last !== null) {
     localStorage.removeItem(atTheEnd(id));
@@ -73,4 +75,19 @@ export async function keptDraft<T = WorkflowDocument>(id: string): Promise<Draft
 export async function forgetDraft(id: string): Promise<void> {
   waiting.delete(id);
   await act("readwrite", (store) => store.delete(keyOf(id))).catch(() => undefined);
+}
+
+/** Return the drafts of workflows that this browser keeps of the project, by their ids. */
+export async function keptDrafts(): Promise<Map<string, Draft>> {
+  const start = keyOf("");
+  const range = IDBKeyRange.bound(start, `${start}\uffff`);
+  const stored = await act("readonly", (store) => store.getAllKeys(range)).catch(() => []);
+  const keys = [...stored.map(String), ...Object.keys(localStorage).map((key) => key.replace("tavern.draft.", ""))];
+  const ids = new Set([...keys.filter((key) => key.startsWith(start)).map((key) => key.slice(start.length)), ...waiting.keys()]);
+  const found = new Map<string, Draft>();
+  for (const id of ids) {
+    const draft = await keptDraft(id);
+    if (Array.isArray(draft?.document.nodes)) found.set(id, draft);
+  }
+  return found;
 }

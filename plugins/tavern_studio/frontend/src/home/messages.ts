@@ -35,6 +35,12 @@ export default {
       found: "In nodes",
       deleted: "Deleted workflows ({n})",
       restore: "Restore",
+      drafts: {
+        title: "Drafts of workflows that are gone",
+        text: "This browser keeps drafts of workflows that were deleted or renamed elsewhere. What was drawn last is in them.",
+        restored: "{id} is there again.",
+        discard: "Discard",
+      },
     },
   },
   zh: {
@@ -73,6 +79,12 @@ export default {
       found: "节点中的匹配",
       deleted: "已删除的工作流（{n}）",
       restore: "恢复",
+      drafts: {
+        title: "已不存在的工作流的草稿",
+        text: "此浏览器保留着已在别处删除或重命名的工作流的草稿，其中有最后绘制的内容。",
+        restored: "{id} 已恢复。",
+        discard: "丢弃",
+      },
     },
   },
 };
