@@ -10,6 +10,8 @@ export interface View {
   path: string;
   icon: Component;
   place: "top" | "bottom";
+  /** Whether a narrow screen, whose bar has room for few, leaves it to the main menu. */
+  isWide?: boolean;
   /** What it shows first; without the right to that it is no view of this person. */
   reads?: Operation;
   routes: RouteRecordRaw[];
@@ -25,11 +27,11 @@ const ALL: Omit<View, "routes">[] = [
   { id: "home", path: "/", icon: House, place: "top" },
   { id: "editor", path: "/workflows", icon: Workflow, place: "top", reads: "GET /api/workflows" },
   { id: "chat", path: "/chat", icon: MessageSquare, place: "top", reads: "GET /api/histories" },
-  { id: "agents", path: "/agents", icon: Bot, place: "top", reads: "GET /api/agents" },
-  { id: "tools", path: "/tools", icon: Wrench, place: "top", reads: "GET /api/tools" },
-  { id: "knowledge", path: "/knowledge", icon: BookOpen, place: "top", reads: "GET /api/knowledge" },
-  { id: "runs", path: "/runs", icon: Activity, place: "top", reads: "GET /api/runs" },
-  { id: "files", path: "/files", icon: FileText, place: "top", reads: "GET /api/files" },
+  { id: "agents", path: "/agents", icon: Bot, place: "top", isWide: true, reads: "GET /api/agents" },
+  { id: "tools", path: "/tools", icon: Wrench, place: "top", isWide: true, reads: "GET /api/tools" },
+  { id: "knowledge", path: "/knowledge", icon: BookOpen, place: "top", isWide: true, reads: "GET /api/knowledge" },
+  { id: "runs", path: "/runs", icon: Activity, place: "top", isWide: true, reads: "GET /api/runs" },
+  { id: "files", path: "/files", icon: FileText, place: "top", isWide: true, reads: "GET /api/files" },
   { id: "plugins", path: "/plugins", icon: Puzzle, place: "bottom", reads: "GET /api/plugins" },
   { id: "settings", path: "/settings", icon: Settings, place: "bottom" },
 ];
