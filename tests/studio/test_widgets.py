@@ -54,6 +54,7 @@ async def test_every_kind_of_value_has_its_control(studio: Studio) -> None:
     await every.get_by_label("single line", exact=True).fill("typed")
     await every.get_by_label("several lines", exact=True).fill("one\ntwo")
     await every.get_by_label("choice", exact=True).select_option("choice B")
+    await every.get_by_label("Suggestions for integer with suggestions").select_option("1024")
     await every.get_by_label("boolean", exact=True).uncheck()
     await every.get_by_label("integer", exact=True).fill("500")
     await every.get_by_label("integer", exact=True).press("Tab")
@@ -75,9 +76,9 @@ async def test_every_kind_of_value_has_its_control(studio: Studio) -> None:
     await node(studio, "ask").get_by_label("model", exact=True).select_option("scripted")
     await node(studio, "calculate").get_by_label("operation").select_option("Power")
     await expect(node(studio, "calculate").get_by_text("base")).to_be_visible()
-    await node(studio, "read").get_by_label("path").focus()
+    await node(studio, "read").get_by_label("path", exact=True).focus()
     await expect(node(studio, "read").locator("option[value='notes/today.md']")).to_be_attached()
-    await node(studio, "read").get_by_label("path").fill("notes/today.md")
+    await node(studio, "read").get_by_label("path", exact=True).fill("notes/today.md")
     await node(studio, "tools").locator("strong").click()
     await inspector.get_by_role("tab", name="Settings").click()
     for tool in ("text:shout", "workflow:greeting"):
@@ -90,6 +91,7 @@ async def test_every_kind_of_value_has_its_control(studio: Studio) -> None:
         "string_input": "typed",
         "text_input": "one\ntwo",
         "combo_select": "选项B",
+        "int_with_suggestions": 1024,
         "boolean_toggle": False,
         "int_input": 42,
         "json_input": {"a": [1]},

@@ -2,6 +2,7 @@ export default {
   en: {
     controls: {
       pressed: "Press a button",
+      suggestions: "Suggestions for {name}",
       defaultModel: "Default model",
       notSetUp: "{name} (not set up here)",
       editHere: "Edit in the inspector",
@@ -18,6 +19,7 @@ export default {
   zh: {
     controls: {
       pressed: "按下按钮",
+      suggestions: "{name} 的建议",
       defaultModel: "默认模型",
       notSetUp: "{name}（此处未设置）",
       editHere: "在检查器中编辑",
