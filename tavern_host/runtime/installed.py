@@ -75,8 +75,9 @@ def first_party_modules(name: str) -> tuple[ModuleType, ...]:
     return tuple(importlib.import_module(f"{module}.{name}") for module in found)
 
 
+@functools.cache
 def _first_party() -> tuple[tuple[str, Path], ...]:
-    """Return the packages of the first-party plugins with their folders."""
+    """Return the packages of the first-party plugins with their folders: the same as long as this process runs."""
     own = _own()
     found = [_installed(entry, one, None, own) for one in own for entry in one.entry_points()]
     return tuple((one.module, one.folder) for one in found if one.first_party and one.folder is not None)
