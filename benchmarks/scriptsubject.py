@@ -79,7 +79,7 @@ class Subject:
 
     def _backend(self) -> Any:
         from tavern_scripts.sandbox.bubblewrap import Bubblewrap
-        from tavern_scripts.sandbox.finding import find_bubblewrap, find_setpriv
+        from tavern_scripts.sandbox.executables import find_bubblewrap, find_setpriv
 
         return Bubblewrap(find_bubblewrap()[0], setpriv=find_setpriv() if os.geteuid() == 0 else None)
 

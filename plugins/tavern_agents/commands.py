@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_agents.checking import profile_schema
+from tavern_agents.profile_checks import profile_schema
 from tavern_agents.profiles import profiles_of, said
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.agents import AgentRunFilter, AgentTrace

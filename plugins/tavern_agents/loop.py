@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NoReturn, cast
 
-from tavern_agents.acting import Acting, take_calls_back, unsettled
+from tavern_agents.call_execution import CallExecution, take_calls_back, unsettled
 from tavern_agents.compaction import compact
 from tavern_agents.conversation import Conversation, estimate, task_of
 from tavern_agents.decision import Decision, read_decision
@@ -114,9 +114,9 @@ class AgentLoop:
             known = self.tool_ids or self.profile.inventory
             self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), known)
             self.conversation = Conversation(*await self.store.conversation(self.run.id))
-            if (acting := (await unsettled(self))[0]) is not None:
-                await acting.cut_short()
-                await self.write(messages=await acting.messages(self._observe_result))
+            if (execution := (await unsettled(self))[0]) is not None:
+                await execution.cut_short()
+                await self.write(messages=await execution.messages(self._observe_result))
         except Exception as error:
             self._warn(f"what came of the last calls could not be kept: {describe(error)}")
         await self._end(AgentStatus.INTERRUPTED, self.said, "Stopped on request")
@@ -194,20 +194,20 @@ class AgentLoop:
         for place, (call, arguments) in enumerate(zip(decision.calls, shown, strict=True)):
             data: dict[str, Any] = {"toolId": call.tool_id, "index": call.index, "arguments": arguments}
             self.trace.say("tool_call", f"Calls {call.tool_id}", place=place, **data, **self._answered)
-        acting = Acting(self, decision, 0, self.call.child())
-        groups = await acting.groups()
+        execution = CallExecution(self, decision, 0, self.call.child())
+        groups = await execution.groups()
         kept = await self.write(
             messages=[answer.message()], begun=[place for block in (groups or [[]])[0] for place in block]
         )
-        acting.message = kept[-1].seq
-        await acting.carry_out(groups)
-        await self._observe_all(acting, decision)
+        execution.message = kept[-1].seq
+        await execution.carry_out(groups)
+        await self._observe_all(execution, decision)
 
-    async def _observe_all(self, acting: Acting, decision: Decision) -> None:
-        messages = await acting.messages(self._observe_result)
+    async def _observe_all(self, execution: CallExecution, decision: Decision) -> None:
+        messages = await execution.messages(self._observe_result)
         usage = self.run.usage
-        self._stands(usage=usage.model_copy(update={"calls": usage.calls + len(acting.results)}))
-        circle = self._cycles.add(decision.calls, list(acting.results.values()))
+        self._stands(usage=usage.model_copy(update={"calls": usage.calls + len(execution.results)}))
+        circle = self._cycles.add(decision.calls, list(execution.results.values()))
         if circle is not None and not self._cycles.was_nudged:
             self._cycles.was_nudged = True
             self._warn(circle, again=True)
@@ -221,10 +221,10 @@ class AgentLoop:
         """Settle what the run was about when its host ended: the calls of the last message."""
         self.has_mail = True
         self.trace.say("resumed", "Resumed where it was interrupted")
-        acting, decision = await unsettled(self)
-        if acting is not None:
-            await acting.settle(kept)
-            await self._observe_all(acting, decision)
+        execution, decision = await unsettled(self)
+        if execution is not None:
+            await execution.settle(kept)
+            await self._observe_all(execution, decision)
         elif self.conversation.kept and (last := self.conversation.kept[-1].message).role == "assistant":
             if not kept.run.status.is_final:
                 raise End(AgentStatus.REPLY, decision.text or last.content.strip())

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 
 from pydantic import JsonValue
 
-from tavern_agents.checking import check_profiles
 from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import deliberation_of
 from tavern_agents.histories import changed
@@ -19,6 +18,7 @@ from tavern_agents.long_results import read_part
 from tavern_agents.loop import AgentLoop
 from tavern_agents.memory import Memories, initial_memory
 from tavern_agents.outcomes import reply_of, span_of
+from tavern_agents.profile_checks import check_profiles
 from tavern_agents.profiles import profiles_of
 from tavern_agents.replay.player import Player
 from tavern_agents.replay.recordings import play, recording_of

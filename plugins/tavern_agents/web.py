@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from tavern_agents.checking import profile_schema
+from tavern_agents.profile_checks import profile_schema
 from tavern_host import AGENT_RUNTIME, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentRunFilter
 from tavern_host.contracts.documents import read_model

@@ -48,7 +48,7 @@ from tavern_scripts.results.run_state import RunState, enforced_by, new_state, r
 from tavern_scripts.sandbox.backends import Sandboxes
 from tavern_scripts.sandbox.processes import to_the_end
 from tavern_scripts.tool_calls.channel import CallChannel, WallClock
-from tavern_scripts.tool_calls.giving import ToolCalls
+from tavern_scripts.tool_calls.offered_tools import ToolCalls
 from tavern_scripts.workers.launches import Places, RunExtras, input_of, launch_of, pieces
 from tavern_scripts.workers.pool import WarmPool
 from tavern_scripts.workers.run_resources import RunResources

@@ -13,7 +13,7 @@ import pytest
 from helpers.repetition import Failures
 from helpers.tavern_project import Tavern, action
 
-from tavern_agents.checking import profile_schema
+from tavern_agents.profile_checks import profile_schema
 from tavern_agents.profiles import read_profiles
 from tavern_host import AGENT_RUNTIME, Host
 from tavern_host.contracts.agents import AgentRequest

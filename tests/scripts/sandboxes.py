@@ -15,7 +15,7 @@ import pytest
 
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend, ScriptLimits
 from tavern_scripts.sandbox.bubblewrap import Bubblewrap
-from tavern_scripts.sandbox.finding import find_bubblewrap, find_setpriv
+from tavern_scripts.sandbox.executables import find_bubblewrap, find_setpriv
 from tavern_scripts.sandbox.supervised import Supervised
 from tavern_scripts.sandbox.watch import tree
 

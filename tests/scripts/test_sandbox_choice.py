@@ -14,7 +14,7 @@ from tavern_host.contracts.scripts import IsolationCheck, SandboxLaunch, Sandbox
 from tavern_scripts.sandbox import canary
 from tavern_scripts.sandbox import choose as choosing
 from tavern_scripts.sandbox.choose import Candidate, choose, host_candidates, refusal
-from tavern_scripts.sandbox.finding import INSTALL_BUBBLEWRAP
+from tavern_scripts.sandbox.executables import INSTALL_BUBBLEWRAP
 from tests.scripts.sandboxes import IS_ROOT, run
 
 LOG = logging.getLogger("tavern.test")

@@ -12,7 +12,7 @@ from pathlib import Path
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.scripts import BackendReport, IsolationCheck, ScriptBackend
 from tavern_scripts.sandbox.bubblewrap import Bubblewrap
-from tavern_scripts.sandbox.finding import INSTALL_BUBBLEWRAP, INSTALL_SETPRIV, find_bubblewrap, find_setpriv
+from tavern_scripts.sandbox.executables import INSTALL_BUBBLEWRAP, INSTALL_SETPRIV, find_bubblewrap, find_setpriv
 from tavern_scripts.sandbox.supervised import Supervised
 
 BUBBLEWRAP, BUBBLEWRAP_ROOT, LANDLOCK, UNSANDBOXED = "bubblewrap", "bubblewrap-root", "landlock", "unsandboxed"

@@ -75,7 +75,7 @@ class Worker(Protocol):
         """Note that a call was decided about."""
 
 
-class Acting:
+class CallExecution:
     """The calls of the message `message` (its number in the store), for one agent."""
 
     def __init__(self, loop: Worker, decision: Decision, message: int, call: CallContext) -> None:
@@ -303,14 +303,14 @@ class Acting:
         return ToolFeedback(tool_id=request.tool_id, text=text, framed=framed)
 
 
-async def unsettled(loop: Worker) -> tuple[Acting | None, Decision]:
+async def unsettled(loop: Worker) -> tuple[CallExecution | None, Decision]:
     """Return the calls of the last message, if it asks for any, and what it asks for."""
     last = loop.conversation.kept[-1] if loop.conversation.kept else None
     if last is None or last.message.role != "assistant":
         return None, Decision()
     decision = await read_decision(loop.context.services.get(TOOL_MANAGER), last.message, loop.tool_ids)
     is_settled = not decision.calls and not decision.unusable
-    return None if is_settled else Acting(loop, decision, last.seq, loop.call.child()), decision
+    return None if is_settled else CallExecution(loop, decision, last.seq, loop.call.child()), decision
 
 
 async def take_calls_back(loop: Worker) -> None:
