@@ -15,6 +15,7 @@ from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.audit import AUDIT
+from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.projects import Folders, make_project
 from tavern_host.testing.http import HttpClient, served
 
@@ -245,6 +246,27 @@ async def test_a_name_that_is_taken_otherwise(editor: Editor) -> None:
     status, _ = await editor.save("other", UPPER | {"description": "x" * (1 << 20)})
     assert status == 400
     assert [path.name for path in (editor.root / "tools").iterdir()] == ["Greet.tool.json"]
+
+
+async def test_a_trial_keeps_to_the_rules(tmp_path: Path) -> None:
+    make_project(tmp_path / "inn")
+    access = {
+        "roles": {"maker": {"deny": ["text:greet"], "approve": ["text:loud"]}},
+        "principals": {"user:*": ["maker"]},
+        "approvals": {"approvers": ["user:somebody-else"]},
+    }
+    settings = {"extensions.tavern-tools.access": access}
+    folders = Folders(tmp_path / "c", tmp_path / "s", tmp_path / "d")
+    async with Host(tmp_path / "inn", folders=folders, settings=settings) as host, served(host) as opened:
+        editor = Editor(opened)
+        for document, words in ((GREET, "denies it"), (UPPER, "with an approval only")):
+            arguments = {"name": "Ada"} if document is GREET else {"text": "a"}
+            trial = {"name": "x", "source": source(document, CODE), "arguments": arguments}
+            _, result = await editor.ask("POST", "/api/tool-try", json=trial)
+            assert result["error"]["type"] == "PermissionDenied"
+            assert words in result["error"]["message"]
+        statistics = await host.services.get(TOOL_MANAGER).statistics()
+    assert statistics == {}
 
 
 async def test_a_folder_behind_a_link_is_refused(editor: Editor, tmp_path: Path) -> None:
