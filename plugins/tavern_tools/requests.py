@@ -11,10 +11,10 @@ from tavern_host.contracts.documents import json_type, read_json_object
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.tools import ToolFilter, ToolKind
+from tavern_host.contracts.tools import ToolFilter, ToolKind, ToolQuery
 from tavern_tools.catalog.names import quoted
 
-_FILTERS = ("tag", "namespace", "kind", "text", "plugin")
+_FILTERS = tuple(ToolQuery.model_fields)
 _ID_KEYS = ("toolId", "tool_id", "id")
 _KEYS = ("text", "arguments", "protocols", "callback", *_ID_KEYS)
 

@@ -110,15 +110,20 @@ ACTIONS = "__actions__"
 """Under which key `ToolManager.call_outputs` puts the results of calls."""
 
 
-class ToolFilter(Model):
-    """Which tools are asked for: all that is given must hold. `namespace` is what stands before the first `:` or `.`
-    of an id, `text` is looked for in id, name and description without regard to case, `ids` are patterns."""
+class ToolQuery(Model):
+    """Which tools; all that is given must hold. `namespace` is what stands before the first `:` or `.` of an id, `text`
+    is looked for in id, name and description without regard to case."""
 
     tag: str | None = None
     namespace: str | None = None
     kind: ToolKind | None = None
     text: str | None = None
     plugin: str | None = None
+
+
+class ToolFilter(ToolQuery):
+    """Which tools are asked for: what a query says, and patterns of their `ids`."""
+
     ids: list[str] | None = None
 
 

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.host_api import WaitQuery
+from tavern_host.contracts.host_api import TaskQuery, WaitQuery
 from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.queries import read_filter, statuses
@@ -109,7 +109,7 @@ async def decide(request: HttpRequest, context: PluginContext) -> HttpResponse:
     return HttpResponse(data=task.to_json())
 
 
-_FILTERS = ("status", "tool", "principal", "limit", "offset")
+_FILTERS = tuple(TaskQuery.model_fields)
 
 
 def task_filter(query: Mapping[str, str]) -> TaskFilter:

@@ -14,7 +14,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.http import EncodedOnce, HttpRequest, HttpResponse, RouteInfo, ServerEvent
 from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolKind, ToolManager
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
 from tavern_host.contracts.wire import Model
 from tavern_tools.calls.streams import Streams, streams_of
 from tavern_tools.catalog.registry import registry_of
@@ -25,7 +25,7 @@ _KEEP_ALIVE = 5.0
 
 
 _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
-    ("GET", "/api/tools", "index", "The tools.", {"query": "ToolQuery", "answer": "tools:ToolDefinition[]"}),
+    ("GET", "/api/tools", "index", "The tools.", {"query": "tools:ToolQuery", "answer": "tools:ToolDefinition[]"}),
     ("GET", "/api/tools/{id}", "show", "One tool.", {"answer": "tools:ToolDefinition"}),
     (
         "POST",
@@ -35,16 +35,6 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
         {"body": "ExecuteBody", "answer": "host_api:ToolResults"},
     ),
 )
-
-
-class ToolQuery(Model):
-    """Which tools; all that is given must hold."""
-
-    tag: str | None = None
-    namespace: str | None = None
-    kind: ToolKind | None = None
-    text: str | None = None
-    plugin: str | None = None
 
 
 class ExecuteBody(Model):
