@@ -27,8 +27,9 @@ _ENCODED: WeakKeyDictionary[Host, dict[str, EncodedOnce[PluginInfo]]] = WeakKeyD
 async def _list_plugins(request: web.Request) -> web.Response:
     """List all plugins that were found."""
     host, is_default = host_of(request), host_of(request) is request.app[SERVED].default
-    as_seen = EncodedOnce(partial(_as_seen, host.project.id, is_default))
-    encoded = _ENCODED.setdefault(host, {}).setdefault(CATALOGUE.get().language, as_seen)
+    by_language, language = _ENCODED.setdefault(host, {}), CATALOGUE.get().language
+    if (encoded := by_language.get(language)) is None:
+        encoded = by_language[language] = EncodedOnce(partial(_as_seen, host.project.id, is_default))
     revision = host.plugins_revision()
     return answered(request, encoded.known(revision) or encoded.answer(host.plugins(), revision))
 
