@@ -95,7 +95,7 @@ async def test_what_is_met_first_is_there_in_chinese(tmp_path: Path) -> None:
         commands = [*host_commands().values(), *(one.info for one in host.registrations.commands.values())]
         asked = [p.description for plugin in host.plugins() for p in plugin.permissions]
         asked += [permission.description for permission in host._manager.report.permissions()]
-        about = [plugin.description for plugin in host.plugins()]
+        about = [text for plugin in host.plugins() for text in (plugin.description, plugin.display_name)]
     helps = [text for one in commands for text in (one.help, *(parameter.help for parameter in one.parameters))]
     helps += [option.help for option in group([]).params if hasattr(option, "help")]
     titles = [HTTPStatus(status).phrase for status in {*HTTP_STATUS.values(), 401, 405, 408, 413, 415, 421, 500}]

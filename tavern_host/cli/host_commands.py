@@ -121,7 +121,7 @@ async def show_plugin(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIt
     host.link()
     plugin = host.plugin(arguments["name"])
     named = " ".join(filter(None, (plugin.name, plugin.version)))
-    yield CommandOutput(kind="text", text=f"{plugin.display_name} ({named}) — {say(plugin.state.value)}")
+    yield CommandOutput(kind="text", text=f"{say(plugin.display_name)} ({named}) — {say(plugin.state.value)}")
     for line in [say(plugin.description or ""), f"from {plugin.source}", *(str(p) for p in plugin.problems)]:
         if line:
             yield CommandOutput(kind="text", text=f"  {line}")

@@ -141,7 +141,8 @@ class PluginInfo(Model):
 
     def in_words(self) -> dict[str, Any]:
         """Return it as JSON-ready data for a person: with its sentences in the language of who is being answered."""
-        shown = self.to_json() | ({"description": say(self.description)} if self.description else {})
+        shown = self.to_json()
+        shown |= {key: say(shown[key]) for key in ("displayName", "description") if key in shown}
         for permission in shown["permissions"]:
             permission["description"] = say(permission["description"])
         for problem in shown["problems"]:
