@@ -84,7 +84,7 @@ class Manager:
         """Return what differs whenever `infos` may say something else; cheap, since it copies nothing."""
         owned = [loaded.ledger.revision for loaded in self.active.values()]
         said = [
-            (r.read_at, r.state, r.pending_restart, *r.problems, *r.permissions, *r.timings.items())
+            (r.read_at, r.state, r.pending_restart, r.permissions, *r.problems, *r.timings.values())
             for r in [*self.records.values(), *self.duplicates]
         ]
         return self.dispatcher.revision, self.settings.revision, owned, said

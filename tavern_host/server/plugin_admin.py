@@ -26,10 +26,11 @@ _ENCODED: WeakKeyDictionary[Host, dict[str, EncodedOnce[PluginInfo]]] = WeakKeyD
 
 async def _list_plugins(request: web.Request) -> web.Response:
     """List all plugins that were found."""
-    host, is_default = host_of(request), host_of(request) is request.app[SERVED].default
-    by_language, language = _ENCODED.setdefault(host, {}), CATALOGUE.get().language
+    host, language = host_of(request), CATALOGUE.get().language
+    by_language = _ENCODED.setdefault(host, {})
     if (encoded := by_language.get(language)) is None:
-        encoded = by_language[language] = EncodedOnce(partial(_as_seen, host.project.id, is_default))
+        as_seen = partial(_as_seen, host.project.id, host is request.app[SERVED].default)
+        encoded = by_language[language] = EncodedOnce(as_seen)
     revision = host.plugins_revision()
     return answered(request, encoded.known(revision) or encoded.answer(host.plugins(), revision))
 
