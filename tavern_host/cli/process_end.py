@@ -64,7 +64,7 @@ class _MainTask(asyncio.Task[Any]):
 
 
 def run_main(
-    main: Coroutine[Any, Any, int], locate: Locate, third_party: Callable[[], list[str]], stay: Stay | None
+    main: Coroutine[Any, Any, int], locate: Locate, third_party: Callable[[], list[str]], deadline: ExitDeadline | None
 ) -> int:
     """Return what `main` returns. Raises `PluginFailure` with the name of the plugin that ended the process, else what
     `main` raises. `third_party` lists the plugins that may have done what cannot be found out."""
@@ -74,8 +74,8 @@ def run_main(
         try:
             return await main
         finally:
-            if stay is not None:
-                stay.begin(loop)
+            if deadline is not None:
+                deadline.begin(loop)
 
     try:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -101,7 +101,7 @@ def run_main(
         raise PluginFailure(message) from error
 
 
-class Stay:
+class ExitDeadline:
     """What becomes of a process that does not end: after `DEADLINE` it says why, and ends it with `os._exit`."""
 
     def __init__(self, locate: Locate, say: Callable[[str], None]) -> None:

@@ -26,7 +26,7 @@ from tavern_host.cli.arguments import global_options, parse
 from tavern_host.cli.garbage import collect_again
 from tavern_host.cli.host_commands import HOST_COMMANDS, host_commands, run_host_command
 from tavern_host.cli.log import set_up_log
-from tavern_host.cli.process_end import Stay, run_main
+from tavern_host.cli.process_end import ExitDeadline, run_main
 from tavern_host.contracts.commands import CommandInfo, CommandOutput
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.languages import CATALOGUE, of_terminal, say
@@ -93,10 +93,12 @@ def run(arguments: list[str], *, owns_process: bool = False) -> int:
     """Run `tavern` with these arguments and return the exit code. With `owns_process`, the process is ended where a
     plugin keeps it from ending."""
     hosts: list[Host] = []
-    stay = Stay(partial(_locate, hosts), lambda text: _say(f"Error: {text}", err=True)) if owns_process else None
-    code = _run_in_loop(arguments, hosts, stay)
-    if stay is not None:
-        stay.begin(code=code)
+    deadline = (
+        ExitDeadline(partial(_locate, hosts), lambda text: _say(f"Error: {text}", err=True)) if owns_process else None
+    )
+    code = _run_in_loop(arguments, hosts, deadline)
+    if deadline is not None:
+        deadline.begin(code=code)
     return code
 
 
@@ -108,7 +110,7 @@ def _third_party(hosts: list[Host]) -> list[str]:
     return [plugin.name for host in hosts for plugin in host.plugins() if not plugin.first_party]
 
 
-def _run_in_loop(arguments: list[str], hosts: list[Host], stay: Stay | None) -> int:
+def _run_in_loop(arguments: list[str], hosts: list[Host], deadline: ExitDeadline | None) -> int:
     _show_any_text()
     CATALOGUE.set(catalogue(of_terminal(os.environ)))
     as_json = "--json" in arguments
@@ -121,7 +123,7 @@ def _run_in_loop(arguments: list[str], hosts: list[Host], stay: Stay | None) -> 
         set_up_log(verbose=options["verbose"])
         with STREAMS.kept():
             main = _run(options, rest, hosts)
-            return run_main(main, partial(_locate, hosts), partial(_third_party, hosts), stay)
+            return run_main(main, partial(_locate, hosts), partial(_third_party, hosts), deadline)
     except click.ClickException as error:
         with io.StringIO() as shown:
             error.show(shown)
