@@ -14,7 +14,7 @@ async def add(page: Page, name: str) -> None:
 
 
 async def kept(page: Page) -> None:
-    await expect(page.get_by_label("Status").get_by_text("Draft kept", exact=True)).to_be_visible()
+    await expect(page.get_by_label("Status").get_by_text("Draft saved", exact=True)).to_be_visible()
 
 
 async def test_a_history_is_looked_at_named_and_restored(studio: Studio) -> None:
@@ -108,7 +108,7 @@ async def test_a_draft_of_a_workflow_that_is_gone_is_restored_or_discarded(studi
         )
         await page.get_by_label("Name of the workflow").fill(name)
         await page.get_by_label("Name of the workflow").press("Tab")
-        await expect(page.get_by_label("Status").get_by_text("Draft kept in this browser")).to_be_visible()
+        await expect(page.get_by_label("Status").get_by_text("Draft saved in this browser")).to_be_visible()
         await studio.site.request("DELETE", "/api/workflows/greeting", headers={"If-Match": "*"})
         await page.unroute_all()
         await studio.open("/")

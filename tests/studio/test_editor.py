@@ -96,7 +96,7 @@ async def test_two_editors_never_overwrite_each_other(studio: Studio) -> None:
     await page.route("**/draft?*", lambda route: route.abort())
     await page.get_by_label(name).fill("Mine")
     await page.keyboard.press("Tab")
-    await expect(page.get_by_label("Status").get_by_text("Draft kept in this browser")).to_be_visible()
+    await expect(page.get_by_label("Status").get_by_text("Draft saved in this browser")).to_be_visible()
     await other.page.get_by_label(name).fill("Theirs again")
     await other.page.keyboard.press("Tab")
     await other.page.get_by_role("button", name="Publish", exact=True).click()

@@ -94,10 +94,10 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
     await expect(page.get_by_text("The server does not answer")).to_be_visible()
     await page.get_by_label("Name of the workflow").fill("Spelling")
     await page.keyboard.press("Tab")
-    await expect(status.get_by_text("Draft kept in this browser")).to_be_visible()
+    await expect(status.get_by_text("Draft saved in this browser")).to_be_visible()
     async with serving(root, token, ["--port", port]) as server:
         await expect(page.get_by_text("The server does not answer")).to_have_count(0)
-        await expect(status.get_by_text("Draft kept", exact=True)).to_be_visible()
+        await expect(status.get_by_text("Draft saved", exact=True)).to_be_visible()
         drafted = await server.get("/api/workflows/spell/draft")
         assert drafted["workflow"]["name"] == "Spelling", "what was drawn while it was away is there"
         await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})

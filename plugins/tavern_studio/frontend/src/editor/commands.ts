@@ -78,7 +78,7 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
   }
 
   async function publish(): Promise<void> {
-    if (await attempt(() => session.keeping.publish())) say(t("editor.published"));
+    if (await attempt(() => session.persistence.publish())) say(t("editor.published"));
   }
 
   return registerCommands(

@@ -60,7 +60,7 @@ export function groupCommands(session: Session, go: (path: string) => void): Com
   async function useAsTool(): Promise<void> {
     const { interfaceInputs, interfaceOutputs } = session.document.value;
     if (!Object.keys({ ...interfaceInputs, ...interfaceOutputs }).length) return say(t("editor.noInterface"), "bad");
-    if (session.isChanged.value && !(await attempt(() => session.keeping.publish()))) return;
+    if (session.isChanged.value && !(await attempt(() => session.persistence.publish()))) return;
     go(`/tools/workflow:${session.id}`);
   }
 

@@ -6,7 +6,7 @@ import { compare, type Comparison } from "./comparison";
 import { nameOf, useDefinitions } from "./definitions";
 import { asDocument, indexOf, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
 import { revisionsOf, documentAt, type Revision } from "./history";
-import { Keeping } from "./keeping";
+import { Persistence } from "./persistence";
 import { keepPoints } from "./links";
 import { pathOf } from "./paths";
 import { Pins } from "./pins";
@@ -47,7 +47,7 @@ export class Session {
   readonly isTracing = shallowRef(false);
   readonly pins = markRaw(new Pins());
   readonly running: Running;
-  readonly keeping: Keeping;
+  readonly persistence: Persistence;
   /** What was done before this page was opened, the latest first, for undo. */
   private readonly older = shallowRef<Revision[]>([]);
   private readonly past = shallowRef<Step[]>([]);
@@ -57,8 +57,8 @@ export class Session {
 
   constructor(readonly id: string) {
     this.running = markRaw(new Running(id));
-    this.keeping = markRaw(
-      new Keeping(id, {
+    this.persistence = markRaw(
+      new Persistence(id, {
         current: () => this.document.value,
         replace: (document, label) => this.take(document, label),
         settle: (before, after) => {
@@ -70,7 +70,7 @@ export class Session {
   }
 
   readonly isChanged = computed(() => {
-    const published = this.keeping.published.value;
+    const published = this.persistence.published.value;
     return published !== undefined && this.document.value !== published;
   });
   readonly undoLabel = computed(() => this.past.value.at(-1)?.label ?? (this.older.value.length > 1 ? t("editor.history.older") : undefined));
@@ -93,7 +93,7 @@ export class Session {
     this.state.value = "loading";
     try {
       const older = revisionsOf(this.id).catch(() => []);
-      this.document.value = await this.keeping.load();
+      this.document.value = await this.persistence.load();
       this.older.value = await older;
       this.past.value = this.future.value = [];
       this.state.value = "ready";
@@ -105,7 +105,7 @@ export class Session {
 
   close(): void {
     this.running.close();
-    this.keeping.close();
+    this.persistence.close();
   }
 
   /**
@@ -126,7 +126,7 @@ export class Session {
     }
     this.future.value = [];
     this.show(next);
-    this.keeping.changed(label);
+    this.persistence.changed(label);
   }
 
   /** Show a document that the server has already, as a step. */
@@ -150,7 +150,7 @@ export class Session {
     const label = now.reason ?? "";
     this.future.value = [...this.future.value, { label, document: this.document.value, at: 0 }];
     this.show(document);
-    this.keeping.changed(`${t("editor.undo")}: ${label}`);
+    this.persistence.changed(`${t("editor.undo")}: ${label}`);
   }
 
   redo(): void {
@@ -163,7 +163,7 @@ export class Session {
     from.value = from.value.slice(0, -1);
     to.value = [...to.value, { label: step.label, document: this.document.value, at: 0 }];
     this.show(step.document);
-    this.keeping.changed(`${t(from === this.past ? "editor.undo" : "editor.redo")}: ${step.label}`);
+    this.persistence.changed(`${t(from === this.past ? "editor.undo" : "editor.redo")}: ${step.label}`);
   }
 
   private show(document: WorkflowDocument): void {

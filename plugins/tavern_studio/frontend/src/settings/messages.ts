@@ -92,7 +92,7 @@ export default {
         ended: "It has ended.",
       },
       figures: {
-        runs: "Runs under way",
+        runs: "Active runs",
         queue: "Runs that wait",
         lag: "Loop lag",
         memory: "Memory",

@@ -1,7 +1,7 @@
 import { computed, ref, watch } from "vue";
 import type { ApiError, Schemas } from "../api/client";
 import { asError } from "../api/resource";
-import { forgetDraft, keepDraft, keptDraft } from "../editor/drafts";
+import { removeLocalDraft, saveLocalDraft, localDraft } from "../kit/drafts";
 import { t } from "../i18n";
 import { say } from "../kit/toasts";
 import { at, documentOf, having, idKey, implementationKey, isObject, languageOf, nameOf, newSource, textOf, withDraft, type NewKind, type Problem } from "./toolfile";
@@ -54,7 +54,7 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
     isConflict.value = false;
     try {
       const opened = given.name ? await readTool(given.name) : undefined;
-      const kept = await keptDraft<Source>(key); // before anything can be typed, which would become the draft
+      const kept = await localDraft<Source>(key); // before anything can be typed, which would become the draft
       const found = opened?.file.source;
       stored.value = found ? { text: found.text, code: found.code ?? "" } : newSource(given.kind ?? "script");
       script.value = opened?.file.script ?? undefined;
@@ -71,13 +71,13 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
   }
 
   watch([text, code], () => {
-    if (isDirty.value) keepDraft(key, { document: { text: text.value, code: code.value }, etag: tag.value ?? "" });
-    else void forgetDraft(key);
+    if (isDirty.value) saveLocalDraft(key, { document: { text: text.value, code: code.value }, etag: tag.value ?? "" });
+    else void removeLocalDraft(key);
   });
 
   /** Forget what was not saved, and read the file. */
   async function discard(): Promise<void> {
-    await forgetDraft(key);
+    await removeLocalDraft(key);
     isRestored.value = false;
     await load();
   }
@@ -124,7 +124,7 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
   async function save(overwrite = false): Promise<string | undefined> {
     const opened = await act(() => saveTool(name.value, source.value, overwrite ? "*" : tag.value));
     if (opened === undefined) return undefined;
-    await forgetDraft(key);
+    await removeLocalDraft(key);
     const now = opened.file.source;
     stored.value = { text: now?.text ?? text.value, code: now?.code ?? "" };
     take({ ...stored.value });
@@ -140,7 +140,7 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
       await deleteTool(name.value, tag.value ?? "*", withScript);
       return true;
     });
-    if (done) await forgetDraft(key);
+    if (done) await removeLocalDraft(key);
     return done ?? false;
   }
 

@@ -1,6 +1,6 @@
 import { page } from "../api/page";
-import { attempt } from "../kit/toasts";
-import type { WorkflowDocument } from "./document";
+import { attempt } from "./toasts";
+import type { WorkflowDocument } from "../editor/document";
 
 /** What was changed and not saved, and which version of the file it was made of. */
 export interface Draft<T = WorkflowDocument> {
@@ -36,7 +36,7 @@ const due = new Map<string, ReturnType<typeof setTimeout>>();
 const waiting = new Map<string, Draft<unknown>>();
 
 /** Keep a draft in this browser, soon: typing does not write with each letter. */
-export function keepDraft<T>(id: string, draft: Draft<T>): void {
+export function saveLocalDraft<T>(id: string, draft: Draft<T>): void {
   waiting.set(id, draft);
   clearTimeout(due.get(id));
   due.set(
@@ -59,26 +59,26 @@ addEventListener("pagehide", () => {
 });
 
 /** Return the draft of a workflow, or of what else has an id of its own form; undefined where there is none, or this browser keeps nothing. */
-export async function keptDraft<T = WorkflowDocument>(id: string): Promise<Draft<T> | undefined> {
+export async function localDraft<T = WorkflowDocument>(id: string): Promise<Draft<T> | undefined> {
   const unwritten = waiting.get(id);
   if (unwritten !== undefined) return unwritten as Draft<T>;
   const last = localStorage.getItem(atTheEnd(id));
   if (last !== null) {
     localStorage.removeItem(atTheEnd(id));
     const draft = JSON.parse(last) as Draft<T>;
-    keepDraft(id, draft);
+    saveLocalDraft(id, draft);
     return draft;
   }
   return act("readonly", (store) => store.get(keyOf(id)) as IDBRequest<Draft<T> | undefined>).catch(() => undefined);
 }
 
-export async function forgetDraft(id: string): Promise<void> {
+export async function removeLocalDraft(id: string): Promise<void> {
   waiting.delete(id);
   await act("readwrite", (store) => store.delete(keyOf(id))).catch(() => undefined);
 }
 
 /** Return the drafts of workflows that this browser keeps of the project, by their ids. */
-export async function keptDrafts(): Promise<Map<string, Draft>> {
+export async function localDrafts(): Promise<Map<string, Draft>> {
   const start = keyOf("");
   const range = IDBKeyRange.bound(start, `${start}\uffff`);
   const stored = await act("readonly", (store) => store.getAllKeys(range)).catch(() => []);
@@ -86,7 +86,7 @@ export async function keptDrafts(): Promise<Map<string, Draft>> {
   const ids = new Set([...keys.filter((key) => key.startsWith(start)).map((key) => key.slice(start.length)), ...waiting.keys()]);
   const found = new Map<string, Draft>();
   for (const id of ids) {
-    const draft = await keptDraft(id);
+    const draft = await localDraft(id);
     if (Array.isArray(draft?.document.nodes)) found.set(id, draft);
   }
   return found;

@@ -5,7 +5,7 @@ import { listen, onMissed, type Message } from "../api/socket";
 import { t } from "../i18n";
 import { say } from "../kit/toasts";
 import { isSame } from "./comparison";
-import { forgetDraft, keepDraft, keptDraft } from "./drafts";
+import { removeLocalDraft, saveLocalDraft, localDraft } from "../kit/drafts";
 import { asDocument, type WorkflowDocument } from "./document";
 
 type Draft = Schemas["WorkflowDraft"];
@@ -15,7 +15,7 @@ const EVERY = 1000;
 const AGAIN = 5000;
 /** Milliseconds until it is tried again where the server did not take it. */
 
-/** What this keeps: the document as it is now, and how another one takes its place. */
+/** What this saves: the document as it is now, and how another one takes its place. */
 interface Drawn {
   current(): WorkflowDocument;
   /** Show a document that came from elsewhere, as one step. */
@@ -25,19 +25,19 @@ interface Drawn {
 }
 
 /**
- * Keeps what is drawn: in this browser at once, on the server as the workflow's draft soon after, and in its file when it
+ * Saves what is drawn: in this browser at once, on the server as the workflow's draft soon after, and in its file when it
  * is published. Of what somebody else changes meanwhile nothing is overwritten: it is shown, or `conflict` is set.
  */
-export class Keeping {
+export class Persistence {
   /** The document of the file. */
   readonly published = shallowRef<WorkflowDocument>();
   /** `file`: the file has changed since the draft was begun; `draft`: somebody else has changed the draft. */
   readonly conflict = shallowRef<"file" | "draft">();
-  readonly state = shallowRef<"kept" | "keeping" | "unkept">("kept");
+  readonly state = shallowRef<"saved" | "saving" | "unsaved">("saved");
   readonly isPublishing = shallowRef(false);
-  /** Whether the server keeps drafts of it: not of a plugin's workflow, nor for people who may only read. */
-  readonly mayKeep = shallowRef(true);
-  readonly isBusy = computed(() => this.isPublishing.value || this.state.value === "keeping");
+  /** Whether the server takes drafts of it: not of a plugin's workflow, nor for people who may only read. */
+  readonly maySave = shallowRef(true);
+  readonly isBusy = computed(() => this.isPublishing.value || this.state.value === "saving");
   private fileTag = "";
   private draftTag = "";
   private reasons: string[] = [];
@@ -60,10 +60,10 @@ export class Keeping {
   /** Read the file and its draft; return what is to be shown. */
   async load(): Promise<WorkflowDocument> {
     const shown = await this.read();
-    const local = await keptDraft(this.id);
+    const local = await localDraft(this.id);
     if (local === undefined) return shown;
     if (isSame(local.document, shown)) {
-      await forgetDraft(this.id); // the server has taken it, and the answer never came
+      await removeLocalDraft(this.id); // the server has taken it, and the answer never came
       return shown;
     }
     if (local.etag !== this.draftTag) this.conflict.value = "draft";
@@ -80,7 +80,7 @@ export class Keeping {
     const published = asDocument(data);
     this.published.value = published;
     this.fileTag = this.draftTag = (response.headers.get("ETag") ?? "").replaceAll('"', "");
-    this.mayKeep.value = draft !== undefined;
+    this.maySave.value = draft !== undefined;
     this.conflict.value = undefined;
     if (draft === undefined) return published;
     this.took(draft);
@@ -92,16 +92,16 @@ export class Keeping {
     this.conflict.value = draft.workflow && draft.base !== draft.published ? "file" : undefined;
   }
 
-  /** Keep what was just done. */
+  /** Save what was just done. */
   changed(reason: string): void {
-    keepDraft(this.id, { document: this.drawn.current(), etag: this.draftTag });
+    saveLocalDraft(this.id, { document: this.drawn.current(), etag: this.draftTag });
     this.plan([reason]);
   }
 
   private plan(reasons: string[], after = EVERY): void {
     this.reasons.push(...reasons);
-    this.state.value = "unkept";
-    if (this.conflict.value === "draft" || !this.mayKeep.value) return;
+    this.state.value = "unsaved";
+    if (this.conflict.value === "draft" || !this.maySave.value) return;
     this.timer ??= setTimeout(() => void this.flush(), after);
   }
 
@@ -110,7 +110,7 @@ export class Keeping {
     clearTimeout(this.timer);
     this.timer = undefined;
     await this.sending;
-    if (this.state.value !== "unkept" || this.conflict.value === "draft" || !this.mayKeep.value) return;
+    if (this.state.value !== "unsaved" || this.conflict.value === "draft" || !this.maySave.value) return;
     this.sending = this.send();
     await this.sending;
   }
@@ -118,7 +118,7 @@ export class Keeping {
   private async send(mine = false): Promise<void> {
     const document = this.drawn.current();
     const reasons = this.reasons.splice(0);
-    this.state.value = "keeping";
+    this.state.value = "saving";
     try {
       const request = api.PUT("/api/workflows/{workflowId}/draft", {
         params: { path: { workflowId: this.id } },
@@ -127,18 +127,18 @@ export class Keeping {
       });
       this.took(await ask(request));
       if (this.drawn.current() !== document) {
-        keepDraft(this.id, { document: this.drawn.current(), etag: this.draftTag });
+        saveLocalDraft(this.id, { document: this.drawn.current(), etag: this.draftTag });
         this.plan([]);
       } else {
-        this.state.value = "kept";
-        await forgetDraft(this.id);
+        this.state.value = "saved";
+        await removeLocalDraft(this.id);
       }
     } catch (thrown) {
       const { status } = asError(thrown);
-      this.state.value = "unkept";
+      this.state.value = "unsaved";
       this.reasons.unshift(...reasons);
       if (status === 412) this.conflict.value = "draft";
-      else if (status === 403 || status === 409) this.mayKeep.value = false;
+      else if (status === 403 || status === 409) this.maySave.value = false;
       else this.plan([], AGAIN);
     }
   }
@@ -160,7 +160,7 @@ export class Keeping {
       this.fileTag = this.draftTag = (response.headers.get("ETag") ?? "").replaceAll('"', "");
       this.published.value = document;
       this.drawn.settle(before, document);
-      await forgetDraft(this.id);
+      await removeLocalDraft(this.id);
       return true;
     } catch (thrown) {
       const error = asError(thrown);
@@ -189,10 +189,10 @@ export class Keeping {
     const isFile = this.conflict.value === "file";
     clearTimeout(this.timer);
     this.timer = undefined;
-    await forgetDraft(this.id);
+    await removeLocalDraft(this.id);
     const params = { params: { path: { workflowId: this.id } }, headers: { "If-Match": "*" } };
     if (isFile) await ask(api.DELETE("/api/workflows/{workflowId}/draft", params));
-    this.state.value = "kept";
+    this.state.value = "saved";
     this.drawn.replace(await this.read(), t("editor.conflict.theirs"));
   }
 
@@ -206,7 +206,7 @@ export class Keeping {
 
   /** Show what somebody else has made of the workflow, where nothing here waits to be kept. */
   private async refresh(): Promise<void> {
-    if (this.state.value !== "kept" || this.published.value === undefined) return;
+    if (this.state.value !== "saved" || this.published.value === undefined) return;
     const shown = await this.read().catch(() => undefined);
     if (shown === undefined || isSame(shown, this.drawn.current())) return;
     this.drawn.replace(shown, t("editor.changedElsewhere"));
