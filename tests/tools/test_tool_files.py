@@ -177,7 +177,15 @@ async def test_mistakes_come_with_their_place(editor: Editor) -> None:
 async def test_services_are_not_edited(editor: Editor) -> None:
     document = {"id": "a", "implementation": {"type": "service", "service": "settings", "method": "set"}}
     trial = {"name": "a", "source": source(document), "arguments": {}}
-    for status, answer in (await editor.save("a", document), await editor.ask("POST", "/api/tool-try", json=trial)):
+    (editor.root / "tools").mkdir()
+    (editor.root / "tools" / "theirs.tool.json").write_text(json.dumps({**document, "id": "theirs"}))
+    answers = [
+        await editor.save("a", document),
+        await editor.ask("POST", "/api/tool-try", json=trial),
+        await editor.save("theirs", UPPER, match="*"),
+        await editor.ask("DELETE", "/api/tool-files/theirs", "*"),
+    ]
+    for status, answer in answers:
         assert (status, answer["code"]) == (403, "permission_denied")
 
 

@@ -17,7 +17,7 @@ from tavern_host.contracts.documents import read_document
 from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
 from tavern_host.contracts.scripts import LANGUAGE_SUFFIXES
 from tavern_host.contracts.toolfiles import MAX_SOURCE, ToolFile, ToolFileProblem, ToolSource
-from tavern_host.contracts.tools import ToolDefinition
+from tavern_host.contracts.tools import ToolDefinition, ToolKind
 from tavern_tools.builtin.project_folder import Steps, list_folder, read
 from tavern_tools.catalog.definitions import KINDS
 from tavern_tools.catalog.files import MAX_TOOL_FILE, SUFFIX, ToolProblem, read_text
@@ -48,13 +48,18 @@ class Stored:
         data = b"".join(b"%d:%s" % (len(part), part.encode(errors="surrogatepass")) for part in parts)
         return hashlib.blake2b(data, digest_size=16).hexdigest()
 
+    @property
+    def kind(self) -> ToolKind | None:
+        """How the tool is carried out, as far as the file says it."""
+        return KINDS.get(str(_implementation(self.document).get("type")))
+
     def shown(self, *, whole: bool) -> ToolFile:
         """Return it as it is shown; its source where it is the `whole`."""
         return ToolFile(
             name=self.name,
             revision=self.revision,
             tool_id=tool_id_of(self.document),
-            kind=KINDS.get(str(_implementation(self.document).get("type"))),
+            kind=self.kind,
             script=None if self.script is None else "/".join(("scripts", *self.script)),
             source=ToolSource(text=self.text, code=self.code) if whole else None,
             problems=[told(problem) for problem in self.problems],

@@ -260,13 +260,21 @@ def _usable(stored: Stored, problems: list[ToolFileProblem]) -> ToolDefinition:
     if stored.definition is None or wrong:
         said = "; ".join(problem.message for problem in problems if not problem.warning)
         raise InvalidInput(f"the tool cannot be used: {said}", problems=wrong)
-    if stored.definition.kind == "service":
-        raise PermissionDenied("a tool that calls a method of a service is the operator's to write, as a file")
+    _require_ours(stored)
     return stored.definition
 
 
+def _require_ours(stored: Stored) -> None:
+    """Raise `PermissionDenied` for a tool that only the operator writes."""
+    if stored.kind == "service":
+        raise PermissionDenied("a tool that calls a method of a service is the operator's to write, as a file")
+
+
 def _require(before: Stored | None, expected: str | None, name: str) -> None:
-    """Raise `Conflict` where another revision is stored than the one that is expected."""
+    """Raise `Conflict` where another revision is stored than the one that is expected, `PermissionDenied` for a tool
+    that is not edited."""
+    if before is not None:
+        _require_ours(before)
     revision = before.revision if before is not None else ""
     if expected is not None and expected != revision:
         raise Conflict(f"the tool file {name!r} has been changed meanwhile", revision=revision)
