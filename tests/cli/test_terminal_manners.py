@@ -86,6 +86,11 @@ def test_tables_fold_no_id(project: Path) -> None:
     assert any(name in line and "discovered" in line for line in shown.splitlines())
     shown = tavern("plugins", "show", "tavern-engine", cwd=project).out
     assert "services.use:executionEngine:interrupt" in shown
+    workflow, title = "-".join(["an-id"] * 19), "a-name" * 10  # nothing in the row could be narrower
+    document = f'{{"name": "{title}", "nodes": [], "edges": []}}'
+    (project / "workflows" / f"{workflow}.json").write_text(document)
+    shown = tavern("workflow", "list", cwd=project).out
+    assert any(f" {workflow} " in line and f" {title} " in line for line in shown.splitlines())
 
 
 def test_broken_plugins_take_one_line(project: Path) -> None:
