@@ -28,7 +28,8 @@ VIEWS = {
     "/settings/tavern-engine": "tavern-engine",
     "/settings/audit": "Audit log",
     "/settings/users": "Members of this project",
-    "/settings/figures": "Calls per plugin since the host began",
+    "/settings/figures": "Runs that wait",
+    "/settings/models": "Add a model",
 }
 VIOLATIONS = """async (rules) => (await axe.run(document, {runOnly: rules, resultTypes: ["violations"]})).violations
     .filter((one) => ["serious", "critical"].includes(one.impact))

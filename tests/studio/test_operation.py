@@ -132,7 +132,7 @@ async def test_a_model_is_added_tried_and_forgotten(studio: Studio) -> None:
         await studio.picture("model-refused")
         await page.get_by_label("API key").fill("sk-secret")
         await page.get_by_role("button", name="Try and save").click()
-        await page.get_by_label("The server's name for the model").select_option("tiny")
+        await page.get_by_role("combobox", name="The server's name for the model").select_option("tiny")
         await studio.picture("model-choice")
         await page.get_by_role("button", name="Try and save").click()
         row = page.get_by_role("listitem", name="mine")
