@@ -36,6 +36,8 @@ class Sizes:
 
 SIZES = Sizes()
 
+_NODE = {"type": "core:TextMerge", "inputValues": {"text_inputs": ["a"]}}
+
 
 async def _run() -> list[Result]:
     """Return what a run of one node costs the server, over HTTP, in CPU time of all its threads."""
@@ -173,7 +175,7 @@ async def _stream() -> list[Result]:
 
 async def _answers() -> list[Result]:
     """Return for how long requests about a large workflow keep the loop."""
-    workflow = {"name": "large", "nodes": [{"id": f"n{i}", "type": "core:TextMerge"} for i in range(SIZES.nodes)]}
+    workflow = {"name": "large", "nodes": [{**_NODE, "id": f"n{i}"} for i in range(SIZES.nodes)]}
     body = json.dumps(workflow).encode()
     message = json.dumps({"type": "PROMPT_REQUEST", "payload": {**workflow, "edges": []}})
     found: dict[str, list[tuple[float, float]]] = {}
@@ -189,6 +191,7 @@ async def _answers() -> list[Result]:
         async def run() -> None:
             await socket.send_str(message)
             async for reply in socket:
+                assert '"error"' not in reply.data[:20], reply.data
                 if "PROMPT_ACCEPTED_RESPONSE" in reply.data[:200]:
                     runs.append(json.loads(reply.data)["payload"]["promptId"])
                     return
