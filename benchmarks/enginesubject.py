@@ -21,6 +21,7 @@ from benchmarks.enginenodes import NODES
 from tavern_engine.cache.cache import OutputCache
 from tavern_engine.compile.bound import BoundPlan
 from tavern_engine.compile.compiler import compile_plan
+from tavern_engine.journal.batch_rows import Batch
 from tavern_engine.journal.journal import Journal, RunJournal, read_rows
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store.store import SqliteRunStore
@@ -206,8 +207,9 @@ class RunLog:
     async def end(self, run_id: str) -> None:
         """Return when all results are written, and that the run is over."""
 
-        async def last() -> None:
-            await self._store.update(_PLUGIN, run_id, RunEnd(status=RunStatus.COMPLETE))
+        async def last(batch: Batch | None) -> None:
+            rows, large = (b"", ()) if batch is None else (batch.content, tuple(batch.large))
+            await self._store.update(_PLUGIN, run_id, RunEnd(status=RunStatus.COMPLETE), batch=rows, contents=large)
 
         await self._journal.end(run_id, last)
 

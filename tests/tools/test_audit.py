@@ -145,7 +145,7 @@ async def test_marked_secrets_are_hidden_in_every_entry(bench: Bench) -> None:
 async def test_a_call_that_cannot_be_recorded_is_not_made(bench: Bench) -> None:
     work, look = tool(read_only=False), tool(read_only=True)
     with kept_locked(bench.host.audit):
-        with pytest.raises(ServiceUnavailable, match="another process did not let go of it"):
+        with pytest.raises(ServiceUnavailable, match="another process did not release it"):
             await bench.audit.begin(call(work, {}))
         await bench.audit.begin(call(look, {}, call_id="c2"))
         await bench.deny(call(work, {}, call_id="c3"))
