@@ -17,7 +17,7 @@ import aiohttp
 
 from helpers.command_line import COMMAND
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 @dataclass

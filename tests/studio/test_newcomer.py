@@ -1,8 +1,9 @@
-"""A newcomer's way with `tavern serve` itself: draw, run, publish, make a tool of it, have an agent call it; and then
-the server is killed under the open page."""
+"""A newcomer's way with `tavern serve` itself: draw, run, publish, make a tool of it, have an agent call it and approve
+the call; and then the server is killed under the open page."""
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 from pathlib import Path
@@ -22,6 +23,8 @@ REPLIES = """
     command:「始」workflow:spell「末」
     <|[END_TOOL]|>
 """
+ACCESS = {"roles": {"asker": {"approve": ["workflow:spell"]}}, "principals": {"agent:*": ["asker"]}}
+"""The operator's rule that agents ask before they call the tool."""
 
 
 def free_port() -> int:
@@ -62,13 +65,14 @@ async def draw(page: Page) -> None:
 async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, tmp_path: Path) -> None:
     root, port = tmp_path / "inn", str(free_port())
     await prepared(root)
-    token = {"TAVERN_TOKEN": "a-token-for-the-newcomer"}
+    settings = json.dumps({"extensions.tavern-tools.access": ACCESS})
+    environment = {"TAVERN_TOKEN": "a-token-for-the-newcomer", "TAVERN_SETTINGS": settings}
     context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
     context.set_default_timeout(WAIT)
     expect.set_options(timeout=WAIT)
     page = await context.new_page()
     inspector, status = page.get_by_label("Inspector"), page.get_by_label("Status")
-    async with serving(root, token, ["--port", port]) as server:
+    async with serving(root, environment, ["--port", port]) as server:
         await page.goto(server.url)
         await expect(page.get_by_text("Type a name above, then press Run.")).to_be_visible()
         await page.get_by_role("link", name="Home").click()
@@ -85,8 +89,11 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
         await page.goto(f"{server.base}/#/chat?agent=assistant")
         await page.get_by_placeholder("Message Assistant…").fill("Please spell it")
         await page.keyboard.press("Enter")
+        card = page.get_by_role("region", name="workflow:spell needs your approval")
+        await card.get_by_role("button", name="Allow once").click()
         await expect(page.get_by_text("It is spelt.")).to_be_visible()
-        await expect(page.locator("summary", has_text="workflow:spell")).to_be_visible()
+        await page.locator("summary", has_text="workflow:spell").click()
+        await expect(page.get_by_text("to be or not to be")).to_be_visible()
         await page.goto(f"{server.base}/#/workflows/spell")
         await expect(page.locator(".vue-flow__node")).to_have_count(4)
         await server.stop(signal.SIGKILL)
@@ -95,7 +102,7 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
     await page.get_by_label("Name of the workflow").fill("Spelling")
     await page.keyboard.press("Tab")
     await expect(status.get_by_text("Draft saved in this browser")).to_be_visible()
-    async with serving(root, token, ["--port", port]) as server:
+    async with serving(root, environment, ["--port", port]) as server:
         await expect(page.get_by_text("The server does not answer")).to_have_count(0)
         await expect(status.get_by_text("Draft saved", exact=True)).to_be_visible()
         drafted = await server.get("/api/workflows/spell/draft")
