@@ -73,9 +73,11 @@ def used_up(limits: AgentLimits, usage: AgentUsage, seconds: float, calls: int =
 
 
 def about(answer: LlmResponse, run_id: str) -> dict[str, Any]:
-    """Return what a trace says of the answer that a step came of: where it is, and the tokens that it took."""
+    """Return what a trace says of the answer that a step came of, as far as it is known: its run, its model, the tokens
+    that it took."""
     used = {"promptTokens": answer.usage.prompt_tokens, "completionTokens": answer.usage.completion_tokens}
-    return {"runId": run_id, "responseId": answer.response_id, "model": answer.model, **used}
+    known = {"runId": run_id, "responseId": answer.response_id, "model": answer.model or None, **used}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def added(usage: AgentUsage, answer: LlmResponse, model: LlmModelInfo | None) -> AgentUsage:

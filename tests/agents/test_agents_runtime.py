@@ -57,7 +57,8 @@ async def test_each_step_is_told_while_it_happens(tavern: Tavern) -> None:
     assert {trace["agentRunId"] for trace in tavern.traces} == {reply.agent_run_id}
     assert {trace["profileId"] for trace in tavern.traces} == {"keeper"}
     assert tavern.said("thought", "reply") == ["I shall shout.", "Done."]
-    assert tavern.traces[3]["data"] == {"toolId": "shout", "place": 0, "index": 1, "arguments": {"text": "ale"}}
+    call = {"toolId": "shout", "place": 0, "index": 1, "arguments": {"text": "ale"}}
+    assert tavern.traces[3]["data"] == {**call, "runId": tavern.traces[2]["data"]["runId"]}
     assert tavern.said("observation")[0].startswith("Tool shout executed successfully. Output: ")
 
 
