@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from inn import Inn
+from inn import WATCHDOG_LIMIT, Inn
 
 from tavern_host.hooks import dispatch
 from tavern_host.plugins import lifecycle
 from tavern_host.runtime import threads
+from tavern_metrics import watchdog
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +27,7 @@ def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 1.0)
     monkeypatch.setattr(dispatch, "DEADLINE", 1.0)
     monkeypatch.setattr(threads, "GRACE", 0.1)
+    monkeypatch.setattr(watchdog, "LIMIT", WATCHDOG_LIMIT)
 
 
 @pytest.fixture(autouse=True)

@@ -142,10 +142,8 @@ class Inn:
     # --- how the host is used -----------------------------------------------------------------------
 
     def host(self) -> Host:
-        """Return a host on the project whose watchdog blames only what blocks the loop on purpose."""
-        host = Host(self.root, dev=self.dev)
-        host._watchdog._limit = WATCHDOG_LIMIT
-        return host
+        """Return a host on the project."""
+        return Host(self.root, dev=self.dev)
 
     async def reviewed(self, but: Iterable[str] = ()) -> Host:
         """Return a host, not started yet, after the operator granted every plugin what it asks for."""

@@ -40,6 +40,7 @@ from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptRequest
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, interface_methods
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_host.contracts.toolfiles import ToolSource
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.hookspecs import hooks
 from tavern_host.plugins.permissions import all_permissions
@@ -563,6 +564,7 @@ WORKER = "worker-of-the-table"
 NOW = datetime.now(UTC)
 EMPTY_HISTORY = HistoryExport(id="x", created_at=NOW, changed_at=NOW, active="main", branches=[], messages=[])
 RUN = RunRequest(workflow_id="think", inputs={"messages": []})
+MADE = ToolSource(text='{"id": "text:made", "implementation": {"type": "node", "nodeType": "core:UpperCase"}}')
 _ARGUMENTS: dict[str, list[Any]] = {
     "plugins.grant": ["other"],
     "plugins.revoke": ["other"],
@@ -586,6 +588,9 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "scriptTools.execute_nodejs_script": ["none.mjs"],
     "scriptTools.execute_code": ["python", "1"],
     "toolManager.expand": ["hello"],
+    "toolFiles.try_out": ["made", MADE, {"text": "hello"}],
+    "toolFiles.save": ["made", MADE],
+    "toolFiles.delete": ["made"],
     "toolManager.decide": ["none", "refuse"],
     "settings.of_tool": ["tavern-llm", "none"],
     "systemTools.describe_tool": ["shout"],

@@ -176,8 +176,13 @@ export class Persistence {
   async keepMine(): Promise<void> {
     this.conflict.value = undefined;
     await this.sending;
-    this.sending = this.send(true);
-    await this.sending;
+    const done = this.overwrite();
+    this.sending = done.catch(() => undefined); // what is published meanwhile waits for it
+    await done;
+  }
+
+  private async overwrite(): Promise<void> {
+    await this.send(true);
     const params = { params: { path: { workflowId: this.id } } };
     const { data, response } = await askWhole(api.GET("/api/workflows/{workflowId}", params));
     this.fileTag = (response.headers.get("ETag") ?? "").replaceAll('"', "");
