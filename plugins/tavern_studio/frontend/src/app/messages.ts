@@ -22,9 +22,7 @@ export default {
       paletteHint: "What do you want to do?",
       noCommand: "No command is called that.",
       shortcuts: "Keyboard shortcuts",
-      goTo: "Go to: {view}",
       lost: "The server does not answer; trying again. What you draw is kept in this browser.",
-      notFound: "There is no such page.",
     },
   },
   zh: {
@@ -50,9 +48,7 @@ export default {
       paletteHint: "想做什么？",
       noCommand: "没有这样的命令。",
       shortcuts: "键盘快捷键",
-      goTo: "前往：{view}",
       lost: "服务器没有响应，正在重试。您画的内容保存在此浏览器中。",
-      notFound: "没有这个页面。",
     },
   },
 };
