@@ -1,5 +1,5 @@
 /** What the server wrote into the page: where it is reached, and which project the page is of. */
-export interface Page {
+interface Page {
   /** The path that stands before all others, such as `/tavern`, or nothing. */
   base: string;
   project: { id: string; name: string };

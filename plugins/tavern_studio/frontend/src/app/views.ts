@@ -4,7 +4,7 @@ import type { RouteRecordRaw } from "vue-router";
 import { may, type Operation } from "../api/rights";
 
 /** A view of the page: an icon of the rail, and what is shown below its address. */
-export interface View {
+interface View {
   id: string;
   /** The path of its icon; the routes of the view begin with it. */
   path: string;

@@ -4,7 +4,7 @@ import { api, ask, type Schemas } from "../api/client";
 import { useResource } from "../api/resource";
 
 /** The plugin that would bring a node type, and why it does not. */
-export interface Bringer {
+interface Bringer {
   name: string;
   /** `absent` where it is not installed. */
   state: NonNullable<Schemas["PluginInfo"]["state"]> | "absent";

@@ -118,8 +118,8 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
       when: () => !!session.redoLabel.value,
       run: () => session.redo(),
     },
-    { id: "editor.copy", title: "editor.copy", keys: "mod+c", when: some, run: () => copy(t("editor.copied")) },
-    { id: "editor.cut", title: "editor.cut", keys: "mod+x", when: some, run: () => copy(t("editor.copied")).then(remove) },
+    { id: "editor.copy", title: "editor.copy", keys: "mod+c", when: some, run: () => copy(t("kit.copied")) },
+    { id: "editor.cut", title: "editor.cut", keys: "mod+x", when: some, run: () => copy(t("kit.copied")).then(remove) },
     { id: "editor.paste", title: "editor.paste", keys: "mod+v", run: () => paste() },
     { id: "editor.pasteJoined", title: "editor.pasteJoined", keys: "mod+shift+v", run: () => paste(true) },
     {

@@ -1,7 +1,7 @@
 import { indexOf, nodeOf, type WorkflowDocument, type WorkflowEdge } from "./document";
 
 /** Nodes and edges by their ids. */
-export interface Path {
+interface Path {
   nodes: Set<string>;
   edges: Set<string>;
 }

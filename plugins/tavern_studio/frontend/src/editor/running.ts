@@ -5,7 +5,7 @@ import { t } from "../i18n";
 import type { WorkflowDocument } from "./document";
 import type { Outputs } from "./pins";
 
-export type NodeStatus = "queued" | "running" | "complete" | "error" | "interrupted" | "skipped";
+type NodeStatus = "queued" | "running" | "complete" | "error" | "interrupted" | "skipped";
 
 /** What is known of a node in the run that is shown. */
 export interface NodeRun {

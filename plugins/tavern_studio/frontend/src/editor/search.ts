@@ -13,7 +13,7 @@ const STARTS = [..."阿芭擦搭蛾发噶哈击喀垃妈拿哦啪期然撒塌挖
 const LETTERS = [..."abcdefghjklmnopqrstwxyz"];
 
 /** Return a text with each Chinese character as the first letter of its pinyin. */
-export function initials(text: string): string {
+function initials(text: string): string {
   return [...text]
     .map((character) => {
       if (!/\p{Script=Han}/u.test(character)) return character;

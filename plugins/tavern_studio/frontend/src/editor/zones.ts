@@ -7,9 +7,9 @@ export interface Size {
   height: number;
 }
 
-export type SizeOf = (id: string) => Size;
+type SizeOf = (id: string) => Size;
 
-export const ZONE = { width: 600, height: 300 };
+const ZONE = { width: 600, height: 300 };
 
 export const zoneSize = (node: WorkflowNode | undefined): Size => ({ width: node?.width ?? ZONE.width, height: node?.height ?? ZONE.height });
 

@@ -4,7 +4,7 @@ import { ref } from "vue";
  * How far somebody is who has never been here, in this browser: `sample` until the sample workflow has been run once,
  * `agent` until its agent has been opened.
  */
-export type Visit = "new" | "sample" | "agent" | "done";
+type Visit = "new" | "sample" | "agent" | "done";
 
 const KEPT = "tavern.visited";
 export const SAMPLE = { workflow: "greeting", agent: "assistant" };

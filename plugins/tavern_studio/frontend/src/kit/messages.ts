@@ -1,6 +1,18 @@
 export default {
   en: {
     kit: {
+      id: "Id",
+      name: "Name",
+      about: "What it does",
+      saved: "Saved.",
+      reload: "Read it anew",
+      deleteName: "Delete {name}?",
+      details: "Details",
+      calls: "Calls",
+      time: "Time",
+      tags: "Tags",
+      notJson: "This is no JSON object.",
+      restore: "Restore",
       waiting: "Loading",
       failed: "That did not work.",
       again: "Try again",
@@ -28,6 +40,18 @@ export default {
   },
   zh: {
     kit: {
+      id: "ID",
+      name: "名称",
+      about: "用途",
+      saved: "已保存。",
+      reload: "重新读取",
+      deleteName: "删除 {name}？",
+      details: "详情",
+      calls: "调用次数",
+      time: "时间",
+      tags: "标签",
+      notJson: "这不是 JSON 对象。",
+      restore: "恢复",
       waiting: "正在加载",
       failed: "操作没有成功。",
       again: "重试",

@@ -2,7 +2,7 @@ import { shallowRef } from "vue";
 import { asError } from "../api/resource";
 import { t } from "../i18n";
 
-export interface Toast {
+interface Toast {
   id: number;
   text: string;
   kind: "good" | "bad";

@@ -59,7 +59,7 @@ export function shownKeys(keys: string): string {
 }
 
 /** Return the name of the keys that an event is of, as `Command.keys` writes them. */
-export function keysOf(event: KeyboardEvent): string {
+function keysOf(event: KeyboardEvent): string {
   const key = event.key.toLowerCase();
   const shift = event.shiftKey && (key.length > 1 || key !== key.toUpperCase());
   const mod = isMac ? event.metaKey : event.ctrlKey;

@@ -1,7 +1,7 @@
 import { h, shallowReactive, type Component, type FunctionalComponent } from "vue";
 
 /** Makes a component of the one that it stands around. */
-export type Wrapper = (original: Component) => Component;
+type Wrapper = (original: Component) => Component;
 
 interface Part {
   original: Component;

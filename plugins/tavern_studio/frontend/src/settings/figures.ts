@@ -9,7 +9,7 @@ export interface Sample {
   figures: Figure[];
 }
 
-export interface PluginCalls {
+interface PluginCalls {
   name: string;
   calls: number;
   milliseconds: number;

@@ -131,7 +131,7 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
     tag.value = opened.tag;
     script.value = opened.file.script ?? undefined;
     isRestored.value = false;
-    say(t("tools.saved"));
+    say(t("kit.saved"));
     return opened.file.name;
   }
 

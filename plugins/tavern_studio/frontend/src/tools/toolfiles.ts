@@ -1,7 +1,7 @@
 import { api, ask, askWhole, type Schemas } from "../api/client";
 
 /** A tool file that is edited: its text and the code of its script, and the revision that it was read at. */
-export interface Opened {
+interface Opened {
   file: Schemas["ToolFile"];
   tag: string;
 }

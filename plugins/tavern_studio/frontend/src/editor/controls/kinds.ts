@@ -1,7 +1,7 @@
 import type { NodeDefinition } from "../definitions";
 import type { Slot } from "../document";
 
-export type ControlKind =
+type ControlKind =
   | "toggle"
   | "choice"
   | "number"

@@ -4,7 +4,6 @@ export default {
       favourites: "Favourites",
       favourite: "{name} is a favourite",
       recent: "Used last",
-      tags: "Tags",
       tag: { stream: "streams", model: "model", tools: "tools", files: "files", code: "code", modes: "modes" },
     },
     loop: {
@@ -37,7 +36,6 @@ export default {
       favourites: "收藏",
       favourite: "收藏 {name}",
       recent: "最近使用",
-      tags: "标签",
       tag: { stream: "流", model: "模型", tools: "工具", files: "文件", code: "代码", modes: "模式" },
     },
     loop: {
