@@ -39,6 +39,9 @@ OPEN = ["CodeInterpreter:execute", "system:get_current_time", "FileOperator.Read
 FRAMES = "import json, os\nfd = int(os.environ['TAVERN_CALLS_FD'])\n" + (
     "def send(data): os.write(fd, len(data).to_bytes(4, 'big') + data)\n"
     "def frame(**given): send(json.dumps(given).encode())\n"
+    "ARGUMENTS = {'filePath': 'x', 'content': ''}\n"
+    "CALL = json.dumps({'id': 1, 'tool': 'FileOperator.WriteFile', 'arguments': ARGUMENTS}).encode()\n"
+    "FRAME = len(CALL).to_bytes(4, 'big') + CALL\n"
     "# tools\n"
 )
 
@@ -395,7 +398,7 @@ FORGED = {
     "no arguments": "frame(id=1, tool='system:get_current_time', arguments=[])",
     "not finite": 'send(b\'{"id": 1, "tool": "x", "arguments": {"a": NaN}}\')',
     "an answer": "frame(id=1, value=1)",
-    "twice": "[frame(id=1, tool='FileOperator.WriteFile', arguments={'filePath': 'x', 'content': ''}) for _ in 'ab']",
+    "twice at once": "os.write(fd, 2 * FRAME)",
 }
 
 
