@@ -6,8 +6,6 @@ those of workflows are.
 
 from __future__ import annotations
 
-import asyncio
-
 from pydantic import Field, JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, PluginContext
@@ -18,7 +16,7 @@ from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import WorkflowDraft
 from tavern_workflows.sizes import is_large
 from tavern_workflows.store import document_of
-from tavern_workflows.web import LARGE_BODY, answer_document, keep_id
+from tavern_workflows.web import answer_document, keep_id, read_body
 
 
 class NewDraft(Model):
@@ -58,7 +56,7 @@ async def show_draft(request: HttpRequest, context: PluginContext) -> HttpRespon
 async def save_draft(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`PUT /api/workflows/{workflowId}/draft`."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
-    new = await asyncio.to_thread(request.read, NewDraft) if len(request.body) > LARGE_BODY else request.read(NewDraft)
+    new = await read_body(request, lambda: request.read(NewDraft))
     revision = expected(request, (await manager.draft(workflow_id)).revision, f"the draft of {workflow_id!r}")
     document = keep_id(new.workflow, await manager.get(workflow_id))
     saving = manager.save_draft(

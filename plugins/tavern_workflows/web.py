@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
 from urllib.parse import quote
 
 from pydantic import Field, JsonValue
@@ -25,7 +26,9 @@ from tavern_host.contracts.workflows import LayoutSize, StoredWorkflow, Workflow
 from tavern_workflows.sizes import is_large, off_loop
 from tavern_workflows.store import MAX_ID, document_of
 
-LARGE_BODY = 2**18
+T = TypeVar("T")
+
+_LARGE_BODY = 2**18
 """From how many bytes on a body is read in a thread."""
 
 
@@ -133,9 +136,12 @@ async def layout(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def _document(request: HttpRequest) -> dict[str, JsonValue]:
-    if len(request.body) > LARGE_BODY:
-        return await asyncio.to_thread(read_json_object, request.body, "the body")
-    return read_json_object(request.body, "the body")
+    return await read_body(request, lambda: read_json_object(request.body, "the body"))
+
+
+async def read_body(request: HttpRequest, read: Callable[[], T]) -> T:
+    """Return what `read` makes of a request's body, of a large one in a thread."""
+    return await asyncio.to_thread(read) if len(request.body) > _LARGE_BODY else read()
 
 
 def _object(value: JsonValue) -> dict[str, JsonValue]:

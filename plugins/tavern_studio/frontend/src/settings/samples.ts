@@ -1,5 +1,5 @@
 import { shallowRef } from "vue";
 import type { Sample } from "./figures";
 
-/** What was seen of the host while its figures were looked at; another visit goes on from there. */
+/** What was seen of the host while its figures were looked at; the next visit continues with it. */
 export const samples = shallowRef<Sample[]>([]);
