@@ -20,7 +20,7 @@ VIEWS = {
     "/": "Greeting",
     "/workflows/greeting": "trim",
     "/chat?agent=assistant": "There is no conversation yet.",
-    "/agents/assistant": "Tools",
+    "/agents/assistant": "Thinks with",
     "/tools/text:shout": "text:shout · ",
     "/runs": "done",
     "/files": "Nothing is in this folder.",
