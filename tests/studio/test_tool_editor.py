@@ -123,7 +123,7 @@ async def test_knowledge_is_written_and_found(studio: Studio) -> None:
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_role("alert")).to_contain_text("Somebody else has changed this entry")
     studio.mistakes.clear()  # the browser names the refused request
-    await page.get_by_role("button", name="Read it anew").click()
+    await page.get_by_role("button", name="Reload").click()
     await expect(page.get_by_label("Text", exact=True)).to_have_value("A blue dragon lives on Ember Hill.")
     await page.get_by_role("link", name="All entries of Lore of the valley").click()
     await page.get_by_label("Search in this base").fill("ember")

@@ -5,7 +5,7 @@ export default {
       name: "Name",
       about: "What it does",
       saved: "Saved.",
-      reload: "Read it anew",
+      reload: "Reload",
       deleteName: "Delete {name}?",
       details: "Details",
       calls: "Calls",
