@@ -21,11 +21,12 @@ function access() {
   };
 }
 
-// The page is written by the server, which names `studio.js` and `studio.css`; everything else is found from there.
+// The page is written by the server, which names `studio.js`, `studio.css`, and in its import map `vue.js`; everything else
+// is found from there. Plugins get the whole of Vue, with the Options API.
 export default defineConfig({
   plugins: [vue(), access()],
   base: "./",
-  define: { __VUE_OPTIONS_API__: "false", __VUE_I18N_LEGACY_API__: "false", __INTLIFY_PROD_DEVTOOLS__: "false" },
+  define: { __VUE_OPTIONS_API__: "true", __VUE_I18N_LEGACY_API__: "false", __INTLIFY_PROD_DEVTOOLS__: "false" },
   build: {
     outDir: "../web",
     emptyOutDir: true,
@@ -34,7 +35,8 @@ export default defineConfig({
     reportCompressedSize: false,
     chunkSizeWarningLimit: 1000,
     rollupOptions: {
-      input: { studio: "src/main.ts" },
+      input: { studio: "src/main.ts", vue: "src/extensions/vue.ts" },
+      preserveEntrySignatures: "exports-only",
       output: {
         entryFileNames: "[name].js",
         chunkFileNames: "parts/[name]-[hash].js",
