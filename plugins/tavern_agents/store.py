@@ -339,7 +339,7 @@ class AgentStore:
         """Return the run of another agent that a call in a message of the run `parent` began, None where none did."""
         query = (
             "SELECT id, entry FROM runs WHERE parent = ? AND profile = ? "
-            "AND started >= (SELECT created FROM messages WHERE seq = ?) ORDER BY seq DESC"
+            "AND (SELECT min(seq) FROM messages WHERE run = runs.id) > ? ORDER BY seq DESC"
         )
 
         def work(connection: sqlite3.Connection) -> str | None:

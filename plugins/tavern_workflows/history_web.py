@@ -12,11 +12,12 @@ from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, PluginConte
 from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.http import answer_with
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import WorkflowDraft
 from tavern_workflows.sizes import is_large
 from tavern_workflows.store import document_of
-from tavern_workflows.web import answer_document, keep_id, read_body
+from tavern_workflows.web import answer_document, keep_id
 
 
 class NewDraft(Model):
@@ -56,7 +57,7 @@ async def show_draft(request: HttpRequest, context: PluginContext) -> HttpRespon
 async def save_draft(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`PUT /api/workflows/{workflowId}/draft`."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
-    new = await read_body(request, lambda: request.read(NewDraft))
+    new = await off_loop(request.is_large, request.read, NewDraft)
     revision = expected(request, (await manager.draft(workflow_id)).revision, f"the draft of {workflow_id!r}")
     document = keep_id(new.workflow, await manager.get(workflow_id))
     saving = manager.save_draft(

@@ -14,6 +14,7 @@ from tavern_host import PLUGINS, CallContext, PluginContext
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.workflow_history import NewDraft, WorkflowHistoryStore
 from tavern_host.contracts.workflows import (
     LayoutSize,
@@ -38,7 +39,7 @@ from tavern_workflows.history import SqliteWorkflowHistory
 from tavern_workflows.layout import lay_out
 from tavern_workflows.search import search
 from tavern_workflows.shape import parse, problems_error, read
-from tavern_workflows.sizes import is_large, off_loop
+from tavern_workflows.sizes import is_large
 from tavern_workflows.store import (
     PROJECT,
     SUFFIX,
@@ -120,12 +121,12 @@ class Workflows(WorkflowManager):
 
     async def parse(self, document: dict[str, JsonValue]) -> Workflow:
         """Return a document as a workflow. Raises `InvalidInput` with all problems of its shape."""
-        return await asyncio.to_thread(parse, document) if is_large(document) else parse(document)
+        return await off_loop(is_large(document), parse, document)
 
     async def check(self, document: dict[str, JsonValue]) -> list[WorkflowProblem]:
         """Return the problems of a document, those of its shape first; of too many the last says how many more."""
         large = is_large(document)
-        reading = await asyncio.to_thread(read, document) if large else read(document)
+        reading = await off_loop(large, read, document)
         types = await self._node_types()
         entries = (await self.scan()).entries if references(reading.workflow) else {}
         unknown = types is not None and any(node.type not in types for node in reading.workflow.nodes)
@@ -306,7 +307,9 @@ class Workflows(WorkflowManager):
         if entry is None or entry.problems or self._followed.get(entry.id) == entry.revision:
             return
         with self._best_effort(entry.id):
-            if await self._history.follow(entry.id, await off_loop(document_of, entry.workflow), entry.revision):
+            if await self._history.follow(
+                entry.id, await off_loop(is_large(entry.workflow), document_of, entry.workflow), entry.revision
+            ):
                 self._publish(entry.id, "outside", revision=entry.revision, by=None)
             self._followed[entry.id] = entry.revision
 
@@ -314,7 +317,7 @@ class Workflows(WorkflowManager):
         """Add to the history what was just done; the file is written by now, whether or not this can be kept."""
         by = _principal(call)
         with self._best_effort(entry.id):
-            document = await off_loop(document_of, entry.workflow)
+            document = await off_loop(is_large(entry.workflow), document_of, entry.workflow)
             await self._history.record(entry.id, kind, document, entry.revision, by=by)
         if kind == "deleted":
             self._followed.pop(entry.id, None)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import TypeVar
-
 from pydantic import JsonValue
 
 from tavern_host.contracts.workflows import Workflow
-
-T = TypeVar("T")
 
 LARGE = 500
 """How many nodes and edges are looked at on the event loop; more of them in a thread."""
@@ -22,8 +16,3 @@ def is_large(workflow: Workflow | JsonValue) -> bool:
         return len(workflow.nodes) + len(workflow.edges) > LARGE
     parts = [workflow.get("nodes"), workflow.get("edges")] if isinstance(workflow, dict) else []
     return sum(len(part) for part in parts if isinstance(part, list)) > LARGE
-
-
-async def off_loop(work: Callable[[Workflow], T], workflow: Workflow) -> T:
-    """Return `work(workflow)`, of a large one done in a thread."""
-    return await asyncio.to_thread(work, workflow) if is_large(workflow) else work(workflow)

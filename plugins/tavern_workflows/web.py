@@ -8,10 +8,8 @@ The `id` of a document here is that of the workflow; one that stands in its file
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 from pydantic import Field, JsonValue
@@ -21,15 +19,11 @@ from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.documents import merged, read_json_object
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.http import answer_with
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import LayoutSize, StoredWorkflow, Workflow, WorkflowManager, WorkflowProblem
-from tavern_workflows.sizes import is_large, off_loop
+from tavern_workflows.sizes import is_large
 from tavern_workflows.store import MAX_ID, document_of
-
-T = TypeVar("T")
-
-_LARGE_BODY = 2**18
-"""From how many bytes on a body is read in a thread."""
 
 
 class Checked(Model):
@@ -65,13 +59,13 @@ async def create(request: HttpRequest, context: PluginContext) -> HttpResponse:
     if workflow.id is not None:
         saved = await manager.save(workflow.id, workflow, expected_revision="", call=request.call)
         del workflow  # large ones are not all freed in one step of the loop
-        return await _answer(saved, status=201)
+        return await _answer(saved, made_by=request)
     async for candidate in _free_ids(workflow.name, manager):
         try:
             saved = await manager.save(candidate, workflow, expected_revision="", call=request.call)
         except Conflict:  # somebody was quicker, or a file has the name that holds no workflow
             continue
-        return await _answer(saved, status=201)
+        return await _answer(saved, made_by=request)
     raise Conflict("no id could be found for the workflow; give it one")
 
 
@@ -79,7 +73,7 @@ async def replace(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`PUT /api/workflows/{workflowId}`: the whole document; 201 where there was none."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
     stored = await _stored(manager, workflow_id)
-    status = 200 if stored is not None else 201
+    is_new = stored is None
     revision = expected(request, stored.revision if stored is not None else "", f"the workflow {workflow_id!r}")
     document = keep_id(await _document(request), stored)
     del stored  # large ones are not all freed in one step of the loop
@@ -87,7 +81,7 @@ async def replace(request: HttpRequest, context: PluginContext) -> HttpResponse:
     del document
     saved = await conditional(manager.save(workflow_id, workflow, expected_revision=revision, call=request.call))
     del workflow
-    return await _answer(saved, status=status)
+    return await _answer(saved, made_by=request if is_new else None)
 
 
 async def change(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -99,7 +93,7 @@ async def change(request: HttpRequest, context: PluginContext) -> HttpResponse:
     new_id = patch.pop("id", stored.id)
     if not isinstance(new_id, str):
         raise InvalidInput("the body: $.id: Input should be a text")
-    document = await off_loop(document_of, stored.workflow)
+    document = await off_loop(is_large(stored.workflow), document_of, stored.workflow)
     workflow = await manager.parse(_object(merged(document, patch)))
     del document  # large ones are not all freed in one step of the loop
     if new_id != stored.id:
@@ -136,12 +130,7 @@ async def layout(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def _document(request: HttpRequest) -> dict[str, JsonValue]:
-    return await read_body(request, lambda: read_json_object(request.body, "the body"))
-
-
-async def read_body(request: HttpRequest, read: Callable[[], T]) -> T:
-    """Return what `read` makes of a request's body, of a large one in a thread."""
-    return await asyncio.to_thread(read) if len(request.body) > _LARGE_BODY else read()
+    return await off_loop(request.is_large, read_json_object, request.body, "the body")
 
 
 def _object(value: JsonValue) -> dict[str, JsonValue]:
@@ -164,11 +153,13 @@ async def _stored(manager: WorkflowManager, workflow_id: str) -> StoredWorkflow 
         return None
 
 
-async def _answer(stored: StoredWorkflow, *, status: int = 200) -> HttpResponse:
+async def _answer(stored: StoredWorkflow, *, made_by: HttpRequest | None = None) -> HttpResponse:
     headers = {"ETag": f'"{stored.revision}"'}
-    if status == 201:
-        headers["Location"] = f"/api/workflows/{quote(stored.id, safe='')}"
-    return await answer_document(stored.workflow, stored.id, status=status, headers=headers)
+    if made_by is None:
+        return await answer_document(stored.workflow, stored.id, headers=headers)
+    of_project = f"{made_by.base}/api/projects/{made_by.call.project}"
+    headers["Location"] = f"{of_project}/workflows/{quote(stored.id, safe='')}"
+    return await answer_document(stored.workflow, stored.id, status=201, headers=headers)
 
 
 async def answer_document(

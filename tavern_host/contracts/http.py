@@ -5,7 +5,6 @@ The kernel owns the transport; a plugin sees data, never a socket.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 from json import dumps
@@ -17,6 +16,7 @@ from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.contributions import ContributionKind
 from tavern_host.contracts.documents import read_json, read_model
+from tavern_host.contracts.off_loop import LARGE_TEXT, off_loop
 from tavern_host.contracts.wire import Model
 
 T = TypeVar("T")
@@ -44,6 +44,11 @@ class HttpRequest(Model):
     session: str = ""
     base: str = ""
     call: CallContext
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its body is to be read in a thread: `off_loop(request.is_large, …)`."""
+        return len(self.body) > LARGE_TEXT
 
     def json_body(self) -> Any:
         """Return the body as JSON. Raises `InvalidInput` with the place of the first mistake; see `read_json`."""
@@ -91,9 +96,7 @@ async def answer_with(
 ) -> HttpResponse:
     """Return the answer whose JSON `make` returns. Where that is large it is made, and encoded, in a thread, so that
     nobody waits for it."""
-    if not is_large:
-        return HttpResponse(status=status, data=make(), headers=headers or {})
-    body = await asyncio.to_thread(lambda: dumps(make(), allow_nan=False).encode())
+    body = await off_loop(is_large, lambda: dumps(make(), allow_nan=False).encode())
     return HttpResponse(status=status, body=body, headers=headers or {})
 
 

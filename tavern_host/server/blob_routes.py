@@ -9,6 +9,7 @@ from aiohttp import web
 from tavern_host.contracts.blobs import BINARY, Blob
 from tavern_host.host import Host
 from tavern_host.server.connections import parts_of
+from tavern_host.server.gate import GATE
 from tavern_host.server.routes import route
 from tavern_host.server.served import host_of
 
@@ -39,8 +40,10 @@ async def _send(request: web.Request) -> web.StreamResponse:
 async def _take(request: web.Request) -> web.Response:
     """Keep the body as a Blob of the request's media type, and answer with its handle."""
     media_type = request.headers.get("Content-Type", BINARY)
-    blob = await host_of(request).blobs.put(parts_of(request), media_type)
-    return web.json_response(blob.to_json(), status=201, headers={"Location": f"/api/blobs/{blob.hash}"})
+    host = host_of(request)
+    blob = await host.blobs.put(parts_of(request), media_type)
+    at = f"{request.app[GATE].reach.base(request)}/api/projects/{host.project.id}/blobs/{blob.hash}"
+    return web.json_response(blob.to_json(), status=201, headers={"Location": at})
 
 
 ROUTES = (

@@ -13,6 +13,7 @@ from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import InvalidInput, LimitReached, TavernError, describe
 from tavern_host.contracts.events import AUDITED, Event, Gap
 from tavern_host.contracts.http import Access, SocketMessage, SocketReply
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
 from tavern_host.server.gate import GATE, STILL_IN
@@ -141,7 +142,7 @@ async def _answer(
         await socket.close(code=1008, message=_SIGNED_OUT)
         return
     try:
-        message = await asyncio.to_thread(_parse, text) if len(text) > BATCH * 1024 else _parse(text)
+        message = await off_loop(len(text) > BATCH * 1024, _parse, text)
         meant = project_of(message["payload"])
         if meant is not None and request.app[SERVED].get(meant) is not host:
             raise InvalidInput(f"this socket is of {host.project.id}; open /ws?projectId={meant} for the other project")

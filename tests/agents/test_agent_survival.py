@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,9 @@ OBSERVED = {
 @pytest.mark.parametrize("_", range(repetitions(1, 5)))
 async def test_runs_of_a_killed_host_are_resumed(tmp_path: Path, _: int) -> None:
     runs = await killed(tmp_path)
+    (kept,) = tmp_path.rglob("agents.sqlite3")
+    with closing(sqlite3.connect(kept)) as store, store:  # as where the clock was set back before sub-agents began
+        store.execute("UPDATE runs SET started = started - 3600000000 WHERE parent IS NOT NULL")
     asked: dict[str, list[LlmRequest]] = {stage: [] for stage in STAGES}
 
     def say(request: LlmRequest) -> LlmResponse:

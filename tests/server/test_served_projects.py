@@ -87,6 +87,11 @@ async def test_a_request_names_its_project_in_every_way(site: HttpClient) -> Non
             with failures.row(f"{path} {body}"):
                 assert await _greeted(await site.post(path, json={**GREET, **body})) == f"{word}, Ada"
 
+    kept = await site.post(f"/api/blobs?projectId={barn}", data=b"x")
+    made = await site.post(f"/api/workflows?projectId={barn}", json={"name": "new", "nodes": [], "edges": []})
+    for answer, rest in ((kept, "blobs/"), (made, "workflows/new")):
+        assert answer.headers["Location"].startswith(f"http://127.0.0.1:{site.port}/api/projects/{barn}/{rest}")
+
     shown = await (await site.get(f"/api/projects/{barn}/plugins/ahoy")).json()
     address = shown["frontend"]["entryUrl"]
     assert (await site.get(address)).status == 200 and await (await site.get(address)).text() == "// of barn"

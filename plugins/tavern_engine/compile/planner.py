@@ -23,6 +23,7 @@ from tavern_engine.registry import NodeRegistry, NodeType
 from tavern_host import WORKFLOW_MANAGER, PluginContext
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP, Workflow, WorkflowNode, WorkflowProblem
 
 KEPT_NODES = 200_000
@@ -89,14 +90,13 @@ class Planner:
             self._revision = revision
         values, wrong = interface_values(workflow, request.inputs)
         is_large = len(workflow.nodes) > LARGE
-        key = await asyncio.to_thread(structure_of, workflow, groups) if is_large else structure_of(workflow, groups)
+        key = await off_loop(is_large, structure_of, workflow, groups)
         known = self._plans.get(key) if key is not None else None
         if known is None:
             problems = await self._problems(workflow)
             if problems or wrong:
                 raise _refusal(name, [*problems, *wrong])
-            arguments = workflow, types, groups
-            known = await asyncio.to_thread(_compiled, *arguments) if is_large else _compiled(*arguments)
+            known = await off_loop(is_large, _compiled, workflow, types, groups)
             known.bound.plan.is_current = lambda: self._context.settings.revision == revision[1]
         elif wrong:
             raise _refusal(name, wrong)
@@ -116,7 +116,7 @@ class Planner:
 
     async def _problems(self, workflow: Workflow) -> list[WorkflowProblem]:
         is_large = len(workflow.nodes) > LARGE
-        document = await asyncio.to_thread(document_of, workflow) if is_large else document_of(workflow)
+        document = await off_loop(is_large, document_of, workflow)
         found = await self._context.services.get(WORKFLOW_MANAGER).check(document)
         if is_large:
             await asyncio.sleep(0)  # what the check made is freed in one step of the loop, the document in another

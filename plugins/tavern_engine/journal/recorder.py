@@ -27,6 +27,7 @@ from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
 from tavern_host.contracts.loops import ITERATIONS
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry, RunStore
 from tavern_host.contracts.workflows import Workflow
 
@@ -384,7 +385,7 @@ def _placeholder(value: Any, most: int) -> Any:
 
 async def _document(workflow: Workflow) -> tuple[bytes, str]:
     """Return a document as it is stored, and its hash; of a large one made in a thread."""
-    return await asyncio.to_thread(_packed, workflow) if len(workflow.nodes) > 50 else _packed(workflow)
+    return await off_loop(len(workflow.nodes) > 50, _packed, workflow)
 
 
 def _packed(workflow: Workflow) -> tuple[bytes, str]:

@@ -3,7 +3,6 @@ their own, others the id of a stored workflow, or a workflow as its file has it.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
@@ -14,6 +13,7 @@ from tavern_host.contracts.documents import json_path, mistakes, read_model
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import Actions, RunRequest
 from tavern_host.contracts.nodes import DataFlowType
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.wire import OpenModel
 from tavern_host.contracts.workflows import (
     GROUP_OUTPUT,
@@ -91,17 +91,10 @@ AT_ONCE = 500
 _NODES: TypeAdapter[list[PromptNode]] = TypeAdapter(list[PromptNode])
 _EDGES: TypeAdapter[list[PromptEdge]] = TypeAdapter(list[PromptEdge])
 
-LARGE = 2**18
-"""From how many bytes on a request is read in a thread."""
-
 
 async def read_request(request: HttpRequest) -> RunRequest:
     """Return what the body of a request asks for. Raises `InvalidInput`."""
-
-    def read() -> RunRequest:
-        return run_request(request.json_body())
-
-    return await asyncio.to_thread(read) if len(request.body) > LARGE else read()
+    return await off_loop(request.is_large, lambda: run_request(request.json_body()))
 
 
 async def read_payload(payload: dict[str, Any]) -> RunRequest:
@@ -109,7 +102,7 @@ async def read_payload(payload: dict[str, Any]) -> RunRequest:
     `InvalidInput`."""
     parts = (payload.get("nodes"), payload.get("edges"))
     is_large = any(isinstance(part, list) and len(part) > AT_ONCE for part in parts)
-    return await asyncio.to_thread(run_request, payload) if is_large else run_request(payload)
+    return await off_loop(is_large, run_request, payload)
 
 
 def run_request(payload: Any) -> RunRequest:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tavern_engine.journal.documents import document_of, unpack
 from tavern_engine.run_query import run_filter
-from tavern_engine.web.prompts import AT_ONCE, LARGE
+from tavern_engine.web.prompts import AT_ONCE
 from tavern_host import EXECUTION_ENGINE, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.http import answer_with
+from tavern_host.contracts.off_loop import LARGE_TEXT
 from tavern_host.contracts.runs import RUN_STORE
 
 
@@ -28,7 +29,7 @@ async def workflow(request: HttpRequest, context: PluginContext) -> HttpResponse
     store = context.services.get(RUN_STORE)
     entry = await store.get(request.parameters["runId"])
     content = await store.content(entry.workflow)
-    return await answer_with(lambda: document_of(unpack(content)), is_large=len(content) > LARGE)
+    return await answer_with(lambda: document_of(unpack(content)), is_large=len(content) > LARGE_TEXT)
 
 
 async def output(request: HttpRequest, context: PluginContext) -> HttpResponse:

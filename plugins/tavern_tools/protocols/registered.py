@@ -5,7 +5,6 @@ How several protocols read one text is in `pipeline`.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pydantic import JsonValue
 from tavern_host.context import Contribution, PluginContext
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ParsedText, ToolCallRequest
 from tavern_tools.catalog.contributions import in_load_order, mend_hint
@@ -129,7 +129,7 @@ class Protocols:
     async def _read(self, chars: int, read: Callable[[], T]) -> T:
         """Return what `read` makes of this many characters, in a thread where they may hold the loop for long; report
         the parsers that failed."""
-        found = read() if chars <= MOST_ON_LOOP else await asyncio.to_thread(read)
+        found = await off_loop(chars > MOST_ON_LOOP, read)
         failures, self._to_report = self._to_report, []
         for owner, message in failures:
             self._context.hooks.report(owner, message, hint=mend_hint(owner))
