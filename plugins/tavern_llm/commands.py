@@ -14,21 +14,10 @@ from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.llm import LLM, LlmModelInfo
 from tavern_host.contracts.names import did_you_mean
 from tavern_llm.models import HOW_TO_ADD
-from tavern_llm.probing import (
-    Prober,
-    check_free,
-    check_several,
-    choose,
-    forget,
-    keep,
-    options_of,
-    question,
-    said,
-    try_model,
-)
+from tavern_llm.probing import choose, forget, keep, probing, said, try_model
 from tavern_llm.service import LlmService
 
-FLAGS = {"url": "--url", "key": "--key", "key_env": "--key-env", "model": "--model"}
+FLAGS = {"url": "--url", "key": "--key", "key_env": "--key-env", "model": "--model", "replace": "--replace"}
 
 
 def commands() -> list[CommandInfo]:
@@ -85,19 +74,15 @@ async def add_model(arguments: dict[str, JsonValue], context: PluginContext) -> 
     url, key, variable = (str(arguments.get(option) or "") for option in ("url", "key", "key_env"))
     if key == "-" and not variable:
         key = (await asyncio.to_thread(sys.stdin.readline)).strip()
-    prober = Prober(context, name, adapter, options_of(adapter, url, key, variable, FLAGS), FLAGS)
-    if not arguments["replace"]:
-        check_free(context, name, "--replace")
-    try:
-        if "base_url" in prober.options:
+    replace = bool(arguments["replace"])
+    async with probing(
+        context, name, adapter, url=url, key=key, key_env=variable, replace=replace, words=FLAGS
+    ) as prober:
+        if url:
             yield CommandOutput(kind="progress", text="Asking the server what it has")
-        listed = await prober.find(str(arguments["model"] or ""))
-        if listed is not None:
-            prober.options["model"] = await _choice(listed)
+        await prober.find(str(arguments["model"] or ""), _choice)
         yield CommandOutput(kind="progress", text=f"Trying {prober.what}")
-        response = await prober.call("complete", question(name))
-    finally:
-        await prober.adapters.close()
+        response = await prober.answer()
     is_default = await keep(context, prober, default=bool(arguments["default"]))
     default = ", as the default" if is_default else f"; `tavern models default {name}` makes it the default"
     yield CommandOutput(kind="text", text=f"{name} is set up: {prober.what}{default}.\nIt says: {said(response)}")
@@ -138,12 +123,10 @@ async def remove_model(arguments: dict[str, JsonValue], context: PluginContext) 
     yield CommandOutput(kind="result", data={"name": name, "wasDefault": was_default})
 
 
-async def _choice(models: list[str]) -> str:
-    """Return the only model, or the one that the person at the terminal chooses."""
-    if len(models) == 1:
-        return models[0]
+async def _choice(models: list[str]) -> str | None:
+    """Return the model that the person at the terminal chooses, None where there is nobody."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        check_several(models, FLAGS)
+        return None
     for number, model in enumerate(models, 1):
         print(f"{number:4}  {model}", file=sys.stderr)
     print("Which one? Number or name: ", end="", file=sys.stderr, flush=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from pydantic import JsonValue
@@ -57,11 +57,9 @@ class Prober:
         model, url = self.options.get("model"), self.options.get("base_url")
         return " at ".join(str(part) for part in (model, url) if part) or f"the adapter {self.adapter}"
 
-    async def find(self, model: str) -> list[str] | None:
-        """Set the address, and the model that was asked for; return the server's models where none was.
-
-        Raises `PluginFailure` where the server cannot be asked, `InvalidInput` where it has none.
-        """
+    async def find(self, model: str, choose: Callable[[list[str]], Awaitable[str | None]]) -> None:
+        """Set the address, and the model: the one that is asked for, the server's only one, or of several the one that
+        is chosen. Raises `PluginFailure` where the server cannot be asked, `InvalidInput` where no model is meant."""
         if model:
             self.options["model"] = model
         try:
@@ -70,14 +68,23 @@ class Prober:
             lists_none = error.info.details.get("status") in (404, 405, 501) or "cannot do" in error.message
             if not lists_none or not (model or self.adapter != "openai"):
                 raise
-            return None  # whether it has the model, it says when it is asked
+            return  # whether it has the model, it says when it is asked
         if model and listed and model not in listed:
             raise InvalidInput(
                 f"the server has no model {model!r}{did_you_mean(model, listed)}; it has {one_line(', '.join(listed))}"
             )
         if not model and not listed:
             raise InvalidInput(f"the server lists no model; name one with {self.words['model']}")
-        return None if model else listed
+        if not model:
+            self.options["model"] = listed[0] if len(listed) == 1 else await choose(listed)
+        if self.options["model"] is None:
+            named = f"name one with {self.words['model']}: {one_line(', '.join(listed))}"
+            raise InvalidInput(f"the server has {len(listed)} models; {named}", models=[*listed])
+
+    async def answer(self) -> LlmResponse:
+        """Return what the model says to a short question. Raises as `call`."""
+        response: LlmResponse = await self.call("complete", question(self.name))
+        return response
 
     async def _listed(self) -> list[str]:
         """Return the server's models, asking under `/v1` as well where the address has no such part."""
@@ -110,27 +117,32 @@ class Prober:
             raise PluginFailure(f"{self.what} did not answer within {SECONDS:.0f} s") from None
 
 
-def options_of(adapter: str, url: str, key: str, key_env: str, words: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Return the adapter's options that are given. Raises `InvalidInput` where they do not go together."""
+@asynccontextmanager
+async def probing(
+    context: PluginContext,
+    name: str,
+    adapter: str,
+    *,
+    url: str,
+    key: str,
+    key_env: str,
+    replace: bool,
+    words: Mapping[str, str],
+) -> AsyncIterator[Prober]:
+    """Open what sets up a model that is reached so. Raises `InvalidInput` where the options do not go together, and
+    `Conflict` where the operator has a model of this name that is not to be replaced."""
     if key and key_env:
         raise InvalidInput(f"give {words['key']} or {words['key_env']}, not both")
     if not url and adapter == "openai":
         raise InvalidInput(f"{words['url']} is missing: the server's address, such as https://api.example.com/v1")
     given: dict[str, JsonValue] = {"base_url": url, "api_key": key, "api_key_env": key_env}
-    return {name: value for name, value in given.items() if value}
-
-
-def check_several(models: list[str], words: Mapping[str, str]) -> None:
-    """Raise `InvalidInput`, which names them, where a server has several models and none was chosen."""
-    if len(models) > 1:
-        text = f"the server has {len(models)} models; name one with {words['model']}: {one_line(', '.join(models))}"
-        raise InvalidInput(text, models=[*models])
-
-
-def check_free(context: PluginContext, name: str, replaces: str) -> None:
-    """Raise `Conflict`, which says what `replaces` it, where the operator has a model of this name."""
-    if name in _present(context):
-        raise Conflict(f"there is a model {name!r} already; {replaces} replaces it")
+    prober = Prober(context, name, adapter, {option: value for option, value in given.items() if value}, words)
+    if not replace and name in _present(context):
+        raise Conflict(f"there is a model {name!r} already; {words['replace']} replaces it")
+    try:
+        yield prober
+    finally:
+        await prober.adapters.close()
 
 
 async def keep(

@@ -5,27 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from tavern_host import PluginContext
 from tavern_host.contracts.errors import PluginFailure, ServiceUnavailable
 from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.llm import LLM, LlmResponse
 from tavern_host.contracts.wire import Model
-from tavern_llm.probing import (
-    Prober,
-    check_free,
-    check_several,
-    choose,
-    forget,
-    keep,
-    options_of,
-    question,
-    said,
-    try_model,
-)
+from tavern_llm.probing import choose, forget, keep, probing, said, try_model
 
-_WORDS = {"url": "`url`", "key": "`key`", "key_env": "`keyEnv`", "model": "`model`"}
+_WORDS = {"url": "`url`", "key": "`key`", "key_env": "`keyEnv`", "model": "`model`", "replace": "`replace`"}
 
 
 class NewModel(Model):
@@ -73,25 +62,13 @@ async def list_models(request: HttpRequest, context: PluginContext) -> HttpRespo
 async def add(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Find a model at its server, try it, save it; nothing is saved where it does not answer."""
     asked = request.read(NewModel)
-    options = options_of(asked.adapter, asked.url, asked.key, asked.key_env, _WORDS)
-    prober = Prober(context, asked.name, asked.adapter, options, _WORDS)
-    if not asked.replace:
-        check_free(context, asked.name, "`replace`")
-    try:
+    given = asked.model_dump(include={"url", "key", "key_env", "replace"}, by_alias=False)
+    async with probing(context, asked.name, asked.adapter, **given, words=_WORDS) as prober:
         with _of_the_server():
-            listed = await prober.find(asked.model)
-            if listed is not None:
-                check_several(listed, _WORDS)
-                prober.options["model"] = listed[0]
-            response = await prober.call("complete", question(asked.name))
-    finally:
-        await prober.adapters.close()
-    given = {
-        "context_tokens": asked.context_tokens,
-        "price_input": asked.price_input,
-        "price_output": asked.price_output,
-    }
-    more: dict[str, JsonValue] = {key: value for key, value in given.items() if value is not None}
+            await prober.find(asked.model, _nobody)
+            response = await prober.answer()
+    further = {"context_tokens", "price_input", "price_output"}
+    more = asked.model_dump(include=further, exclude_none=True, by_alias=False)
     is_default = await keep(context, prober, default=asked.default, more=more, call=request.call)
     model = str(prober.options.get("model") or "")
     return HttpResponse(data=_answer(asked.name, response, model=model, is_default=is_default).to_json())
@@ -115,6 +92,10 @@ async def remove(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Forget a model that the operator set up."""
     await forget(context, name := request.parameters["name"], request.call)
     return HttpResponse(data=ModelName(name=name).to_json())
+
+
+async def _nobody(models: list[str]) -> None:
+    """Choose no model: who asks names one in another request."""
 
 
 @contextmanager
