@@ -94,11 +94,13 @@ class Situation:
 
 @dataclass(frozen=True)
 class Deliberation:
-    """A workflow that was found fit for deliberating; `output` is the interface output with the text."""
+    """A workflow that was found fit for deliberating; `output` is the interface output with the text, `world_state`
+    what the agent perceives besides what is said."""
 
     workflow_id: str
     workflow: Workflow
     output: str
+    world_state: dict[str, JsonValue] = field(default_factory=dict)
 
     @classmethod
     def of(cls, stored: StoredWorkflow) -> Deliberation:
@@ -162,6 +164,7 @@ class Deliberation:
             "step": lambda: situation.step,
             "tools": lambda: list(situation.tools),
             "tools_text": lambda: situation.tools_text,
+            "world_state": lambda: self.world_state,
         }
         return {
             name: _as_text(known[name]()) if _is_text(slot.data_flow_type) else known[name]()
@@ -184,11 +187,14 @@ class Deliberation:
         return "tools" in self.workflow.interface_inputs
 
 
-async def deliberation_of(context: PluginContext, profile: AgentProfile) -> Deliberation:
+async def deliberation_of(
+    context: PluginContext, profile: AgentProfile, world_state: dict[str, JsonValue]
+) -> Deliberation:
     """Return the deliberation of an agent. Raises `NotFound` and `Misconfigured` with the field of the profile."""
     reference = profile.core_deliberation_workflow_id
     try:
-        return Deliberation.of(await context.services.get(WORKFLOW_MANAGER).get(reference))
+        found = Deliberation.of(await context.services.get(WORKFLOW_MANAGER).get(reference))
+        return replace(found, world_state=world_state)
     except TavernError as error:
         kind = _UNUSABLE.get(error.info.code)
         if kind is None:

@@ -25,12 +25,13 @@ async def get_profile(request: HttpRequest, context: PluginContext) -> HttpRespo
     profile_id = request.parameters["id"]
     profiles = await profiles_of(context).now()
     profiles.get(profile_id)
-    path = _place(profiles, profile_id, context)
+    path = profiles.sources[profile_id].brought or _place(profiles, profile_id, context)
     return _answer(await asyncio.to_thread(read_document_file, path))
 
 
 async def save_profile(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`PUT /api/agents/{id}`: the whole profile; 201 where there was none."""
+    """`PUT /api/agents/{id}`: the whole profile; 201 where there was none. In the place of a plugin's it is a file of
+    the project."""
     profile_id, document = request.parameters["id"], _document(request)
     async with _lock(context):
         folder = profiles_of(context)
@@ -49,6 +50,8 @@ async def delete_profile(request: HttpRequest, context: PluginContext) -> HttpRe
         profiles = await folder.now()
         if not any(profile_id in broken.names for broken in profiles.broken):
             profiles.get(profile_id)
+            if profiles.sources[profile_id].brought is not None:
+                raise Conflict(f"the agent {profile_id!r} is of {profiles.sources[profile_id].file}, not of the project")
         path, before = await _present(folder, profile_id, context)
         expected(request, before, f"the agent {profile_id!r}")
         await asyncio.to_thread(path.unlink, missing_ok=True)
@@ -63,20 +66,22 @@ def _lock(context: PluginContext) -> asyncio.Lock:
 
 async def _present(folder: ProfileFolder, profile_id: str, context: PluginContext) -> tuple[Path, str]:
     """Return where a profile is, or is to be, and its revision: empty where there is none."""
-    path = _place(await folder.now(), profile_id, context)
+    profiles = await folder.now()
+    path, source = _place(profiles, profile_id, context), profiles.sources.get(profile_id)
     try:
-        return path, revision_of(await asyncio.to_thread(read_document_file, path))
+        stands = path if source is None or source.brought is None else source.brought
+        return path, revision_of(await asyncio.to_thread(read_document_file, stands))
     except TavernError:
         return path, "broken" if path.exists() else ""
 
 
 def _place(profiles: Profiles, profile_id: str, context: PluginContext) -> Path:
-    """Return the file of a profile: the one that it is in, else one of its name.
+    """Return the file of the project for a profile: the one that it is in, else one of its name.
 
     Raises `Conflict` where that leads out of the project, `InvalidInput` for what can be no file.
     """
     root = context.project.root
-    if profile_id in profiles.sources:
+    if profile_id in profiles.sources and profiles.sources[profile_id].brought is None:
         return root / profiles.sources[profile_id].file
     for broken in profiles.broken:
         if profile_id in broken.names:

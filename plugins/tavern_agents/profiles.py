@@ -1,13 +1,13 @@
-"""Reads the agent profiles of a project: `agents/*.json` and `agents/*/agent_profile.json`.
+"""Reads the agent profiles of a project, `agents/*.json` and `agents/*/agent_profile.json`, and those of plugins.
 
-Every problem of every file is reported with its line and JSON path; a broken file hides no other.
+A project's profile takes the place of a plugin's with the same id. Every problem of every file is reported with its line and JSON path; a broken file hides no other.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tavern_host.contracts.documents import json_path, json_type, read_document,
 from tavern_host.contracts.errors import Misconfigured, NotFound, TavernError, describe
 from tavern_host.contracts.json_positions import JsonText, nearest
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.plugins import PLUGINS, PluginAsset
 from tavern_host.contracts.wire import Path as Location
 from tavern_host.contracts.wire import WireError, carried, without_surrogates
 
@@ -48,10 +49,11 @@ class BrokenProfile:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a profile stands: the file's path in the project, and its text."""
+    """Where a profile stands: the file's path in the project, and its text; `brought` is the file of a plugin's."""
 
     file: str
     text: JsonText
+    brought: Path | None = None
 
     def problem(self, place: Location, message: str, **more: Any) -> AgentProblem:
         """Return what is wrong at a place, with its line; `more` are other fields of the problem."""
@@ -99,7 +101,9 @@ class ProfileFolder:
     async def now(self) -> Profiles:
         """Return what the folder holds. Files are read again when one of them has changed."""
         self._looks = number = self._looks + 1
-        stamps, profiles = await asyncio.to_thread(self._look, self._stamps)
+        services = self._context.services
+        brought = await services.get(PLUGINS).assets("agents") if services.has(PLUGINS) else []
+        stamps, profiles = await asyncio.to_thread(self._look, self._stamps, brought)
         if profiles is not None and number > self._latest:  # a look that took long knows less than a later one
             before, self._profiles, is_first = self._profiles, profiles, self._stamps is None
             self._stamps, self._latest = stamps, number
@@ -113,9 +117,10 @@ class ProfileFolder:
             await self.now()
             await asyncio.sleep(every)
 
-    def _look(self, known: _Stamps | None) -> tuple[_Stamps, Profiles | None]:
-        stamps = tuple(_stamp(path) for path in _files(self._context.project.root / "agents"))
-        return stamps, None if stamps == known else read_profiles(self._context.project.root)
+    def _look(self, known: _Stamps | None, brought: Sequence[PluginAsset]) -> tuple[_Stamps, Profiles | None]:
+        folders = [self._context.project.root / "agents", *(Path(asset.path) for asset in brought)]
+        stamps = tuple(_stamp(path) for folder in folders for path in _files(folder))
+        return stamps, None if stamps == known else read_profiles(self._context.project.root, brought)
 
     def _publish(self, before: Profiles, now: Profiles) -> None:
         changed = [id for id in {**before.by_id, **now.by_id} if before.by_id.get(id) != now.by_id.get(id)]
@@ -141,8 +146,9 @@ def said(problem: AgentProblem) -> str:
     return f"{problem.file}{line}: {path}{problem.message}"
 
 
-def read_profiles(project: Path) -> Profiles:
-    """Return the profiles under a project's folder, by id. Never raises for what a file says."""
+def read_profiles(project: Path, brought: Sequence[PluginAsset] = ()) -> Profiles:
+    """Return the profiles under a project's folder, and of the folders that plugins have brought those whose ids it
+    does not have. Never raises for what a file says."""
     by_id: dict[str, AgentProfile] = {}
     sources: dict[str, Source] = {}
     broken: list[BrokenProfile] = []
@@ -157,6 +163,14 @@ def read_profiles(project: Path) -> Profiles:
             broken.append(BrokenProfile((_stem(path),), (source.problem(("id",), message),)))
         else:
             by_id[profile.id], sources[profile.id] = profile, source
+    for asset in brought:
+        for path in _files(Path(asset.path)):
+            found = _read(Path(asset.path), path)
+            if isinstance(found, BrokenProfile):
+                broken.append(found)
+            elif found[0].id not in by_id:
+                source = replace(found[1], file=f"plugin:{asset.plugin}/{found[1].file}", brought=path)
+                by_id[found[0].id], sources[found[0].id] = found[0], source
     return Profiles(dict(sorted(by_id.items())), sources, tuple(broken))
 
 

@@ -125,7 +125,7 @@ class Runtime(AgentRuntime):
 
     async def _start(self, request: AgentRequest, call: CallContext, player: Player | None = None) -> AgentRun:
         profile = await self.get(request.profile_id)
-        deliberation = await deliberation_of(self._context, profile)
+        deliberation = await deliberation_of(self._context, profile, request.world_state)
         if player is not None and player.model is not None:
             deliberation = deliberation.with_model(player.model)
         initial_memory(profile)
@@ -240,7 +240,7 @@ class Runtime(AgentRuntime):
         """Return a claimed run as it stood. Raises `TavernError` where its profile or its workflow cannot be used."""
         run_id = kept.run.id
         profile = await self.get(kept.run.profile_id)
-        deliberation = await deliberation_of(self._context, profile)
+        deliberation = await deliberation_of(self._context, profile, kept.entry.request.world_state)
         steps = await self._store.steps(run_id, 0)
         summary, messages = await self._store.conversation(run_id)
         run = kept.run.model_copy(update={"status": AgentStatus.RUNNING, "finished_at": None, "reason": None})

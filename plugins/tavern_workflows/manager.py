@@ -86,7 +86,7 @@ class Workflows(WorkflowManager):
     async def list_workflows(self) -> list[WorkflowSummary]:
         """Return all workflows that can be read, by id."""
         scan = await self.scan()
-        return [_summary(e) for _, e in sorted(scan.entries.items()) if not e.problems]
+        return [_summary(e) for _, e in sorted(scan.entries.items()) if not e.problems and _is_listed(e)]
 
     async def get(self, workflow_id: str) -> StoredWorkflow:
         """Return a workflow. Raises `NotFound` with near names, `InvalidInput` with all problems."""
@@ -401,6 +401,11 @@ def _principal(call: CallContext | None) -> str | None:
 
 def _stored(entry: Entry) -> StoredWorkflow:
     return StoredWorkflow(workflow=entry.workflow, id=entry.id, revision=entry.revision, source=entry.source)
+
+
+def _is_listed(entry: Entry) -> bool:
+    """Whether lists have it: a plugin may bring workflows that are of use to its own agents alone."""
+    return entry.source == PROJECT or (entry.workflow.model_extra or {}).get("listed") is not False
 
 
 def _summary(entry: Entry) -> WorkflowSummary:

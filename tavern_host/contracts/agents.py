@@ -118,6 +118,8 @@ class AgentRequest(Model):
     `parent_id` is a message of the conversation behind which this one is kept, by default the branch's head. With an
     empty `message` the agent answers again: what it answered in the turn of `parent_id`, with all calls, stays beside
     the new answer (a swipe). A branch that moves away from its head needs `head`, the one that the caller knows.
+
+    `world_state` is what the agent perceives besides: the input `world_state` of its deliberation workflow.
     """
 
     profile_id: str
@@ -128,6 +130,7 @@ class AgentRequest(Model):
     head: str | None = None
     history: list[ChatMessage] = Field(default_factory=list)
     limits: AgentLimits | None = None
+    world_state: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class AgentStatus(enum.StrEnum):

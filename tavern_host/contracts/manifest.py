@@ -239,6 +239,7 @@ class Manifest(Model):
     nodes: ModulesEntry | None = None
     tools: Entry | None = None
     workflows: Entry | None = None
+    agents: Entry | None = None
     sample: Entry | None = None
     locale: Entry | None = None
     frontend: Frontend | None = None

@@ -244,8 +244,9 @@ class WorkflowManager(ServiceInterface, name="workflowManager", version=4):
 
     @reads
     async def list_workflows(self) -> list[WorkflowSummary]:
-        """Return all workflows that can be read, by id. Files that cannot be are named in the log; `check` says
-        what is wrong with one, and so does `get` for a file that breaks the format."""
+        """Return all workflows that can be read, by id, without those of plugins that say `"listed": false`. Files that
+        cannot be read are named in the log; `check` says what is wrong with one, and so does `get` for a file that
+        breaks the format."""
 
     @reads
     async def get(self, workflow_id: str) -> StoredWorkflow:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.folder_plugins import write_plugin
 
 from tavern_host import Host
 from tavern_host.testing.http import HttpClient, served
+from tests.agents.agent_bench import thinking
 
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[HttpClient]:
-    async with Host(tmp_path / "project", third_party=False, sample=True) as host, served(host) as client:
+    """Serve the sample, and a plugin that brings an agent with a workflow that is in no list."""
+    files = {
+        "agents/scout.json": json.dumps({**profile("scout"), "core_deliberation_workflow_id": "thoughts"}),
+        "workflows/thoughts.json": json.dumps({**thinking(), "listed": False}),
+    }
+    folders = {"agents": {"entry": "./agents"}, "workflows": {"entry": "./workflows"}}
+    plugin = write_plugin(tmp_path / "brings", files, **folders)
+    project = tmp_path / "project"
+    async with Host(project, sample=True, plugins=[plugin]) as host, served(host) as client:
         yield client
 
 
@@ -53,6 +64,27 @@ async def test_a_profile_is_made_read_changed_and_deleted(site: HttpClient) -> N
     assert (await asked(site, "DELETE", "/api/agents/guide", None, "*"))[0] == 200
     assert (await asked(site, "GET", "/api/agents/guide"))[0] == 404
     assert (await asked(site, "DELETE", "/api/agents/guide", None, "*"))[0] == 404
+
+
+async def test_a_plugin_brings_an_agent(site: HttpClient) -> None:
+    listed = (await asked(site, "GET", "/api/agents"))[1]
+    assert "scout" in [one["id"] for one in listed]
+    assert [one for one in (await asked(site, "GET", "/api/agents-check"))[1] if one["profileId"] == "scout"] == []
+    assert "thoughts" not in [one["id"] for one in (await asked(site, "GET", "/api/workflows"))[1]]
+    assert (await asked(site, "GET", "/api/workflows/thoughts"))[0] == 200
+    assert "workflow:thoughts" not in [one["id"] for one in (await asked(site, "GET", "/api/tools"))[1]]
+
+    own = site.host.project.root / "agents" / "scout.json"
+    _, brought, tag = await asked(site, "GET", "/api/agents/scout")
+    assert (await asked(site, "DELETE", "/api/agents/scout", None, tag))[0] == 409
+    assert (await asked(site, "PUT", "/api/agents/scout", {**brought, "name": "Ours"}))[0] == 428
+    assert (await asked(site, "PUT", "/api/agents/scout", {**brought, "name": "Ours"}, tag))[0] == 200
+    assert json.loads(own.read_text())["name"] == "Ours"
+    _, ours, tag = await asked(site, "GET", "/api/agents/scout")
+    assert ours["name"] == "Ours"
+    assert (await asked(site, "DELETE", "/api/agents/scout", None, tag))[0] == 200
+    assert not own.exists()
+    assert (await asked(site, "GET", "/api/agents/scout"))[1] == brought
 
 
 async def test_what_is_no_profile_is_refused_with_all_that_is_wrong(site: HttpClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,6 +59,13 @@ def test_a_workflow_gets_the_inputs_that_it_has() -> None:
     }
     only = Deliberation.of(stored({"user_message": "STRING"}, {"response": "STRING"}))
     assert only.inputs(SITUATION) == {"user_message": "write it down"}
+
+
+def test_what_an_agent_perceives_is_an_input() -> None:
+    takes = stored({"messages": "ARRAY", "world_state": "OBJECT"}, {"response": "STRING"})
+    assert Deliberation.of(takes).inputs(SITUATION)["world_state"] == {}
+    perceives = replace(Deliberation.of(takes), world_state={"door": "open"})
+    assert perceives.inputs(SITUATION)["world_state"] == {"door": "open"}
 
 
 def test_a_text_input_for_messages_gets_them_as_json_text() -> None:
