@@ -51,7 +51,9 @@ async def delete_profile(request: HttpRequest, context: PluginContext) -> HttpRe
         if not any(profile_id in broken.names for broken in profiles.broken):
             profiles.get(profile_id)
             if profiles.sources[profile_id].brought is not None:
-                raise Conflict(f"the agent {profile_id!r} is of {profiles.sources[profile_id].file}, not of the project")
+                raise Conflict(
+                    f"the agent {profile_id!r} is of {profiles.sources[profile_id].file}, not of the project"
+                )
         path, before = await _present(folder, profile_id, context)
         expected(request, before, f"the agent {profile_id!r}")
         await asyncio.to_thread(path.unlink, missing_ok=True)
