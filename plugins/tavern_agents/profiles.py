@@ -1,7 +1,7 @@
 """Reads the agent profiles of a project, `agents/*.json` and `agents/*/agent_profile.json`, and those of plugins.
 
-A project's profile takes the place of a plugin's with the same id. Every problem of every file is reported with its line
-and JSON path; a broken file hides no other.
+A project's profile takes the place of a plugin's with the same id. Every problem of every file is reported with its
+line and JSON path; a broken file hides no other.
 """
 
 from __future__ import annotations
