@@ -31,7 +31,7 @@ from tavern_host.plugins.discovery import Sources
 from tavern_host.plugins.grants import GrantStore, SwitchStore
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.manifest import entry_folders
-from tavern_host.plugins.record import Record
+from tavern_host.plugins.record import FrontendFiles, Record
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.report import check_in_order
 from tavern_host.plugins.review import Review
@@ -288,13 +288,10 @@ class Host:
         """Return the context of a call that the operator makes, or another user."""
         return CallContext.trusted(principal=Principal.trusted(kind="user", id=user), project=self.project.id)
 
-    def frontend_folder(self, plugin: str) -> Path | None:
-        """Return the folder that is served under `/plugins/{plugin}/`, for a loaded plugin that has one."""
-        return self._manager.report.frontend_folder(plugin)
-
-    def frontend_review(self, plugin: str) -> dict[Path, bytes] | None:
-        """Return the reviewed hashes of a loaded plugin's files by real path; None where all may be served."""
-        return self._manager.report.frontend_review(plugin)
+    def frontend_files(self, plugin: str) -> FrontendFiles | None:
+        """Return the files that are served under `/plugins/{plugin}/`, for a loaded plugin that has a front end."""
+        loaded = self._manager.active.get(plugin)
+        return loaded.frontend if loaded is not None else None
 
     async def load(self) -> None:
         """Import, admit and register plugins, without starting them (enough to know all commands). Writes nothing.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 CLIENT_HOOKS: dict[str, str] = {
-    "hook:client:workflow:before-execute": "Change a workflow's inputs in the browser before it is run.",
+    "hook:client:workflow:before-execute": (
+        "See a workflow's inputs in the browser before it is run, and change them or stop the run."
+    ),
     "hook:client:node:render:after": "Change how a node looks after it was drawn.",
-    "hook:client:settings:before-save": "Check or change settings before they are saved.",
+    "hook:client:settings:before-save": "See settings before they are saved, and change or refuse them.",
     "hook:client:auth:login": "Do something in the browser after somebody logged in.",
 }
 """Hooks that a plugin's front end implements, each with what it allows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,9 +11,9 @@ from pydantic import AfterValidator, Field
 
 from tavern_host.contracts.hook_names import canonical
 from tavern_host.contracts.names import plugin_name
-from tavern_host.contracts.plugins import FrontendInfo
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import SettingItem
+from tavern_host.contracts.ui import FrontendCommand, FrontendInfo, FrontendPanel
 from tavern_host.contracts.wire import Model
 
 _EVENT_PATTERN = re.compile(r"[A-Za-z][\w.-]*\*?|\*")
@@ -89,9 +90,14 @@ class FrontendVanilla(Model):
 
 
 class Frontend(Model):
-    """The browser part of a plugin."""
+    """The browser part of a plugin. `mode` is where its code runs: in the page, or for its panels alone in frames that
+    reach nothing; `api` is how it gets its interface: given to its module, or found at `window`."""
 
     type: Literal["vite", "vanilla"] | None = None
+    mode: Literal["page", "sandbox"] = "page"
+    api: Literal["module", "legacy"] = "module"
+    commands: list[FrontendCommand] = Field(default_factory=list)
+    panels: list[FrontendPanel] = Field(default_factory=list)
     dev: Entry | None = None
     build: FrontendBuild | None = None
     vanilla: FrontendVanilla | None = None
@@ -104,20 +110,27 @@ class Frontend(Model):
             return self.build.output_dir or str(Path(self.build.entry).parent)
         return None
 
-    def info(self, plugin: str) -> FrontendInfo | None:
-        """Return the addresses at which a browser finds the front end."""
-        part = self.vanilla if self.vanilla is not None and self.type != "vite" else self.build
-        folder = self.folder()
+    def part(self) -> FrontendBuild | FrontendVanilla | None:
+        """Return what a browser loads."""
+        return self.vanilla if self.vanilla is not None and self.type != "vite" else self.build
+
+    def info(self, plugin: str, version: str = "") -> FrontendInfo | None:
+        """Return where a browser finds the front end, and what it offers; its addresses begin with `version`, such as `@HASH/`."""
+        part, folder = self.part(), self.folder()
         if part is None or folder is None:
             return None
 
         def url(path: str) -> str:
             inner = Path(path)
             inner = inner.relative_to(folder) if inner.is_relative_to(folder) else inner
-            return f"/plugins/{plugin}/{inner.as_posix()}"
+            return f"/plugins/{plugin}/{version}{inner.as_posix()}"
 
+        panels = [p.model_copy(update={"icon": p.icon and url(p.icon)}) for p in self.panels]
         return FrontendInfo(
-            entry_url=url(part.entry) if part.entry else None, style_urls=[url(style) for style in part.styles]
+            entry_url=url(part.entry) if part.entry else None,
+            style_urls=[url(style) for style in part.styles],
+            **{"mode": self.mode, "api": self.api, "commands": self.commands, "panels": panels},
+            dev_entry=self.dev.entry if self.dev is not None else None,
         )
 
 
@@ -254,3 +267,26 @@ class Manifest(Model):
         """Return what the plugin contributes as files, by the name of the field: a folder of its own, or a module."""
         found = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: value for name, value in found.items() if isinstance(value, Entry)}
+
+    def frontend_mistakes(self) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+        """Yield what of the front end does not go together: its place, what is wrong, and what to do about it."""
+        front = self.frontend or Frontend()
+        part, ui = front.part(), self.permissions.ui
+        for key in ("commands", "panels"):
+            ids = [one.id for one in getattr(front, key)]
+            for index, one in enumerate(ids):
+                if one in ids[:index]:
+                    yield ("frontend", key, index, "id"), f"the id {one!r} stands there twice", "give each its own"
+        if part is not None and part.entry is None:
+            for key in ("commands", "panels", "mode", "api"):
+                if getattr(front, key) != Frontend.model_fields[key].get_default(call_default_factory=True):
+                    yield ("frontend", key), "there is no code that it is of", "give the front end an entry"
+        if front.mode == "page":
+            return
+        if front.api == "legacy":
+            yield ("frontend", "api"), "legacy is for code in the page", "take `mode: page`, or `api: module`"
+        if not front.panels:
+            yield ("frontend", "mode"), "a sandboxed front end shows panels and nothing else", "declare some"
+        hooks = [hook for hook in self.permissions.hooks if hook.startswith("hook:client:")]
+        for one in [*ui.wrap, *ui.inject, *ui.override, *hooks][:1]:
+            yield ("frontend", "mode"), f"a sandboxed front end cannot use {one}", "take `mode: page`, or leave it out"

@@ -16,6 +16,7 @@ from tavern_host.contracts.http import RouteInfo
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.ui import FrontendInfo
 from tavern_host.contracts.wire import Model
 
 GROUP = "tavern_host.plugins"
@@ -102,13 +103,6 @@ class AskedPermission(Model):
     level: Level
     description: str
     plugins: list[AskingPlugin]
-
-
-class FrontendInfo(Model):
-    """Where a browser finds a plugin's front end; addresses on this host."""
-
-    entry_url: str | None = None
-    style_urls: list[str] = Field(default_factory=list)
 
 
 NOT_RELOADED = "not reloaded, the load before stays in use"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue
 
+from tavern_host.contracts.names import plugin_name
+from tavern_host.contracts.services import Level
 from tavern_host.contracts.wire import Model
 
 UiKind = Literal["menuItem", "panel", "nodeUi", "route", "outlet", "wrap", "override"]
@@ -49,6 +51,26 @@ OUTLETS: Mapping[str, str] = {
 """The places of the user interface that plugins may fill, each in words."""
 
 
+UI_LEVELS: tuple[tuple[str, Level, str], ...] = (
+    ("inject", "add", "Put its own content at {}, and see what that place is given."),
+    ("wrap", "intercept", "See what {} is given, and change how it looks and behaves."),
+    ("override", "override", "Replace {}, and see all that it is given."),
+)
+"""What a plugin may do with the user interface: the key under `permissions.ui`, its level, what it allows."""
+
+FRONTENDS: Mapping[str, tuple[str, Level, str]] = {
+    "page": (
+        *("ui.frontend", "intercept"),
+        "Run its front end in the page: it sees and does all that its viewer can.",
+    ),
+    "sandbox": (
+        *("ui.sandbox", "add"),
+        "Show panels of its own in frames that see and reach nothing but what the page answers about this plugin.",
+    ),
+}
+"""The permission that declaring a front end asks for, by its mode; its level, and what it allows."""
+
+
 class UiDeclaration(Model):
     """One declaration on the user interface.
 
@@ -63,6 +85,44 @@ class UiDeclaration(Model):
     title: str | None = None
     order: int = 0
     options: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+PartId = Annotated[str, AfterValidator(plugin_name)]
+"""The id of a command or panel of a front end."""
+
+
+class FrontendCommand(Model):
+    """A command of a front end, offered before its code is loaded. `keys` are such as `mod+shift+k`, where `mod` is
+    Ctrl, or ⌘ on a Mac; `group` is the heading in the list of commands."""
+
+    id: PartId
+    title: str
+    keys: str | None = None
+    group: str | None = None
+
+
+class FrontendPanel(Model):
+    """A panel of a front end, offered before its code is loaded. `icon` is an image among the front end's files."""
+
+    id: PartId
+    title: str
+    icon: str | None = None
+    place: Literal["left", "bottom", "right"] = "left"
+
+
+class FrontendInfo(Model):
+    """Where a browser finds a plugin's front end, by addresses on this host, and what it offers before its code is
+    loaded. `declarations` are those that `tavern_declare_ui` returned; `dev_entry` is the source, in the plugin's
+    folder, that a development server begins with."""
+
+    entry_url: str | None = None
+    style_urls: list[str] = Field(default_factory=list)
+    mode: Literal["page", "sandbox"] = "page"
+    api: Literal["module", "legacy"] = "module"
+    commands: list[FrontendCommand] = Field(default_factory=list)
+    panels: list[FrontendPanel] = Field(default_factory=list)
+    declarations: list[UiDeclaration] = Field(default_factory=list)
+    dev_entry: str | None = None
 
 
 def outlet_base(name: str) -> str:

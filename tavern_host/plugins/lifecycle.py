@@ -22,6 +22,7 @@ from tavern_host.contracts.plugins import AdmissionError, Problem
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.dispatch import Answer
 from tavern_host.plugins.admission import admit
+from tavern_host.plugins.frontend import frontend_files
 from tavern_host.plugins.record import LoadedPlugin, Record
 from tavern_host.plugins.registrations import Registered, Registrations
 from tavern_host.runtime.boundary import Boundary
@@ -99,6 +100,7 @@ class Lifecycle:
         began = time.perf_counter()
         try:
             await run_in_thread(runtime.load, deadline=IMPORT_DEADLINE, what=f"importing {record.name}")
+            loaded.frontend = await asyncio.to_thread(frontend_files, record) if manifest.frontend is not None else None
             record.timings["import"] = (time.perf_counter() - began) * 1000
             await admit(loaded, self._boundary, self._kernel.dispatcher, self._kernel.services, self._registrations)
             await self._open_providers(loaded)

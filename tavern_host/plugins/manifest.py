@@ -51,8 +51,9 @@ def _is_under(prefix: str, name: str, rest: re.Pattern[str]) -> bool:
     return name.startswith(prefix) and rest.fullmatch(name, len(prefix)) is not None
 
 
-def frontend_problems(frontend: Frontend, root: Path, places: Places) -> list[Problem]:
-    """Return why a browser could not load this front end from the plugin folder `root`."""
+def frontend_problems(manifest: Manifest, root: Path, places: Places) -> list[Problem]:
+    """Return why a browser could not load the front end of a plugin from its folder `root`."""
+    frontend = manifest.frontend or Frontend()
     wanted = frontend.type or ("vanilla" if frontend.vanilla is not None else "vite")
     key = "vanilla" if wanted == "vanilla" else "build"
     part = frontend.vanilla if wanted == "vanilla" else frontend.build
@@ -70,7 +71,7 @@ def frontend_problems(frontend: Frontend, root: Path, places: Places) -> list[Pr
     paths: list[tuple[Location, str]] = [((*place, "styles", i), path) for i, path in enumerate(part.styles)]
     if part.entry is not None:
         paths.insert(0, ((*place, "entry"), part.entry))
-    problems = []
+    problems = [problem(at, f"{at[0]}.{at[1]}: {what}", hint) for at, what, hint in manifest.frontend_mistakes()]
     for place, path in paths:
         file = served / path if _is(Path.is_file, served / path) else root / path
         if not _is(Path.is_file, file):
@@ -136,7 +137,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, list[Problem], Places]:
         check=own_mistakes,
     )
     if manifest.frontend is not None and not problems:
-        problems = frontend_problems(manifest.frontend, folder, places)
+        problems = frontend_problems(manifest, folder, places)
         if problems:
             manifest = manifest.model_copy(update={"frontend": Frontend()})
     return manifest, problems, places

@@ -15,7 +15,7 @@ from tavern_host.contracts.manifest import Manifest, Publishes
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PermissionInfo, Problem
 from tavern_host.contracts.services import Level
-from tavern_host.contracts.ui import COMPONENTS, OUTLETS, outlet_base
+from tavern_host.contracts.ui import COMPONENTS, FRONTENDS, OUTLETS, UI_LEVELS, outlet_base
 from tavern_host.events.bus import is_own
 from tavern_host.hookspecs import hooks
 from tavern_host.plugins.grants import Grant
@@ -27,16 +27,6 @@ MOST_SUGGESTIONS = 20
 
 CODE = "code:"
 """Begins the permission to run the code of a folder as it is now."""
-FRONT_END = "ui.frontend"
-"""The permission that declaring a front end asks for."""
-
-UI_LEVELS: tuple[tuple[str, Level, str], ...] = (
-    ("inject", "add", "Put its own content at {}."),
-    ("wrap", "intercept", "Change the look and behaviour of {}."),
-    ("override", "override", "Replace {}."),
-)
-"""What a plugin may do with the user interface: the key under `permissions.ui`, its level, what it allows."""
-
 Known = dict[str, tuple[Level, str]]
 """Permissions by name, each with its level and one sentence of what it allows."""
 
@@ -100,8 +90,9 @@ class _Asking:
         self._ui()
         self._services()
         self._events()
-        if self._manifest.frontend is not None and self._manifest.frontend.folder() is not None:
-            self._want(FRONT_END, "intercept", "Run its front end in the page, with all rights of its viewer.")
+        frontend = self._manifest.frontend
+        if frontend is not None and frontend.folder() is not None:
+            self._want(*FRONTENDS[frontend.mode])
         if code_hash is not None:
             self._want(f"{CODE}{code_hash}", "intercept", "Run the code that is in its folder now.")
         return self._wanted, self._problems

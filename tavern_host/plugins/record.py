@@ -104,6 +104,16 @@ class Declarations:
     ui: list[UiDeclaration] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class FrontendFiles:
+    """The folder of a front end, and the hash of each of its files by the path in there; None where each is served as
+    it is now. `version` begins their addresses, `@HASH/`, and differs whenever one of them does."""
+
+    folder: Path
+    version: str = ""
+    hashes: Mapping[str, bytes] | None = None
+
+
 @dataclass(eq=False)
 class LoadedPlugin:
     """One load of a plugin: its record, its code, what it was given and what it owns.
@@ -126,6 +136,7 @@ class LoadedPlugin:
     providers: list[Provider] = field(default_factory=list)
     is_provided: bool = False
     started: bool = False
+    frontend: FrontendFiles | None = None
 
 
 def problem_of(error: BaseException, where: str, root: Path | None, plugin: str) -> Problem:

@@ -19,6 +19,7 @@ from tavern_host.contracts.plugins import (
     PluginState,
     Problem,
 )
+from tavern_host.contracts.ui import FrontendInfo
 from tavern_host.plugins.discovery import file_hashes, fingerprint
 from tavern_host.plugins.lifecycle import Lifecycle
 from tavern_host.plugins.permissions import all_permissions
@@ -76,7 +77,7 @@ class Report:
         """Return a record as data, with or without the names of what is collected from its modules, for which they
         may have to be imported."""
         manifest = record.manifest
-        frontend = manifest.frontend.info(record.name) if manifest and manifest.frontend else None
+        frontend = self._frontend(record)
         options = [o.model_dump(mode="json", exclude_unset=True) for o in manifest.config_options] if manifest else []
         settings = self.settings.problems(manifest) if manifest else []
         return PluginInfo(
@@ -96,6 +97,16 @@ class Report:
             timings={stage: round(ms, 2) for stage, ms in record.timings.items()},
             contributions=self.contributions(record.name, collected=collected),
         )
+
+    def _frontend(self, record: Record) -> FrontendInfo | None:
+        """Return where a browser finds a front end; once it is loaded, exactly those files."""
+        loaded = self.lifecycle.active.get(record.name)
+        manifest, files = (loaded.manifest, loaded.frontend) if loaded is not None else (record.manifest, None)
+        if manifest is None or manifest.frontend is None:
+            return None
+        info = manifest.frontend.info(record.name, files.version if files is not None else "")
+        declared = loaded.declarations.ui if loaded is not None else []
+        return info and info.model_copy(update={"declarations": declared})
 
     def _conflicts(self, plugin: str) -> list[Problem]:
         """Return the unsettled conflicts over services that a plugin is part of, as they are now."""
@@ -154,22 +165,6 @@ class Report:
             if folder.is_relative_to(root.resolve()):
                 assets.append(PluginAsset(plugin=name, kind=kind, path=str(folder)))
         return assets
-
-    def frontend_folder(self, plugin: str) -> Path | None:
-        """Return the folder that is served under `/plugins/{plugin}/`, for a loaded plugin that has one."""
-        loaded = self.lifecycle.active.get(plugin)
-        if loaded is None or loaded.record.root is None or loaded.manifest.frontend is None:
-            return None
-        folder = loaded.manifest.frontend.folder()
-        return loaded.record.root / folder if folder is not None else None
-
-    def frontend_review(self, plugin: str) -> dict[Path, bytes] | None:
-        """Return the hashes of the files of a loaded plugin that had to be reviewed, by path without links."""
-        record = self.lifecycle.active[plugin].record if plugin in self.lifecycle.active else None
-        if record is None or record.root is None or record.reviewed is None:
-            return None
-        root = record.root.resolve()
-        return {root / file: digest for file, digest in record.reviewed.items()}
 
     def locate(self, file: str) -> str | None:
         """Return the plugin that a file of code belongs to, loaded or not, or None. Safe on any thread."""

@@ -125,6 +125,8 @@ def all_permissions() -> dict[str, PermissionInfo]:
     )
     wanted, problems = permissions.asked(greedy, code_hash=CODE_HASH)
     assert not problems, problems
+    panels = manifest.Frontend.model_validate({"mode": "sandbox", "vanilla": {"entry": "index.js"}})
+    wanted += permissions.asked(greedy.model_copy(update={"frontend": panels}))[0][-1:]
     return {permission.name: permission for permission in wanted}
 
 

@@ -16,7 +16,7 @@ from tavern_host.contracts.hook_names import ALIASES, CLIENT_HOOKS
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import ServiceInterface
-from tavern_host.plugins.permissions import FRONT_END
+from tavern_host.contracts.ui import FRONTENDS
 
 from . import facts
 from .pages import Page, table
@@ -113,7 +113,8 @@ def _beginning(prefix: str) -> Callable[[PermissionInfo], list[str] | None]:
 
 
 def _front_end(permission: PermissionInfo) -> list[str] | None:
-    return [code(permission.name), code("frontend")] if permission.name == FRONT_END else None
+    modes = {name: "frontend" if mode == "page" else f"frontend.mode: {mode}" for mode, (name, *_) in FRONTENDS.items()}
+    return [code(permission.name), code(modes[permission.name])] if permission.name in modes else None
 
 
 def _use(permission: PermissionInfo) -> list[str] | None:

@@ -44,7 +44,7 @@ async def look(host: Host) -> dict[str, Any]:
         "nodes": [n.full_type for n in await services.get(NODE_MANAGER).list_nodes() if n.namespace == NAME],
         "tools": [t.id for t in await services.get(TOOL_MANAGER).list_tools() if t.plugin == NAME],
         "item": item.structured if item.error is None else item.error.type,
-        "front end": host.frontend_folder(NAME) is not None,
+        "front end": host.frontend_files(NAME) is not None,
     }
 
 

@@ -299,6 +299,36 @@ def test_keys_that_begin_with_x_are_allowed_anywhere(tmp_path: Path) -> None:
             "{vanilla: {styles: [gone.css]}}",
             ["acme/plugin.yaml:4:31: frontend: there is no file 'gone.css' (name a file that is there"],
         ),
+        (
+            "{vanilla: {rootDir: ., styles: [plugin.yaml]}, commands: [{id: go, title: Go}], api: legacy}",
+            [
+                "acme/plugin.yaml:4:58: frontend.commands: there is no code that it is of (give the front end an entry",
+                "acme/plugin.yaml:4:91: frontend.api: there is no code that it is of (give the front end an entry",
+            ],
+        ),
+        (
+            "{vanilla: {rootDir: ., entry: plugin.yaml}, panels: [{id: one, title: A}, {id: one, title: B}]}",
+            ["acme/plugin.yaml:4:86: frontend.panels: the id 'one' stands there twice (give each its own"],
+        ),
+        (
+            "{vanilla: {rootDir: ., entry: plugin.yaml}, panels: [{id: No Id, title: A, place: top}]}",
+            [
+                "acme/plugin.yaml:4:65: frontend.panels.0.id: must be kebab-case",
+                "acme/plugin.yaml:4:86: frontend.panels.0.place: ",
+            ],
+        ),
+        (
+            "{vanilla: {rootDir: ., entry: plugin.yaml}, mode: sandbox, api: legacy}",
+            [
+                "acme/plugin.yaml:4:70: frontend.api: legacy is for code in the page (take `mode: page`",
+                "acme/plugin.yaml:4:55: frontend.mode: a sandboxed front end shows panels and nothing else (declare",
+            ],
+        ),
+        (
+            "{vanilla: {rootDir: ., entry: plugin.yaml}, mode: sandbox, panels: [{id: a, title: A}]}\n"
+            "permissions: {hooks: ['hook:client:auth:login'], ui: {wrap: ['ui:BaseNode']}}",
+            ["acme/plugin.yaml:4:55: frontend.mode: a sandboxed front end cannot use ui:BaseNode (take `mode: page`"],
+        ),
     ],
 )
 def test_front_end_mistakes_cost_the_front_end_alone(tmp_path: Path, frontend: str, told: list[str]) -> None:

@@ -83,7 +83,10 @@ async def test_a_permission_is_explained_by_its_askers(tmp_path: Path) -> None:
     host = Host(tmp_path / "p", plugins=[folder])
     host.link()
     why = host.why("permission:ui.wrap:ui:BaseNode")
-    assert why.answer == "Change the look and behaviour of every node on the canvas. (level intercept)"
+    assert (
+        why.answer
+        == "See what every node on the canvas is given, and change how it looks and behaves. (level intercept)"
+    )
     assert why.facts == ["acme (needs-review) asks for ui.wrap:ui:BaseNode: not granted"]
     assert host.why("permission:ui.wrap:ui:MainMenu").facts == ["no plugin asks for it"]
 
@@ -92,7 +95,9 @@ async def test_a_permission_has_its_other_names_too(tmp_path: Path) -> None:
     host = Host(tmp_path / "p")
     host.link()
     one, other = host.why("permission:settings:save:before"), host.why("permission:hook:client:settings:before-save")
-    assert one.answer == other.answer == "Check or change settings before they are saved. (level intercept)"
+    assert (
+        one.answer == other.answer == "See settings before they are saved, and change or refuse them. (level intercept)"
+    )
 
 
 async def test_a_plugin_is_explained_by_state_and_grants(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tavern_host import Host
+from tavern_host.plugins.record import FrontendFiles
 from tavern_host.projects import Folders
 from tavern_host.testing.http import TOKEN, HttpClient, served
 
@@ -34,6 +36,12 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HttpCl
         yield opened
 
 
+def files_of(host: Host) -> FrontendFiles:
+    files = host.frontend_files("acme-web")
+    assert files is not None
+    return files
+
+
 async def raw(site: HttpClient, path: str) -> bytes:
     """Send a path as it is, which no client library would, and return the whole answer."""
     assert site.host.plugin("acme-web").state.value == "started"
@@ -51,7 +59,6 @@ async def raw(site: HttpClient, path: str) -> bytes:
         ("index.js", "javascript", "export const hello"),
         ("style.css", "text/css", "p {"),
         ("parts/50%25%20off.txt", "text/plain", "half a price"),
-        ("inner.js", "javascript", "export const hello"),
     ],
 )
 async def test_a_file_of_a_loaded_plugin_is_served(site: HttpClient, path: str, kind: str, begin: str) -> None:
@@ -66,12 +73,13 @@ async def test_a_file_of_a_loaded_plugin_is_served(site: HttpClient, path: str, 
 async def test_the_addresses_that_a_plugin_is_shown_with_lead_to_its_files(site: HttpClient) -> None:
     shown = await (await site.get("/api/plugins/acme-web")).json()
 
-    assert shown["frontend"] == {
-        "entryUrl": "/plugins/acme-web/index.js",
-        "styleUrls": ["/plugins/acme-web/style.css"],
-    }
-    for address in (shown["frontend"]["entryUrl"], *shown["frontend"]["styleUrls"]):
-        assert (await site.get(address)).status == 200
+    version = str(shown["frontend"]["entryUrl"]).split("/")[3]
+    assert re.fullmatch("@[0-9a-f]{32}", version)
+    told = [shown["frontend"]["entryUrl"], *shown["frontend"]["styleUrls"]]
+    assert told == [f"/plugins/acme-web/{version}/{file}" for file in ("index.js", "style.css")]
+    for address in told:
+        answer = await site.get(address)
+        assert (answer.status, answer.headers["Cache-Control"]) == (200, "private, max-age=31536000, immutable")
 
 
 @pytest.mark.parametrize(
@@ -103,6 +111,27 @@ async def test_the_addresses_that_a_plugin_is_shown_with_lead_to_its_files(site:
         "round",
         "index.js%00",
         "index.js%00.css",
+        "inner.js",
+        "@VERSION",
+        "@VERSION/",
+        "@VERSION/.",
+        "@VERSION/..",
+        "@VERSION/../index.js",
+        "@VERSION/../../plugin.yaml",
+        "@VERSION/%2e%2e/plugin.yaml",
+        "@VERSION//index.js",
+        "@VERSION/./index.js",
+        "@VERSION/parts/../index.js",
+        "@VERSION/parts%2F..%2Findex.js",
+        "@VERSION/@VERSION/index.js",
+        "@VERSION/.secret",
+        "@VERSION/up/outside.txt",
+        "@VERSION/index.js%00",
+        "@/index.js",
+        "@" + "0" * 32 + "/index.js",
+        "%40" + "0" * 32 + "/index.js",
+        "@VERSION0/index.js",
+        "VERSION/index.js",
         "%ff",
         "a" * 300,
         "a/" * 2000,
@@ -110,6 +139,8 @@ async def test_the_addresses_that_a_plugin_is_shown_with_lead_to_its_files(site:
     ids=lambda path: path[:40],
 )
 async def test_nothing_else_is_served(site: HttpClient, path: str) -> None:
+    files = files_of(site.host)
+    path = path.replace("@VERSION", files.version.rstrip("/")).replace("VERSION", files.version[1:-1])
     answer = (await raw(site, f"/plugins/acme-web/{path}")).decode()
 
     assert answer.startswith("HTTP/1.1 404"), answer[:200]
@@ -146,15 +177,31 @@ async def test_files_changed_since_their_review_are_not_served(tmp_path: Path) -
     assert host.plugin("acme-web").state.value == "needs-review"
     await host.grant("acme-web")
     async with host, served(host) as site:
+        version = files_of(host).version
         for file, kind in (("index.js", "text/javascript"), ("style.css", "text/css"), ("link.css", "text/css")):
-            before = await site.get(f"/plugins/acme-web/{file}")
-            assert (before.status, before.content_type, await before.read()) == (200, kind, (web / file).read_bytes())
-            (web / file).write_text("steal()")
-            after = await site.get(f"/plugins/acme-web/{file}")
-            assert (after.status, (await after.json())["code"]) == (403, "not_reviewed")
-            shutil.copy(ACME / "web" / (web / file).resolve().name, web / file)
+            for address in (f"/plugins/acme-web/{file}", f"/plugins/acme-web/{version}{file}"):
+                before = await site.get(address)
+                told = (before.status, before.content_type, await before.read())
+                assert told == (200, kind, (web / file).read_bytes())
+                (web / file).write_text("steal()")
+                after = await site.get(address)
+                assert (after.status, (await after.json())["code"]) == (403, "not_reviewed")
+                assert after.headers["Cache-Control"] == "no-store"
+                shutil.copy(ACME / "web" / (web / file).resolve().name, web / file)
+        (web / "style.css").unlink()
+        (web / "style.css").symlink_to("/dev/zero")  # what never ends is not read
+        assert (await site.get(f"/plugins/acme-web/{version}style.css")).status == 404
+        (web / "style.css").unlink()
+        (web / "style.css").write_text("p { color: red }")
         (web / "new.js").write_text("steal()")
-        assert (await site.get("/plugins/acme-web/new.js")).status == 403
+        assert (await site.get("/plugins/acme-web/new.js")).status == 404
+
+        await host.reload("acme-web")
+        assert (await site.get(f"/plugins/acme-web/{version}index.js")).status == 404  # it waits for a review
+        await host.grant("acme-web")
+        now = files_of(host).version
+        assert (await site.get(f"/plugins/acme-web/{now}new.js")).status == 200
+        assert (await site.get(f"/plugins/acme-web/{version}index.js")).status == 404, "an address of another version"
 
 
 async def test_a_plugin_whose_front_end_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> None:

@@ -32,16 +32,20 @@ async def test_it_starts_with_all_that_it_declares(host: Host) -> None:
 
 
 async def test_the_front_end_has_what_the_plugin_declares_on_the_page(host: Host) -> None:
-    folder = host.frontend_folder("my-awesome-plugin")
+    files = host.frontend_files("my-awesome-plugin")
     frontend = host.plugin("my-awesome-plugin").frontend
-    assert folder is not None
+    assert files is not None
     assert frontend is not None
-    assert frontend.entry_url == "/plugins/my-awesome-plugin/index.js"
-    assert frontend.style_urls == ["/plugins/my-awesome-plugin/style.css"]
-    exported = re.findall(r"^export const (\w+)", (folder / "index.js").read_text(), re.MULTILINE)
+    assert frontend.entry_url == f"/plugins/my-awesome-plugin/{files.version}index.js"
+    assert frontend.style_urls == [f"/plugins/my-awesome-plugin/{files.version}style.css"]
+    assert sorted((one.export, one.kind) for one in frontend.declarations) == [
+        ("OwnNodeBadge", "outlet"),
+        ("frameOwnNodes", "wrap"),
+    ]
+    exported = re.findall(r"^export const (\w+)", (files.folder / "index.js").read_text(), re.MULTILINE)
     declared = re.findall(r'export="(\w+)"', (PLUGIN / "__init__.py").read_text())
     assert sorted(exported) == sorted(declared) == ["OwnNodeBadge", "frameOwnNodes"]
-    assert (folder / "style.css").is_file()
+    assert (files.folder / "style.css").is_file()
 
 
 def test_the_code_imports_only_what_plugin_authors_may_import() -> None:
