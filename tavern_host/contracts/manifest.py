@@ -115,7 +115,7 @@ class Frontend(Model):
         return self.vanilla if self.vanilla is not None and self.type != "vite" else self.build
 
     def info(self, plugin: str, version: str = "") -> FrontendInfo | None:
-        """Return where a browser finds the front end, and what it offers; its addresses begin with `version`, such as `@HASH/`."""
+        """Return what the page knows of the front end; its addresses begin with `version`, such as `@HASH/`."""
         part, folder = self.part(), self.folder()
         if part is None or folder is None:
             return None
@@ -125,11 +125,10 @@ class Frontend(Model):
             inner = inner.relative_to(folder) if inner.is_relative_to(folder) else inner
             return f"/plugins/{plugin}/{version}{inner.as_posix()}"
 
-        panels = [p.model_copy(update={"icon": p.icon and url(p.icon)}) for p in self.panels]
         return FrontendInfo(
             entry_url=url(part.entry) if part.entry else None,
             style_urls=[url(style) for style in part.styles],
-            **{"mode": self.mode, "api": self.api, "commands": self.commands, "panels": panels},
+            **{"mode": self.mode, "api": self.api, "commands": self.commands, "panels": self.panels},
             dev_entry=self.dev.entry if self.dev is not None else None,
         )
 

@@ -102,7 +102,8 @@ class FrontendCommand(Model):
 
 
 class FrontendPanel(Model):
-    """A panel of a front end, offered before its code is loaded. `icon` is an image among the front end's files."""
+    """A panel of a front end, offered before its code is loaded. `icon` is one or two letters, or an emoji;
+    without it, the first letter of the title."""
 
     id: PartId
     title: str
