@@ -18,6 +18,9 @@ def tavern_register_commands() -> list[CommandInfo]:
                 CommandParameter(name="name", help="The plugin's name, such as my-plugin.", required=True),
                 CommandParameter(name="--folder", help="Where to write it; by default a folder of its name."),
                 CommandParameter(name="--minimal", type="flag", help="A hook and a test, and nothing else."),
+                CommandParameter(
+                    name="--ui", help="A front end instead: vue, which is built, or plain, which is served as it is."
+                ),
             ],
         ),
         CommandInfo(

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from tavern_devtools.inspection import Report, candidates, inspected
-from tavern_devtools.scaffold import scaffold, write
+from tavern_devtools.scaffold import Kind, scaffold, write
 from tavern_host import CommandOutput, InvalidInput, PluginContext
 from tavern_host.contracts.reviews import outputs_of
 
 
 async def new(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Write the files of a new plugin, and say what to do next."""
-    plugin = scaffold(arguments["name"], minimal=arguments["minimal"])
+    plugin = scaffold(arguments["name"], _kind(arguments["ui"], minimal=arguments["minimal"]))
     shown, folder = _folder_for(plugin.name, arguments["folder"])
     write(plugin, folder)
     yield CommandOutput(kind="text", text=f"Made the plugin {plugin.name} in {folder}:")
@@ -24,6 +24,16 @@ async def new(arguments: dict[str, Any], context: PluginContext) -> AsyncIterato
     for line in (f"cd {shown}", "pip install -e '.[test]'", "pytest", "tavern plugins check ."):
         yield CommandOutput(kind="text", text=f"  {line}")
     yield CommandOutput(kind="result", data={"name": plugin.name, "folder": str(folder), "files": [*plugin.files]})
+
+
+def _kind(ui: str | None, *, minimal: bool) -> Kind:
+    if ui is None:
+        return "minimal" if minimal else "full"
+    if minimal:
+        raise InvalidInput("--minimal has no front end: leave out --minimal or --ui")
+    if ui != "vue" and ui != "plain":
+        raise InvalidInput(f"--ui is vue or plain, got {ui!r:.80}")
+    return ui
 
 
 def _folder_for(name: str, given: str | None) -> tuple[str, Path]:

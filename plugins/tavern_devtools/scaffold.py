@@ -10,6 +10,7 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
+from typing import Literal
 
 from tavern_host import __version__
 from tavern_host.contracts.errors import Conflict, InvalidInput
@@ -17,7 +18,12 @@ from tavern_host.contracts.names import RESERVED, plugin_name
 
 LONGEST_NAME = 50
 
+Kind = Literal["full", "minimal", "plain", "vue"]
+"""What a new plugin has: a node, a tool and a command; a hook alone; a front end as it is written, or built from Vue."""
+
 _TEMPLATE = Path(__file__).with_name("template")
+_TYPES = Path(__file__).parent / "extension" / "index.d.ts"
+"""The types of the page's API, of which a new plugin with a front end gets a copy."""
 _ENDING = ".txt"
 """Ends the names of the template's files, so that no tool takes them for what they become."""
 _TAKEN = frozenset({"core", "tavern", "test", "tests", RESERVED})
@@ -32,22 +38,25 @@ class Scaffold:
     files: dict[str, str]
 
 
-def scaffold(name: str, *, minimal: bool = False) -> Scaffold:
+def scaffold(name: str, kind: Kind = "full") -> Scaffold:
     """Return the files of a new plugin of this name. Raises `InvalidInput` for a name that cannot be."""
     _check(name)
-    package = name.replace("-", "_")
+    package, has_ui = name.replace("-", "_"), kind in ("plain", "vue")
     values = {
         "name": name,
         "package": package,
         "display_name": name.replace("-", " ").capitalize(),
         "api": api_range(__version__),
+        "test_needs": ', "playwright>=1.50"' if has_ui else "",
     }
     files = {f"{package}/py.typed": ""}
-    for root in (_TEMPLATE / "common", _TEMPLATE / ("minimal" if minimal else "full")):
+    for root in [_TEMPLATE / part for part in ("common", *(["ui"] if has_ui else []), kind)]:
         for source in sorted(root.rglob(f"*{_ENDING}")):
             parts = [package if part == "package" else part for part in source.relative_to(root).parts]
             path = "/".join(parts).removesuffix(_ENDING)
-            files[path] = Template(source.read_text(encoding="utf-8")).substitute(values)
+            files[path] = files.get(path, "") + Template(source.read_text(encoding="utf-8")).substitute(values)
+    if has_ui:
+        files[f"{package}/frontend/extension.d.ts" if kind == "vue" else "extension.d.ts"] = _TYPES.read_text("utf-8")
     return Scaffold(name, package, dict(sorted(files.items())))
 
 

@@ -1,4 +1,4 @@
-"""Fixtures: a browser, and the page of a served project in it."""
+"""Fixtures: the page of a served project in a browser."""
 
 from __future__ import annotations
 
@@ -6,25 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, async_playwright
-from studio_bench import CHROMIUM, FLAGS, Studio, show
+from playwright.async_api import Browser
+from studio_bench import Studio, show
 
 from tavern_host import Host
 from tavern_host.testing.http import served
-from tavern_studio.page import WEB
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    """Return a browser."""
-    if CHROMIUM is None:
-        pytest.skip("there is no browser: apt install chromium fonts-noto-cjk")
-    if not (WEB / "studio.js").is_file():
-        pytest.skip("the studio is not built: pip install -e '.[test]'")
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        await browser.close()
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""A theme: colours alone, no code."""
