@@ -31,9 +31,10 @@ def _kind(ui: str | None, *, minimal: bool) -> Kind:
         return "minimal" if minimal else "full"
     if minimal:
         raise InvalidInput("--minimal has no front end: leave out --minimal or --ui")
-    if ui != "vue" and ui != "plain":
+    front_ends: dict[str, Kind] = {"vue": "vue", "plain": "plain"}
+    if ui not in front_ends:
         raise InvalidInput(f"--ui is vue or plain, got {ui!r:.80}")
-    return ui
+    return front_ends[ui]
 
 
 def _folder_for(name: str, given: str | None) -> tuple[str, Path]:

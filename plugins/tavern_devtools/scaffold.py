@@ -19,7 +19,7 @@ from tavern_host.contracts.names import RESERVED, plugin_name
 LONGEST_NAME = 50
 
 Kind = Literal["full", "minimal", "plain", "vue"]
-"""What a new plugin has: a node, a tool and a command; a hook alone; a front end as it is written, or built from Vue."""
+"""What a new plugin has: a node, a tool and a command; a hook alone; a front end as it is written, or with Vue."""
 
 _TEMPLATE = Path(__file__).with_name("template")
 _TYPES = Path(__file__).parent / "extension" / "index.d.ts"

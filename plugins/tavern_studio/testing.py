@@ -1,8 +1,8 @@
 """pytest fixtures for tests of what people see: a browser, and in it the page of the test's host.
 
-Write `pytest_plugins = ["tavern_host.testing", "tavern_studio.testing"]` into the `conftest.py` at the top of the tests.
-Playwright drives a Chromium that is there, of the system or its own; without one the tests are skipped, and say how to
-get one. Screenshots are kept in the folder that `TAVERN_SCREENSHOTS` names.
+Write `pytest_plugins = ["tavern_host.testing", "tavern_studio.testing"]` into the `conftest.py` at the top of the
+tests. Playwright drives a Chromium that is there, of the system or its own; without one the tests are skipped, and say
+how to get one. Screenshots are kept in the folder that `TAVERN_SCREENSHOTS` names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,8 +43,7 @@ class Studio:
     async def picture(self, name: str) -> None:
         """Keep a picture of the page, if pictures are asked for."""
         if folder := os.environ.get("TAVERN_SCREENSHOTS"):
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            await self.page.screenshot(path=f"{folder}/{name}.png")
+            await self.page.screenshot(path=f"{folder}/{name}.png")  # makes the folder
 
 
 async def not_new(context: BrowserContext) -> None:
@@ -78,7 +76,7 @@ async def browser() -> AsyncIterator[Browser]:
     if not (WEB / "studio.js").is_file():
         pytest.skip("the studio is not built: pip install -e '.[test]' in the folder of tavern-host")
     async with playwright_api.async_playwright() as playwright:
-        if system is None and not Path(playwright.chromium.executable_path).exists():
+        if system is None and shutil.which(playwright.chromium.executable_path) is None:
             pytest.skip("there is no browser: apt install chromium fonts-noto-cjk, or playwright install chromium")
         browser = await playwright.chromium.launch(executable_path=system, args=FLAGS)
         yield browser

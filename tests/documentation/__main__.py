@@ -1,4 +1,4 @@
-"""`python -m tests.documentation`: writes the reference parts of the pages anew."""
+"""`python -m tests.documentation`: writes the reference parts of the pages anew, and what is copied from the code."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from .facts import openapi
 from .pages import ROOT, Page
 from .reference import TO_DO, references, rewritten
+from .studio import DECLARATIONS, declarations
 
 FRONTEND_DOCUMENT = ROOT / "plugins" / "tavern_studio" / "frontend" / "openapi.json"
 """What the types of the studio's requests are made of when it is built."""
@@ -34,6 +35,7 @@ def main() -> int:
             print(f"{path} has cells that say {TO_DO}")
         done = done and not missing and TO_DO not in text
     FRONTEND_DOCUMENT.write_text(frontend_document(), encoding="utf-8")
+    DECLARATIONS.write_text(declarations(), encoding="utf-8")
     return 0 if done else 1
 
 

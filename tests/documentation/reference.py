@@ -6,19 +6,19 @@ A column that people write (`by_hand`) is kept as it stands in the page; in a ro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
-from tavern_host.contracts.hook_names import ALIASES, CLIENT_HOOKS
+from tavern_host.contracts.hook_names import ALIASES, CLIENT_HOOKS, canonical
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import ServiceInterface
-from tavern_host.contracts.ui import FRONTENDS
+from tavern_host.contracts.ui import COMPONENTS, FRONTENDS, OUTLETS
 
-from . import facts
+from . import facts, studio
 from .pages import Page, table
 
 TO_DO = "TO DO"
@@ -127,6 +127,33 @@ def _use(permission: PermissionInfo) -> list[str] | None:
 
 def _aliases() -> Render:
     return _table(["written", "means"], lambda: [[code(alias), code(name)] for alias, name in ALIASES.items()])
+
+
+# --- the studio ---------------------------------------------------------------------------------------
+
+
+def _places(names: Mapping[str, str], column: str) -> Render:
+    def rows() -> Rows:
+        return [[code(name), ", ".join(map(code, studio.places()[name])) or "nothing"] for name in names]
+
+    return _table([column, "what it is given"], rows, by_hand=["where it is"])
+
+
+def _calls() -> Render:
+    def rows() -> Rows:
+        return [[code(path)] for path in studio.interface("ExtensionApi")]
+
+    return _table(["call"], rows, by_hand=["what it does", "permission"])
+
+
+def _events_of_hooks() -> Render:
+    def rows() -> Rows:
+        return [
+            [code(name), code(canonical(name)), ", ".join(map(code, members))]
+            for name, (_, members) in studio.client_hooks().items()
+        ]
+
+    return _table(["hook", "permission", "its event"], rows, by_hand=["when it is called"])
 
 
 # --- the manifest -------------------------------------------------------------------------------------
@@ -301,6 +328,12 @@ def references() -> dict[str, dict[str, Render]]:
             "code": _permissions(_beginning("code:"), [own, "content"]),
             "front end": _permissions(_front_end, [own, "declared by"]),
             "aliases": _aliases(),
+        },
+        "docs/studio-extensions.md": {
+            "calls": _calls(),
+            "client hooks": _events_of_hooks(),
+            "outlets": _places(OUTLETS, "outlet"),
+            "parts": _places(COMPONENTS, "part"),
         },
         "docs/manifest.md": {"fields": _fields()},
         "docs/services.md": {name: _service(interface) for name, interface in interfaces().items()},

@@ -2,6 +2,7 @@ import { h } from "vue";
 
 /** @import { ExtensionApi } from "@tavern-host/extension" */
 
+/** @param {string} where */
 function fail(where) {
   throw new Error(`on purpose, ${where}`);
 }
@@ -11,6 +12,7 @@ export default function setup(api) {
   api.ui.registerOutletComponent("layout:header:right", {
     name: "FailsWhenPressed",
     setup() {
+      /** @type {(label: string, onClick: () => unknown) => import("vue").VNode} */
       const button = (label, onClick) => h("button", { type: "button", class: "button", onClick }, label);
       return () => [
         button("Fail in an event", () => fail("in an event")),

@@ -8,16 +8,11 @@ export default function setup(api) {
   api.onConfigChange("withType", (value) => (withType.value = value));
   const isShown = ref(true);
 
-  const NodeId = {
-    name: "NodeId",
-    props: ["id", "type"],
-    setup(props) {
-      return () => {
-        if (!isShown.value) return null;
-        return h("code", { class: "node-ids" }, withType.value ? `${props.id} · ${props.type}` : props.id);
-      };
-    },
-  };
+  /** @type {import("vue").FunctionalComponent<{ id: string, type: string }>} */
+  const NodeId = ({ id, type }) =>
+    isShown.value ? h("code", { class: "node-ids" }, withType.value ? `${id} · ${type}` : id) : null;
+  NodeId.props = ["id", "type"];
+
   api.ui.registerOutletComponent("node:footer", NodeId);
   api.commands.add({ id: "toggle", title: "Show or hide the ids of nodes", run: () => (isShown.value = !isShown.value) });
 }
