@@ -20,7 +20,11 @@ registerPart("ui:MainMenu", MainMenu);
 
 const router = createRouter({
   history: createWebHashHistory(),
-  routes: [...views.flatMap((view) => view.routes), { path: "/:rest(.*)*", redirect: "/" }],
+  routes: [
+    ...views.flatMap((view) => view.routes),
+    { path: "/x/:plugin/:rest(.*)*", component: () => import("./extensions/ExtensionPage.vue") },
+    { path: "/:rest(.*)*", redirect: "/" },
+  ],
 });
 
 registerCommands(
@@ -54,4 +58,5 @@ addEventListener("hashchange", ({ newURL }) => {
 });
 
 connect();
+void import("./extensions/loader").then(({ follow }) => follow((path) => router.push(path)));
 createApp(AppShell).use(createPinia()).use(i18n).use(router).mount("#app");

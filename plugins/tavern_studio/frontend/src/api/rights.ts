@@ -7,7 +7,7 @@ import { onMissed } from "./socket";
 
 /** A request by the path that its route was registered with: `POST /api/plugins/{name}/grant`. */
 export type Operation = `${"GET" | "POST" | "PUT" | "PATCH" | "DELETE"} ${Extract<keyof paths, string>}`;
-type Identity = Pick<Schemas["Identity"], "permissions" | "projects" | "session">;
+type Identity = Pick<Schemas["Identity"], "permissions" | "projects" | "session"> & { user?: string };
 
 /** What everybody who is logged in may read, whatever their role; as the server has it. */
 const OWN = ["/api/me", "/api/me/*", "/api/logout", "/api/logout/*", "/api/tokens", "/api/tokens/*", "/api/projects"];
@@ -50,6 +50,12 @@ export function may(...operations: Operation[]): boolean {
   asked ??= learn();
   const known = me.value;
   return known !== undefined && operations.every((one) => isPermitted(known, one, page.project.id));
+}
+
+/** Return who is at this page, or undefined where the server does not say. */
+export async function whoIsHere(): Promise<Identity | undefined> {
+  await (asked ??= learn());
+  return me.value;
 }
 
 /** Whether a user is here; who has the server's token is the operator, and no user. */

@@ -1,4 +1,4 @@
-import { partIds, registerPart } from "../registry/components";
+import { registerPart } from "../registry/components";
 import BaseNode from "./canvas/BaseNode.vue";
 import GraphEditor from "./canvas/GraphEditor.vue";
 import NodeMenu from "./canvas/NodeMenu.vue";
@@ -6,9 +6,8 @@ import InputControl from "./controls/InputControl.vue";
 import SidePanel from "./panels/SidePanel.vue";
 import StatusBar from "./panels/StatusBar.vue";
 
-/** Register the parts of the editor, once: plugins may have put something around them already. */
+/** Register the parts of the editor; what plugins have put around them stays. */
 export function registerEditorParts(): void {
-  if (partIds().includes("ui:GraphEditor")) return;
   registerPart("ui:GraphEditor", GraphEditor);
   registerPart("ui:BaseNode", BaseNode);
   registerPart("ui:ContextMenu", NodeMenu);

@@ -2,6 +2,8 @@ import { computed, shallowReactive, shallowRef } from "vue";
 import { api, ask, type Schemas } from "../api/client";
 import { listen, onMissed, type Message } from "../api/socket";
 import { t } from "../i18n";
+import { askHooks } from "../registry/hooks";
+import { service } from "../registry/services";
 import type { WorkflowDocument } from "./document";
 import type { Outputs } from "./pins";
 
@@ -67,8 +69,10 @@ export class Running {
   ): Promise<void> {
     this.reset("queued");
     try {
-      const body = { ...promptOf(document), workflowId: this.workflowId, inputs, targets, overrides };
-      const { promptId } = await ask(api.POST("/api/prompt", { body: body as never }));
+      const asked = await askHooks("workflow:before-execute", { workflow: this.workflowId, document: document as never, inputs });
+      const shown = asked.document as unknown as WorkflowDocument;
+      const body = { ...promptOf(shown), workflowId: this.workflowId, inputs: asked.inputs, targets, overrides };
+      const { promptId } = await service("workflowManager").execute(body);
       this.runId.value = promptId;
     } catch (thrown) {
       this.status.value = undefined;
@@ -81,7 +85,7 @@ export class Running {
 
   async interrupt(): Promise<void> {
     const promptId = this.runId.value;
-    if (promptId) await ask(api.DELETE("/api/interrupt/{promptId}", { params: { path: { promptId } } }));
+    if (promptId) await service("workflowManager").interrupt(promptId);
   }
 
   /** Continue the run that is shown from where it failed; the nodes that had finished are not run again. */

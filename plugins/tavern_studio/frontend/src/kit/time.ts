@@ -1,4 +1,4 @@
-import { i18n } from "../i18n";
+import { i18n, t } from "../i18n";
 
 const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["day", 86_400],
@@ -23,4 +23,17 @@ export function duration(milliseconds: number): string {
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
   if (milliseconds < 60_000) return `${(milliseconds / 1000).toFixed(1)} s`;
   return `${Math.round(milliseconds / 60_000)} min`;
+}
+
+/** Return what a promise gives; throw where that takes longer than some milliseconds. */
+export async function within<T>(milliseconds: number, promise: Promise<T>): Promise<T> {
+  let due: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    due = setTimeout(() => reject(new Error(t("kit.tooLong", { time: duration(milliseconds) }))), milliseconds);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(due);
+  }
 }

@@ -15,6 +15,12 @@ export interface Command {
   run: () => unknown;
   /** The key of the message that names its group. */
   group?: string;
+  /** The plugin that it is of: keys of the studio's own come first. */
+  plugin?: string;
+  /** Whether it stands in the menu of the canvas, too; the editor's own do. */
+  inContext?: boolean;
+  /** Whether a manifest declares it, and its code is not there yet. */
+  isDeclared?: boolean;
 }
 
 const registered = shallowReactive(new Map<string, Command>());
@@ -73,7 +79,8 @@ export function onKey(event: KeyboardEvent): void {
   const target = event.target as HTMLElement | null;
   const writes = target?.closest("input, textarea, select, [contenteditable], .cm-editor") != null;
   if (writes && (!keys.startsWith("mod+") || /^mod\+(shift\+)?[zyxcva]$/.test(keys))) return;
-  const command = commands.value.find((one) => one.keys?.split(" ").includes(keys) && isPossible(one));
+  const possible = commands.value.filter((one) => one.keys?.split(" ").includes(keys) && isPossible(one));
+  const command = possible.find((one) => one.plugin === undefined) ?? possible[0];
   if (command === undefined) return;
   event.preventDefault();
   command.run();

@@ -1,56 +1,58 @@
 import { h, shallowReactive, type Component, type FunctionalComponent } from "vue";
+import type { PartId, Wrapper } from "../extensions/types";
+import { guarded } from "./guard";
+import { layersOf, type Layer } from "./layers";
 
-/** Makes a component of the one that it stands around. */
-type Wrapper = (original: Component) => Component;
-
-interface Part {
-  original: Component;
-  override?: Component;
-  wraps: Wrapper[];
-  shown: Component;
-}
-
-const parts = shallowReactive(new Map<string, Part>());
+const originals = shallowReactive(new Map<string, Component>());
 
 /** Register a part of the page under its `ui:` id; plugins wrap and replace parts by these. */
-export function registerPart(id: string, original: Component): void {
-  parts.set(id, { original, wraps: [], shown: original });
+export function registerPart(id: PartId, original: Component): void {
+  if (originals.get(id) !== original) originals.set(id, original);
 }
 
-/** Put a wrapper around a part; the function that is returned takes it away. */
-export function wrapPart(id: string, wrapper: Wrapper): () => void {
-  return change(id, (part) => ({ ...part, wraps: [...part.wraps, wrapper] }), (part) => ({
-    ...part,
-    wraps: part.wraps.filter((one) => one !== wrapper),
-  }));
+// What a layer makes of a component is made once, not per rendering: a component of another identity would be mounted anew.
+const made = new WeakMap<Layer, WeakMap<Component, Component>>();
+
+/** Return the component that is shown for a part: the original or its override, with all wraps around it. */
+export function shownPart(id: string): Component | undefined {
+  const original = originals.get(id);
+  if (original === undefined) return undefined;
+  const { wraps, override } = layersOf(id);
+  return [...(override ? [override] : []), ...wraps].reduce((inner, layer) => around(id, layer, inner, original), original);
 }
 
-/** Replace a part; the function that is returned puts the original back. */
-export function overridePart(id: string, override: Component): () => void {
-  return change(id, (part) => ({ ...part, override }), (part) => ({ ...part, override: undefined }));
+function around(id: string, layer: Layer, inner: Component, original: Component): Component {
+  const known = made.get(layer) ?? new WeakMap<Component, Component>();
+  made.set(layer, known);
+  const found = known.get(inner) ?? guardedLayer(id, layer, inner, original);
+  known.set(inner, found);
+  return found;
 }
 
-function change(id: string, make: (part: Part) => Part, undo: (part: Part) => Part): () => void {
-  const apply = (how: (part: Part) => Part) => {
-    const part = parts.get(id);
-    if (part === undefined) throw new Error(`there is no part ${id}`);
-    const next = how(part);
-    // Made once, not per rendering: a component of another identity would be mounted anew.
-    const shown = next.wraps.reduce<Component>((inner, wrapper) => wrapper(inner), next.override ?? next.original);
-    parts.set(id, { ...next, shown });
-  };
-  apply(make);
-  return () => apply(undo);
+function guardedLayer(id: string, layer: Layer, inner: Component, original: Component): Component {
+  const where = `${layer.kind} ${id}`;
+  try {
+    const component = layer.kind === "wrap" ? (layer.value as Wrapper)(inner) : (layer.value as Component);
+    if (component == null) throw new TypeError("the wrapper returns no component");
+    return guarded(layer.owner, where, component, (attrs, slots) => h(inner, attrs, slots), original);
+  } catch (error) {
+    layer.owner.fail(where, error);
+    return inner;
+  }
 }
 
-export function partIds(): string[] {
-  return [...parts.keys()];
+/** Return what a plugin shows in the nodes of a type in place of their controls; nothing once that has made a mistake. */
+export function nodeBody(type: string): Component | undefined {
+  const layer = layersOf(`node:${type}`).override;
+  return layer && around(`node:${type}`, layer, NOTHING, NOTHING);
 }
+
+const NOTHING: FunctionalComponent = () => null;
 
 /** Shows a registered part, with whatever stands around it: `<UiPart part="ui:StatusBar" />`. */
-export const UiPart: FunctionalComponent<{ part: string }> = (props, { attrs, slots }) => {
-  const part = parts.get(props.part);
-  return part === undefined ? null : h(part.shown, attrs, slots);
+export const UiPart: FunctionalComponent<{ part: PartId }> = (props, { attrs, slots }) => {
+  const shown = shownPart(props.part);
+  return shown === undefined ? null : h(shown, attrs, slots);
 };
 UiPart.props = ["part"];
 UiPart.inheritAttrs = false;

@@ -1,0 +1,185 @@
+import { shallowReactive } from "vue";
+import { api, ask, type Schemas } from "../api/client";
+import { page } from "../api/page";
+import { listen, onMissed } from "../api/socket";
+import { t } from "../i18n";
+import { say } from "../kit/toasts";
+import { within } from "../kit/time";
+import { commands, runCommand } from "../registry/commands";
+import { operatorOrder } from "../registry/layers";
+import { apiOf, leads } from "./api";
+import { announce, applyDeclarations, type Declaration, type Declared } from "./declarations";
+import { Extension } from "./extension";
+import { asLegacy } from "./legacy";
+import { watchForSecondVue } from "./secondvue";
+import { isWanted, marked } from "./starting";
+
+const STUDIO = "tavern-studio";
+const DEADLINE = 10_000;
+/** Milliseconds for which the next plugin waits for the one before, so that a start that hangs has one suspect. */
+const GRACE = 1000;
+
+type Frontend = NonNullable<Schemas["PluginInfo"]["frontend"]> & Declared & { mode?: string; api?: string; declarations?: Declaration[] };
+type Info = Schemas["PluginInfo"] & { frontend: Frontend };
+
+/** The front ends of this page, by the names of their plugins. */
+export const extensions = shallowReactive(new Map<string, Extension>());
+const keys = new Map<string, string>();
+const activated = new Set<string>();
+
+const hasFrontend = (plugin: Schemas["PluginInfo"]): plugin is Info =>
+  plugin.frontend != null && plugin.name !== STUDIO && ["loaded", "started"].includes(plugin.state ?? "") && isWanted(plugin.name);
+const keyOf = ({ version, frontend }: Info) => JSON.stringify([version, frontend]);
+const grantsOf = (plugin: Info) => new Set((plugin.permissions ?? []).filter((one) => one.granted).map((one) => one.name));
+const addressOf = (url: string) => new URL(url.startsWith("/") ? page.base + url : url, location.href).href;
+
+/** Load the front ends of the plugins that may run, and follow what becomes of them, as long as the page is open. */
+export function follow(goTo: (path: string) => unknown): void {
+  leads.to = goTo;
+  watchForSecondVue(() => extensions.values(), (extension) => fail(extension, new Error(t("extensions.secondVue", { plugin: extension.title }))));
+  addEventListener("error", (event) => blame(event, event.error));
+  addEventListener("unhandledrejection", (event) => blame(event, event.reason));
+  listen(["PLUGINS_CHANGED"], ({ payload }) => {
+    activated.add(String(payload.name));
+    soon();
+  });
+  listen(["SETTINGS_CHANGED"], ({ payload }) => void configure(String(payload.plugin)));
+  onMissed(soon);
+  void configure(STUDIO);
+  soon();
+}
+
+/** What goes wrong outside of any component, such as in a timer, is counted to the plugin whose code it is in. */
+function blame(event: Event, error: unknown): void {
+  const owner = [...extensions.values()].find((one) => one.owns(error));
+  if (owner === undefined) return;
+  event.preventDefault();
+  owner.fail("script", error);
+}
+
+let due: ReturnType<typeof setTimeout> | undefined;
+let running: Promise<void> = Promise.resolve();
+
+function soon(): void {
+  clearTimeout(due);
+  due = setTimeout(() => (running = running.then(synchronize, synchronize)), 30); // events come in crowds
+}
+
+async function synchronize(): Promise<void> {
+  const again = new Set(activated);
+  activated.clear();
+  const plugins = await ask(api.GET("/api/plugins")).catch(() => undefined);
+  if (plugins === undefined) return; // the connection is lost, or the person here may not know of plugins
+  const wanted = new Map(plugins.filter(hasFrontend).map((one) => [one.name, one]));
+  for (const [name, extension] of extensions) {
+    const info = wanted.get(name);
+    if (info === undefined || keys.get(name) !== keyOf(info) || again.has(name)) drop(extension);
+    else extension.follow(grantsOf(info));
+  }
+  const preloads = [...wanted.values()].filter((one) => !extensions.has(one.name) && one.frontend.entryUrl).map(preload);
+  for (const info of wanted.values()) {
+    if (extensions.has(info.name)) continue;
+    const done = start(info);
+    await (info.frontend.api === "legacy" ? done : Promise.race([done, new Promise((resolve) => setTimeout(resolve, GRACE))]));
+  }
+  preloads.forEach((link) => link.remove());
+}
+
+/** Fetch a module without running it: modules are run one after the other, but come together. */
+function preload({ frontend }: Info): HTMLLinkElement {
+  return addLink("modulepreload", addressOf(frontend.entryUrl ?? ""));
+}
+
+function addLink(rel: string, href: string, plugin = ""): HTMLLinkElement {
+  const link = Object.assign(document.createElement("link"), { rel, href });
+  if (plugin) link.dataset.plugin = plugin;
+  document.head.append(link);
+  return link;
+}
+
+function drop(extension: Extension): void {
+  extension.close();
+  extensions.delete(extension.name);
+  keys.delete(extension.name);
+}
+
+function fail(extension: Extension, error: unknown): void {
+  extension.close();
+  Object.assign(extension.state, { status: "failed", reason: String((error as Error | undefined)?.message ?? error) });
+  extension.fail("load", error);
+}
+
+let evaluations = 0;
+const evaluated = new Set<string>();
+
+/** Import a module; one whose evaluation is what counts, or has failed, is evaluated again under another address. */
+async function evaluate(address: string, isAgain: boolean): Promise<Record<string, unknown>> {
+  const url = new URL(address);
+  if (isAgain && evaluated.has(address)) url.searchParams.set("again", String(++evaluations));
+  evaluated.add(address);
+  return (await import(/* @vite-ignore */ url.href)) as Record<string, unknown>;
+}
+
+const failed = new Set<string>();
+
+async function start(info: Info): Promise<void> {
+  const { name, frontend } = info;
+  const first = addressOf(frontend.entryUrl ?? frontend.styleUrls?.[0] ?? "");
+  const base = /^.*\/plugins\/[^/]+\//.exec(first)?.[0] ?? `${new URL(first).origin}/`;
+  const extension = new Extension(name, info.displayName, info.version, base, grantsOf(info));
+  extensions.set(name, extension);
+  keys.set(name, keyOf(info));
+  for (const url of frontend.styleUrls ?? []) {
+    const link = addLink("stylesheet", addressOf(url), name);
+    extension.hold(undefined, () => link.remove());
+  }
+  const began = performance.now();
+  const unmark = marked(name);
+  const loaded = within(DEADLINE, run(extension, info, first)).then(
+    () => {
+      if (extension.state.status === "loading") Object.assign(extension.state, { status: "active", milliseconds: performance.now() - began });
+    },
+    (error: unknown) => {
+      failed.add(first);
+      if (extensions.get(name) === extension && extension.state.status !== "failed") fail(extension, error);
+    },
+  );
+  announce(extension, frontend, loaded, (id) => given(extension, id));
+  await loaded;
+  setTimeout(unmark, 200); // once what it adds was drawn
+}
+
+/** Run a command that the manifest declares, now that the module had the time to give it. */
+function given(extension: Extension, id: string): unknown {
+  const whole = `${extension.name}.${id}`;
+  const isThere = commands.value.some((one) => one.id === whole && !one.isDeclared);
+  return isThere ? runCommand(whole) : say(t("extensions.noCommand", { plugin: extension.title, id }), "bad");
+}
+
+async function run(extension: Extension, { name, frontend, configOptions }: Info, entry: string): Promise<void> {
+  if (configOptions?.length) await configure(name);
+  const api = apiOf(extension);
+  if (frontend.entryUrl == null) return; // a theme
+  const isLegacy = frontend.api === "legacy";
+  const module = await (isLegacy
+    ? asLegacy(extension, api, () => evaluate(entry, true))
+    : evaluate(entry, failed.has(entry)));
+  if (extensions.get(name) !== extension || extension.state.status === "failed") return;
+  const setup = module.default;
+  const clean = typeof setup === "function" && !isLegacy ? await (setup as (given: typeof api) => unknown)(api) : undefined;
+  if (typeof clean === "function") extension.hold(undefined, clean as () => void);
+  applyDeclarations(extension, api, frontend.declarations ?? [], module);
+}
+
+/** Ask for the values of a plugin's options; of the studio's own, the order that the operator gave to plugins. */
+async function configure(plugin: string): Promise<void> {
+  const extension = extensions.get(plugin);
+  if (extension === undefined && plugin !== STUDIO) return;
+  const params = { path: { name: plugin } };
+  const values = (await ask(api.GET("/api/plugins/{name}/settings", { params })).catch(() => undefined)) as Record<string, unknown> | undefined;
+  if (values === undefined) return;
+  if (extension !== undefined) extension.config.value = values;
+  else operatorOrder.value = namesIn(values["extensions.tavern-studio.uiOrder"]);
+}
+
+const namesIn = (value: unknown) => String(value ?? "").split(/[\s,]+/).filter(Boolean);

@@ -1,0 +1,91 @@
+import { shallowReactive, toRaw } from "vue";
+import type { ClientHooks } from "../extensions/types";
+import { within } from "../kit/time";
+import { t } from "../i18n";
+import type { Owner } from "./owner";
+
+export type HookName = Exclude<keyof ClientHooks, "settings:save:before">;
+
+interface Entry {
+  owner: Owner;
+  call: (event: never) => unknown;
+  order: number;
+}
+
+const DEADLINE = 10_000;
+const NONE: readonly Entry[] = [];
+const all = shallowReactive(new Map<HookName, readonly Entry[]>());
+
+/** A plugin has stopped something, and says why. */
+export class Veto extends Error {
+  constructor(
+    readonly owner: Owner,
+    reason: string,
+  ) {
+    super(t("extensions.veto", { plugin: owner.title, reason }));
+  }
+}
+
+/** Return the name that the host uses for a hook; the documents have two for one of them. */
+export function hookName(name: string): string {
+  return name.replace(/^hook:client:/, "").replace(/^settings:save:before$/, "settings:before-save");
+}
+
+export function addHook(owner: Owner, name: HookName, call: Entry["call"], order = 0): () => void {
+  const entry = { owner, call, order };
+  const sorted = [...(all.get(name) ?? NONE), entry].sort((a, b) => a.order - b.order || a.owner.name.localeCompare(b.owner.name));
+  all.set(name, sorted);
+  return () => all.set(name, (all.get(name) ?? NONE).filter((one) => one !== entry));
+}
+
+type Changed<Name extends HookName> = Omit<ClientHooks[Name], "veto">;
+
+/** What hooks may change of an event; the rest is said anew to each of them. */
+const CHANGES: Partial<Record<HookName, string[]>> = {
+  "workflow:before-execute": ["document", "inputs"],
+  "settings:before-save": ["values"],
+};
+
+/**
+ * Let plugins change something before it is done, one after the other. Throws a `Veto`. A hook that throws or does not
+ * end costs its plugin that one change: what it was given is a copy.
+ */
+export async function askHooks<Name extends HookName>(name: Name, given: Changed<Name>): Promise<Changed<Name>> {
+  let event = given;
+  for (const entry of all.get(name) ?? NONE) {
+    let reason: string | undefined;
+    const copy = { ...clone(event), veto: (why: string) => void (reason = String(why)) };
+    try {
+      await within(DEADLINE, Promise.resolve(entry.call(copy as never)));
+      const changed = Object.entries(copy).filter(([key]) => CHANGES[name]?.includes(key));
+      event = { ...event, ...(clone(Object.fromEntries(changed)) as Changed<Name>) };
+    } catch (error) {
+      entry.owner.fail(`hook ${name}`, error);
+    }
+    if (reason !== undefined) throw new Veto(entry.owner, reason);
+  }
+  return event;
+}
+
+const clone = <T>(value: T): T => JSON.parse(JSON.stringify(toRaw(value))) as T;
+
+export const PLAIN = { classes: [] as string[], badge: undefined as string | undefined };
+
+/** Return what plugins add to the look of a node. A hook that throws is not called for nodes again. */
+export function nodeLook(given: () => Omit<ClientHooks["node:render:after"], "classes" | "badge">): typeof PLAIN {
+  const hooks = all.get("node:render:after") ?? NONE;
+  if (hooks.length === 0) return PLAIN;
+  const look = { ...clone(given()), classes: [] as string[], badge: undefined as string | undefined };
+  for (const entry of hooks) {
+    if (broken.has(entry)) continue;
+    try {
+      entry.call(look as never);
+    } catch (error) {
+      broken.add(entry);
+      entry.owner.fail("hook node:render:after", error);
+    }
+  }
+  return { classes: [...look.classes].map(String), badge: look.badge === undefined ? undefined : String(look.badge) };
+}
+
+const broken = new WeakSet<Entry>();
