@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
 
@@ -117,22 +118,75 @@ async def test_what_is_met_first_is_there_in_chinese(tmp_path: Path) -> None:
     assert {path.name for path in (ROOT / "tavern_host" / "messages").iterdir()} == languages
 
 
-def _said_in(package: Path) -> set[str]:
-    """Return the texts in the code of a package, with `{}` for what is put into them."""
-    found = set()
+def _parts_of(package: Path) -> Iterator[ast.AST]:
     for file in package.rglob("*.py"):
-        for part in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                found.add(part.value)
-            elif isinstance(part, ast.JoinedStr):
-                found.add("".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in part.values))
-    return found
+        yield from ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+
+
+def _texts(*parts: ast.AST) -> Iterator[str]:
+    """Yield the texts that these parts of code may be, with `{}` for what is put into them."""
+    for part in parts:
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+        elif isinstance(part, ast.JoinedStr):
+            text = "".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in part.values)
+            yield re.sub(r"(\{\})+", "{}", text)
+        elif isinstance(part, ast.IfExp):
+            yield from _texts(part.body, part.orelse)
+
+
+def _said_in(package: Path) -> set[str]:
+    """Return the texts of a package, and their lines, also without what may be absent at the end."""
+    texts = set(_texts(*_parts_of(package)))
+    lines = {line.strip() for text in texts for line in text.splitlines()}
+    return texts | lines | {line.removesuffix("{}") for line in lines}
+
+
+def _lines_of_commands(package: Path) -> Iterator[str]:
+    """Yield the lines for a person that commands of a package say, once with what may be absent in them and once
+    without."""
+    for part in _parts_of(package):
+        if isinstance(part, ast.Call) and getattr(part.func, "id", "") == "CommandOutput":
+            given = {keyword.arg: keyword.value for keyword in part.keywords}
+            kind = given.get("kind")
+            if isinstance(kind, ast.Constant) and kind.value in ("message", "progress", "failure"):
+                yield from (line for text in _texts(given["text"]) for line in text.splitlines())
+
+
+def test_lines_of_commands_are_there_in_chinese() -> None:
+    chinese = catalogue("zh")
+    lines = {line for package in FILES for line in _lines_of_commands(package)}
+    assert len(lines) > 80
+    with Failures() as failures:
+        for line in lines:
+            short = re.sub(r"(?<=\w)\{\}", "", line)  # `{name} is removed{why}.`
+            if len(re.findall(r"[A-Za-z]{2,}", line)) > 1:
+                with failures.row(line):
+                    assert any(HAN.search(chinese.say(text.replace("{}", "x"))) for text in (line, short))
+
+
+def test_problems_are_translated_with_their_places() -> None:
+    chinese = catalogue("zh")
+    rows = [
+        ("the body: $.enabled: Input should be a valid boolean", "请求体: $.enabled: 应为布尔值"),
+        (
+            "the query: $.limit: Input should be greater than 0; $.x: Extra inputs are not permitted",
+            "查询参数: $.limit: 应大于 0; $.x: 不允许有此字段",
+        ),
+        ("the body is not JSON: line 1, column 2: Expecting value", "请求体 不是 JSON：第 1 行第 2 列：此处应有一个值"),
+        ("$.nodes[3].type: there is no node type 'x' (node 'n')", "$.nodes[3].type: 没有节点类型 'x'（节点 'n'）"),
+        ("; ".join(["a: b"] * 1000), "; ".join(["a: b"] * 1000)),
+    ]
+    with Failures() as failures:
+        for text, said in rows:
+            with failures.row(text[:50]):
+                assert chinese.say(text) == said
 
 
 def test_the_command_line_speaks_the_language_of_the_terminal(tmp_path: Path) -> None:
     project = tmp_path / "inn"
-    tavern("init", project)
     chinese = {"LC_ALL": "zh_CN.UTF-8"}
+    assert tavern("init", project, **chinese).out == f"已在 {project} 中新建项目\n"
 
     shown = tavern("serve", "--help", **chinese).out
     assert "用法： tavern serve [OPTIONS]" in shown and "在本机运行宿主及其网页。" in shown
@@ -141,6 +195,11 @@ def test_the_command_line_speaks_the_language_of_the_terminal(tmp_path: Path) ->
     assert "错误：没有命令 'plugin'" in tavern("plugin", **chinese).err
     assert tavern("init", project, **chinese).error == f"错误：{project} 已经是项目"
 
+    wrong = {"name": "w", "nodes": [{"id": "n", "type": "no:Such", "position": {"x": 0, "y": 0}}], "edges": []}
+    (project / "workflows" / "w.json").write_text(json.dumps(wrong), encoding="utf-8")
+    checked = tavern("--project", project, "workflow", "check", "w", **chinese)
+    assert checked.out == "$.nodes[0].type: 没有节点类型 'no:Such'（节点 'n'）\n"
+    assert checked.error == "错误：w 有 1 个问题"
     granted = tavern("--project", project, "plugins", "show", "tavern-studio", **chinese).out
     assert "应答属于它自己的 HTTP 请求和套接字消息。" in granted and "已发现" in granted
     data = tavern("--project", project, "plugins", "show", "tavern-studio", "--json", **chinese).json()
@@ -158,6 +217,13 @@ async def test_the_server_speaks_the_language_of_the_browser(tmp_path: Path) -> 
         assert problem["detail"] == problem["error"] == problem["message"] == "/api/nowhere 处什么也没有"
         plain = await (await site.get("/api/nowhere")).json()
         assert (plain["title"], plain["detail"]) == ("Not Found", "there is nothing at /api/nowhere")
+
+        run = {"nodes": [{"id": "n"}], "edges": []}
+        refused = await (await site.post("/api/prompt", json=run, headers=chinese)).json()
+        assert refused["detail"] == "这不是 PROMPT_REQUEST：$.nodes[0].fullType: 缺少此字段"
+        drawn = {"name": "w", "nodes": [{"id": "n", "type": "no:Such", "position": {"x": 0, "y": 0}}], "edges": []}
+        found = await (await site.post("/api/workflows/check", json=drawn, headers=chinese)).json()
+        assert [problem["message"] for problem in found["problems"]] == ["没有节点类型 'no:Such'"]
 
         english, translated = [
             await (await site.get("/api/plugins", headers=headers)).json() for headers in ({}, chinese)

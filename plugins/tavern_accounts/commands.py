@@ -23,7 +23,7 @@ async def add(arguments: Arguments, context: PluginContext) -> Output:
     name, role = str(arguments["name"]), str(arguments["role"])
     is_first = not await _service(context).list_users()
     user = await _service(context).add_user(name, await _password(), role=role)
-    yield CommandOutput(kind="text", text=f"{user.name} is added, as {user.role}.")
+    yield CommandOutput(kind="message", text=f"{user.name} is added, as {user.role}.")
     if is_first:
         how = "The first user: users log in at /login of a served project."
         yield CommandOutput(kind="progress", text=how)
@@ -42,28 +42,28 @@ async def list_users(arguments: Arguments, context: PluginContext) -> Output:
 async def remove(arguments: Arguments, context: PluginContext) -> Output:
     """Remove a user."""
     await _service(context).remove_user(name := str(arguments["name"]))
-    yield CommandOutput(kind="text", text=f"{name} is removed, with all sessions and tokens.")
+    yield CommandOutput(kind="message", text=f"{name} is removed, with all sessions and tokens.")
     yield CommandOutput(kind="result", data={"removed": name})
 
 
 async def passwd(arguments: Arguments, context: PluginContext) -> Output:
     """Give a user another password."""
     await _service(context).set_password(name := str(arguments["name"]), await _password())
-    yield CommandOutput(kind="text", text=f"{name} has a new password; all sessions and tokens have ended.")
+    yield CommandOutput(kind="message", text=f"{name} has a new password; all sessions and tokens have ended.")
     yield CommandOutput(kind="result", data={"changed": name})
 
 
 async def role(arguments: Arguments, context: PluginContext) -> Output:
     """Give a user another role."""
     user = await _service(context).set_role(str(arguments["name"]), str(arguments["role"]))
-    yield CommandOutput(kind="text", text=f"{user.name} is {user.role} from now on.")
+    yield CommandOutput(kind="message", text=f"{user.name} is {user.role} from now on.")
     yield CommandOutput(kind="result", data=user.to_json())
 
 
 async def logout(arguments: Arguments, context: PluginContext) -> Output:
     """End all sessions of a user."""
     ended = await _service(context).end_sessions(str(arguments["name"]))
-    yield CommandOutput(kind="text", text=f"Sessions that ended: {ended}.")
+    yield CommandOutput(kind="message", text=f"Sessions that ended: {ended}.")
     yield CommandOutput(kind="result", data={"ended": ended})
 
 
@@ -82,7 +82,7 @@ async def list_members(arguments: Arguments, context: PluginContext) -> Output:
     """List who may enter the project."""
     found = await _service(context).members()
     if found.open:
-        yield CommandOutput(kind="text", text="All users may enter the project.")
+        yield CommandOutput(kind="message", text="All users may enter the project.")
     else:
         rows: list[list[JsonValue]] = [[member.user, member.role or "the user's own"] for member in found.members]
         yield CommandOutput(kind="table", columns=["member", "role"], rows=rows)
@@ -94,7 +94,7 @@ async def add_member(arguments: Arguments, context: PluginContext) -> Output:
     was_open = (await _service(context).members()).open
     member = await _service(context).set_member(str(arguments["name"]), str(arguments["role"]))
     as_what = f"as {member.role}" if member.role else "with the user's own role"
-    yield CommandOutput(kind="text", text=f"{member.user} is a member of the project, {as_what}.")
+    yield CommandOutput(kind="message", text=f"{member.user} is a member of the project, {as_what}.")
     if was_open:
         yield CommandOutput(kind="progress", text="From now on its members and admins alone may enter it.")
     yield CommandOutput(kind="result", data=member.to_json())
@@ -103,21 +103,21 @@ async def add_member(arguments: Arguments, context: PluginContext) -> Output:
 async def remove_member(arguments: Arguments, context: PluginContext) -> Output:
     """Let a user no longer enter the project."""
     await _service(context).remove_member(name := str(arguments["name"]))
-    yield CommandOutput(kind="text", text=f"{name} is no member of the project any more.")
+    yield CommandOutput(kind="message", text=f"{name} is no member of the project any more.")
     yield CommandOutput(kind="result", data={"removed": name})
 
 
 async def open_project(arguments: Arguments, context: PluginContext) -> Output:
     """Open the project to all users."""
     await _service(context).set_open(True)
-    yield CommandOutput(kind="text", text="All users may enter the project.")
+    yield CommandOutput(kind="message", text="All users may enter the project.")
     yield CommandOutput(kind="result", data={"open": True})
 
 
 async def close_project(arguments: Arguments, context: PluginContext) -> Output:
     """Close the project to all but its members and admins."""
     await _service(context).set_open(False)
-    yield CommandOutput(kind="text", text="Its members and admins alone may enter the project.")
+    yield CommandOutput(kind="message", text="Its members and admins alone may enter the project.")
     yield CommandOutput(kind="result", data={"open": False})
 
 

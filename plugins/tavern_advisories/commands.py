@@ -35,4 +35,4 @@ async def advisories(arguments: dict[str, JsonValue], context: PluginContext) ->
         count = f"{len(rows)} {'advisory' if len(rows) == 1 else 'advisories'}"
         yield CommandOutput(kind="failure", text=f"{count} about what is installed.", exit_code=1)
     else:
-        yield CommandOutput(kind="text", text=f"None of {result.records:,} advisories is about what is installed.")
+        yield CommandOutput(kind="message", text=f"None of {result.records:,} advisories is about what is installed.")

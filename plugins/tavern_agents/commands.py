@@ -34,9 +34,9 @@ async def check_agents(arguments: dict[str, JsonValue], context: PluginContext) 
     profile = arguments.get("profile")
     found = await context.services.get(AGENT_RUNTIME).check(None if profile is None else str(profile))
     for problem in found:
-        yield CommandOutput(kind="text", text=f"{problem.level}: {said(problem)}")
+        yield CommandOutput(kind="message", text=f"{problem.level}: {said(problem)}")
     if not found:
-        yield CommandOutput(kind="text", text="All agents are right.")
+        yield CommandOutput(kind="message", text="All agents are right.")
     yield CommandOutput(kind="result", data=[problem.to_json() for problem in found])
     errors = sum(problem.level == "error" for problem in found)
     if errors:
@@ -94,7 +94,7 @@ async def show_trace(arguments: dict[str, JsonValue], context: PluginContext) ->
     tokens = f"{usage.prompt_tokens} + {usage.completion_tokens} tokens"
     cost = f", costs {usage.cost:.4f}" if usage.cost else ""
     yield CommandOutput(
-        kind="text", text=f"{run.status.value}: {usage.steps} steps, {usage.calls} calls, {tokens}{cost}"
+        kind="message", text=f"{run.status.value}: {usage.steps} steps, {usage.calls} calls, {tokens}{cost}"
     )
     yield CommandOutput(kind="result", data={"run": run.to_json(), "trace": [step.to_json() for step in steps]})
 
@@ -102,7 +102,7 @@ async def show_trace(arguments: dict[str, JsonValue], context: PluginContext) ->
 async def interrupt_run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Stop a run."""
     run = await context.services.get(AGENT_RUNTIME).interrupt(str(arguments["run"]))
-    yield CommandOutput(kind="text", text=f"{run.id}: {run.status.value}")
+    yield CommandOutput(kind="message", text=f"{run.id}: {run.status.value}")
     yield CommandOutput(kind="result", data=run.to_json())
 
 

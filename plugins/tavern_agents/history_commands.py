@@ -151,7 +151,7 @@ async def export_history(arguments: dict[str, JsonValue], context: PluginContext
         await asyncio.to_thread(Path(output).write_text, json.dumps(exported, ensure_ascii=False), encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"{output} cannot be written: {describe(error)}") from None
-    yield CommandOutput(kind="text", text=f"Wrote {len(exported['messages'])} messages to {output}")
+    yield CommandOutput(kind="message", text=f"Wrote {len(exported['messages'])} messages to {output}")
     yield CommandOutput(kind="result", data={"file": output, "messages": len(exported["messages"])})
 
 
@@ -173,7 +173,7 @@ async def delete_history(arguments: dict[str, JsonValue], context: PluginContext
     service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
     await service.get_history(history)
     await service.delete(history)
-    yield CommandOutput(kind="text", text=f"Deleted the conversation {history}")
+    yield CommandOutput(kind="message", text=f"Deleted the conversation {history}")
     yield CommandOutput(kind="result", data={"deleted": history})
 
 

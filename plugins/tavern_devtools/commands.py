@@ -17,10 +17,10 @@ async def new(arguments: dict[str, Any], context: PluginContext) -> AsyncIterato
     plugin = scaffold(arguments["name"], _kind(arguments["ui"], minimal=arguments["minimal"]))
     shown, folder = _folder_for(plugin.name, arguments["folder"])
     write(plugin, folder)
-    yield CommandOutput(kind="text", text=f"Made the plugin {plugin.name} in {folder}:")
+    yield CommandOutput(kind="message", text=f"Made the plugin {plugin.name} in {folder}:")
     for path in plugin.files:
         yield CommandOutput(kind="text", text=f"  {path}")
-    yield CommandOutput(kind="text", text="\nNext, in an environment that has tavern-host:")
+    yield CommandOutput(kind="message", text="\nNext, in an environment that has tavern-host:")
     for line in (f"cd {shown}", "pip install -e '.[test]'", "pytest", "tavern plugins check ."):
         yield CommandOutput(kind="text", text=f"  {line}")
     yield CommandOutput(kind="result", data={"name": plugin.name, "folder": str(folder), "files": [*plugin.files]})
@@ -79,14 +79,14 @@ def _outputs(report: Report, *, is_wheel: bool) -> list[CommandOutput]:
     if not report.imported:
         why = "a wheel is read, not imported" if is_wheel else "its code was not imported"
         lines.append(f"  looked at the manifest alone: {why}")
-    outputs = [CommandOutput(kind="text", text=line) for line in lines]
+    outputs = [CommandOutput(kind="message", text=line) for line in lines]
     if report.permissions:
         rows = [[p.level, p.name, p.description, "" if p.level == "add" else "yes"] for p in report.permissions]
         columns = ["level", "permission", "what it lets it do", "the operator decides"]
         outputs.append(CommandOutput(kind="table", title=f"{report.name} asks for", columns=columns, rows=rows))
     outputs += outputs_of(report.notes)
-    outputs += [CommandOutput(kind="text", text=f"problem: {problem}") for problem in report.problems]
-    outputs += [CommandOutput(kind="text", text=f"warning: {warning}") for warning in report.warnings]
+    outputs += [CommandOutput(kind="message", text=f"problem: {problem}") for problem in report.problems]
+    outputs += [CommandOutput(kind="message", text=f"warning: {warning}") for warning in report.warnings]
     if not report.problems:
-        outputs.append(CommandOutput(kind="text", text=f"The host finds nothing wrong with {report.name}."))
+        outputs.append(CommandOutput(kind="message", text=f"The host finds nothing wrong with {report.name}."))
     return outputs

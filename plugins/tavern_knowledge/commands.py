@@ -89,7 +89,7 @@ async def remove(arguments: Arguments, context: PluginContext) -> AsyncIterator[
     kb, what = _kb(context), base if entry is None else f"{base}/{entry}"
     if not (await kb.delete_base(base) if entry is None else await kb.delete(base, [str(entry)])):
         raise NotFound(f"there is no {what}")
-    yield CommandOutput(kind="text", text=f"removed {what}")
+    yield CommandOutput(kind="message", text=f"removed {what}")
     yield CommandOutput(kind="result", data={"removed": what})
 
 
@@ -99,7 +99,7 @@ async def import_base(arguments: Arguments, context: PluginContext) -> AsyncIter
     base = str(arguments.get("base") or path.stem)
     content = await asyncio.to_thread(read_document_bytes, path)
     report = await _kb(context).import_base(base, content, replace=bool(arguments.get("replace")))
-    yield CommandOutput(kind="text", text=f"{report.base}: {report.entries} entries ({report.format})")
+    yield CommandOutput(kind="message", text=f"{report.base}: {report.entries} entries ({report.format})")
     if report.unsupported:
         yield CommandOutput(kind="progress", text=f"kept, without effect here: {', '.join(report.unsupported)}")
     yield CommandOutput(kind="result", data=report.to_json())

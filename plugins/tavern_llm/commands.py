@@ -85,7 +85,7 @@ async def add_model(arguments: dict[str, JsonValue], context: PluginContext) -> 
         response = await prober.answer()
     is_default = await keep(context, prober, default=bool(arguments["default"]))
     default = ", as the default" if is_default else f"; `tavern models default {name}` makes it the default"
-    yield CommandOutput(kind="text", text=f"{name} is set up: {prober.what}{default}.\nIt says: {said(response)}")
+    yield CommandOutput(kind="message", text=f"{name} is set up: {prober.what}{default}.\nIt says: {said(response)}")
     data: dict[str, Any] = {"name": name, "adapter": prober.adapter, "isDefault": is_default}
     shown = {"baseUrl": prober.options.get("base_url"), "model": prober.options.get("model")}
     yield CommandOutput(kind="result", data={**data, **shown, "response": response.to_json()})
@@ -100,7 +100,7 @@ async def test_model(arguments: dict[str, JsonValue], context: PluginContext) ->
     used = response.usage
     tokens = f", {used.prompt_tokens or 0} + {used.completion_tokens or 0} tokens" if used.to_json() else ""
     shown = f"{model.name} ({_note(model)})" if model is not None else response.model
-    yield CommandOutput(kind="text", text=f"{shown} answered in {seconds:.1f} s{tokens}: {said(response)}")
+    yield CommandOutput(kind="message", text=f"{shown} answered in {seconds:.1f} s{tokens}: {said(response)}")
     for notice in response.notices:
         yield CommandOutput(kind="progress", text=notice)
     data: dict[str, Any] = {"model": model.to_json() if model is not None else None, "seconds": round(seconds, 3)}
@@ -111,7 +111,7 @@ async def set_default(arguments: dict[str, JsonValue], context: PluginContext) -
     """Save the default model."""
     chosen = await choose(context, name := str(arguments["name"]))
     above = "" if chosen == name else f", but the environment (TAVERN_SETTINGS) sets {chosen!r}, which stays in force"
-    yield CommandOutput(kind="text", text=f"{name} is the default model{above}.")
+    yield CommandOutput(kind="message", text=f"{name} is the default model{above}.")
     yield CommandOutput(kind="result", data={"name": chosen})
 
 
@@ -119,7 +119,7 @@ async def remove_model(arguments: dict[str, JsonValue], context: PluginContext) 
     """Take a model out of the operator's settings; one that others stand for stays."""
     was_default = await forget(context, name := str(arguments["name"]))
     default = "; it was the default, `tavern models default NAME` chooses another" if was_default else ""
-    yield CommandOutput(kind="text", text=f"{name} is removed{default}.")
+    yield CommandOutput(kind="message", text=f"{name} is removed{default}.")
     yield CommandOutput(kind="result", data={"name": name, "wasDefault": was_default})
 
 

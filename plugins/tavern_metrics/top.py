@@ -85,7 +85,7 @@ def _shown(project: str, now: Look, before: Look | None, *, is_live: bool) -> It
         yield CommandOutput(kind="live", title=summary, rows=rows, tones=tones)
         yield CommandOutput(kind="progress", text=summary)
     else:
-        yield CommandOutput(kind="text", text=summary)
+        yield CommandOutput(kind="message", text=summary)
         yield CommandOutput(kind="table", columns=_COLUMNS[:-1], rows=[row[:-1] for row in plugins])
         if runs:
             yield CommandOutput(kind="table", columns=_RUN_COLUMNS, rows=runs)

@@ -11,6 +11,7 @@ from typing import Any
 from tavern_host import CommandOutput, Host, InvalidInput
 from tavern_host.contracts.audit import AuditEntry
 from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.languages import say
 
 POLL_SECONDS = 0.5
 """Seconds after which `--follow` reads again."""
@@ -25,7 +26,7 @@ async def tail(make_host: Callable[[], Host], arguments: dict[str, Any]) -> Asyn
         newest = log.store.tail(max(count, 1))
         entries = newest if count else []
         if not arguments["follow"]:
-            for text in [_line(entry) for entry in entries] or ["The audit log is empty."]:
+            for text in [_line(entry) for entry in entries] or [say("The audit log is empty.")]:
                 yield CommandOutput(kind="text", text=text)
             yield CommandOutput(kind="result", data=[entry.to_json() for entry in entries])
             return
@@ -53,7 +54,7 @@ async def verify(make_host: Callable[[], Host], arguments: dict[str, Any]) -> As
         where = f"{log.path}:{check.line}" if check.line is not None else str(log.path)
         yield CommandOutput(kind="failure", text=f"{where}: {check.problem}", exit_code=1)
         return
-    yield CommandOutput(kind="text", text=f"{_counted(check.entries)}; nothing was changed or taken out.")
+    yield CommandOutput(kind="message", text=f"{_counted(check.entries)}; nothing was changed or taken out.")
 
 
 def _line(entry: AuditEntry) -> str:

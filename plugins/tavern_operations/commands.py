@@ -37,7 +37,7 @@ async def backup(make_host: MakeHost, arguments: dict[str, Any]) -> Output:
         yield CommandOutput(kind="progress", text=f"Left out: {name} is a link, or neither file nor folder.")
     if more := len(contents.left_out[_SHOWN:]):
         yield CommandOutput(kind="progress", text=f"Left out: {more} more.")
-    yield CommandOutput(kind="text", text=f"{file} holds {contents.root}: {_summary(contents)}.")
+    yield CommandOutput(kind="message", text=f"{file} holds {contents.root}: {_summary(contents)}.")
     yield CommandOutput(kind="result", data=_json(file, contents, leftOut=[*contents.left_out]))
 
 
@@ -48,14 +48,14 @@ async def restore(make_host: MakeHost, arguments: dict[str, Any]) -> Output:
     with _reported():
         if arguments["check"]:
             contents = await _last(check_backup(file, folders, trust=trust))
-            yield CommandOutput(kind="text", text=f"{file} is whole: {contents.root}, {_summary(contents)}.")
+            yield CommandOutput(kind="message", text=f"{file} is whole: {contents.root}, {_summary(contents)}.")
             yield CommandOutput(kind="result", data=_json(file, contents))
             return
         done = await _last(restore_backup(file, _path(to) if to else None, folders, trust=trust))
     async for output in _carry_members(Path(done.contents.root), done.root, folders):
         yield output
     await _record(Host(done.root), "host.restored", file)
-    yield CommandOutput(kind="text", text=f"{done.root} is restored: {_summary(done.contents)}.")
+    yield CommandOutput(kind="message", text=f"{done.root} is restored: {_summary(done.contents)}.")
     for path in done.replaced:
         yield CommandOutput(kind="progress", text=f"What was there before is kept as {path}")
     kept: list[JsonValue] = [str(path) for path in done.replaced]
@@ -72,7 +72,9 @@ async def take_over(make_host: MakeHost, arguments: dict[str, Any]) -> Output:
             yield output
         replaced = adopt(host.project, old, host.folders)
     await _record(host, "host.adopted", old)
-    yield CommandOutput(kind="text", text=f"What you decided about the project in {old} counts in {host.project.root}.")
+    yield CommandOutput(
+        kind="message", text=f"What you decided about the project in {old} counts in {host.project.root}."
+    )
     for path in replaced:
         yield CommandOutput(kind="progress", text=f"What was decided about it before is kept as {path}")
     data: JsonValue = {"from": str(old), "to": str(host.project.root), "replaced": [str(path) for path in replaced]}

@@ -57,10 +57,10 @@ async def save(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[
     if item.is_encrypted and not arguments["stdin"] and _has_secret(new, item.secret_keys or ()):
         raise _visible(item)
     value = await _saved(host, item.key, new)
-    yield CommandOutput(kind="text", text=f"{item.key} is saved.")
+    yield CommandOutput(kind="message", text=f"{item.key} is saved.")
     if value is not None and value.origin == "environment":
         text = f"The environment (TAVERN_SETTINGS) sets it too, so {_text(value)} stays in force."
-        yield CommandOutput(kind="text", text=text)
+        yield CommandOutput(kind="message", text=text)
     yield CommandOutput(kind="result", data=_json(value))
 
 
@@ -75,7 +75,7 @@ async def reset(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
         text = f"{key} is {_text(value)} again, from the {value.origin}."
     else:
         text = f"{key} is not set any more."
-    yield CommandOutput(kind="text", text=text)
+    yield CommandOutput(kind="message", text=text)
     yield CommandOutput(kind="result", data=_json(value))
 
 

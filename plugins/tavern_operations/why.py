@@ -15,7 +15,7 @@ async def why(make_host: Callable[[], Host], arguments: dict[str, Any]) -> Async
         explanation = host.why(arguments["subject"])
     finally:
         await host.stop()
-    yield CommandOutput(kind="text", text=explanation.answer)
+    yield CommandOutput(kind="message", text=explanation.answer)
     for fact in explanation.facts:
-        yield CommandOutput(kind="text", text=f"  {fact}")
+        yield CommandOutput(kind="message", text=f"  {fact}")
     yield CommandOutput(kind="result", data=explanation.to_json())

@@ -83,4 +83,4 @@ def _shown(change: PackageChange, done: str) -> list[CommandOutput]:
 
 
 def _text(text: str) -> CommandOutput:
-    return CommandOutput(kind="text", text=text)
+    return CommandOutput(kind="message", text=text)

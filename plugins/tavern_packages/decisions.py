@@ -59,7 +59,7 @@ async def reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
     host.ask_to_reload(name)
     running = await host.running_hosts()
     if not running:
-        yield CommandOutput(kind="text", text="No host runs for this project: there is nothing to reload.")
+        yield CommandOutput(kind="message", text="No host runs for this project: there is nothing to reload.")
     hosts: list[JsonValue] = []
     for one in running:
         done = one.reloads.get(name or "", Reloaded())
@@ -67,7 +67,7 @@ async def reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
             yield CommandOutput(kind="failure", text=f"the running host (process {one.process}): {problem}")
         elif not done.plugins:
             text = f"The running host (process {one.process}) found no plugin that is new, changed or gone."
-            yield CommandOutput(kind="text", text=text)
+            yield CommandOutput(kind="message", text=text)
         for concerned in () if one.problem else done.plugins:
             yield _became(one, concerned, _IN_ORDER)
         plugins: list[JsonValue] = [plugin.to_json() for plugin in one.plugins if plugin.name in done.plugins]
@@ -88,7 +88,9 @@ async def _done(
     one of the states `wanted`."""
     running = await host.running_hosts()
     state = "" if plugin.state is PluginState.DISABLED else f"; it is {plugin.state.value}"
-    yield CommandOutput(kind="text", text=f"{text}." if running else f"{text}{state}. No host runs for this project.")
+    yield CommandOutput(
+        kind="message", text=f"{text}." if running else f"{text}{state}. No host runs for this project."
+    )
     hosts: list[JsonValue] = []
     for one in running:
         yield _became(one, plugin.name, wanted)

@@ -37,13 +37,13 @@ async def doctor(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
     reports = await context.services.get(SCRIPT_EXECUTION).backends()
     chosen = next((report for report in reports if report.chosen), None)
     for report in reports:
-        yield CommandOutput(kind="text", text=_heading(report))
+        yield CommandOutput(kind="message", text=_heading(report))
         if report.checks:
             rows = [[check.name, _MARKS[check.holds], check.observed] for check in report.checks]
             yield CommandOutput(kind="table", columns=["Property", "Proven", "Observed"], rows=rows)
     yield CommandOutput(kind="result", data={"reports": [report.to_json() for report in reports]})
     if chosen is not None:
-        yield CommandOutput(kind="text", text=f"Scripts run in the sandbox {chosen.name}.")
+        yield CommandOutput(kind="message", text=f"Scripts run in the sandbox {chosen.name}.")
         return
     hints = "\n".join(dict.fromkeys(report.hint for report in reports if report.hint))
     text = "No script is run here, since no sandbox holds." + (f"\n{hints}" if hints else "")

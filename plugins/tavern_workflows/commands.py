@@ -21,7 +21,7 @@ async def check(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
     problems = await context.services.get(WORKFLOW_MANAGER).check(await _document(path, context))
     errors = [p for p in problems if p.severity == "error"]
     for problem in problems:
-        yield CommandOutput(kind="text", text=_line(problem))
+        yield CommandOutput(kind="message", text=_line(problem))
     yield CommandOutput(
         kind="result",
         data={"file": str(path), "ok": not errors, "problems": [p.to_json() for p in problems]},
@@ -35,7 +35,7 @@ async def check(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
         yield CommandOutput(kind="failure", text=text, exit_code=2)
     else:
         text = f"{path.name} is a workflow that can be run{f', with {warned}' if warned else ''}"
-        yield CommandOutput(kind="text", text=text)
+        yield CommandOutput(kind="message", text=text)
 
 
 async def _document(path: Path, context: PluginContext) -> dict[str, JsonValue]:
@@ -79,7 +79,7 @@ async def save(arguments: dict[str, JsonValue], context: PluginContext) -> Async
         expected_revision=None if arguments["replace"] else "",
         call=operator_call(context.project.id),
     )
-    yield CommandOutput(kind="text", text=f"saved the workflow {saved.id} at revision {saved.revision}")
+    yield CommandOutput(kind="message", text=f"saved the workflow {saved.id} at revision {saved.revision}")
     yield CommandOutput(kind="result", data={"id": saved.id, "revision": saved.revision})
 
 
@@ -88,11 +88,11 @@ async def move(arguments: dict[str, JsonValue], context: PluginContext) -> Async
     workflow, to = str(arguments["workflow"]), str(arguments["to"])
     manager = context.services.get(WORKFLOW_MANAGER)
     moved = await manager.move(workflow, to, call=operator_call(context.project.id))
-    yield CommandOutput(kind="text", text=f"{workflow} is {moved.id} now")
+    yield CommandOutput(kind="message", text=f"{workflow} is {moved.id} now")
     uses = await manager.uses(workflow)
     for use in uses:
         yield CommandOutput(
-            kind="text", text=f"the {use.kind} {use.id} still names {workflow_id_of(workflow)}: {use.place}"
+            kind="message", text=f"the {use.kind} {use.id} still names {workflow_id_of(workflow)}: {use.place}"
         )
     left = [use.to_json() for use in uses]
     yield CommandOutput(kind="result", data={"id": moved.id, "revision": moved.revision, "uses": left})
@@ -102,5 +102,5 @@ async def delete(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
     """Delete a workflow."""
     workflow = str(arguments["workflow"])
     await context.services.get(WORKFLOW_MANAGER).delete(workflow, call=operator_call(context.project.id))
-    yield CommandOutput(kind="text", text=f"deleted the workflow {workflow}")
+    yield CommandOutput(kind="message", text=f"deleted the workflow {workflow}")
     yield CommandOutput(kind="result", data={"id": workflow})

@@ -40,7 +40,7 @@ async def restore(arguments: dict[str, JsonValue], context: PluginContext) -> As
     number = int(str(given)) if given is not None else await _last(workflow_id, context)
     kept = await manager.get(f"{workflow_id}@r{number}")
     saved = await manager.save(workflow_id, kept.workflow, call=operator_call(context.project.id))
-    yield CommandOutput(kind="text", text=f"the workflow {workflow_id} is as in revision {number} again")
+    yield CommandOutput(kind="message", text=f"the workflow {workflow_id} is as in revision {number} again")
     yield CommandOutput(kind="result", data={"id": saved.id, "number": number, "revision": saved.revision})
 
 

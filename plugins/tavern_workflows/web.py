@@ -19,6 +19,7 @@ from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.documents import merged, read_json_object
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.http import answer_with
+from tavern_host.contracts.languages import say
 from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import LayoutSize, StoredWorkflow, Workflow, WorkflowManager, WorkflowProblem
@@ -119,6 +120,7 @@ async def check(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/workflows/check`: everything that is wrong with the document in the body."""
     problems = await context.services.get(WORKFLOW_MANAGER).check(await _document(request))
     ok = not any(problem.severity == "error" for problem in problems)
+    problems = [problem.model_copy(update={"message": say(problem.message)}) for problem in problems]
     return HttpResponse(data=Checked(ok=ok, problems=problems).to_json())
 
 

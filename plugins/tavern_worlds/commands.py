@@ -94,7 +94,7 @@ async def state(arguments: Arguments, context: PluginContext) -> Output:
 async def stop(arguments: Arguments, context: PluginContext) -> Output:
     """End a run of a scene."""
     run = await _service(context).stop(str(arguments["scene"]))
-    yield CommandOutput(kind="text", text=f"{run.id}: {run.status}")
+    yield CommandOutput(kind="message", text=f"{run.id}: {run.status}")
     yield CommandOutput(kind="result", data=run.to_json())
 
 

@@ -66,7 +66,9 @@ async def _served(host: Host, make_host: MakeHost, arguments: dict[str, Any]) ->
     )
     async with host:
         for plugin in _out_of_order(host.plugins()):
-            yield CommandOutput(kind="progress", text=f"{plugin.name} is {plugin.state.value}: {_reason(plugin)}")
+            yield CommandOutput(
+                kind="progress", text=f"the plugin {plugin.name} is {plugin.state.value}: {_reason(plugin)}"
+            )
         others = [Path(folder) for folder in arguments["also"]]
         make_other = partial(make_host, serving=True)
         drain = float(arguments["drain"])
@@ -77,7 +79,7 @@ async def _served(host: Host, make_host: MakeHost, arguments: dict[str, Any]) ->
 async def init(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     """Make a project."""
     root = _new_project(arguments["folder"])
-    yield CommandOutput(kind="text", text=f"Made a project in {root}")
+    yield CommandOutput(kind="message", text=f"Made a project in {root}")
     yield CommandOutput(kind="result", data={"project": str(root)})
 
 
@@ -121,10 +123,10 @@ async def show_plugin(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIt
     host.link()
     plugin = host.plugin(arguments["name"])
     named = " ".join(filter(None, (plugin.name, plugin.version)))
-    yield CommandOutput(kind="text", text=f"{say(plugin.display_name)} ({named}) — {say(plugin.state.value)}")
+    yield CommandOutput(kind="message", text=f"{say(plugin.display_name)} ({named}) — {say(plugin.state.value)}")
     for line in [say(plugin.description or ""), f"from {plugin.source}", *(str(p) for p in plugin.problems)]:
         if line:
-            yield CommandOutput(kind="text", text=f"  {line}")
+            yield CommandOutput(kind="message", text=f"  {line}")
     yield permissions_of(plugin)
     notes = await host.notes(plugin, make_host(third_party=False))
     for output in outputs_of(notes):

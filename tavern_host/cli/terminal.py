@@ -29,7 +29,7 @@ from tavern_host.cli.log import set_up_log
 from tavern_host.cli.process_end import ExitDeadline, run_main
 from tavern_host.contracts.commands import CommandInfo, CommandOutput
 from tavern_host.contracts.errors import TavernError, describe
-from tavern_host.contracts.languages import CATALOGUE, of_terminal, say
+from tavern_host.contracts.languages import CATALOGUE, of_terminal, say, say_lines
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.host import Host
 from tavern_host.projects import Folders, check_path
@@ -127,7 +127,7 @@ def _run_in_loop(arguments: list[str], hosts: list[Host], deadline: ExitDeadline
     except click.ClickException as error:
         with io.StringIO() as shown:
             error.show(shown)
-            click.echo("\n".join(map(say, shown.getvalue().splitlines())), err=True)
+            click.echo(say_lines(shown.getvalue()).rstrip("\n"), err=True)
         return _as_json(as_json, error.exit_code, "invalid_input", error.format_message())
     except click.exceptions.Exit as error:
         return error.exit_code
@@ -257,6 +257,8 @@ async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
         with contextlib.ExitStack() as at_end:
             async with contextlib.aclosing(outputs) as stream:  # type: ignore[type-var]
                 async for output in stream:
+                    if output.kind in ("message", "progress"):
+                        output = output.model_copy(update={"text": say_lines(output.text)})
                     is_running = output.kind in ("live", "chunk", "progress")
                     if display is None and is_running and not as_json:
                         display = at_end.enter_context(contextlib.closing(_live_display()))
@@ -294,9 +296,9 @@ def _show_table(output: CommandOutput) -> None:
     from rich.text import Text
 
     if not output.rows:
-        _say(output.title or "none")
+        _say(say(output.title or "none"))
         return
-    table = Table(title=_visible(output.title or "") or None, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=_visible(say(output.title or "")) or None, title_justify="left", box=box.SIMPLE_HEAD)
     console = Console(width=None if STREAMS.out.isatty() else 160, markup=False, highlight=False)
     rows = [[_visible(cell) for cell in row] for row in (map(say, output.columns), *output.rows)]
     widths = _column_widths(list(zip(*rows, strict=True)), console.width)

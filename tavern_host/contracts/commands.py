@@ -33,16 +33,18 @@ class CommandParameter(Model):
 class CommandOutput(Model):
     """One thing that a command says.
 
-    `text` goes to stdout as a line; `chunk` as it is, for text that is shown as it comes: what comes after it, of
-    another kind, begins on a line of its own; `table` is `columns` and `rows`; `result` is the JSON of the whole
-    command, printed with `--json`; `failure` is an error: `exit_code` 2 for the user's mistake, 1 for a failure.
+    `text` goes to stdout as a line, and so does `message`, which is for a person and comes in the language of the
+    terminal; `chunk` as it is, for text that is shown as it comes: what comes after it, of another kind, begins on a
+    line of its own; `table` is `columns` and `rows`; `result` is the JSON of the whole command, printed with `--json`;
+    `failure` is an error: `exit_code` 2 for the user's mistake, 1 for a failure.
 
-    For a person watching (stderr, never with `--json`): `progress` is a line. `live` is how things stand, kept at the
-    foot of a terminal in place of the `live` before it: `title`, `done` of `total`, and `rows` in their `tones`.
-    It is shown on a terminal only, and while it is, `progress` is not: a command may send both.
+    For a person watching (stderr, never with `--json`): `progress` is a line, in their language too. `live` is how
+    things stand, kept at the foot of a terminal in place of the `live` before it: `title`, `done` of `total`, and
+    `rows` in their `tones`. It is shown on a terminal only, and while it is, `progress` is not: a command may send
+    both.
     """
 
-    kind: Literal["text", "chunk", "progress", "live", "table", "result", "failure"]
+    kind: Literal["text", "message", "chunk", "progress", "live", "table", "result", "failure"]
     text: str = ""
     title: str | None = None
     columns: list[str] = Field(default_factory=list)

@@ -18,6 +18,11 @@ LANGUAGES = ("en", "zh")
 _LONGEST = 4_000
 """How many characters of a text are looked up; a longer one stays as it is."""
 
+_SEPARATORS = ("; ", ": ")
+"""Between these stands what is said by itself: problems, and the place of each. Where nothing fits the whole of a text,
+its parts are looked up, if they are not too many."""
+_PARTS = 100
+
 _log = logging.getLogger("tavern.languages")
 
 
@@ -54,6 +59,9 @@ class Catalogue:
             if (parts := _between(pieces, text)) is not None:
                 parts = [self.say(part) if len(part) < len(text) else part for part in parts]
                 return said.format(*parts) if "{}" in said else said.format("", *parts)
+        for separator in _SEPARATORS:
+            if 0 < text.count(separator) <= _PARTS:
+                return separator.join(map(self.say, text.split(separator)))
         return text
 
 
@@ -78,6 +86,11 @@ CATALOGUE: ContextVar[Catalogue] = ContextVar("catalogue", default=Catalogue()) 
 def say(text: str) -> str:
     """Return a text in the language of who is being answered."""
     return CATALOGUE.get().say(text)
+
+
+def say_lines(text: str) -> str:
+    """Return a text of several lines, each in the language of who is being answered, as far in as it was."""
+    return "\n".join(line[: -len(line.lstrip()) or None] + say(line.lstrip()) for line in text.split("\n"))
 
 
 def of_terminal(environment: Mapping[str, str]) -> str:

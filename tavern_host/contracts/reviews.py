@@ -38,7 +38,7 @@ def outputs_of(notes: list[ReviewNote]) -> list[CommandOutput]:
         for note in notes
         for output in (
             CommandOutput(kind="table", title=note.title, columns=note.columns, rows=note.rows),
-            *(CommandOutput(kind="text", text=line) for line in note.lines),
+            *(CommandOutput(kind="message", text=line) for line in note.lines),
         )
     ]
 

@@ -79,7 +79,7 @@ async def serve(
                 url = f"{reach.url}/?token={quote(token, safe='')}"
                 which = [f"Serving the project {one.project.name} ({one.project.root})" for one in served.all()]
                 for line in (*which, f"Open {url}", "Stop with Ctrl-C."):
-                    yield CommandOutput(kind="text", text=line)
+                    yield CommandOutput(kind="message", text=line)
                 data = {"url": url, "port": reach.port, "project": str(host.project.root)}
                 yield CommandOutput(kind="result", data=data)
                 notify("READY=1")

@@ -13,6 +13,7 @@ from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import InvalidInput, LimitReached, TavernError, describe
 from tavern_host.contracts.events import AUDITED, Event, Gap
 from tavern_host.contracts.http import Access, SocketMessage, SocketReply
+from tavern_host.contracts.languages import say
 from tavern_host.contracts.off_loop import off_loop
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
@@ -189,7 +190,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _error_reply(message: str, details: Any = None) -> dict[str, Any]:
-    return {"type": "error", "payload": {"message": message, "details": details}}
+    return {"type": "error", "payload": {"message": say(message), "details": details}}
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

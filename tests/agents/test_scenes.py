@@ -465,7 +465,7 @@ async def test_the_terminal_says_which_calls_wait(bench: AgentBench) -> None:
     run = await scenes(bench).start("inn")
     shown = []
     async for output in commands.say({"scene": run.id, "message": "Pay!", "name": "User"}, context):
-        if output.kind in ("text", "progress"):
+        if output.kind in ("text", "message", "progress"):
             shown.append(output.text)
         if output.kind == "progress":
             (task,) = await bench.waiting()

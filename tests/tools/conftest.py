@@ -30,8 +30,8 @@ class Said:
     """What a command said."""
 
     def __init__(self, outputs: list[CommandOutput]) -> None:
-        self.lines = [output.text for output in outputs if output.kind in ("text", "progress", "failure")]
-        self.text = "\n".join(output.text for output in outputs if output.kind == "text")
+        self.lines = [output.text for output in outputs if output.kind in ("text", "message", "progress", "failure")]
+        self.text = "\n".join(output.text for output in outputs if output.kind in ("text", "message"))
         self.rows = [row for output in outputs if output.kind == "table" for row in output.rows]
         self.data: Any = next((output.data for output in outputs if output.kind == "result"), None)
         self.exit_code = max((output.exit_code or 1 for output in outputs if output.kind == "failure"), default=0)

@@ -28,7 +28,7 @@ async def replay(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
             await asyncio.to_thread(_write, path, recording)
         except OSError as error:
             raise InvalidInput(f"{path} cannot be written: {describe(error)}") from None
-        yield CommandOutput(kind="text", text=f"Wrote the recording to {path}")
+        yield CommandOutput(kind="message", text=f"Wrote the recording to {path}")
         yield CommandOutput(kind="result", data={"file": str(path), "deliberations": len(recording.deliberations)})
         return
     played = await runtime.replay(recording, _options(arguments))
@@ -51,10 +51,10 @@ async def test(arguments: dict[str, JsonValue], context: PluginContext) -> Async
         played = await context.services.get(AGENT_RUNTIME).replay(await read_recording(file), _options(arguments))
         failed += played.difference is not None
         results.append({"file": str(file), **played.to_json()})
-        yield CommandOutput(kind="text", text=f"{'FAILED' if played.difference else 'passed'}  {file.name}")
+        yield CommandOutput(kind="message", text=f"{'FAILED' if played.difference else 'passed'}  {file.name}")
         for line in told(played) if played.difference else ():
             yield CommandOutput(kind="text", text=f"  {line}")
-    yield CommandOutput(kind="text", text=f"{len(files) - failed} passed, {failed} failed")
+    yield CommandOutput(kind="message", text=f"{len(files) - failed} passed, {failed} failed")
     yield CommandOutput(kind="result", data=results)
     if failed:
         yield CommandOutput(kind="failure", text=f"{failed} of {len(files)} recordings differ")

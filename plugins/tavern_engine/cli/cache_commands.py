@@ -39,7 +39,7 @@ async def clear(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
     in_memory = len(engine.cache)
     engine.cache.clear()
     on_disk = await engine.disk_cache.clear()
-    yield CommandOutput(kind="text", text=f"Forgotten: {on_disk:,} on disk, {in_memory:,} in memory.")
+    yield CommandOutput(kind="message", text=f"Forgotten: {on_disk:,} on disk, {in_memory:,} in memory.")
     yield CommandOutput(kind="result", data={"disk": on_disk, "memory": in_memory})
 
 

@@ -112,14 +112,14 @@ async def check_tools(arguments: dict[str, JsonValue], context: PluginContext) -
     problems = await asyncio.to_thread(check, paths, catalog, functools.partial(_unserved, context, loop))
     problems += [] if arguments.get("path") else await _undeclared(context)
     for problem in problems:
-        yield CommandOutput(kind="text", text=f"warning: {problem}" if problem.warning else str(problem))
+        yield CommandOutput(kind="message", text=f"warning: {problem}" if problem.warning else str(problem))
     yield CommandOutput(kind="result", data=[problem.to_json() for problem in problems])
     wrong = sum(not problem.warning for problem in problems)
     if wrong:
         count = "1 problem" if wrong == 1 else f"{wrong} problems"
         yield CommandOutput(kind="failure", text=f"{count} found", exit_code=1)
     else:
-        yield CommandOutput(kind="text", text="Nothing is wrong." if paths else "The project has no tool files.")
+        yield CommandOutput(kind="message", text="Nothing is wrong." if paths else "The project has no tool files.")
 
 
 async def parse(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -134,9 +134,9 @@ async def parse(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
         lines += [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in request.arguments.items()]
         yield CommandOutput(kind="text", text="\n".join(lines))
     if not parsed.calls:
-        yield CommandOutput(kind="text", text="no calls")
+        yield CommandOutput(kind="message", text="no calls")
     for warning in parsed.warnings:
-        yield CommandOutput(kind="text", text=f"warning: {warning}")
+        yield CommandOutput(kind="message", text=f"warning: {warning}")
     if parsed.text.strip():
         yield CommandOutput(kind="text", text=f"remaining text:\n{parsed.text.strip()}")
     yield CommandOutput(kind="result", data=parsed.to_json())

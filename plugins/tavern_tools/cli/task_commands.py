@@ -64,7 +64,7 @@ async def cancel_task(arguments: dict[str, JsonValue], context: PluginContext) -
     task = await manager.cancel_task(task_id, call=call)
     yield CommandOutput(kind="result", data=task.to_json())
     if task.status is TaskStatus.CANCELLED and not before.status.is_final:
-        yield CommandOutput(kind="text", text=f"{task.id}: cancelled")
+        yield CommandOutput(kind="message", text=f"{task.id}: cancelled")
     elif task.status.is_final:
         yield CommandOutput(kind="failure", text=f"the task {task.id} has ended already: it is {task.status.value}")
     else:
@@ -123,7 +123,7 @@ async def _decide(
         text = f"{task.id}: refused"
     else:
         text = f"{task.id}: approved; the host that has the task makes the call, or the next `tavern serve`"
-    yield CommandOutput(kind="text", text=text)
+    yield CommandOutput(kind="message", text=text)
     yield CommandOutput(kind="result", data=task.to_json())
 
 
