@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("tests", max_examples=repetitions(15, 200), deadline=None)
     settings.load_profile("tests")
     _keep_bytecode(config)
+    _begin_elsewhere(config)
 
 
 def _keep_bytecode(config: pytest.Config) -> None:
@@ -46,8 +47,30 @@ def _keep_bytecode(config: pytest.Config) -> None:
         Path(folder).chmod(0o755)  # some tests are run as an ordinary user too
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    sys.pycache_prefix = None  # what tests compile in this process lies where it does for everybody
-    sys.dont_write_bytecode = True  # tests change packages twice in a second, which Python's check does not notice
+    _write_bytecode(False)
+
+
+def _write_bytecode(is_collecting: bool) -> None:
+    """Keep what collecting compiles, test files with their assertions above all; later what tests compile in this
+    process lies where it does for everybody, and none is written: tests change packages twice in a second, which
+    Python's check does not notice."""
+    sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX") if is_collecting else None
+    sys.dont_write_bytecode = not is_collecting
+
+
+def _begin_elsewhere(config: pytest.Config) -> None:
+    """Let each worker begin to collect in another folder, so that what one compiled the others only read."""
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    inner = [path for path in sorted((config.rootpath / "tests").iterdir()) if _has_tests(path)]
+    places = [*map(str, inner), *config.args[1:]]
+    first = int(worker["workerid"].removeprefix("gw")) * len(places) // worker["workercount"]
+    config.args = [*places[first:], *places[:first]]
+
+
+def _has_tests(path: Path) -> bool:
+    return path.match("test_*.py") or (path.is_dir() and any(path.rglob("test_*.py")))
 
 
 LONG = (
@@ -80,7 +103,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         repeating = [item for item in items if item.get_closest_marker("extended")]
         config.hook.pytest_deselected(items=repeating)
         items[:] = [item for item in items if not item.get_closest_marker("extended")]
-    items.sort(key=lambda item: item.path.stem not in LONG and item.path.parent.name not in LONG)
+    items.sort(key=lambda i: (i.path.stem not in LONG and i.path.parent.name not in LONG, i.path))
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
@@ -96,9 +119,11 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 def pytest_collection() -> Generator[None, object, object]:
     """Let garbage collections leave out what thousands of collected tests hold, and be rare: a tenth of all else."""
     gc.disable()
+    _write_bytecode(True)
     try:
         return (yield)
     finally:
+        _write_bytecode(False)
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         gc.enable()
