@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from helpers.read_once import read_installation_once
 from helpers.repetition import repetitions, set_extended
 from hypothesis import settings
 
@@ -124,6 +125,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         _write_bytecode(False)
+        read_installation_once()
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         gc.enable()

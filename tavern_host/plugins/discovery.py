@@ -54,8 +54,7 @@ def discover(sources: Sources = Sources()) -> tuple[dict[str, Record], list[Reco
     for parent in sources.folders:
         if parent.is_dir():
             children = sorted(p for p in parent.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
-            children = [path for path in children if path.resolve() not in handed]
-            records += [_from_folder(path, "folder", within=parent) for path in children]
+            records += [_from_folder(p, "folder", within=parent) for p in children if p.resolve() not in handed]
     own = f"entry-point:{DISTRIBUTION}"  # their names are theirs also where another package was found in their place
     records.sort(key=lambda r: (not r.first_party, r.source != own, r.state is PluginState.INVALID, not r.is_dev))
     _add_file_settings(records)
@@ -73,9 +72,8 @@ def _from_installed(found: Installed) -> Record:
 
 def _from_module(module: ModuleType) -> Record:
     file = getattr(module, "__file__", None)
-    record = Record(name=module.__name__, source=f"embedded:{module.__name__}", module=module.__name__)
-    record.root = Path(file).parent if file else None
-    return _read(record)
+    root = Path(file).parent if file else None
+    return _read(Record(module.__name__, f"embedded:{module.__name__}", root, module.__name__))
 
 
 def _from_folder(path: Path, kind: str, within: Path | None = None) -> Record:

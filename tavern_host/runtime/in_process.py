@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -36,6 +37,7 @@ class InProcessRuntime:
         self._module: ModuleType | None = None
         self._modules: dict[str, ModuleType] = {}
         self._collected: dict[str, list[Any]] = {}
+        self._is_module = functools.cache(_is_module)
 
     def load(self) -> None:
         """Import the package, and unless the source is lazy the modules that the manifest names.
@@ -143,13 +145,8 @@ class InProcessRuntime:
         module_name, _, path = handler.partition(":")
         if not self._is_inside(module_name) or not path:
             return self._wrong_form(handler)
-        if module_name in self._modules:
-            return None
-        try:
-            found = importlib.util.find_spec(module_name) is not None
-        except ImportError:
-            found = False
-        return None if found else f"the handler {handler!r} names a module that does not exist"
+        is_there = module_name in self._modules or self._is_module(module_name)
+        return None if is_there else f"the handler {handler!r} names a module that does not exist"
 
     def _open_described(self, descriptor: Any) -> Any:
         opener, source = kind_of(type(descriptor)).opener, self._source
@@ -213,3 +210,10 @@ class InProcessRuntime:
             release(self._package)
         self._module = None
         self._modules.clear()
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:
+        return False

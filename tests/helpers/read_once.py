@@ -1,0 +1,34 @@
+"""Lets the thousands of hosts that tests start read this installation once a session: it stays as it is meanwhile."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+from tavern_host.contracts.manifest import Manifest
+from tavern_host.contracts.plugins import Problem
+from tavern_host.plugins import discovery
+from tavern_host.plugins.manifest import read_manifest
+from tavern_host.runtime.installed import Installed, installed_plugins
+from tavern_host.storage.yaml_file import Places
+
+_PLUGINS = Path(__file__).parents[2] / "plugins"
+
+
+def read_installation_once() -> None:
+    """Remember what is installed, as long as no test adds a folder to Python's path or installs a package."""
+    path = tuple(sys.path)
+    manifests, found = cache(read_manifest), cache(installed_plugins)
+
+    def read(folder: Path) -> tuple[Manifest, list[Problem], Places]:
+        if not folder.is_relative_to(_PLUGINS):
+            return read_manifest(folder)
+        manifest, problems, places = manifests(folder)
+        return manifest, [*problems], places
+
+    def find(packages: Path | None = None) -> list[Installed]:
+        is_usual = tuple(sys.path) == path and (packages is None or not packages.exists())
+        return [*found()] if is_usual else installed_plugins(packages)
+
+    discovery.read_manifest, discovery.installed_plugins = read, find
