@@ -7,7 +7,7 @@ import type { Component } from "vue";
 /** Takes back what was done. Calling it twice does nothing. All of a plugin is taken back when it is unloaded. */
 export type Disposer = () => void;
 
-/** Where the studio has room for something of a plugin; `catalogue.json` says where each one is, and its props. */
+/** Where the studio has room for something of a plugin. */
 export type OutletName =
   | "layout:header:before-tabs"
   | "layout:header:after-tabs"
@@ -211,7 +211,11 @@ export interface ExtensionApi {
   };
   readonly services: {
     get<Name extends keyof ReadOnlyServices>(name: Name): ReadOnlyServices[Name];
-    override<Name extends "workflowManager">(name: Name, service: Partial<ClientServices[Name]>): Disposer;
+    /** Give a service, or a function that makes it of the one in whose place it stands. */
+    override<Name extends "workflowManager">(
+      name: Name,
+      service: Partial<ClientServices[Name]> | ((original: ClientServices[Name]) => Partial<ClientServices[Name]>),
+    ): Disposer;
   };
   /** The value of an option of the plugin's own: `maxItems`, or the whole key. */
   getConfig<T = unknown>(option: string): T;

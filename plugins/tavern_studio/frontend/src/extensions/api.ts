@@ -10,7 +10,7 @@ import { addPanel } from "../registry/panels";
 import { callService, readOnly, service } from "../registry/services";
 import type { Extension } from "./extension";
 import { onLogin } from "./login";
-import type { ClientServices, CommandContext, ExtensionApi, ExtensionCommand, Login, MenuItem } from "./types";
+import type { CommandContext, ExtensionApi, ExtensionCommand, Login, MenuItem } from "./types";
 
 export const API_VERSION = "0.1";
 
@@ -119,8 +119,8 @@ function uiOf(extension: Extension): ExtensionApi["ui"] {
       return extension.hold(undefined, addPanel(extension, panel));
     },
     registerOutletComponent(outlet, component, options) {
-      const permission = `ui.inject:${outlet}`;
-      extension.need(quoted("ui.registerOutletComponent", outlet), permission);
+      const wanted = [outlet, outlet.replace(/\[.*$/, "")].map((one) => `ui.inject:${one}`); // a panel's, or that of all panels
+      const permission = extension.need(quoted("ui.registerOutletComponent", outlet), ...wanted);
       return extension.hold(permission, fillOutlet(extension, outlet, asComponent(component), options?.order));
     },
     wrapComponent(part, wrapper, options) {
@@ -156,7 +156,7 @@ function servicesOf(extension: Extension): ExtensionApi["services"] {
       const permission = `services.override:${name}`;
       extension.need(quoted("services.override", name), permission);
       if (name !== "workflowManager") throw new TypeError(`the client service ${JSON.stringify(name)} cannot be replaced`);
-      const value: unknown = typeof given === "function" ? (given as (original: ClientServices[typeof name]) => unknown)(service(name)) : given;
+      const value = typeof given === "function" ? given(service(name)) : given;
       return extension.hold(permission, addLayer(`service:${name}`, { owner: extension, kind: "override", order: 0, value }));
     },
   };

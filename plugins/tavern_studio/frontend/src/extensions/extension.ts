@@ -71,12 +71,12 @@ export class Extension implements Owner {
     private granted: ReadonlySet<string>,
   ) {}
 
-  /** Throw unless the plugin is loaded, and has one of these permissions, the first being the one to ask for. */
-  need(what: string, ...permissions: string[]): void {
+  /** Return which of these permissions the plugin has, the first being the one to ask for; throw if it has none of them. */
+  need(what: string, ...permissions: string[]): string | undefined {
     if (!this.isOpen) throw new Error(t("extensions.unloaded", { plugin: this.name, what }));
-    if (permissions.length > 0 && !permissions.some((one) => this.granted.has(one))) {
-      throw new PermissionError(this.name, what, permissions[0] ?? "");
-    }
+    const granted = permissions.find((one) => this.granted.has(one));
+    if (permissions.length > 0 && granted === undefined) throw new PermissionError(this.name, what, permissions[0] ?? "");
+    return granted;
   }
 
   get permissions(): ReadonlySet<string> {

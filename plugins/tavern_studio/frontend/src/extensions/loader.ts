@@ -21,11 +21,15 @@ const GRACE = 1000;
 
 type Frontend = NonNullable<Schemas["PluginInfo"]["frontend"]> & Declared & { mode?: string; api?: string; declarations?: Declaration[] };
 type Info = Schemas["PluginInfo"] & { frontend: Frontend };
+type Module = Record<string, unknown>;
 
 /** The front ends of this page, by the names of their plugins. */
 export const extensions = shallowReactive(new Map<string, Extension>());
-const keys = new Map<string, string>();
+/** What each of them was loaded from. */
+const infos = new Map<string, Info>();
 const activated = new Set<string>();
+/** The addresses of plugins that are being written: a development server's, in place of what the host serves. */
+const written = JSON.parse(document.documentElement.dataset.dev ?? "{}") as Record<string, string>;
 
 const hasFrontend = (plugin: Schemas["PluginInfo"]): plugin is Info =>
   plugin.frontend != null && plugin.name !== STUDIO && ["loaded", "started"].includes(plugin.state ?? "") && isWanted(plugin.name);
@@ -44,9 +48,18 @@ export function follow(goTo: (path: string) => unknown): void {
     soon();
   });
   listen(["SETTINGS_CHANGED"], ({ payload }) => void configure(String(payload.plugin)));
+  addEventListener("tavern:replace", (event) => replace((event as CustomEvent<{ plugin: string; module: Module }>).detail));
   onMissed(soon);
   void configure(STUDIO);
   soon();
+}
+
+/** Put what a development server has built anew in the place of what it gave before. */
+function replace({ plugin, module }: { plugin: string; module: Module }): void {
+  const [extension, info] = [extensions.get(plugin), infos.get(plugin)];
+  if (extension === undefined || info === undefined) return;
+  drop(extension);
+  void start(info, module);
 }
 
 /** What goes wrong outside of any component, such as in a timer, is counted to the plugin whose code it is in. */
@@ -73,10 +86,11 @@ async function synchronize(): Promise<void> {
   const wanted = new Map(plugins.filter(hasFrontend).map((one) => [one.name, one]));
   for (const [name, extension] of extensions) {
     const info = wanted.get(name);
-    if (info === undefined || keys.get(name) !== keyOf(info) || again.has(name)) drop(extension);
+    const before = infos.get(name);
+    if (!info || !before || keyOf(before) !== keyOf(info) || again.has(name)) drop(extension);
     else extension.follow(grantsOf(info));
   }
-  const preloads = [...wanted.values()].filter((one) => !extensions.has(one.name) && one.frontend.entryUrl).map(preload);
+  const preloads = [...wanted.values()].filter((one) => !extensions.has(one.name)).flatMap(preload);
   for (const info of wanted.values()) {
     if (extensions.has(info.name)) continue;
     const done = start(info);
@@ -86,8 +100,8 @@ async function synchronize(): Promise<void> {
 }
 
 /** Fetch a module without running it: modules are run one after the other, but come together. */
-function preload({ frontend }: Info): HTMLLinkElement {
-  return addLink("modulepreload", addressOf(frontend.entryUrl ?? ""));
+function preload({ name, frontend }: Info): HTMLLinkElement[] {
+  return frontend.entryUrl && !(name in written) ? [addLink("modulepreload", addressOf(frontend.entryUrl))] : [];
 }
 
 function addLink(rel: string, href: string, plugin = ""): HTMLLinkElement {
@@ -100,7 +114,7 @@ function addLink(rel: string, href: string, plugin = ""): HTMLLinkElement {
 function drop(extension: Extension): void {
   extension.close();
   extensions.delete(extension.name);
-  keys.delete(extension.name);
+  infos.delete(extension.name);
 }
 
 function fail(extension: Extension, error: unknown): void {
@@ -113,29 +127,30 @@ let evaluations = 0;
 const evaluated = new Set<string>();
 
 /** Import a module; one whose evaluation is what counts, or has failed, is evaluated again under another address. */
-async function evaluate(address: string, isAgain: boolean): Promise<Record<string, unknown>> {
+async function evaluate(address: string, isAgain: boolean): Promise<Module> {
   const url = new URL(address);
   if (isAgain && evaluated.has(address)) url.searchParams.set("again", String(++evaluations));
   evaluated.add(address);
-  return (await import(/* @vite-ignore */ url.href)) as Record<string, unknown>;
+  return (await import(/* @vite-ignore */ url.href)) as Module;
 }
 
 const failed = new Set<string>();
 
-async function start(info: Info): Promise<void> {
+/** Load a front end; `module` is given where a development server has sent it already. */
+async function start(info: Info, module?: Module): Promise<void> {
   const { name, frontend } = info;
-  const first = addressOf(frontend.entryUrl ?? frontend.styleUrls?.[0] ?? "");
+  const first = written[name] ?? addressOf(frontend.entryUrl ?? frontend.styleUrls?.[0] ?? "");
   const base = /^.*\/plugins\/[^/]+\//.exec(first)?.[0] ?? `${new URL(first).origin}/`;
   const extension = new Extension(name, info.displayName, info.version, base, grantsOf(info));
   extensions.set(name, extension);
-  keys.set(name, keyOf(info));
-  for (const url of frontend.styleUrls ?? []) {
+  infos.set(name, info);
+  for (const url of name in written ? [] : (frontend.styleUrls ?? [])) {
     const link = addLink("stylesheet", addressOf(url), name);
     extension.hold(undefined, () => link.remove());
   }
   const began = performance.now();
   const unmark = marked(name);
-  const loaded = within(DEADLINE, run(extension, info, first)).then(
+  const loaded = within(DEADLINE, run(extension, info, first, module)).then(
     () => {
       if (extension.state.status === "loading") Object.assign(extension.state, { status: "active", milliseconds: performance.now() - began });
     },
@@ -156,17 +171,16 @@ function given(extension: Extension, id: string): unknown {
   return isThere ? runCommand(whole) : say(t("extensions.noCommand", { plugin: extension.title, id }), "bad");
 }
 
-async function run(extension: Extension, { name, frontend, configOptions }: Info, entry: string): Promise<void> {
+async function run(extension: Extension, { name, frontend, configOptions }: Info, entry: string, sent?: Module): Promise<void> {
   if (configOptions?.length) await configure(name);
   const api = apiOf(extension);
   if (frontend.entryUrl == null) return; // a theme
   const isLegacy = frontend.api === "legacy";
-  const module = await (isLegacy
-    ? asLegacy(extension, api, () => evaluate(entry, true))
-    : evaluate(entry, failed.has(entry)));
+  const load = () => evaluate(entry, isLegacy || failed.has(entry));
+  const module = sent ?? (await (isLegacy ? asLegacy(extension, api, load) : load()));
   if (extensions.get(name) !== extension || extension.state.status === "failed") return;
-  const setup = module.default;
-  const clean = typeof setup === "function" && !isLegacy ? await (setup as (given: typeof api) => unknown)(api) : undefined;
+  const setup = isLegacy ? undefined : module.default;
+  const clean = typeof setup === "function" ? await (setup as (given: typeof api) => unknown)(api) : undefined;
   if (typeof clean === "function") extension.hold(undefined, clean as () => void);
   applyDeclarations(extension, api, frontend.declarations ?? [], module);
 }
