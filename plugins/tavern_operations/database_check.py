@@ -5,22 +5,27 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sqlite3
 import threading
 from pathlib import Path
 
-from tavern_host.storage.damage import OPENING, Corrupt, identity_of, is_corruption, move_aside
+from tavern_host.storage.damage import OPENING, Corrupt, identity_of, is_corruption, move_aside, moved_aside
 from tavern_host.storage.files import locked
 
 _SECONDS = 10.0
+_ASIDE = re.compile(r"(.+\.sqlite3\.damaged-\w+-[0-9a-f]{4})(\.unread)?")
 _log = logging.getLogger("tavern.storage")
 
 
 def check_databases(folder: Path, stop: threading.Event) -> None:
     """Move damaged databases below a folder aside, until `stop` is set; whoever has one open continues in the new one.
-    What cannot be checked is left to those who use it."""
+    What cannot be checked is left to those who use it. Those that were moved aside before are remembered."""
     for path in (Path(parent, name) for parent, _, names in os.walk(folder) for name in names):
-        if path.suffix == ".sqlite3" and path.is_file() and not path.is_symlink() and not stop.is_set():
+        if aside := _ASIDE.fullmatch(path.name):
+            known = path.with_name(aside[1])
+            moved_aside.extend([known] if known not in moved_aside else [])
+        elif path.suffix == ".sqlite3" and path.is_file() and not path.is_symlink() and not stop.is_set():
             with contextlib.suppress(sqlite3.Error, OSError):
                 _check(path, stop)
 

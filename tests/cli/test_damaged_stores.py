@@ -75,6 +75,9 @@ async def test_a_server_goes_on_with_what_a_damaged_database_holds(tmp_path: Pat
         (warned,) = await _warnings(site, "runs.sqlite3.damaged-")
         left = {run["id"] for run in (await site.get(f"/api/runs?limit={2 * RUNS}"))["runs"]}
         code, _ = await site.stop()
+    async with serving(project) as site:
+        assert await _warnings(site, "runs.sqlite3.damaged-") == [warned], "as long as the file is there"
+        await site.stop()
 
     assert left == {*runs, new}
     (aside,) = path.parent.glob("runs.sqlite3.damaged-*[0-9a-f]")
