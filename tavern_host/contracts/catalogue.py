@@ -6,6 +6,7 @@ from functools import cache
 
 from tavern_host.contracts.accounts import Accounts
 from tavern_host.contracts.agents import AgentRuntime
+from tavern_host.contracts.assistant import Assistant
 from tavern_host.contracts.audit import Audit
 from tavern_host.contracts.executions import ExecutionEngine
 from tavern_host.contracts.histories import ChatHistory
@@ -45,6 +46,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     ChatHistory,
     SceneManager,
     KnowledgeBase,
+    Assistant,
     Metrics,
     Accounts,
 )

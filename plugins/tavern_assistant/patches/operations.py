@@ -1,0 +1,192 @@
+"""Operations of JSON Patch (RFC 6902) as they are given, and applying them to a document by the library `jsonpatch`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_host.contracts.assistant import MAX_OPERATIONS, PatchProblem
+from tavern_host.contracts.documents import json_type
+from tavern_host.contracts.names import suggest
+from tavern_host.contracts.wire import MAX_LEVELS, WireError, carried
+
+Parts = tuple[str, ...]
+"""The reference tokens of a JSON pointer (RFC 6901), unescaped."""
+
+_VALUED = frozenset({"add", "replace", "test"})
+_FROM = frozenset({"move", "copy"})
+_NAMES = sorted({*_VALUED, *_FROM, "remove"})
+MAX_PATH = 2000
+_SHOWN = 120
+"""How many characters of a value a message shows."""
+
+
+class Refused(Exception):
+    """Why an operation cannot be applied: a code, a message and a hint; `path` is where in its value."""
+
+    def __init__(self, code: str, message: str, hint: str = "", path: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.path = path
+
+    def problem(self, index: int, path: str) -> PatchProblem:
+        """Return it as the problem of an operation."""
+        where = path if self.path is None else f"{path}/{self.path}"
+        return PatchProblem(index=index, path=where[:MAX_PATH], code=self.code, message=self.message, hint=self.hint)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation: `path` and `source` (its `from`) as tokens."""
+
+    index: int
+    name: str
+    path: Parts
+    value: JsonValue = None
+    source: Parts = ()
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the operation as RFC 6902 writes it."""
+        written: dict[str, JsonValue] = {"op": self.name, "path": pointer(self.path)}
+        if self.name in _VALUED:
+            written["value"] = self.value
+        if self.name in _FROM:
+            written["from"] = pointer(self.source)
+        return written
+
+
+def pointer(parts: Sequence[str | int]) -> str:
+    """Return a JSON pointer (RFC 6901)."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def shown(value: JsonValue) -> str:
+    """Return a value as a message shows it."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def read_operations(given: Sequence[JsonValue]) -> tuple[list[Operation], list[PatchProblem]]:
+    """Return the operations that have the form of one, and why the others have not."""
+    if len(given) > MAX_OPERATIONS:
+        message = f"a patch has at most {MAX_OPERATIONS:,} operations, this one has {len(given):,}"
+        return [], [PatchProblem(code="too_many", message=message, hint="apply it in parts")]
+    found: list[Operation] = []
+    problems: list[PatchProblem] = []
+    for index, item in enumerate(given):
+        try:
+            found.append(_operation(index, carried(item)))
+        except WireError as error:
+            problems.append(PatchProblem(index=index, code="not_json", message=f"the operation: {error}"[:500]))
+        except Refused as refused:
+            path = item.get("path") if isinstance(item, dict) else ""
+            problems.append(refused.problem(index, path if isinstance(path, str) else ""))
+    return found, problems
+
+
+def _operation(index: int, item: JsonValue) -> Operation:
+    if not isinstance(item, dict):
+        hint = 'write {"op": …, "path": …, "value": …}'
+        raise Refused("not_an_operation", f"an operation is an object, this is {json_type(item)}", hint)
+    name = item.get("op")
+    if not isinstance(name, str) or name not in _NAMES:
+        near = suggest(name, _NAMES) if isinstance(name, str) else None
+        hint = near or f"the operations are {', '.join(_NAMES)}"
+        raise Refused("unknown_operation", f"there is no operation {shown(name)}", hint)
+    for key in ("value",) if name in _VALUED else ("from",) if name in _FROM else ():
+        if key not in item:
+            raise Refused("missing_member", f"the operation {name} needs `{key}`", f"add `{key}` to it")
+    path = _parts(item.get("path"), "path")
+    source = _parts(item.get("from"), "from") if name in _FROM else ()
+    if name == "move" and len(source) < len(path) and path[: len(source)] == source:
+        raise Refused("move_into_itself", "a value cannot be moved into itself", "use copy, or another path")
+    return Operation(index, name, path, item.get("value"), source)
+
+
+def _parts(text: JsonValue, member: str) -> Parts:
+    import jsonpatch
+
+    if not isinstance(text, str):
+        raise Refused("bad_path", f"`{member}` must be a text, a JSON pointer such as /nodes/0", "")
+    if len(text) > MAX_PATH or text.count("/") > MAX_LEVELS:
+        raise Refused("bad_path", f"`{member}` has at most {MAX_PATH:,} characters and {MAX_LEVELS} parts")
+    try:
+        return tuple(jsonpatch.path_split(text))
+    except jsonpatch.JsonPointerException as error:
+        hint = "a JSON pointer begins with /; in it ~ is written ~0 and / in a name ~1"
+        raise Refused("bad_path", f"`{member}` is no JSON pointer: {error}", hint) from None
+
+
+def apply_in_place(document: JsonValue, operation: Operation) -> Any:
+    """Apply one operation to a document, which it changes, and return the document. Raises `Refused`."""
+    import jsonpatch
+
+    try:
+        return jsonpatch.JsonPatch([operation.to_json()]).apply(document, in_place=True)
+    except jsonpatch.JsonPatchTestFailed:
+        raise _failed_test(document, operation) from None
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):  # their texts hold the whole document
+        message = f"{operation.name} cannot be applied: a path leads nowhere"
+        raise Refused("no_such_place", message, _what_is_there(document, operation)) from None
+
+
+def _failed_test(document: JsonValue, operation: Operation) -> Refused:
+    there, parts = _walk(document, operation.path)
+    if len(parts) < len(operation.path):
+        return Refused("test_failed", "there is nothing at the path of the test", _what_is_there(document, operation))
+    hint = "read the document again and make a new patch"
+    return Refused("test_failed", f"the value is {shown(there)}, not {shown(operation.value)}", hint)
+
+
+def _walk(document: JsonValue, parts: Parts) -> tuple[JsonValue, Parts]:
+    """Return the value at a path, or the last one on the way there, and the part of the path that leads to it."""
+    for place, part in enumerate(parts):
+        if isinstance(document, dict) and part in document:
+            document = document[part]
+        elif isinstance(document, list) and part.isdecimal() and int(part) < len(document):
+            document = document[int(part)]
+        else:
+            return document, parts[:place]
+    return document, parts
+
+
+def _what_is_there(document: JsonValue, operation: Operation) -> str:
+    """Say what there is in the place of what an operation names."""
+    for parts in (operation.source, operation.path):
+        there, found = _walk(document, parts)
+        if len(found) == len(parts):
+            continue
+        where = f"at {pointer(found)}" if found else "in the document"
+        if isinstance(there, dict):
+            if len(found) == len(parts) - 1 and operation.name == "replace":
+                return f"nothing is set there yet; use add. {_keys(where, there, parts[len(found)])}"
+            return _keys(where, there, parts[len(found)])
+        if isinstance(there, list):
+            return f"{where} is a list of {len(there)}; its last index is {len(there) - 1}, and - is its end"
+        return f"{where} is {json_type(there)}"
+    return ""
+
+
+def _keys(where: str, there: dict[str, JsonValue], wanted: str) -> str:
+    near = suggest(wanted, there)
+    return near or (f"{where} there are: {', '.join(list(there)[:20])}" if there else f"{where} there is nothing")
+
+
+def apply_plain(document: JsonValue, given: Sequence[JsonValue]) -> tuple[JsonValue, list[PatchProblem]]:
+    """Return a copy of a document with a patch applied; with problems, the document itself."""
+    operations, problems = read_operations(given)
+    if problems:
+        return document, problems
+    copied = json.loads(json.dumps(document))
+    for operation in operations:
+        try:
+            copied = apply_in_place(copied, operation)
+        except Refused as refused:  # what follows is made for what this one would have done
+            return document, [refused.problem(operation.index, pointer(operation.path))]
+    return copied, []

@@ -1,0 +1,58 @@
+"""Gives places to the nodes of a workflow that have none, by the layout of the service that keeps workflows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tavern_assistant.patches.working_copy import Item
+from tavern_host.contracts.workflows import LayoutSize, Workflow, WorkflowManager
+
+
+async def place(document: Item, manager: WorkflowManager) -> Item:
+    """Return a checked document in which every node has a place; nodes that have one stay there, and zones grow around
+    what is new in them."""
+    nodes: list[Item] = document.get("nodes", [])
+    unplaced = {node["id"] for node in nodes if not is_placed(node)}
+    if not unplaced:
+        return document
+    keys = ("id", "type", "position", "parentNode")
+    drawn = {
+        "nodes": [{key: node[key] for key in keys if node.get(key) is not None} for node in nodes],
+        "edges": document.get("edges", []),
+    }
+    sizes = {node["id"]: size for node in nodes if (size := _size(node)) is not None}
+    found = await manager.layout(
+        Workflow.model_validate(drawn), sizes=sizes, keep=[node["id"] for node in nodes if node["id"] not in unplaced]
+    )
+    parents = {node["id"]: node.get("parentNode") for node in nodes}
+    grown: set[str] = set()
+    for name in unplaced:
+        zone = parents.get(name)
+        while isinstance(zone, str) and zone not in grown:
+            grown.add(zone)
+            zone = parents.get(zone)
+    placed = []
+    for node in nodes:
+        changed: dict[str, Any] = {}
+        if node["id"] in unplaced and node["id"] in found.positions:
+            at = found.positions[node["id"]]
+            changed["position"] = {"x": round(at.x), "y": round(at.y)}
+        if node["id"] in grown and node["id"] in found.zones:
+            needed, has = found.zones[node["id"]], sizes.get(node["id"])
+            changed["width"] = max(needed.width, has.width if has else 0)
+            changed["height"] = max(needed.height, has.height if has else 0)
+        placed.append({**node, **changed} if changed else node)
+    return {**document, "nodes": placed}
+
+
+def is_placed(node: Item) -> bool:
+    """Return whether a node has a place on the canvas."""
+    position = node.get("position")
+    return isinstance(position, dict) and {"x", "y"} <= position.keys()
+
+
+def _size(node: Item) -> LayoutSize | None:
+    width, height = node.get("width"), node.get("height")
+    if not all(isinstance(one, int | float) and 0 <= one <= 1e6 for one in (width, height)):
+        return None
+    return LayoutSize.model_validate({"width": width, "height": height})

@@ -1,0 +1,192 @@
+"""Patches of the project's workflows: checked by the service that keeps them, laid out, saved as drafts, taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_assistant.patches.differences import changes, in_both, places
+from tavern_assistant.patches.findings import Findings
+from tavern_assistant.patches.operations import Parts, pointer
+from tavern_assistant.patches.placing import place
+from tavern_assistant.patches.workflow import UNNAMED, Patched, apply_to_workflow
+from tavern_assistant.patches.working_copy import Item
+from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
+from tavern_host.contracts.assistant import PatchConflict, PatchResult
+from tavern_host.contracts.errors import Conflict, NotFound
+from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
+from tavern_host.contracts.workflows import Workflow, WorkflowManager
+
+_LARGE = 500
+"""From how many nodes, edges and operations on a patch is applied in a thread."""
+_TRIES = 5
+"""How often a patch is applied anew because somebody saved the workflow meanwhile."""
+_PAGE = 500
+_MAX_TOUCHED = 50
+
+
+class WorkflowPatches:
+    """Patches of workflows. A workflow is its draft, where it has one, else its file."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self._definitions: tuple[int, dict[str, NodeDefinition]] | None = None
+
+    async def propose(self, id: str, operations: Sequence[JsonValue], revision: str | None) -> PatchResult:
+        """Return what a patch would do to a stored workflow."""
+        document, now = await self._present(id)
+        result = await self._result(id, operations, revision, document, now)
+        return result.model_copy(update={"revision": now, "former": now})
+
+    async def propose_for(self, document: Item, operations: Sequence[JsonValue]) -> PatchResult:
+        """Return what a patch would do to a document."""
+        return (await self._evaluated(document, operations))[0]
+
+    async def apply(
+        self, id: str, operations: Sequence[JsonValue], revision: str | None, reason: str, call: CallContext | None
+    ) -> PatchResult:
+        """Apply a patch to a workflow, and save it as its draft."""
+        for _ in range(_TRIES):
+            document, now = await self._present(id, to_change=True)
+            result = await self._result(id, operations, revision, document, now)
+            result = result.model_copy(update={"revision": now, "former": now})
+            if not result.applied or not result.changes or result.document is None:
+                return result
+            try:
+                saved = await self._save(id, result.document, now, reason, call)
+            except Conflict as conflict:
+                if "revision" not in conflict.info.details:
+                    raise
+                revision = revision or now
+                continue
+            return result.model_copy(update={"revision": saved})
+        raise Conflict(f"the workflow {id!r} is changed all the time; try again later")
+
+    async def undo(self, id: str, revision: str, to: str, call: CallContext | None) -> PatchResult:
+        """Make a workflow what it was at the revision `to`."""
+        before, now = await self._present(id, to_change=True)
+        if now != revision:
+            raise Conflict(f"the workflow {id!r} was changed: it is at revision {now}", revision=now, expected=revision)
+        document = await self._at(id, to)
+        if document is None:
+            raise NotFound(f"the workflow {id!r} has no revision {to!r} in its history")
+        saved = await self._save(id, document, revision, f"back to revision {to}", call)
+        found = changes(places(before, document), before, document)
+        return PatchResult(applied=True, revision=saved, former=revision, document=document, changes=found)
+
+    # --- what a patch does ----------------------------------------------------------------------------
+
+    async def _result(
+        self, id: str, operations: Sequence[JsonValue], revision: str | None, document: Item, now: str
+    ) -> PatchResult:
+        """Return what a patch that was made for a revision does to a document that is at the revision `now`."""
+        if revision in (None, now):
+            return (await self._evaluated(document, operations))[0]
+        base = await self._at(id, str(revision))
+        if base is None:
+            return await self._refused(id, str(revision), now, [], [], document, document)
+        theirs = places(base, document)
+        patched = await self._patched(base, operations)
+        if patched.problems:
+            return (await self._evaluated(base, operations))[0].model_copy(update={"document": None})
+        result, rebased = await self._evaluated(document, patched.by_id)
+        ours = [*places(base, patched.document), *places(document, rebased.document)]
+        if (touched := in_both(ours, theirs)) or not result.applied:
+            refused = await self._refused(id, str(revision), now, touched, theirs, base, document)
+            return refused.model_copy(update={"problems": result.problems})
+        return result.model_copy(update={"rebased": True})
+
+    async def _refused(
+        self, id: str, expected: str, now: str, touched: list[Parts], theirs: list[Parts], base: Item, document: Item
+    ) -> PatchResult:
+        newest = await self._manager.history(id, limit=1)
+        by, at = (newest[0].by, newest[0].at) if newest else (None, None)
+        conflict = PatchConflict(
+            expected=expected,
+            revision=now,
+            by=by,
+            at=at,
+            changes=changes(theirs, base, document),
+            touched=[pointer(place) for place in touched[:_MAX_TOUCHED]],
+        )
+        return PatchResult(applied=False, conflict=conflict)
+
+    async def _evaluated(self, before: Item, operations: Sequence[JsonValue]) -> tuple[PatchResult, Patched]:
+        """Return what comes of a patch: the checked document with places for new nodes, or problems."""
+        patched = await self._patched(before, operations)
+        now = await self._manager.check(patched.document)
+        findings = Findings(before, patched, await self._node_types())
+        was = await self._manager.check(before) if now else []
+        problems = [*patched.problems, *findings.problems(now, was)]
+        if problems:
+            problems.sort(key=lambda problem: len(operations) if problem.index is None else problem.index)
+            return PatchResult(applied=False, problems=problems), patched
+        named = {key: local for key, local in patched.local_ids.items() if not local.startswith(UNNAMED)}
+        found = changes(places(before, patched.document), before, patched.document, named)
+        document = await place(patched.document, self._manager)
+        return PatchResult(applied=True, document=document, changes=found), patched
+
+    async def _patched(self, before: Item, operations: Sequence[JsonValue]) -> Patched:
+        types = await self._node_types()
+        lists = (before.get(key) for key in ("nodes", "edges"))
+        size = sum(len(found) for found in lists if isinstance(found, list)) + len(operations)
+        if size > _LARGE:
+            return await asyncio.to_thread(apply_to_workflow, before, operations, types)
+        return apply_to_workflow(before, operations, types)
+
+    # --- the workflow service -------------------------------------------------------------------------
+
+    @property
+    def _manager(self) -> WorkflowManager:
+        return self._context.services.get(WORKFLOW_MANAGER)
+
+    async def _present(self, id: str, *, to_change: bool = False) -> tuple[Item, str]:
+        """Return a workflow's document as it is being made, and its revision. Raises `NotFound`, and `Conflict` for one
+        that is to be changed and cannot be."""
+        try:
+            draft = await self._manager.draft(id)
+        except (NotFound, Conflict):  # of a plugin, or a revision
+            if to_change:
+                raise
+        else:
+            if draft.workflow is not None:
+                return _document(draft.workflow), draft.revision
+        stored = await self._manager.get(id)
+        return _document(stored.workflow), stored.revision
+
+    async def _at(self, id: str, revision: str) -> Item | None:
+        """Return a workflow's document as it was at a revision, or None where that is not known."""
+        stored = await self._manager.get(id)
+        if stored.revision == revision:
+            return _document(stored.workflow)
+        before: int | None = None
+        while found := await self._manager.history(id, before=before, limit=_PAGE):
+            for one in found:
+                if one.revision == revision:
+                    return _document((await self._manager.get(f"{stored.id}@r{one.number}")).workflow)
+            before = found[-1].number
+        return None
+
+    async def _save(self, id: str, document: Item, revision: str, reason: str, call: CallContext | None) -> str:
+        workflow = await self._manager.parse(document)
+        draft = await self._manager.save_draft(
+            id, workflow, expected_revision=revision, reason=reason or "a patch", call=call
+        )
+        return draft.revision
+
+    async def _node_types(self) -> dict[str, NodeDefinition]:
+        services, revision = self._context.services, self._context.hooks.revision
+        if not services.has(NODE_MANAGER):
+            return {}
+        if self._definitions is None or self._definitions[0] != revision:
+            found = await services.get(NODE_MANAGER).list_nodes()
+            self._definitions = (revision, {definition.full_type: definition for definition in found})
+        return self._definitions[1]
+
+
+def _document(workflow: Workflow) -> dict[str, Any]:
+    """Return a workflow as its file has it: what was set and nothing else, unknown keys included."""
+    return workflow.model_dump(mode="json", exclude_unset=True)
