@@ -1,4 +1,4 @@
-"""The services `agentRuntime` and `chatHistory`, their routes and commands, and agents as tools.
+"""The services `agentRuntime`, `agentProfiles` and `chatHistory`, their routes and commands, and agents as tools.
 
 The runtime owns the loop; workflows, tools and models belong to the services it calls.
 """
@@ -13,6 +13,7 @@ from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRunFilter
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_host.contracts.profilefiles import AGENT_PROFILES
 from tavern_host.contracts.tools import ToolDefinition
 
 _LATER = 0.3
@@ -24,9 +25,10 @@ _EVERY = 1.0
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
-    """Return the services `agentRuntime` and `chatHistory`."""
+    """Return the services `agentRuntime`, `agentProfiles` and `chatHistory`."""
     return [
         service_info(AGENT_RUNTIME, "tavern_agents.runtime:Runtime"),
+        service_info(AGENT_PROFILES, "tavern_agents.profile_files:ProfileFiles"),
         service_info(CHAT_HISTORY, "tavern_agents.histories:Histories"),
     ]
 

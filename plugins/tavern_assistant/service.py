@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
+from tavern_assistant.patches.documents import DocumentPatches
 from tavern_assistant.patches.workflows import WorkflowPatches
 from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.assistant import Assistant, PatchKind, PatchResult
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.services import gives_new
 
 
@@ -16,6 +17,7 @@ class Patches(Assistant):
 
     def __init__(self, context: PluginContext) -> None:
         self._workflows = WorkflowPatches(context)
+        self._documents = DocumentPatches(context)
 
     @gives_new
     async def propose_patch(
@@ -26,14 +28,19 @@ class Patches(Assistant):
         id: str | None = None,
         document: dict[str, JsonValue] | None = None,
         revision: str | None = None,
+        whole: bool = True,
         call: CallContext | None = None,
     ) -> PatchResult:
         """Return what a patch would do; see the interface."""
         if (id is None) == (document is None):
             raise InvalidInput("a patch is of a document that is named by its `id`, or given as `document`")
-        if document is not None:
-            return await self._workflows.propose_for(document, operations)
-        return await self._workflows.propose(id or "", operations, revision)
+        if kind != "workflow":
+            result = await self._documents.propose(kind, id or "", document, operations, revision, call)
+        elif document is not None:
+            result = await self._workflows.propose_for(document, operations)
+        else:
+            result = await self._workflows.propose(id or "", operations, revision)
+        return result if whole else result.model_copy(update={"document": None})
 
     @gives_new
     async def apply_patch(
@@ -44,14 +51,29 @@ class Patches(Assistant):
         kind: PatchKind = "workflow",
         revision: str | None = None,
         reason: str = "",
+        whole: bool = True,
         call: CallContext | None = None,
     ) -> PatchResult:
         """Apply a patch; see the interface."""
-        return await self._workflows.apply(id, operations, revision, reason, call)
+        _require_person(kind, call)
+        if kind != "workflow":
+            result = await self._documents.apply(kind, id, operations, revision, call)
+        else:
+            result = await self._workflows.apply(id, operations, revision, reason, call)
+        return result if whole else result.model_copy(update={"document": None})
 
     @gives_new
     async def undo_patch(
         self, id: str, revision: str, to: str, *, kind: PatchKind = "workflow", call: CallContext | None = None
     ) -> PatchResult:
         """Take a patch back; see the interface."""
+        _require_person(kind, call)
+        if kind != "workflow":
+            return await self._documents.undo(kind, id, revision, to, call)
         return await self._workflows.undo(id, revision, to, call)
+
+
+def _require_person(kind: PatchKind, call: CallContext | None) -> None:
+    """Raise `PermissionDenied` where an agent would change settings, which say what agents may do."""
+    if kind == "settings" and (call is None or call.principal.kind == "agent"):
+        raise PermissionDenied("an agent proposes changes of settings; somebody who operates the host applies them")

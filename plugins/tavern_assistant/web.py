@@ -1,4 +1,5 @@
-"""Patches over HTTP; each route hands over to the service and shapes its answer."""
+"""Patches over HTTP; each route hands over to the service and shapes its answer. Those of settings have routes of their
+own, since who may use them is somebody else."""
 
 from __future__ import annotations
 
@@ -23,7 +24,27 @@ async def propose(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def apply(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/patches`: the document with the patch applied, or 409 with what is wrong."""
+    return await _apply(request, context, is_of_settings=False)
+
+
+async def apply_settings(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/settings-patches`: the settings with the patch applied, or 409 with what is wrong."""
+    return await _apply(request, context, is_of_settings=True)
+
+
+async def undo(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/patches/undo`: the document as it was before a patch."""
+    return await _undo(request, context, is_of_settings=False)
+
+
+async def undo_settings(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/settings-patches/undo`: the settings as they were before a patch."""
+    return await _undo(request, context, is_of_settings=True)
+
+
+async def _apply(request: HttpRequest, context: PluginContext, *, is_of_settings: bool) -> HttpResponse:
     asked = request.read(PatchProposal)
+    _check_kind(asked, is_of_settings)
     if asked.id is None or asked.document is not None:
         raise InvalidInput("a patch is applied to a document that is named by its `id`")
     result = await context.services.get(ASSISTANT).apply_patch(
@@ -32,13 +53,18 @@ async def apply(request: HttpRequest, context: PluginContext) -> HttpResponse:
     return _answer(result)
 
 
-async def undo(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`POST /api/patches/undo`: the document as it was before a patch."""
+async def _undo(request: HttpRequest, context: PluginContext, *, is_of_settings: bool) -> HttpResponse:
     asked = request.read(PatchUndo)
+    _check_kind(asked, is_of_settings)
     result = await context.services.get(ASSISTANT).undo_patch(
         asked.id, asked.revision, asked.to, kind=asked.kind, call=request.call
     )
     return _answer(result)
+
+
+def _check_kind(asked: PatchProposal | PatchUndo, is_of_settings: bool) -> None:
+    if (asked.kind == "settings") != is_of_settings:
+        raise InvalidInput("patches of settings, and nothing else, go to /api/settings-patches")
 
 
 def _answer(result: PatchResult) -> HttpResponse:

@@ -22,6 +22,8 @@ BELOW = 40
 """Pixels between two nodes of a layer."""
 INSIDE = LayoutSize(width=130, height=80)
 """Pixels between the border of a zone and what lies in it, for the slots of the zone."""
+LONGEST = 10
+"""How many layers an edge passes at a place of its own; a longer one, in a workflow of very many layers, does not."""
 SWEEPS = 6
 """How often the order of the layers is gone through."""
 
@@ -72,21 +74,29 @@ def _lay_out_inside(
     for node in inside:
         if node.type == LOOP_ZONE and node.id in parents.values():
             _lay_out_inside(node.id, workflow, parents, sizes, kept, result)
-            sizes[node.id] = result.zones[node.id]
+            needed, drawn = result.zones[node.id], sizes.get(node.id) if node.id in kept else None
+            sizes[node.id] = needed if drawn is None else _larger(needed, drawn)
     names = [node.id for node in inside]
     edges = _edges_among(set(names), workflow, parents)
     size = {name: sizes.get(name, DEFAULT) for name in names}
     fixed = {name: kept[name] for name in names if name in kept}
-    places = _near(names, edges, size, fixed) if fixed else _layered(names, edges, size)
+    places = (
+        _near(names, edges, size, fixed, None if zone is None else INSIDE) if fixed else _layered(names, edges, size)
+    )
     moved = {name: place for name, place in places.items() if name not in fixed}
     if zone is not None:
-        moved = {n: Placed(x=p.x + INSIDE.width, y=p.y + INSIDE.height) for n, p in moved.items()}
+        if not fixed:
+            moved = {n: Placed(x=p.x + INSIDE.width, y=p.y + INSIDE.height) for n, p in moved.items()}
         ends = {**fixed, **moved}
         result.zones[zone] = LayoutSize(
             width=max((p.x + size[n].width for n, p in ends.items()), default=0) + INSIDE.width,
             height=max((p.y + size[n].height for n, p in ends.items()), default=0) + INSIDE.height // 2,
         )
     result.positions.update(moved)
+
+
+def _larger(one: LayoutSize, other: LayoutSize) -> LayoutSize:
+    return LayoutSize(width=max(one.width, other.width), height=max(one.height, other.height))
 
 
 def _edges_among(names: set[str], workflow: Workflow, parents: Mapping[str, str | None]) -> list[tuple[str, str]]:
@@ -175,7 +185,8 @@ def _with_passages(
         layers[rank[name]].append(name)
     for source, target in edges:
         last: Node = source
-        for layer in range(rank[source] + 1, rank[target] + 1):
+        is_long = rank[target] - rank[source] > LONGEST
+        for layer in range(rank[target] if is_long else rank[source] + 1, rank[target] + 1):
             node: Node = target if layer == rank[target] else (source, target, layer)
             if node != target:
                 layers[layer].append(node)
@@ -260,9 +271,10 @@ def _near(
     edges: list[tuple[str, str]],
     size: Mapping[str, LayoutSize],
     fixed: Mapping[str, Placed],
+    border: LayoutSize | None,
 ) -> dict[str, Placed]:
     """Return places for the nodes that are not fixed: right of what feeds them, else left of what they feed, at the
-    first height at which nothing is."""
+    first height at which nothing is; none on the `border` of the zone that they lie in."""
     feeding: dict[str, list[str]] = defaultdict(list)
     fed: dict[str, list[str]] = defaultdict(list)
     for source, target in edges:
@@ -282,6 +294,8 @@ def _near(
         else:
             x = min(place.x for place in places.values())
             y = max(place.y + size[one].height for one, place in places.items()) + BELOW
+        if border is not None:
+            x, y = max(x, border.width), max(y, border.height)
         places[name] = _free(Placed(x=round(x), y=round(y)), size[name], places, size)
     return places
 

@@ -124,9 +124,11 @@ class Assistant(ServiceInterface, name="assistant"):
         id: str | None = None,
         document: dict[str, JsonValue] | None = None,
         revision: str | None = None,
+        whole: bool = True,
         call: CallContext | None = None,
     ) -> PatchResult:
-        """Return what a patch would do to a document, named by its `id` or given. Nothing is saved."""
+        """Return what a patch would do to a document, named by its `id` or given. Nothing is saved. The result has the
+        new document where it is asked for `whole`."""
 
     @acts("assistant:apply", "Change workflows, tools, agents and settings by patches.")
     async def apply_patch(
@@ -137,6 +139,7 @@ class Assistant(ServiceInterface, name="assistant"):
         kind: PatchKind = "workflow",
         revision: str | None = None,
         reason: str = "",
+        whole: bool = True,
         call: CallContext | None = None,
     ) -> PatchResult:
         """Apply a patch and save the document: a workflow as its draft, which its history keeps.

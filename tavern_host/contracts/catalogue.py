@@ -15,6 +15,7 @@ from tavern_host.contracts.llm import Llm
 from tavern_host.contracts.metrics import Metrics
 from tavern_host.contracts.nodes import NodeManager
 from tavern_host.contracts.plugins import Plugins
+from tavern_host.contracts.profilefiles import AgentProfiles
 from tavern_host.contracts.projectfiles import ProjectFiles
 from tavern_host.contracts.runs import RunStore
 from tavern_host.contracts.scenes import SceneManager
@@ -43,6 +44,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     ScriptTools,
     Llm,
     AgentRuntime,
+    AgentProfiles,
     ChatHistory,
     SceneManager,
     KnowledgeBase,

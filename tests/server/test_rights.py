@@ -47,6 +47,7 @@ TABLE = {
         GET /api/knowledge | GET /api/knowledge/{base} | GET /api/knowledge/{base}/entries
         GET /api/knowledge/{base}/entries/{entry} | GET /api/knowledge/{base}/export
         POST /api/knowledge-activate | POST /api/knowledge-search
+        POST /api/patches/check
         GET /api/scenes | GET /api/scene-runs | GET /api/scene-runs/{run}
         """,
     "create": """
@@ -58,6 +59,7 @@ TABLE = {
         PATCH /api/workflows/{workflowId}/history/{number}
         POST /api/nodes/{type}/actions/{action} | POST /api/tools/execute | POST /api/tasks/{id}/cancel
         POST /api/models/test
+        POST /api/patches | POST /api/patches/undo
         PUT /api/files/{path} | DELETE /api/files/{path}
         PUT /api/tool-files/{name} | DELETE /api/tool-files/{name}
         POST /api/tool-check | POST /api/tool-draft | POST /api/tool-try
@@ -86,6 +88,7 @@ TABLE = {
         POST /api/packages | POST /api/packages/{name}/upgrade | DELETE /api/packages/{name}
         POST /api/plugins/{name}/grant | POST /api/plugins/{name}/revoke
         POST /api/plugins/{name}/settings | PUT /api/plugins/{name}/state
+        POST /api/settings-patches | POST /api/settings-patches/undo
         POST /api/projects | DELETE /api/projects/{projectId}
         GET /api/audit | GET /api/users | POST /api/users | DELETE /api/users/{name} | DELETE /api/users/{name}/sessions
         PUT /api/users/{name}/role | PUT /api/users/{name}/password

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from tavern_host.contracts.workflows import LayoutSize, Placed, Workflow, WorkflowLayout
-from tavern_workflows.layout import BETWEEN, DEFAULT, lay_out
+from tavern_workflows.layout import BETWEEN, DEFAULT, LONGEST, _with_passages, lay_out
 
 
 def workflow(
@@ -101,6 +101,43 @@ def test_what_is_kept_stays_and_what_is_new_is_near_it() -> None:
         source = first.positions["n3"]
         assert layout.positions["new"].x == source.x + DEFAULT.width + BETWEEN
         assert_apart(more, WorkflowLayout(positions=layout.positions, zones=first.zones), kept)
+
+
+def test_what_is_new_in_a_zone_is_near_what_is_kept_there() -> None:
+    found = workflow(
+        [("zone", "a"), ("a", "new"), ("new", "b"), ("zone", "beside")], dict.fromkeys(["a", "b", "new"], "zone")
+    )
+    kept = {
+        "zone": Placed(x=50, y=50),
+        "a": Placed(x=150, y=90),
+        "b": Placed(x=480, y=90),
+        "beside": Placed(x=990, y=50),
+    }
+    placed = [n.model_copy(update={"position": kept[n.id].to_json()}) if n.id in kept else n for n in found.nodes]
+    layout = lay_out(found.model_copy(update={"nodes": placed}), {}, [*kept])
+    assert layout.positions.keys() == {"new"}
+    assert layout.positions["new"].x == 150 + DEFAULT.width + BETWEEN, "right of what feeds it"
+    assert layout.positions["new"].y >= 90 + DEFAULT.height, "under what was there"
+    zone = layout.zones["zone"]
+    assert layout.positions["new"].y + DEFAULT.height < zone.height
+    drawn = {"zone": LayoutSize(width=2000, height=900)}
+    outside = workflow([("zone", "out")], {"a": "zone"})
+    nodes = [n.model_copy(update={"position": kept[n.id].to_json()}) if n.id in kept else n for n in outside.nodes]
+    at = lay_out(outside.model_copy(update={"nodes": nodes}), drawn, ["zone", "a"]).positions["out"]
+    assert at.x == 50 + 2000 + BETWEEN, "beside the zone as it is drawn"
+
+
+def test_long_edges_of_deep_workflows_take_few_places() -> None:
+    chance = random.Random(5)
+    chain = [(f"n{at}", f"n{at + 1}") for at in range(150)]
+    far = [(f"n{a}", f"n{b}") for a, b in (sorted(chance.sample(range(150), 2)) for _ in range(60))]
+    found = workflow([*chain, *far])
+    layout = lay_out(found, {}, ())
+    assert all(layout.positions[e.source].x < layout.positions[e.target].x for e in found.edges)
+    assert_apart(found, layout)
+    ranks = {f"n{at}": at for at in range(151)}
+    layers, _, _ = _with_passages([*ranks], [*chain, *far], ranks)
+    assert sum(map(len, layers)) < 151 + 60 * LONGEST
 
 
 def test_sizes_count_and_odd_documents_are_laid_out() -> None:

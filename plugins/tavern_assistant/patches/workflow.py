@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from tavern_assistant.patches.items import Slots, new_edge, new_node
 from tavern_assistant.patches.operations import Operation, Parts, Refused, apply_in_place, pointer, read_operations
-from tavern_assistant.patches.working_copy import LISTS, MULTI, Item, WorkingCopy
+from tavern_assistant.patches.working_copy import LISTS, MULTI, Item, WorkingCopy, text_in
 from tavern_host.contracts.assistant import PatchProblem
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.names import suggest
@@ -379,7 +379,8 @@ class _Patch:
         if not gone:
             return
         ends = {node["id"] for node in self.copy.items("nodes") if node.get("type") == node_type}
-        at_slots = [e for e in self.copy.items("edges") if e.get(end) in ends and e.get(f"{end}Handle") in gone]
+        edges = self.copy.items("edges")
+        at_slots = [e for e in edges if text_in(e, end) in ends and text_in(e, f"{end}Handle") in gone]
         if renamed is not None and renamed not in before:
             for edge in at_slots:
                 self.copy.own("edges", edge["id"])[f"{end}Handle"] = renamed

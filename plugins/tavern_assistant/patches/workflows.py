@@ -23,7 +23,7 @@ from tavern_host.contracts.workflows import Workflow, WorkflowManager
 _LARGE = 500
 """From how many nodes, edges and operations on a patch is applied in a thread."""
 _TRIES = 5
-"""How often a patch is applied anew because somebody saved the workflow meanwhile."""
+"""How often a patch is retried because somebody saved the workflow meanwhile."""
 _PAGE = 500
 _MAX_TOUCHED = 50
 

@@ -19,6 +19,12 @@ MULTI = re.compile(r"__[0-9]{1,9}$")
 """What ends a handle of an input for several edges."""
 
 
+def text_in(item: Item, key: str) -> str | None:
+    """Return a text of an item, or None for anything else."""
+    found = item.get(key)
+    return found if isinstance(found, str) else None
+
+
 class WorkingCopy:
     """A document that is being changed. `touched` says by kind and id at which `index` an item was changed last."""
 
@@ -106,8 +112,7 @@ class WorkingCopy:
         """Remove a node with what lies in it, and all their edges."""
         inside: dict[Any, list[str]] = {}
         for node in self.items("nodes"):
-            parent = node.get("parentNode")
-            inside.setdefault(parent if isinstance(parent, str) else None, []).append(str(node["id"]))
+            inside.setdefault(text_in(node, "parentNode"), []).append(str(node["id"]))
         gone, waiting = {identifier}, [identifier]
         while waiting:
             for one in inside.get(waiting.pop(), ()):
@@ -115,10 +120,10 @@ class WorkingCopy:
                     gone.add(one)
                     waiting.append(one)
         edges = self.items("edges")
-        self.remove_edges({edge["id"] for edge in edges if edge.get("source") in gone or edge.get("target") in gone})
+        self.remove_edges({e["id"] for e in edges if text_in(e, "source") in gone or text_in(e, "target") in gone})
         self.take_out("nodes", gone)
         preview = self.document.get("previewTarget")
-        if isinstance(preview, dict) and preview.get("nodeId") in gone:
+        if isinstance(preview, dict) and text_in(preview, "nodeId") in gone:
             del self.document["previewTarget"]
 
     def remove_edges(self, gone: set[str]) -> None:
@@ -128,7 +133,8 @@ class WorkingCopy:
         removed = [edge for edge in self.items("edges") if edge["id"] in gone]
         self.take_out("edges", gone)
         for edge in removed:
-            if (target := edge.get("target")) in self.ids("nodes"):
+            target = text_in(edge, "target")
+            if target is not None and target in self.ids("nodes"):
                 self.touch("nodes", target)
                 key = MULTI.sub("", str(edge.get("targetHandle")))
                 order = self.orders(target).get(key)
@@ -161,5 +167,5 @@ class WorkingCopy:
         """Put the edges of an input into an order, which numbers their handles."""
         self.own("nodes", node)["inputConnectionOrders"][key] = order
         for number, edge in enumerate(order):
-            if edge in self.ids("edges"):
+            if isinstance(edge, str) and edge in self.ids("edges"):
                 self.own("edges", edge)["targetHandle"] = f"{key}__{number}"

@@ -1,0 +1,189 @@
+"""Patches of what is no workflow: tool files, agents' profiles, and a plugin's settings. Each is read, checked and
+saved by the service that keeps it; the documents before the last patches are kept here, to go back to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from cachetools import LRUCache
+from pydantic import JsonValue
+
+from tavern_assistant.patches.differences import changes, places, same
+from tavern_assistant.patches.operations import apply_plain, pointer
+from tavern_assistant.patches.working_copy import Item
+from tavern_host import CallContext, PluginContext
+from tavern_host.contracts.assistant import PatchConflict, PatchKind, PatchProblem, PatchResult
+from tavern_host.contracts.documents import read_json_object, revision_of, without_comments
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
+from tavern_host.contracts.profilefiles import AGENT_PROFILES
+from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange
+from tavern_host.contracts.toolfiles import TOOL_FILES, ToolSource
+
+_FORMER_BYTES = 8 * 1024 * 1024
+"""How much is kept of documents as they were before patches, for one host."""
+
+
+class _Kept(ABC):
+    """Where documents of one kind are kept."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._services = context.services
+
+    @abstractmethod
+    async def read(self, id: str, call: CallContext | None) -> tuple[Item, str]:
+        """Return a document and its revision. Raises `NotFound`."""
+
+    @abstractmethod
+    async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
+        """Return what is wrong with a document: places, as JSON pointers, and messages."""
+
+    @abstractmethod
+    async def save(self, id: str, document: Item, revision: str, call: CallContext | None) -> str:
+        """Write a document that is at a revision, and return the new one. Raises `Conflict`."""
+
+
+class _Tools(_Kept):
+    async def read(self, id: str, call: CallContext | None) -> tuple[Item, str]:
+        file = await self._services.get(TOOL_FILES).get(id)
+        text = file.source.text if file.source is not None else ""
+        if without_comments(text) != text:
+            raise InvalidInput(f"the file of the tool {id!r} has comments, which a patch would lose; edit its text")
+        return read_json_object(text, f"the file of the tool {id!r}"), file.revision
+
+    async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
+        found = await self._services.get(TOOL_FILES).check(id, ToolSource(text=_text(document)))
+        return [(pointer(one.location), one.message) for one in found.problems if not one.warning]
+
+    async def save(self, id: str, document: Item, revision: str, call: CallContext | None) -> str:
+        source = ToolSource(text=_text(document))
+        return (await self._services.get(TOOL_FILES).save(id, source, expected_revision=revision, call=call)).revision
+
+
+class _Agents(_Kept):
+    async def read(self, id: str, call: CallContext | None) -> tuple[Item, str]:
+        file = await self._services.get(AGENT_PROFILES).get(id)
+        return file.document, file.revision
+
+    async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
+        return [("", message) for message in await self._services.get(AGENT_PROFILES).check(id, document)]
+
+    async def save(self, id: str, document: Item, revision: str, call: CallContext | None) -> str:
+        profiles = self._services.get(AGENT_PROFILES)
+        return (await profiles.save(id, document, expected_revision=revision, call=call)).revision
+
+
+class _Settings(_Kept):
+    """The settings of a plugin by their keys, without `extensions.{plugin}.` and without those that are secret."""
+
+    async def read(self, id: str, call: CallContext | None) -> tuple[Item, str]:
+        options = await self._options(id)
+        values = await self._services.get(SETTINGS).values(id, call=call)
+        document = {_short(one.key, id): one.value for one in values if _short(one.key, id) in options}
+        return document, revision_of(document)
+
+    async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
+        options = await self._options(id)
+        unknown = [(pointer((key,)), "there is no such setting") for key in document if key not in options]
+        wrong = ((key, options[key].problem(value)) for key, value in document.items() if key in options)
+        return [*unknown, *((pointer((key,)), text) for key, text in wrong if text and document[key] is not None)]
+
+    async def save(self, id: str, document: Item, revision: str, call: CallContext | None) -> str:
+        before, now = await self.read(id, call)
+        if now != revision:
+            raise Conflict(f"the settings of {id} are at revision {now}", revision=now, expected=revision)
+        new: dict[str, JsonValue] = {key: document.get(key) for key in {*before, *document}}
+        changed = {key: value for key, value in new.items() if not same(before.get(key), value)}
+        await self._services.get(SETTINGS).save(SettingsChange(plugin=id, values=changed), call=call)
+        return (await self.read(id, call))[1]
+
+    async def _options(self, id: str) -> dict[str, SettingItem]:
+        options = await self._services.get(SETTINGS).options(id)
+        return {_short(one.key, id): one for one in options if one.holds_value and not one.is_encrypted}
+
+
+def _short(key: str, plugin: str) -> str:
+    return key.removeprefix(f"extensions.{plugin}.")
+
+
+def _text(document: Item) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+class DocumentPatches:
+    """Patches of documents that are no workflows."""
+
+    def __init__(self, context: PluginContext) -> None:
+        kinds: dict[PatchKind, type[_Kept]] = {"tool": _Tools, "agent": _Agents, "settings": _Settings}
+        self._kinds = {kind: kept(context) for kind, kept in kinds.items()}
+        self._former: LRUCache[tuple[str, str, str], str] = LRUCache(_FORMER_BYTES, getsizeof=len)
+        self._lock = asyncio.Lock()
+
+    async def propose(
+        self,
+        kind: PatchKind,
+        id: str,
+        document: Item | None,
+        operations: Sequence[JsonValue],
+        revision: str | None,
+        call: CallContext | None,
+    ) -> PatchResult:
+        """Return what a patch would do to a document that is kept under an id, or to one that is given."""
+        kept, now = self._kinds[kind], ""
+        if document is None:
+            document, now = await kept.read(id, call)
+        if revision not in (None, now):
+            conflict = PatchConflict(expected=str(revision), revision=now)
+            return PatchResult(applied=False, conflict=conflict, revision=now, former=now)
+        patched, problems = apply_plain(document, operations)
+        if not problems and not isinstance(patched, dict):
+            problems = [PatchProblem(code="invalid", message="the document must be an object", hint="")]
+        if not problems and isinstance(patched, dict):
+            found = await kept.check(id, patched, call)
+            was = {message for _, message in await kept.check(id, document, call)} if found else set()
+            problems = [PatchProblem(path=path, code="invalid", message=m) for path, m in found if m not in was]
+        if problems or not isinstance(patched, dict):
+            return PatchResult(applied=False, problems=problems, revision=now, former=now)
+        made = changes(places(document, patched), document, patched)
+        return PatchResult(applied=True, document=patched, changes=made, revision=now, former=now)
+
+    async def apply(
+        self,
+        kind: PatchKind,
+        id: str,
+        operations: Sequence[JsonValue],
+        revision: str | None,
+        call: CallContext | None,
+    ) -> PatchResult:
+        """Apply a patch to a document and save it."""
+        async with self._lock:
+            result = await self.propose(kind, id, None, operations, revision, call)
+            if not result.applied or not result.changes or result.document is None:
+                return result
+            before, _ = await self._kinds[kind].read(id, call)
+            saved = await self._kinds[kind].save(id, result.document, result.revision, call)
+            self._keep(kind, id, result.former, before)
+            return result.model_copy(update={"revision": saved})
+
+    async def undo(self, kind: PatchKind, id: str, revision: str, to: str, call: CallContext | None) -> PatchResult:
+        """Make a document what it was before one of the last patches."""
+        async with self._lock:
+            before, now = await self._kinds[kind].read(id, call)
+            if now != revision:
+                raise Conflict(f"{id!r} was changed: it is at revision {now}", revision=now, expected=revision)
+            kept = self._former.get((kind, id, to))
+            if kept is None:
+                raise NotFound(f"what {id!r} was at revision {to} is not kept any more")
+            document: Item = json.loads(kept)
+            saved = await self._kinds[kind].save(id, document, revision, call)
+            self._keep(kind, id, revision, before)
+        made = changes(places(before, document), before, document)
+        return PatchResult(applied=True, revision=saved, former=revision, document=document, changes=made)
+
+    def _keep(self, kind: str, id: str, revision: str, document: dict[str, Any]) -> None:
+        text = json.dumps(document)
+        if len(text) <= _FORMER_BYTES:
+            self._former[kind, id, revision] = text
