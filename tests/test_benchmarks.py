@@ -115,10 +115,14 @@ def test_a_part_alone_is_reported_as_json(part: str, once: None, capsys: pytest.
         assert figure["limit"] > 0
 
 
-def test_the_start_of_a_host_is_measured_with_all_its_plugins(once: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_start_of_a_host_is_measured_with_all_its_plugins(
+    once: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(startup, "DISTRIBUTIONS", 12)
+    monkeypatch.setattr(startup, "PLUGINS", len(KINDS))
     main(["kernel", "--only", "ready", "--json"])
     whole, *parts = json.loads(capsys.readouterr().out)["results"]
-    assert (whole["name"], whole["limit"]) == ("ready, 20 plugins of 200 distributions", 2.0)
+    assert (whole["name"], whole["limit"]) == (f"ready, {len(KINDS)} plugins of 12 distributions", 2.0)
     assert parts[0]["floor"] == pytest.approx(sum(part["value"] for part in parts), abs=0.01)
     assert sum(part["ratio"] for part in parts) == pytest.approx(1, abs=0.01)
 
@@ -155,7 +159,7 @@ def test_a_part_of_the_engine_gives_right_results_and_figures(
 def test_a_part_of_the_promises_gives_figures(
     part: str, once: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    few = trust.Sizes(runs=3, characters=600, nodes=30, items=200, tools=3, parses=2)
+    few = trust.Sizes(runs=3, characters=600, nodes=30, items=200, tools=3, parses=2, given=200, values=2)
     monkeypatch.setattr(trust, "SIZES", few)
     main(["trust", "--only", part, "--json"])
     for figure in json.loads(capsys.readouterr().out)["results"]:

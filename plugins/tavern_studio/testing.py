@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -68,9 +69,8 @@ async def show(context: BrowserContext, site: HttpClient, *, is_new: bool = Fals
     return Studio(site, page, mistakes)
 
 
-@asyncio_fixture
-async def browser() -> AsyncIterator[Browser]:
-    """Give a browser."""
+async def browsing() -> AsyncIterator[Browser]:
+    """Give a browser, to a fixture of any scope."""
     playwright_api = pytest.importorskip("playwright.async_api", reason="pip install playwright")
     system = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not (WEB / "studio.js").is_file():
@@ -81,6 +81,13 @@ async def browser() -> AsyncIterator[Browser]:
         browser = await playwright.chromium.launch(executable_path=system, args=FLAGS)
         yield browser
         await browser.close()
+
+
+@asyncio_fixture
+async def browser() -> AsyncIterator[Browser]:
+    """Give a browser."""
+    async with asynccontextmanager(browsing)() as found:
+        yield found
 
 
 @asyncio_fixture
