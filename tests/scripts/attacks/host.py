@@ -33,6 +33,7 @@ _VICTIM = """
 import ctypes, os, signal, sys, time
 signal.signal(signal.SIGURG, lambda *_: os._exit(1))
 ctypes.CDLL(None).prctl(0x59616d61, ctypes.c_ulong(-1), 0, 0, 0)
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 held = ctypes.create_string_buffer(os.environ["TAVERN_SECRET"].encode())
 opened = open(sys.argv[1])
 print(ctypes.addressof(held), opened.fileno(), flush=True)
@@ -40,7 +41,7 @@ while True:
     time.sleep(100)
 """
 """A process of the host: it has the secret in its environment, its memory and an open file, and ends by a signal that
-others ignore."""
+others ignore, and with the host, also where that is killed."""
 
 _NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "--net")
 _LIMITS = ScriptLimits(
@@ -207,9 +208,9 @@ class Host:
             state = Path(f"/proc/{self._victim.pid}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             return False
-        nice = os.getpriority(os.PRIO_PROCESS, self._victim.pid)
+        is_as_nice = os.getpriority(os.PRIO_PROCESS, self._victim.pid) == os.getpriority(os.PRIO_PROCESS, 0)
         files = resource.prlimit(self._victim.pid, resource.RLIMIT_NOFILE)[0]
-        return held == self._secret and state != "T" and nice == 0 and files > 8
+        return held == self._secret and state != "T" and is_as_nice and files > 8
 
     def _answer(self, kind: str, server: socket.socket) -> None:
         self._arrived.append(kind)
