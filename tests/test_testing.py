@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from helpers.command_line import FEW_PLUGINS
 
 from tavern_devtools.testing import InstallationError, InstallPlugin
 from tavern_host import EXECUTION_ENGINE, TOOL_MANAGER, WORKFLOW_MANAGER, Host, NotFound
@@ -67,7 +68,9 @@ class Author:
 
 
 @pytest.fixture
-def author(pytester: pytest.Pytester) -> Author:
+def author(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Author:
+    for variable, value in FEW_PLUGINS.items():
+        monkeypatch.setenv(variable, value)
     return Author(pytester)
 
 

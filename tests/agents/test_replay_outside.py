@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from agent_bench import agent_bench
-from helpers.command_line import Ran
+from helpers.command_line import FEW_PLUGINS, Ran
 from helpers.command_line import tavern as tavern_command
 from helpers.tavern_project import Tavern, action, deliberation
 from helpers.told_model import said
@@ -84,7 +84,9 @@ async def test_what_a_stopped_host_replayed_is_forgotten(tmp_path: Path) -> None
         assert [one.id for one in found] == ["kept"]
 
 
-def test_recordings_are_a_projects_own_tests(tavern: Tavern, pytester: pytest.Pytester) -> None:
+def test_recordings_are_a_projects_own_tests(
+    tavern: Tavern, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tavern.replies(({}, "They heard."))
     assert command(tavern, "agent", "run", "keeper", "--message", "Shout ale.").code == 0
     [run] = command(tavern, "agent", "runs", "--json").json()
@@ -105,6 +107,8 @@ def test_recordings_are_a_projects_own_tests(tavern: Tavern, pytester: pytest.Py
         """
     )
     tavern.replies(({}, "They did not."))
+    for variable, value in FEW_PLUGINS.items():
+        monkeypatch.setenv(variable, value)
     ran = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     ran.assert_outcomes(passed=1, failed=1)
     ran.stdout.fnmatch_lines(["*Deliberation 1 differs (reply) at text:*"])

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.command_line import Ran, tavern
+from helpers.command_line import FEW_PLUGINS, Ran, tavern
 from helpers.folder_plugins import write_plugin
+from helpers.repetition import Failures
 
 from tavern_devtools.scaffold import Scaffold, api_range, scaffold, write
 from tavern_host import InvalidInput
@@ -53,7 +54,7 @@ def test_a_new_plugin_is_in_order_and_its_tests_pass(
     assert (made["name"], made["folder"]) == (name, str(folder))
     assert sorted(made["files"]) == sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
-    tested = python("-m", "pytest", "-p", "no:cacheprovider", cwd=folder)
+    tested = python("-m", "pytest", "-p", "no:cacheprovider", cwd=folder, **FEW_PLUGINS)
     assert tested.returncode == 0, tested.stdout
     assert "passed" in tested.stdout and "warning" not in tested.stdout
     for tool in (
@@ -207,7 +208,7 @@ def test_a_folder_is_checked_without_being_started(tmp_path: Path) -> None:
     assert report(tavern("plugins", "check", folder, "--json"))["state"] == "loaded"
 
 
-@pytest.mark.parametrize("broken", ["none", "no project", "tavern.yaml", "host.yaml"])
+@pytest.mark.parametrize("broken", ["none", "no project", "both files"])
 def test_authors_need_neither_a_project_nor_its_plugins(tmp_path: Path, operator_folders: Path, broken: str) -> None:
     folder = write_plugin(tmp_path / "acme_inn", {"__init__.py": FINE_CODE}, **FINE)
     project = tmp_path / "project"
@@ -216,9 +217,8 @@ def test_authors_need_neither_a_project_nor_its_plugins(tmp_path: Path, operator
     (project / "plugins" / "broken").mkdir()
     if broken == "no project":
         project = tmp_path
-    elif broken == "tavern.yaml":
+    elif broken == "both files":
         (project / "tavern.yaml").write_text("nonsense: [")
-    elif broken == "host.yaml":
         (operator_folders / "config").mkdir(parents=True, exist_ok=True)
         (operator_folders / "config" / "host.yaml").write_text("nonsense: [")
     ran = tavern("--project", project, "plugins", "check", folder)
@@ -226,50 +226,55 @@ def test_authors_need_neither_a_project_nor_its_plugins(tmp_path: Path, operator
     assert ran.err.splitlines() == [f"Importing {folder} to see what it registers …"]
 
 
-@pytest.mark.parametrize(
-    ("files", "manifest", "messages"),
-    [
-        ({}, {"apiVersion": ">=9"}, ["it is made for tavern-host >=9; this is "]),
-        ({}, {"nmae": "x"}, ["unknown key 'nmae'"]),
-        ({}, {"permissions": {"hooks": ["hook:server:host:starup"]}}, ["there is no permission 'hook:server:host:sta"]),
-        ({}, {"tools": {"entry": "./tools"}}, ["tools.entry: there is no folder 'tools'"]),
-        ({"__init__.py": "import nothing_like_it"}, {}, ["No module named 'nothing_like_it'"]),
-        ({"__init__.py": "raise SystemExit(3)"}, {}, ["tried to end the program"]),
-        (
-            {"__init__.py": "from tavern_host import hookimpl\n@hookimpl\ndef tavern_statup(context): ...\n"},
-            {},
-            ["there is no hook 'tavern_statup'"],
-        ),
-        (
-            {"__init__.py": FINE_CODE.replace("(context)", "(kontext)")},
-            {},
-            ["the hook tavern_startup has no argument 'kontext'", "the hook tavern_startup is not declared"],
-        ),
-        (
-            {"nodes/__init__.py": "from tavern_host import node\n@node()\ndef f(x: set) -> str: ...\n"},
-            {"nodes": {"entry": "./nodes"}},
-            ["slot 'x': <class 'set'> has no data-flow type"],
-        ),
-        ({"tools/a.tool.json": '{"id": "a"'}, {"tools": {"entry": "./tools"}}, ["is not JSON: Expecting"]),
-        (
-            {
-                "__init__.py": "from tavern_host import *\n@hookimpl\ndef tavern_register_commands():\n"
-                "    return [CommandInfo.model_construct(name='acme', help=5, handler=f'{__name__}:x')]\n"
-            },
-            {"permissions": {"hooks": ["hook:server:commands:register"]}},
-            ["its result is no wire value: [0].help: expected str, found int"],
-        ),
-    ],
-)
-def test_what_the_host_would_find_wrong_is_told(
-    check: Check, tmp_path: Path, files: Mapping[str, str], manifest: dict[str, Any], messages: list[str]
-) -> None:
-    folder = write_plugin(tmp_path / "acme_inn", files, **{"description": "Fine.", **manifest})
-    ran = check(folder, "--json")
+WRONG: list[tuple[dict[str, str], dict[str, Any], list[str]]] = [
+    ({}, {"apiVersion": ">=9"}, ["it is made for tavern-host >=9; this is "]),
+    ({}, {"nmae": "x"}, ["unknown key 'nmae'"]),
+    ({}, {"permissions": {"hooks": ["hook:server:host:starup"]}}, ["there is no permission 'hook:server:host:sta"]),
+    ({}, {"tools": {"entry": "./tools"}}, ["tools.entry: there is no folder 'tools'"]),
+    ({"__init__.py": "import nothing_like_it"}, {}, ["No module named 'nothing_like_it'"]),
+    ({"__init__.py": "raise SystemExit(3)"}, {}, ["tried to end the program"]),
+    (
+        {"__init__.py": "from tavern_host import hookimpl\n@hookimpl\ndef tavern_statup(context): ...\n"},
+        {},
+        ["there is no hook 'tavern_statup'"],
+    ),
+    (
+        {"__init__.py": FINE_CODE.replace("(context)", "(kontext)")},
+        {},
+        ["the hook tavern_startup has no argument 'kontext'", "the hook tavern_startup is not declared"],
+    ),
+    (
+        {"nodes/__init__.py": "from tavern_host import node\n@node()\ndef f(x: set) -> str: ...\n"},
+        {"nodes": {"entry": "./nodes"}},
+        ["slot 'x': <class 'set'> has no data-flow type"],
+    ),
+    ({"tools/a.tool.json": '{"id": "a"'}, {"tools": {"entry": "./tools"}}, ["is not JSON: Expecting"]),
+    (
+        {
+            "__init__.py": "from tavern_host import *\n@hookimpl\ndef tavern_register_commands():\n"
+            "    return [CommandInfo.model_construct(name='acme', help=5, handler=f'{__name__}:x')]\n"
+        },
+        {"permissions": {"hooks": ["hook:server:commands:register"]}},
+        ["its result is no wire value: [0].help: expected str, found int"],
+    ),
+]
+"""The files and the manifest of a plugin, and what is wrong with it."""
+
+
+def test_what_the_host_would_find_wrong_is_told(check: Check, tmp_path: Path) -> None:
+    entries = [f'acme-{number} = "acme_{number}"' for number in range(len(WRONG))]
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT.replace('acme-inn = "acme_inn"', "\n".join(entries)))
+    for number, (files, manifest, _) in enumerate(WRONG):
+        write_plugin(tmp_path / f"acme_{number}", {"__init__.py": "", **files}, **{"description": "Fine.", **manifest})
+    ran = check(tmp_path, "--json")
     assert ran.code == 1
-    found = said(report(ran)["problems"])
-    assert len(found) == len(messages), found
-    assert [m for m, text in zip(messages, found, strict=True) if m not in text] == [], found
+    found = {Path(one["path"]).name: said(one["problems"]) for one in ran.json()["plugins"]}
+    with Failures() as failures:
+        for number, (_, _, messages) in enumerate(WRONG):
+            with failures.row(messages[0]):
+                problems = found[f"acme_{number}"]
+                assert len(problems) == len(messages), problems
+                assert [m for m, text in zip(messages, problems, strict=True) if m not in text] == [], problems
 
 
 def test_problems_are_shown_and_counted(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ import contextlib
 import inspect
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -45,7 +46,7 @@ from tavern_host.plugins.permissions import asked
 from tavern_host.plugins.review import OperatorFile
 from tavern_host.projects import make_project, read_project_file
 from tavern_host.storage.yaml_file import InvalidFile, read_yaml
-from tests.helpers.command_line import tavern
+from tests.helpers.command_line import FEW_PLUGINS, tavern
 
 from .pages import ROOT, Page, Snippet
 
@@ -189,6 +190,7 @@ class PageRun:
             capture_output=True,
             text=True,
             cwd=self.folder,
+            env={**os.environ, **FEW_PLUGINS},
             timeout=SECONDS,
             check=False,
         )
