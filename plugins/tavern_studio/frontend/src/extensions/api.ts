@@ -35,7 +35,7 @@ export function apiOf(extension: Extension): ExtensionApi {
     router: {
       addRoute({ path, component, title }) {
         extension.need(quoted("router.addRoute", path));
-        const remove = addPage(extension, path, asComponent(component));
+        const remove = addPage(extension, path, asComponent(component), title);
         const command = title ? addCommand(extension, { id: `page:${path}`, title, run: () => leads.to(pathOf(extension, path)) }) : undefined;
         return extension.hold(undefined, () => (remove(), command?.()));
       },

@@ -7,7 +7,7 @@ import type { Component } from "vue";
 /** Takes back what was done. Calling it twice does nothing. All of a plugin is taken back when it is unloaded. */
 export type Disposer = () => void;
 
-/** Where the studio has room for something of a plugin. */
+/** Where the studio has room for something of a plugin; docs/studio-extensions.md says where each one is. */
 export type OutletName =
   | "layout:header:before-tabs"
   | "layout:header:after-tabs"

@@ -64,7 +64,7 @@ export const meetings = computed<Meeting[]>(() =>
   [...all].flatMap(([target, layers]) =>
     (["override", "wrap"] as const).flatMap((kind) => {
       const some = layers.filter((one) => one.kind === kind).sort(innermostFirst);
-      const plugins = [...new Set(some.map((one) => one.owner.name))].reverse();
+      const plugins = [...new Set((kind === "wrap" ? some.reverse() : some).map((one) => one.owner.name))];
       if (plugins.length < 2) return [];
       return [{ target, kind, plugins, ...(kind === "override" && { used: used(layers)?.owner.name }) }];
     }),
