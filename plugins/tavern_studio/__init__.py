@@ -7,13 +7,20 @@ from tavern_host import RouteInfo, hookimpl
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    """The page at `/`, the description of the HTTP interface, and the page to read and try it."""
+    """The page at `/`, the frame of sandboxed panels, and the HTTP interface: described, and to read and try."""
     return [
         RouteInfo(
             method="GET",
             path="/",
             handler="tavern_studio.page:index",
             summary="The host at a glance.",
+            content_type="text/html",
+        ),
+        RouteInfo(
+            method="GET",
+            path="/sandbox",
+            handler="tavern_studio.sandbox:frame",
+            summary="The document in which a sandboxed panel of a plugin runs.",
             content_type="text/html",
         ),
         RouteInfo(

@@ -1,11 +1,15 @@
 """The page at `/`: what the browser needs to load the studio, or why the studio is not there.
 
 The studio itself is a bundle that is built from `frontend/` when the package is installed; see `hatch_build.py`. All
-names that come from projects are escaped; scripts and styles are files of their own.
+names that come from projects are escaped; scripts and styles are files of their own. The one script in the page is the
+import map, by which front ends of plugins share the studio's Vue; the policy of the page names its hash.
 """
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -46,6 +50,7 @@ def _page(request: HttpRequest, context: PluginContext, body: str, script: str =
     project, base = context.project, escape(urlsplit(request.base).path)
     files = f"{base}/projects/{project.id}/plugins/tavern-studio"
     name = escape(project.name)
+    shared = json.dumps({"imports": {"vue": f"{files}/vue.js"}}) if script == "studio" else ""
     load = f'<script type="module" src="{files}/{script}.js"></script>' if script else ""
     look = f'<link rel="stylesheet" href="{files}/{style or script}.css">' if style or script else ""
     page = f"""<!doctype html>
@@ -55,6 +60,7 @@ def _page(request: HttpRequest, context: PluginContext, body: str, script: str =
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{name} — tavern-host</title>
 <link rel="icon" href="{files}/icon.svg">
+{f'<script type="importmap">{shared}</script>' if shared else ""}
 {look}
 {load}
 </head>
@@ -63,4 +69,27 @@ def _page(request: HttpRequest, context: PluginContext, body: str, script: str =
 </body>
 </html>
 """
-    return HttpResponse(body=page.encode(), content_type="text/html")
+    headers = {"Content-Security-Policy": policy(shared)}
+    return HttpResponse(body=page.encode(), content_type="text/html", headers=headers)
+
+
+def policy(inline: str) -> str:
+    """Return the content security policy of a page with at most one script in it: everything else comes from this
+    server, but for pictures and fonts that are written into a style sheet or a script."""
+    return "; ".join(
+        [
+            "default-src 'self'",
+            f"script-src 'self' {hash_source(inline)}" if inline else "script-src 'self'",
+            "img-src 'self' data: blob:",
+            "font-src 'self' data:",
+            "object-src 'none'",
+            "frame-ancestors 'none'",
+            "base-uri 'none'",
+            "form-action 'self'",
+        ]
+    )
+
+
+def hash_source(script: str) -> str:
+    """Return what names a script in a page in its content security policy."""
+    return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -47,7 +50,7 @@ async def test_the_page_loads_files_that_are_there_and_nobodys_markup(tmp_path: 
         for path, script in (("/", "studio.js"), ("/api/docs", "api.js")):
             answer = await site.get(path)
             page = Page(await answer.text())
-            scripts = [attributes for tag, attributes in page.elements if tag == "script"]
+            scripts = [attributes for tag, attributes in page.elements if tag == "script" and "src" in attributes]
             files = [*(a["src"] for a in scripts), *(a["href"] for tag, a in page.elements if tag == "link")]
             assert (answer.status, len(scripts), len(files)) == (200, 1, 3), path
             assert str(files[0]).endswith(script)
@@ -55,6 +58,24 @@ async def test_the_page_loads_files_that_are_there_and_nobodys_markup(tmp_path: 
                 assert file is not None and file.startswith("/projects/")  # what the content security policy lets in
                 assert (await site.get(file)).status == 200, file
             assert page.elements[0][1]["data-name"] == hostile
+
+
+async def test_policies_name_the_scripts_in_their_documents(tmp_path: Path) -> None:
+    async with Host(tmp_path / "inn") as host, served(host) as site:
+        for path in ("/", "/sandbox", "/api/docs", f"/api/projects/{host.project.id}/docs"):
+            answer = await site.get(path)
+            policy = {one.split()[0]: one.split()[1:] for one in answer.headers["Content-Security-Policy"].split(";")}
+            scripts = re.findall("<script([^>]*)>(.*?)</script>", await answer.text(), re.DOTALL)
+            inline = [text for attributes, text in scripts if "src" not in attributes]
+            named = [source for source in policy["script-src"] if source.startswith("'sha256-")]
+            assert named == [f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in inline], path
+            assert not {"'unsafe-inline'", "'unsafe-eval'", "*", "data:", "http:", "https:"} & {*policy["script-src"]}
+            if path == "/":
+                shared = json.loads(inline[0])["imports"]
+                assert (await site.get(shared["vue"])).status == 200
+            if path == "/sandbox":
+                assert (policy["default-src"], policy["sandbox"]) == (["'none'"], ["allow-scripts"])
+                assert "connect-src" not in policy and "frame-src" not in policy  # nothing, by default-src
 
 
 @pytest.fixture
