@@ -1,7 +1,7 @@
 """The document in which a sandboxed panel runs: the same for every plugin, and for nobody in particular.
 
-It gets the plugin's code from the page around it, as a message. Its own policy makes it a document of no origin, without
-cookies and storage, to which others are closed as it is to them, and which loads nothing from anywhere.
+It gets the plugin's code from the page around it, as a message. Its own policy makes it a document of no origin: it has
+no cookies and no storage, sees no other document, is seen by none, and loads nothing from anywhere.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ FRONTENDS: Mapping[str, tuple[str, Level, str]] = {
     ),
     "sandbox": (
         *("ui.sandbox", "add"),
-        "Show panels of its own in frames that see and reach nothing but what the page answers about this plugin.",
+        "Show panels of its own in frames that reach nothing but its own settings, commands and routes.",
     ),
 }
 """The permission that declaring a front end asks for, by its mode; its level, and what it allows."""

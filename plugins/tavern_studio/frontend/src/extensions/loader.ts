@@ -7,6 +7,7 @@ import { say } from "../kit/toasts";
 import { within } from "../kit/time";
 import { commands, runCommand } from "../registry/commands";
 import { operatorOrder } from "../registry/layers";
+import { showSandboxed } from "../sandbox/sandbox";
 import { apiOf, leads } from "./api";
 import { announce, applyDeclarations, type Declaration, type Declared } from "./declarations";
 import { Extension } from "./extension";
@@ -33,6 +34,8 @@ const written = JSON.parse(document.documentElement.dataset.dev ?? "{}") as Reco
 
 const hasFrontend = (plugin: Schemas["PluginInfo"]): plugin is Info =>
   plugin.frontend != null && plugin.name !== STUDIO && ["loaded", "started"].includes(plugin.state ?? "") && isWanted(plugin.name);
+/** Whether nothing of a front end, no style either, is for the page itself. */
+const isSandboxed = ({ frontend }: Info) => frontend.mode === "sandbox";
 const keyOf = ({ version, frontend }: Info) => JSON.stringify([version, frontend]);
 const grantsOf = (plugin: Info) => new Set((plugin.permissions ?? []).filter((one) => one.granted).map((one) => one.name));
 const addressOf = (url: string) => new URL(url.startsWith("/") ? page.base + url : url, location.href).href;
@@ -90,7 +93,7 @@ async function synchronize(): Promise<void> {
     if (!info || !before || keyOf(before) !== keyOf(info) || again.has(name)) drop(extension);
     else extension.follow(grantsOf(info));
   }
-  const preloads = [...wanted.values()].filter((one) => !extensions.has(one.name)).flatMap(preload);
+  const preloads = [...wanted.values()].filter((one) => !extensions.has(one.name) && !isSandboxed(one)).flatMap(preload);
   for (const info of wanted.values()) {
     if (extensions.has(info.name)) continue;
     const done = start(info);
@@ -144,7 +147,7 @@ async function start(info: Info, module?: Module): Promise<void> {
   const extension = new Extension(name, info.displayName, info.version, base, grantsOf(info));
   extensions.set(name, extension);
   infos.set(name, info);
-  for (const url of name in written ? [] : (frontend.styleUrls ?? [])) {
+  for (const url of name in written || isSandboxed(info) ? [] : (frontend.styleUrls ?? [])) {
     const link = addLink("stylesheet", addressOf(url), name);
     extension.hold(undefined, () => link.remove());
   }
@@ -171,10 +174,12 @@ function given(extension: Extension, id: string): unknown {
   return isThere ? runCommand(whole) : say(t("extensions.noCommand", { plugin: extension.title, id }), "bad");
 }
 
-async function run(extension: Extension, { name, frontend, configOptions }: Info, entry: string, sent?: Module): Promise<void> {
+async function run(extension: Extension, info: Info, entry: string, sent?: Module): Promise<void> {
+  const { name, frontend, configOptions } = info;
   if (configOptions?.length) await configure(name);
   const api = apiOf(extension);
   if (frontend.entryUrl == null) return; // a theme
+  if (isSandboxed(info)) return showSandboxed(api, frontend, addressOf);
   const isLegacy = frontend.api === "legacy";
   const load = () => evaluate(entry, isLegacy || failed.has(entry));
   const module = sent ?? (await (isLegacy ? asLegacy(extension, api, load) : load()));
