@@ -61,8 +61,8 @@ async def test_a_sandboxed_panel_reaches_nothing_but_its_plugin(browser: Browser
         may = {name for name, became in told.items() if became.startswith("REACHED")}
         assert {"cookie", "localStorage", "parent document", "fetch without cors", "worker", "eval"} <= may
         paths = {line.rpartition("/")[2] for line in heard}
-        assert {*"window fetch ws events module.js picture style.css script.js frame".split()} <= paths
-        assert {*"beacon preload prefetch import.css back font ping connected".split()} <= paths
+        assert {"window", "fetch", "ws", "events", "module.js", "picture", "style.css", "script.js", "frame"} <= paths
+        assert {"beacon", "preload", "prefetch", "import.css", "back", "font", "ping", "connected"} <= paths
         await free.close()
 
         answer = await site.post("/api/plugins/acme-frame/settings", json={"outside": outside})

@@ -32,6 +32,9 @@ const activated = new Set<string>();
 /** The addresses of plugins that are being written: a development server's, in place of what the host serves. */
 const written = JSON.parse(document.documentElement.dataset.dev ?? "{}") as Record<string, string>;
 
+/** What such a server has sent since: its address is evaluated once, and stays what it was then. */
+const newest = new Map<string, Module>();
+
 const hasFrontend = (plugin: Schemas["PluginInfo"]): plugin is Info =>
   plugin.frontend != null && plugin.name !== STUDIO && ["loaded", "started"].includes(plugin.state ?? "") && isWanted(plugin.name);
 /** Whether nothing of a front end, no style either, is for the page itself. */
@@ -61,6 +64,7 @@ export function follow(goTo: (path: string) => unknown): void {
 function replace({ plugin, module }: { plugin: string; module: Module }): void {
   const [extension, info] = [extensions.get(plugin), infos.get(plugin)];
   if (extension === undefined || info === undefined) return;
+  newest.set(plugin, module);
   drop(extension);
   void start(info, module);
 }
@@ -96,7 +100,7 @@ async function synchronize(): Promise<void> {
   const preloads = [...wanted.values()].filter((one) => !extensions.has(one.name) && !isSandboxed(one)).flatMap(preload);
   for (const info of wanted.values()) {
     if (extensions.has(info.name)) continue;
-    const done = start(info);
+    const done = start(info, newest.get(info.name));
     await (info.frontend.api === "legacy" ? done : Promise.race([done, new Promise((resolve) => setTimeout(resolve, GRACE))]));
   }
   preloads.forEach((link) => link.remove());
