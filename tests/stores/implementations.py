@@ -6,10 +6,15 @@ folder it is the same store. The tests know the interface in `tavern_host.contra
 
 from __future__ import annotations
 
+import atexit
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from functools import cache
 from pathlib import Path
+
+import pytest
+from helpers.postgres import postgres_server, programs
 
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store.store import SqliteRunStore
@@ -18,6 +23,8 @@ from tavern_host.contracts.audit import AuditStore
 from tavern_host.contracts.runs import RunStore
 from tavern_host.contracts.tasks import TaskStore
 from tavern_host.contracts.workflow_history import WorkflowHistoryStore
+from tavern_postgres.database import Database
+from tavern_postgres.runs import PostgresRunStore
 from tavern_tools.tasks.store import SqliteTaskStore
 from tavern_workflows.history import SqliteWorkflowHistory
 
@@ -51,4 +58,26 @@ async def _sqlite_runs(folder: Path) -> AsyncIterator[RunStore]:
         await store.close()
 
 
-RUN_STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[RunStore]]] = {"sqlite": _sqlite_runs}
+@cache
+def postgres() -> str:
+    """Return the address of a PostgreSQL server that is there until the tests of this process end."""
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed")
+    server = ExitStack()
+    atexit.register(server.close)
+    return server.enter_context(postgres_server())
+
+
+@asynccontextmanager
+async def _postgres_runs(folder: Path) -> AsyncIterator[RunStore]:
+    store = PostgresRunStore(Database(postgres(), f"runs {folder}", LOG))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+RUN_STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[RunStore]]] = {
+    "sqlite": _sqlite_runs,
+    "postgres": _postgres_runs,
+}

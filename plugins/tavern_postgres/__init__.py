@@ -1,0 +1,24 @@
+"""Keeps what a host keeps in a PostgreSQL database, which several hosts can share: the service `runStore`.
+
+Nothing is replaced, and nothing imported, until the operator has named a database.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+from tavern_host import PluginContext, ServiceInfo, hookimpl, service_info
+from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.runs import RUN_STORE
+
+
+@hookimpl
+def tavern_override_services(context: PluginContext) -> list[ServiceInfo]:
+    """Put the database in the place of the stores, if there is one. Raises `Misconfigured` without its driver."""
+    if not context.settings.get("url"):
+        return []
+    if importlib.util.find_spec("psycopg") is None:
+        raise Misconfigured(
+            "a PostgreSQL database is set up, but its driver is missing: pip install tavern-host[postgres]"
+        )
+    return [service_info(RUN_STORE, "tavern_postgres.runs:PostgresRuns")]

@@ -1,0 +1,185 @@
+"""What a host has of its PostgreSQL database: a connection to write, one to read, and one that holds its names.
+
+psycopg is imported when a database is first connected to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from tavern_host.contracts.errors import Conflict, Misconfigured, ServiceUnavailable
+from tavern_postgres.tables import MIGRATIONS
+
+if TYPE_CHECKING:
+    import psycopg
+
+_CONNECT_SECONDS = 10
+
+Row = tuple[Any, ...]
+
+
+class Connection:
+    """One connection, used by one caller at a time, in the order in which they came; it is made when it is needed, and
+    anew when it was lost."""
+
+    def __init__(self, url: str, schema: str, log: logging.Logger, *, name: str) -> None:
+        self._url = url
+        self._schema = schema
+        self._log = log
+        self._name = name
+        self._lock = asyncio.Lock()
+        self._connection: psycopg.AsyncConnection[Row] | None = None
+
+    async def rows(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
+        """Execute one statement in a transaction of its own; return its rows."""
+        async with self.cursor() as cursor:
+            await cursor.execute(statement.encode(), values)
+            return await cursor.fetchall() if cursor.description is not None else []
+
+    @asynccontextmanager
+    async def cursor(self, *, transaction: bool = False) -> AsyncIterator[psycopg.AsyncCursor[Row]]:
+        """Give a cursor, alone; each statement is a transaction, or all together are one.
+
+        Raises `ServiceUnavailable` where the database cannot be reached, `Misconfigured` where it cannot be used.
+        """
+        async with self._lock:
+            connection = await self._opened()
+            import psycopg
+
+            try:
+                if transaction:
+                    async with connection.transaction(), connection.cursor() as cursor:
+                        yield cursor
+                else:
+                    async with connection.cursor() as cursor:
+                        yield cursor
+            except psycopg.OperationalError as error:
+                if connection.closed or connection.broken:
+                    await self._drop()
+                raise ServiceUnavailable(f"the PostgreSQL database does not answer: {error}") from None
+            except BaseException:
+                if connection.info.transaction_status.name != "IDLE":  # cancelled within a statement
+                    await self._drop()
+                raise
+
+    async def close(self) -> None:
+        """Close the connection; it would be made anew by another use."""
+        async with self._lock:
+            await self._drop()
+
+    async def _drop(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+        self._connection = None
+
+    async def _opened(self) -> psycopg.AsyncConnection[Row]:
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        await asyncio.to_thread(importlib.import_module, "psycopg")  # takes longer than the loop may be held
+        import psycopg
+        from psycopg import sql
+
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                self._url,
+                autocommit=True,
+                connect_timeout=_CONNECT_SECONDS,
+                application_name=f"tavern-host: {self._name}",
+            )
+        except psycopg.OperationalError as error:
+            raise ServiceUnavailable(f"the PostgreSQL database cannot be reached: {error}") from None
+        except psycopg.ProgrammingError as error:
+            raise Misconfigured(f"extensions.tavern-postgres.url is no address of a database: {error}") from None
+        try:
+            await connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
+            await self._migrate(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    async def _migrate(self, connection: psycopg.AsyncConnection[Row]) -> None:
+        """Bring the tables to this version, one host at a time. Raises `Misconfigured` for those of a newer one."""
+        from psycopg import sql
+
+        found = await (await connection.execute("SELECT to_regclass('versions')")).fetchone()
+        if found is not None and found[0] is not None:
+            done = await (await connection.execute("SELECT max(version) FROM versions")).fetchone()
+            if done is not None and done[0] == len(MIGRATIONS):
+                return
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_key(self._schema, "\0migration"),))
+            await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
+            await connection.execute(
+                "CREATE TABLE IF NOT EXISTS versions (version integer PRIMARY KEY, made timestamptz DEFAULT now())"
+            )
+            row = await (await connection.execute("SELECT coalesce(max(version), 0) FROM versions")).fetchone()
+            version = row[0] if row is not None else 0
+            if version > len(MIGRATIONS):
+                raise Misconfigured(
+                    f"the schema {self._schema!r} of the PostgreSQL database was written by a newer version of"
+                    f" tavern-host (its tables are of version {version}, known is {len(MIGRATIONS)})"
+                )
+            for number, statements in enumerate(MIGRATIONS[version:], version + 1):
+                for statement in statements:
+                    await connection.execute(statement.encode())
+                await connection.execute("INSERT INTO versions (version) VALUES (%s)", (number,))
+                self._log.info("the schema %s of the PostgreSQL database is of version %d now", self._schema, number)
+
+
+class Database:
+    """The three connections of one store, and the names that it holds."""
+
+    def __init__(self, url: str, schema: str, log: logging.Logger) -> None:
+        self._schema = schema
+        self.writer = Connection(url, schema, log, name="writing")
+        self.reader = Connection(url, schema, log, name="reading")
+        self._names = Connection(url, schema, log, name="names")
+        self._held: dict[str, int] = {}
+
+    async def hold(self, name: str) -> int:
+        """Hold the name of a worker for as long as this process is connected; return its key in `pg_locks`.
+
+        Raises `Conflict` where another process has it.
+        """
+        if name in self._held:
+            return self._held[name]
+        key = lock_key(self._schema, name)
+        if await self._names.rows("SELECT pg_try_advisory_lock(%s)", (key,)) != [(True,)]:
+            raise Conflict(f"another process works under the name {name!r}")
+        self._held[name] = key
+        return key
+
+    async def keep_names(self) -> None:
+        """Take the names again if the connection that held them was lost."""
+        for key in self._held.values():
+            held = f"SELECT 1 WHERE {HELD.format(key='%(key)s')}"
+            if not await self._names.rows(held, {"key": key}):
+                await self._names.rows("SELECT pg_try_advisory_lock(%s)", (key,))
+
+    async def close(self) -> None:
+        """Close the connections, and give the names up with them."""
+        for connection in (self.writer, self.reader, self._names):
+            await connection.close()
+        self._held.clear()
+
+
+HELD = (
+    "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND (classid::bigint << 32) | objid::bigint = {key})"
+)
+"""Whether some process holds the name with this key."""
+
+
+def lock_key(schema: str, name: str) -> int:
+    """Return the key of an advisory lock for a name in a schema, 64 bits with a sign."""
+    digest = hashlib.sha256(f"{schema}\0{name}".encode("utf-8", "backslashreplace")).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

@@ -1,0 +1,293 @@
+"""The service `runStore` over PostgreSQL: runs that several hosts share.
+
+The time of leases is the database's. A worker holds its name as an advisory lock of its connection, so that the runs of
+one that ended are claimed at once, and those of one that cannot be reached when their lease is over.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tavern_host import PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
+from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
+from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
+from tavern_host.storage.content_files import hash_of
+from tavern_postgres import rows
+from tavern_postgres.database import HELD, Connection, Database
+
+_CLAIMED = f"(owner IS NOT NULL AND lease_until >= clock_timestamp() AND {HELD.format(key='owner_key')})"
+"""Whether some worker has a run."""
+
+_UNTIL = "clock_timestamp() + %(lease)s * interval '1 second'"
+
+_KEPT_SECONDS = 3600
+"""How long a content that no run refers to is kept: its writer may be about to refer to it."""
+
+_AT_ONCE = 50
+"""How many runs one transaction forgets: others wait for it."""
+
+
+class PostgresRunStore(RunStore):
+    """Keeps runs in the schema of a database. Nothing is connected to before it is used."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def close(self) -> None:
+        """Close the connections, which gives the names of workers up."""
+        await self._database.close()
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    async def accept(
+        self,
+        entry: RunEntry,
+        *,
+        worker: str,
+        lease: float,
+        documents: tuple[bytes, ...] = (),
+        call: CallContext | None = None,
+    ) -> None:
+        """Insert a new run, claimed by `worker`. Raises `Conflict`, `NotFound`, `InvalidInput`."""
+        run_id, worker = rows.checked(entry.id, "the id of a run"), rows.checked(worker, "the name of a worker")
+        values = rows.entry_values(entry) | rows.standing(entry, run_id) | {"lease": rows.seconds(lease)}
+        values |= {"owner": worker, "owner_key": await self._database.hold(worker)}
+        values |= {"size": len(values["entry"]) + len(values["state"])}
+        if values["is_final"]:
+            values |= {"owner": None, "owner_key": None}
+        columns = [name for name in values if name != "lease"]
+        until = "NULL" if values["is_final"] else _UNTIL
+        insert = (
+            f"INSERT INTO runs ({', '.join(columns)}, lease_until)"
+            f" VALUES ({', '.join(f'%({name})s' for name in columns)}, {until})"
+            " ON CONFLICT (id) DO NOTHING RETURNING seq"
+        )
+        hashes = sorted({entry.workflow, *entry.groups.values()})
+        async with self._database.writer.cursor(transaction=True) as cursor:
+            await cursor.execute(insert.encode(), values)
+            if (added := await cursor.fetchone()) is None:
+                raise Conflict(f"there is a run {run_id!r} already")
+            for document in documents:
+                await cursor.execute(_PUT.encode(), {"hash": hash_of(document), "body": document})
+            await _use(cursor, added[0], hashes, f"the run {run_id}")
+
+    async def claim(
+        self, worker: str, lease: float, *, run_id: str | None = None, call: CallContext | None = None
+    ) -> RunEntry | None:
+        """Claim a run without an owner, or `run_id`; None where there is none such, or another worker has it."""
+        worker, lease = rows.checked(worker, "the name of a worker"), rows.seconds(lease)
+        values = {"worker": worker, "lease": lease, "key": await self._database.hold(worker)}
+        if run_id is not None:
+            values["id"] = rows.text(run_id)
+            which = f"id = %(id)s AND (owner = %(worker)s OR NOT {_CLAIMED})"
+        else:
+            which = f"NOT is_final AND owner IS DISTINCT FROM %(worker)s AND NOT {_CLAIMED}"
+        claimed = (
+            f"UPDATE runs SET owner = %(worker)s, owner_key = %(key)s, lease_until = {_UNTIL} WHERE seq ="
+            f" (SELECT seq FROM runs WHERE {which} ORDER BY priority DESC, submitted, seq LIMIT 1"
+            f" FOR UPDATE SKIP LOCKED) RETURNING {rows.ENTRY_COLUMNS}"
+        )
+        while found := await self._database.writer.rows(claimed, values):
+            try:
+                return rows.read_entry(found[0])
+            except TavernError as damage:
+                await self._give_up(worker, found[0][0], damage)  # the others must not wait behind it
+                if run_id is not None:
+                    raise
+        return None
+
+    async def _give_up(self, worker: str, run_id: str, damage: TavernError) -> None:
+        end = RunEnd(status=RunStatus.ERROR, error=damage.info, not_resumable=damage.message)
+        await self.update(worker, run_id, end)
+
+    async def renew(
+        self, worker: str, run_ids: list[str], lease: float, *, call: CallContext | None = None
+    ) -> list[str]:
+        """Prolong the claims of a worker; return those of the runs that are still its own."""
+        await self._database.keep_names()
+        values = {
+            "ids": [run_id for run_id in run_ids if rows.text(run_id) == run_id],
+            "worker": rows.text(worker),
+            "lease": rows.seconds(lease),
+        }
+        renewed = f"UPDATE runs SET lease_until = {_UNTIL} WHERE id = ANY(%(ids)s) AND owner = %(worker)s RETURNING id"
+        kept = {run_id for (run_id,) in await self._database.writer.rows(renewed, values)}
+        return [run_id for run_id in run_ids if run_id in kept]
+
+    async def append(
+        self,
+        worker: str,
+        run_id: str,
+        batch: bytes,
+        *,
+        contents: tuple[str, ...] = (),
+        call: CallContext | None = None,
+    ) -> None:
+        """Add a batch of node results. Raises `Conflict` where the run is another's, `NotFound` for a value."""
+        await self._write(worker, run_id, {}, batch, contents)
+
+    async def update(
+        self,
+        worker: str,
+        run_id: str,
+        end: RunEnd,
+        *,
+        batch: bytes = b"",
+        contents: tuple[str, ...] = (),
+        call: CallContext | None = None,
+    ) -> None:
+        """Write how a run stands, and a last batch. Raises `Conflict` where it is another's, `NotFound` for a value."""
+        stands = rows.standing(end, run_id)
+        if stands["started"] is None:
+            del stands["started"]
+        if stands["is_final"]:
+            stands |= {"owner": None, "owner_key": None, "lease_until": None}
+        await self._write(worker, run_id, stands, batch, contents)
+
+    async def _write(
+        self, worker: str, run_id: str, stands: dict[str, Any], batch: bytes, contents: tuple[str, ...]
+    ) -> None:
+        """Change a worker's run and add a batch to it, both or neither."""
+        own = {"_id": rows.text(run_id), "_worker": rows.text(worker), "_more": len(batch), "_batch": batch}
+        sets = "".join(f", {name} = %({name})s" for name in stands)
+        resized = " - length(state) + length(%(state)s)" if stands else ""
+        changed = (
+            f"UPDATE runs SET size = size + %(_more)s{resized}{sets}"
+            " WHERE id = %(_id)s AND owner = %(_worker)s RETURNING seq"
+        )
+        if batch or not stands:
+            added = "INSERT INTO batches (run, content) SELECT seq, %(_batch)s FROM run RETURNING run"
+            changed = f"WITH run AS ({changed}), batch AS ({added}) SELECT seq FROM run"
+        if not contents:
+            found = await self._database.writer.rows(changed, {**stands, **own})
+        else:
+            async with self._database.writer.cursor(transaction=True) as cursor:
+                await cursor.execute(changed.encode(), {**stands, **own})
+                found = await cursor.fetchall()
+                if found:
+                    await _use(cursor, found[0][0], sorted(set(contents)), f"a batch of the run {run_id}")
+        if not found:
+            raise await self._not_own(worker, run_id)
+
+    async def _not_own(self, worker: str, run_id: str) -> Conflict:
+        """Return why a worker cannot write to a run."""
+        found = await self._database.reader.rows("SELECT owner FROM runs WHERE id = %s", (rows.text(run_id),))
+        if not found:
+            return Conflict(f"the run {run_id!r} is not kept any more, so {worker} cannot write to it")
+        holder = f"{found[0][0]}'s" if found[0][0] else "nobody's"
+        return Conflict(f"the run {run_id!r} is {holder} by now, so {worker} cannot write to it")
+
+    async def get(self, run_id: str) -> RunEntry:
+        """Return a run. Raises `NotFound`."""
+        wanted = f"SELECT {rows.ENTRY_COLUMNS} FROM runs WHERE id = %s"
+        found = await self._database.reader.rows(wanted, (rows.text(run_id),))
+        if not found:
+            raise _unknown(run_id)
+        return rows.read_entry(found[0])
+
+    async def batches(self, run_id: str) -> list[bytes]:
+        """Return the batches of a run, oldest first. Raises `NotFound`."""
+        wanted = (
+            "SELECT content FROM runs LEFT JOIN batches ON batches.run = runs.seq WHERE id = %s ORDER BY batches.seq"
+        )
+        found = await self._database.reader.rows(wanted, (rows.text(run_id),))
+        if not found:
+            raise _unknown(run_id)
+        return [content for (content,) in found if content is not None]
+
+    async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
+        """Return runs, newest first."""
+        return [rows.read_summary(row) for row in await self._database.reader.rows(*rows.query(filter))]
+
+    # --- contents ---------------------------------------------------------------------------------
+
+    async def put(self, content: bytes, *, call: CallContext | None = None) -> str:
+        """Store a large value or a document by itself; return its hash."""
+        name = hash_of(content)
+        await self._database.writer.rows(_PUT, {"hash": name, "body": content})
+        return name
+
+    async def content(self, hash: str) -> bytes:
+        """Return what was put. Raises `NotFound`."""
+        found = await self._database.reader.rows("SELECT body FROM contents WHERE hash = %s", (rows.text(hash),))
+        if not found or hash_of(found[0][0]) != hash:
+            raise NotFound(f"the value {hash!r:.80} is not kept, or its file is damaged")
+        return bytes(found[0][0])
+
+    # --- deletion ---------------------------------------------------------------------------------
+
+    async def delete(self, run_id: str, *, call: CallContext | None = None) -> bool:
+        """Delete a finished run; False where there is none. Raises `Conflict` for one that is not finished."""
+        wanted = {"id": rows.text(run_id)}
+        deleted = f"DELETE FROM runs WHERE id = %(id)s AND is_final AND NOT {_CLAIMED} RETURNING seq"
+        if await self._database.writer.rows(deleted, wanted):
+            return True
+        found = await self._database.reader.rows("SELECT is_final FROM runs WHERE id = %(id)s", wanted)
+        if not found:
+            return False
+        why = "is being resumed" if found[0][0] else "is not finished"
+        raise Conflict(f"the run {run_id!r} {why}: interrupt it first")
+
+    async def prune(self, *, max_age: float, max_bytes: int, call: CallContext | None = None) -> int:
+        """Delete finished runs by age and size, and contents that no run needs; return how many runs."""
+        if math.isnan(max_age) or max_age < 0 or max_bytes < 0:
+            raise InvalidInput(f"max_age and max_bytes must not be below 0, found {max_age} and {max_bytes}")
+        writer, forgotten = self._database.writer, 0
+        old = "finished < clock_timestamp() - %(age)s * interval '1 second'"
+        while count := await self._forget(writer, old, {"age": min(max_age, 1e9)}):
+            forgotten += count
+        while (await writer.rows(_KEPT_BYTES))[0][0] > max_bytes and (
+            count := await self._forget(writer, "TRUE", {}, 1)
+        ):
+            forgotten += count
+        await writer.rows(
+            "DELETE FROM contents WHERE kept < clock_timestamp() - %s * interval '1 second'"
+            " AND NOT EXISTS (SELECT 1 FROM uses WHERE uses.hash = contents.hash)",
+            (_KEPT_SECONDS,),
+        )
+        return forgotten
+
+    async def _forget(self, writer: Connection, which: str, values: dict[str, Any], limit: int = _AT_ONCE) -> int:
+        """Delete the finished unclaimed runs that ended first; return how many."""
+        first = (
+            f"SELECT seq FROM runs WHERE is_final AND {which} AND NOT {_CLAIMED} ORDER BY finished, seq"
+            f" LIMIT {limit} FOR UPDATE SKIP LOCKED"
+        )
+        return len(await writer.rows(f"DELETE FROM runs WHERE seq IN ({first}) RETURNING seq", values))
+
+
+class PostgresRuns(PostgresRunStore):
+    """Keeps the runs of a host in the database that its operator named."""
+
+    def __init__(self, context: PluginContext, original: RunStore) -> None:
+        settings = context.settings
+        super().__init__(Database(str(settings.get("url")), str(settings.get("schema") or "tavern"), context.log))
+
+
+_PUT = (
+    "INSERT INTO contents (hash, body, kept) VALUES (%(hash)s, %(body)s, clock_timestamp())"
+    " ON CONFLICT (hash) DO UPDATE SET kept = excluded.kept"
+)
+
+_KEPT_BYTES = (
+    "SELECT (SELECT coalesce(sum(size), 0) FROM runs) + (SELECT coalesce(sum(length(body)), 0) FROM contents"
+    " WHERE EXISTS (SELECT 1 FROM uses WHERE uses.hash = contents.hash))"
+)
+
+
+async def _use(cursor: Any, seq: int, hashes: list[str], who: str) -> None:
+    """Write down that a run needs contents. Raises `NotFound` where one is not kept."""
+    found = await (
+        await cursor.execute("SELECT hash FROM contents WHERE hash = ANY(%s) FOR KEY SHARE", (hashes,))
+    ).fetchall()
+    for missing in sorted({*hashes} - {name for (name,) in found}):
+        raise NotFound(f"{who} refers to {missing!r:.80}, which is not kept; put it first")
+    used = "INSERT INTO uses (run, hash) SELECT %s, unnest(%s::text[]) ON CONFLICT DO NOTHING"
+    await cursor.execute(used, (seq, hashes))
+
+
+def _unknown(run_id: str) -> NotFound:
+    return NotFound(f"there is no run {run_id!r:.200}")

@@ -1,0 +1,85 @@
+"""Several hosts on one database: each accepted run ends once, whichever of them are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers.postgres import postgres_server, programs
+
+from benchmarks.enginegraphs import node_id
+from benchmarks.faultchild import Place, graph_of
+from tavern_host import EXECUTION_ENGINE
+from tavern_host.contracts.executions import RunStatus
+
+ROOT = Path(__file__).parent.parent.parent
+KILLS = 3
+
+
+@pytest.fixture
+def database(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed")
+    with postgres_server() as url:
+        monkeypatch.setenv("TAVERN_SETTINGS", json.dumps({"extensions.tavern-postgres.url": url}))
+        yield url
+
+
+async def killed_host(place: Place, number: int) -> str:
+    """Start a host, kill it while its nodes run; return the run that it had accepted."""
+    place.fill()
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "benchmarks.faultchild", str(place.root), str(number), "1"),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert child.stdout is not None
+    try:
+        assert await asyncio.wait_for(child.stdout.readline(), 60) == b"ready\n"
+        accepted = (await child.stdout.readline()).decode().strip()
+        while begun([place], accepted).total() < 60 + 50 * number:  # of 200 nodes
+            assert child.returncode is None
+            await asyncio.sleep(0.005)
+    finally:
+        if child.returncode is None:
+            child.send_signal(signal.SIGKILL)
+        await child.wait()
+    return accepted
+
+
+def begun(places: list[Place], run_id: str) -> Counter[str]:
+    """Return how often each node of a run was begun, by what the nodes wrote themselves."""
+    lines = [line for place in places if place.log.exists() for line in place.log.read_text().splitlines()]
+    return Counter(line.split()[1] for line in lines if line.startswith(run_id) and " begins " in line)
+
+
+async def test_runs_of_killed_hosts_end_once_elsewhere(database: str, tmp_path: Path) -> None:
+    survivor, *places = (Place(tmp_path / str(number)) for number in range(KILLS + 1))
+    survivor.fill()
+    everywhere = [survivor, *places]  # any host may take a run up
+    async with survivor.host(serving=True) as host:
+        engine = host.services.get(EXECUTION_ENGINE)
+        accepted = await asyncio.gather(*(killed_host(place, number) for number, place in enumerate(places)))
+        kept = {
+            run_id: [n for n, state in (await engine.get(run_id)).nodes.items() if state.status.is_final]
+            for run_id in accepted
+        }
+        before = {run_id: begun(everywhere, run_id) for run_id in accepted}
+        assert any(kept.values())
+        for number, run_id in enumerate(accepted):
+            async with asyncio.timeout(90):
+                while not (run := await engine.get(run_id)).status.is_final:
+                    await asyncio.sleep(0.2)
+            assert (run.status, run.error) == (RunStatus.COMPLETE, None)
+            assert run.attempt > 1
+            results = {node_id(i): values for i, values in graph_of(number).results.items()}
+            assert {node: run.nodes[node].output for node in results} == results
+            times = begun(everywhere, run_id)
+            assert len(times) == 200
+            assert [node for node in kept[run_id] if times[node] != before[run_id][node]] == []
