@@ -1,4 +1,5 @@
-"""Keeps what a host keeps in a PostgreSQL database, which several hosts can share: the service `runStore`.
+"""Keeps what a host keeps in a PostgreSQL database, which several hosts can share: the service `runStore`; and carries
+events between them.
 
 Nothing is replaced, and nothing imported, until the operator has named a database.
 """
@@ -10,6 +11,17 @@ import importlib.util
 from tavern_host import PluginContext, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.runs import RUN_STORE
+
+
+@hookimpl
+def tavern_startup(context: PluginContext) -> None:
+    """Carry events between the hosts that share the database, where this one serves."""
+    if context.serving and context.settings.get("url"):
+        from tavern_postgres.database import address
+        from tavern_postgres.shared_events import SharedEvents
+
+        carrier = SharedEvents(context, *address(context))
+        context.tasks.spawn(carrier.run(), name="carry events between hosts")
 
 
 @hookimpl

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from tavern_host import PluginContext
 from tavern_host.contracts.errors import Conflict, Misconfigured, ServiceUnavailable
 from tavern_postgres.tables import MIGRATIONS
 
@@ -67,6 +68,24 @@ class Connection:
                 if connection.info.transaction_status.name != "IDLE":  # cancelled within a statement
                     await self._drop()
                 raise
+
+    async def listen(self, channel: str) -> AsyncIterator[str]:
+        """Give what is notified in a channel from now on, until the connection is lost; nothing else can use it then.
+
+        Raises `ServiceUnavailable` where the database cannot be reached.
+        """
+        async with self._lock:
+            connection = await self._opened()
+            import psycopg
+
+            try:
+                await connection.execute(b"LISTEN " + channel.encode())
+                async for told in connection.notifies():
+                    yield told.payload
+            except psycopg.OperationalError as error:
+                raise ServiceUnavailable(f"the PostgreSQL database does not answer: {error}") from None
+            finally:
+                await self._drop()
 
     async def close(self) -> None:
         """Close the connection; it would be made anew by another use."""
@@ -177,6 +196,11 @@ HELD = (
     " AND (classid::bigint << 32) | objid::bigint = {key})"
 )
 """Whether some process holds the name with this key."""
+
+
+def address(context: PluginContext) -> tuple[str, str]:
+    """Return the address of the database that the operator named, and the schema of this host in it."""
+    return str(context.settings.get("url") or ""), str(context.settings.get("schema") or "tavern")
 
 
 def lock_key(schema: str, name: str) -> int:

@@ -16,7 +16,7 @@ from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.storage.content_files import hash_of
 from tavern_postgres import rows
-from tavern_postgres.database import HELD, Connection, Database
+from tavern_postgres.database import HELD, Connection, Database, address
 
 _CLAIMED = f"(owner IS NOT NULL AND lease_until >= clock_timestamp() AND {HELD.format(key='owner_key')})"
 """Whether some worker has a run."""
@@ -263,8 +263,7 @@ class PostgresRuns(PostgresRunStore):
     """Keeps the runs of a host in the database that its operator named."""
 
     def __init__(self, context: PluginContext, original: RunStore) -> None:
-        settings = context.settings
-        super().__init__(Database(str(settings.get("url")), str(settings.get("schema") or "tavern"), context.log))
+        super().__init__(Database(*address(context), context.log))
 
 
 _PUT = (

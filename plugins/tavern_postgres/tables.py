@@ -56,5 +56,19 @@ _RUNS = (
     "CREATE INDEX uses_of_content ON uses (hash)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_RUNS,)
+_EVENTS = (
+    # Read at once or never: a server that crashes may lose them.
+    """
+    CREATE UNLOGGED TABLE events (
+        seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        host text NOT NULL,
+        made timestamptz NOT NULL DEFAULT clock_timestamp(),
+        type text NOT NULL,
+        payload bytea NOT NULL
+    )
+    """,
+    "CREATE INDEX events_of_host ON events (host, made)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_RUNS, _EVENTS)
 """The statements that bring the tables from one version to the next. None is changed once it was published."""

@@ -16,7 +16,8 @@ from helpers.postgres import postgres_server, programs
 from benchmarks.enginegraphs import node_id
 from benchmarks.faultchild import Place, graph_of
 from tavern_host import EXECUTION_ENGINE
-from tavern_host.contracts.executions import RunStatus
+from tavern_host.contracts.events import Event
+from tavern_host.contracts.executions import RunRequest, RunStatus
 
 ROOT = Path(__file__).parent.parent.parent
 KILLS = 3
@@ -83,3 +84,30 @@ async def test_runs_of_killed_hosts_end_once_elsewhere(database: str, tmp_path: 
             times = begun(everywhere, run_id)
             assert len(times) == 200
             assert [node for node in kept[run_id] if times[node] != before[run_id][node]] == []
+
+
+async def test_a_run_at_one_host_is_followed_at_another(database: str, tmp_path: Path) -> None:
+    here, there = Place(tmp_path / "here"), Place(tmp_path / "there")
+    for place in (here, there):
+        place.fill()
+    async with here.host(serving=True) as host, there.host(serving=True) as other:
+        heard = other.events.subscribe("NODE_COMPLETE", "EXECUTION_STATUS_UPDATE")
+        engine = host.services.get(EXECUTION_ENGINE)
+        warm = await engine.run(RunRequest(workflow=graph_of(7, depth=2, width=2).workflow()))
+        run_id = await engine.submit(RunRequest(workflow=graph_of(1, depth=2, width=2).workflow()))
+        statuses, nodes = [], set[str]()
+        async with asyncio.timeout(30):
+            async for event in heard:
+                assert isinstance(event, Event) and event.plugin == "tavern-postgres"
+                if event.payload["promptId"] == run_id and event.type == "NODE_COMPLETE":
+                    nodes.add(event.payload["nodeId"])
+                elif event.payload["promptId"] == run_id:
+                    statuses.append(event.payload["status"])
+                    if statuses[-1] == "complete":
+                        break
+        assert (statuses, nodes) == (
+            ["running", "complete"],
+            {node_id(i) for i in range(len(graph_of(1, depth=2, width=2)))},
+        )
+        seen = await other.services.get(EXECUTION_ENGINE).get(run_id)
+        assert (seen.status, warm.status) == (RunStatus.COMPLETE, RunStatus.COMPLETE)
