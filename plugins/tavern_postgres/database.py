@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import importlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ Row = tuple[Any, ...]
 
 class Connection:
     """One connection, used by one caller at a time, in the order in which they came; it is made when it is needed, and
-    anew when it was lost."""
+    again when it was lost."""
 
     def __init__(self, url: str, schema: str, log: logging.Logger, *, name: str) -> None:
         self._url = url
@@ -69,7 +69,7 @@ class Connection:
                     await self._drop()
                 raise
 
-    async def listen(self, channel: str) -> AsyncIterator[str]:
+    async def listen(self, channel: str) -> AsyncGenerator[str, None]:
         """Give what is notified in a channel from now on, until the connection is lost; nothing else can use it then.
 
         Raises `ServiceUnavailable` where the database cannot be reached.
@@ -88,7 +88,7 @@ class Connection:
                 await self._drop()
 
     async def close(self) -> None:
-        """Close the connection; it would be made anew by another use."""
+        """Close the connection; another use would open it again."""
         async with self._lock:
             await self._drop()
 

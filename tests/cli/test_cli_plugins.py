@@ -22,6 +22,7 @@ FIRST_PARTY = {
     "tavern-nodes",
     "tavern-operations",
     "tavern-packages",
+    "tavern-postgres",
     "tavern-studio",
     "tavern-tam",
     "tavern-scripts",
