@@ -57,7 +57,6 @@ from tavern_host.plugins.permissions import asked
 from tavern_host.server.app import make_app
 from tavern_host.testing import fixtures
 
-PARTS = [(path, name) for path, parts in references().items() for name in parts]
 WRITE = "`python -m tests.documentation` writes the reference parts anew"
 
 
@@ -76,7 +75,7 @@ def code_in(text: str) -> set[str]:
 
 def test_reference_parts_say_what_the_code_says() -> None:
     with Failures() as failures:
-        for path, name in PARTS:
+        for path, name in [(path, name) for path, parts in references().items() for name in parts]:
             with failures.row(f"{path}: {name}"):
                 parts = page(path).references
                 assert name in parts, f"{path} lacks `<!-- reference: {name} -->`"

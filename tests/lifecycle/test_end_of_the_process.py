@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.command_line import tavern
@@ -71,6 +73,14 @@ STAYS = {
 }
 
 
+ALIKE = ("exit in a task", "interrupt in a callback", "default pool")
+"""Ways that repeat another: the same end in the other place, the same pool by another name."""
+
+
+def extended(ways: Mapping[str, object]) -> list[Any]:
+    return [pytest.param(how, marks=pytest.mark.extended) if how in ALIKE else how for how in ways]
+
+
 async def project_with(folder: Path, code: str) -> Path:
     assert (await asyncio.to_thread(tavern, "init", folder)).code == 0
     write_plugin(folder / "plugins" / "acme", {"__init__.py": f"{HEAD}    {code}\n"}, **STARTS)
@@ -78,7 +88,7 @@ async def project_with(folder: Path, code: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("how", extended(ENDS))
 async def test_a_plugin_that_ends_the_host_is_named(tmp_path: Path, how: str) -> None:
     code, words = ENDS[how]
     async with serving(await project_with(tmp_path / "inn", code)) as host:
@@ -89,7 +99,7 @@ async def test_a_plugin_that_ends_the_host_is_named(tmp_path: Path, how: str) ->
     assert last.startswith("Error: ") and words in last, err.decode()
 
 
-@pytest.mark.parametrize("how", STAYS)
+@pytest.mark.parametrize("how", extended(STAYS))
 async def test_a_plugin_that_keeps_the_host_is_named(tmp_path: Path, how: str) -> None:
     code, words = STAYS[how]
     async with serving(await project_with(tmp_path / "inn", code)) as host:

@@ -161,7 +161,7 @@ def hard_texts(count: int) -> dict[str, str]:
 
 
 def test_work_is_linear_in_the_text() -> None:
-    count = repetitions(64, 2_000)
+    count = repetitions(32, 2_000)
     with Failures() as failures:
         for name, text in hard_texts(4 * count).items():
             small = hard_texts(count)[name]

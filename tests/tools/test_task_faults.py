@@ -67,7 +67,7 @@ async def test_no_accepted_task_is_lost_and_none_is_carried_out_twice(tmp_path: 
     rng = random.Random(seed)
     ids: dict[str, str] = {}
     approved: set[str] = set()
-    for kill in range(4):
+    for kill in range(repetitions(2, 4)):
         code = ACCEPTING.format(seed=rng.random(), first=1000 * kill)
         for name, word in await killed(tmp_path / "p", code, rng.choice([rng.uniform(0, 0.1), rng.uniform(0.1, 1)])):
             if word == "approved":
@@ -171,7 +171,7 @@ async def test_no_call_is_made_twice_whatever_its_tool(tmp_path: Path, part: int
     seed = random.SystemRandom().randrange(10**6)
     rng = random.Random(seed)
     accepted: dict[str, str] = {}
-    for kill in range(3):
+    for kill in range(repetitions(2, 3)):
         code = MARKING.format(seed=rng.random(), first=1000 * kill)
         accepted |= dict(await killed(tmp_path / "p", code, rng.uniform(0.1, 1.5), "marking"))
 
