@@ -13,6 +13,7 @@ FIRST_PARTY = {
     "tavern-agents",
     "tavern-advisories",
     "tavern-alarms",
+    "tavern-assistant",
     "tavern-demo",
     "tavern-devtools",
     "tavern-engine",
