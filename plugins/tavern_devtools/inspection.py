@@ -20,11 +20,11 @@ from typing import Any
 
 from pydantic import Field, JsonValue
 
-from tavern_devtools.rules import findings
+from tavern_devtools.rules import OF_THE_HOST, findings
 from tavern_devtools.rules.subject import Finding, Subject
 from tavern_host import NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Folders, Host, InvalidInput, TavernError
 from tavern_host.contracts.names import near_names
-from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginInfo, PluginState, Problem
+from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginInfo, PluginState
 from tavern_host.contracts.reviews import ReviewNote
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import Model
@@ -42,7 +42,7 @@ class Report(Model):
     path: str
     state: PluginState
     imported: bool
-    problems: list[Problem] = Field(default_factory=list)
+    problems: list[Finding] = Field(default_factory=list)
     warnings: list[Finding] = Field(default_factory=list)
     permissions: list[PermissionInfo] = Field(default_factory=list)
     provides: dict[str, list[str]] = Field(default_factory=dict)
@@ -85,7 +85,7 @@ class Candidate:
     entry: str | None = None
     project: Project | None = None
     is_wheel: bool = False
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Finding] = field(default_factory=list)
 
 
 @contextlib.contextmanager
@@ -137,7 +137,7 @@ def _of_project(project: Project, name: str, value: str) -> Candidate:
     if found is not None:
         return Candidate(found, str(found), name, project)
     message = f"the entry point {name!r} names the package {value!r}, which is neither in {root} nor in {root / 'src'}"
-    return Candidate(root, str(root), name, project, problems=[Problem(message=message, file="pyproject.toml")])
+    return Candidate(root, str(root), name, project, problems=[Finding(message=message, file="pyproject.toml")])
 
 
 def _package(value: str) -> list[str] | None:
@@ -146,9 +146,9 @@ def _package(value: str) -> list[str] | None:
     return parts if all(part.isidentifier() for part in parts) else None
 
 
-def _no_package(name: str, value: str) -> Problem:
+def _no_package(name: str, value: str) -> Finding:
     hint = 'write the name of the package that has the plugin.yaml: name = "package"'
-    return Problem(message=f"the entry point {name!r} names {value!r:.80}, which is no package", hint=hint)
+    return Finding(message=f"the entry point {name!r} names {value!r:.80}, which is no package", hint=hint)
 
 
 def _in_wheel(path: Path, unpacked: Path) -> list[Candidate]:
@@ -176,7 +176,7 @@ def _of_wheel(path: Path, unpacked: Path, name: str, value: str) -> Candidate:
     if not (folder / MANIFEST).is_file():
         message = f"there is no {'/'.join(package)}/{MANIFEST} in the wheel"
         hint = "let the build put the package's data files into the wheel"
-        problems = [Problem(message=message, hint=hint)]
+        problems = [Finding(message=message, hint=hint)]
     return Candidate(folder, f"{path} ({'.'.join(package)})", name, is_wheel=True, problems=problems)
 
 
@@ -263,7 +263,7 @@ class Inspection:
                 await host.stop()
         report = _report(self._candidate, info)
         known = {str(problem) for problem in report.problems}
-        problems = [Problem(message=line) for line in logged.lines if not any(line in one for one in known)]
+        problems = [Finding(message=line) for line in logged.lines if not any(line in one for one in known)]
         return report.model_copy(
             update={
                 "imported": True,
@@ -322,7 +322,7 @@ def _report(candidate: Candidate, info: PluginInfo) -> Report:
         path=candidate.shown,
         state=info.state,
         imported=False,
-        problems=[*info.problems, *_entry_problems(candidate, info)],
+        problems=[*findings(Subject(candidate.folder, info), OF_THE_HOST), *_entry_problems(candidate, info)],
         warnings=_warnings(candidate, info),
         permissions=permissions,
     )
@@ -333,12 +333,12 @@ def _has_manifest(info: PluginInfo) -> bool:
     return bool(info.version)
 
 
-def _entry_problems(candidate: Candidate, info: PluginInfo) -> list[Problem]:
+def _entry_problems(candidate: Candidate, info: PluginInfo) -> list[Finding]:
     """Return where the entry point differs from what the manifest says."""
     if not _has_manifest(info) or candidate.entry in (None, info.name):
         return []
     message = f"the entry point is called {candidate.entry!r}, the manifest {info.name!r}"
-    return [Problem(message=message, hint="give both the same name")]
+    return [Finding(message=message, hint="give both the same name")]
 
 
 def _warnings(candidate: Candidate, info: PluginInfo) -> list[Finding]:

@@ -10,7 +10,7 @@ from helpers.command_line import tavern
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures, repetitions
 
-from tavern_devtools.rules import RULES, findings
+from tavern_devtools.rules import OF_THE_HOST, RULES, findings
 from tavern_devtools.rules.subject import Subject
 from tavern_host import Host
 
@@ -28,7 +28,7 @@ def found(host: Host, folder: Path) -> list[tuple[str | None, int | None]]:
 
 
 def test_each_rule_has_a_page_and_a_sentence() -> None:
-    names = [rule.replace("_", "-") for rule in RULES]
+    names = [rule.replace("_", "-") for rule in (*OF_THE_HOST, *RULES)]
     assert {path.stem for path in (ROOT / "docs" / "checks").glob("*.md")} == set(names)
     for name in names:
         text = (ROOT / "docs" / "checks" / f"{name}.md").read_text(encoding="utf-8")
@@ -97,3 +97,8 @@ def test_findings_name_their_rule_in_the_terminal(tmp_path: Path) -> None:
     ran = tavern("plugins", "check", folder, "--no-import")
     assert (ran.code, "operators read first [description]" in ran.out) == (0, True)
     assert json.loads(tavern("plugins", "check", folder, "--json").out)["ok"] is True
+    broken = write_plugin(tmp_path / "acme_2", {}, apiVersion="twelve")
+    assert "[manifest]" in tavern("plugins", "check", broken).out
+    hook = {"__init__.py": "from tavern_host import hookimpl\n@hookimpl\ndef tavern_on_logins(): ...\n"}
+    unknown = tavern("plugins", "check", write_plugin(tmp_path / "acme_3", hook))
+    assert "[hooks]" in unknown.out and "did you mean tavern_on_login" in unknown.out

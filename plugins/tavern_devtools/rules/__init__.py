@@ -1,12 +1,12 @@
-"""What `tavern plugins check` looks for beyond what the host itself says: a module for each rule, called like it with
-`_` for `-`, and a page in `docs/checks/`.
+"""What `tavern plugins check` looks for: a module for each rule, called like it with `_` for `-`, and a page in
+`docs/checks/`.
 
 A module has `check(subject)`, which yields what it finds. A rule that is sometimes wrong is worse than none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 
 from tavern_devtools.rules.subject import Finding, Subject
@@ -22,12 +22,14 @@ RULES = (
     "second_vue",
     "described_nodes",
 )
-"""The modules."""
+"""The modules of what is worth a thought."""
+OF_THE_HOST = ("manifest", "hooks")
+"""Those of what the host itself says: faults."""
 
 
-def findings(subject: Subject) -> Iterator[Finding]:
-    """Yield what all rules find."""
-    for module in RULES:
+def findings(subject: Subject, rules: Iterable[str] = RULES) -> Iterator[Finding]:
+    """Yield what these rules find."""
+    for module in rules:
         check: Callable[[Subject], Iterator[Problem]] = import_module(f"{__name__}.{module}").check
         for problem in check(subject):
             yield Finding(rule=module.replace("_", "-"), **problem.model_dump())

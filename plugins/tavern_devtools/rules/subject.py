@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tavern_host.contracts.plugins import PluginInfo, Problem
+from tavern_host.contracts.plugins import PluginInfo, PluginState, Problem
 
 MAX_FILE = 4 << 20
 """The size of the largest file that is read, in bytes."""
@@ -42,6 +42,11 @@ class Subject:
             is_wanted = path.suffix in suffixes and not _LEFT_OUT & set(inner.parts)
             if is_wanted and path.is_file() and path.stat().st_size <= MAX_FILE:
                 yield path
+
+    @property
+    def was_imported(self) -> bool:
+        """Whether what is known of it comes from its import, too."""
+        return self.info.state in (PluginState.FAILED, PluginState.LOADED)
 
     @cached_property
     def modules(self) -> dict[Path, ast.Module]:
