@@ -7,7 +7,6 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 from cachetools import LRUCache
 from pydantic import JsonValue
@@ -34,56 +33,56 @@ class _Kept(ABC):
         self._services = context.services
 
     @abstractmethod
-    async def read(self, id: str, call: CallContext | None) -> tuple[Item, str]:
-        """Return a document and its revision. Raises `NotFound`."""
+    async def read(self, id: str, call: CallContext | None) -> tuple[str, str]:
+        """Return the text of a document, and its revision. Raises `NotFound`."""
 
     @abstractmethod
     async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
         """Return what is wrong with a document: places, as JSON pointers, and messages."""
 
     @abstractmethod
-    async def save(self, id: str, document: Item, revision: str, call: CallContext | None) -> str:
-        """Write a document that is at a revision, and return the new one. Raises `Conflict`."""
+    async def save(self, id: str, text: str, revision: str, call: CallContext | None) -> str:
+        """Write the text of a document that is at a revision, and return the new one. Raises `Conflict`."""
 
 
 class _Tools(_Kept):
-    async def read(self, id: str, call: CallContext | None) -> tuple[Item, str]:
+    async def read(self, id: str, call: CallContext | None) -> tuple[str, str]:
         file = await self._services.get(TOOL_FILES).get(id)
         text = file.source.text if file.source is not None else ""
         if without_comments(text) != text:
             raise InvalidInput(f"the file of the tool {id!r} has comments, which a patch would lose; edit its text")
-        return read_json_object(text, f"the file of the tool {id!r}"), file.revision
+        return text, file.revision
 
     async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
         found = await self._services.get(TOOL_FILES).check(id, ToolSource(text=_text(document)))
         return [(pointer(one.location), one.message) for one in found.problems if not one.warning]
 
-    async def save(self, id: str, document: Item, revision: str, call: CallContext | None) -> str:
-        source = ToolSource(text=_text(document))
+    async def save(self, id: str, text: str, revision: str, call: CallContext | None) -> str:
+        source = ToolSource(text=text)
         return (await self._services.get(TOOL_FILES).save(id, source, expected_revision=revision, call=call)).revision
 
 
 class _Agents(_Kept):
-    async def read(self, id: str, call: CallContext | None) -> tuple[Item, str]:
+    async def read(self, id: str, call: CallContext | None) -> tuple[str, str]:
         file = await self._services.get(AGENT_PROFILES).get(id)
-        return file.document, file.revision
+        return _text(file.document), file.revision
 
     async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
         return [("", message) for message in await self._services.get(AGENT_PROFILES).check(id, document)]
 
-    async def save(self, id: str, document: Item, revision: str, call: CallContext | None) -> str:
+    async def save(self, id: str, text: str, revision: str, call: CallContext | None) -> str:
         profiles = self._services.get(AGENT_PROFILES)
-        return (await profiles.save(id, document, expected_revision=revision, call=call)).revision
+        return (await profiles.save(id, json.loads(text), expected_revision=revision, call=call)).revision
 
 
 class _Settings(_Kept):
     """The settings of a plugin by their keys, without `extensions.{plugin}.` and without those that are secret."""
 
-    async def read(self, id: str, call: CallContext | None) -> tuple[Item, str]:
+    async def read(self, id: str, call: CallContext | None) -> tuple[str, str]:
         options = await self._options(id)
         values = await self._services.get(SETTINGS).values(id, call=call)
         document = {_short(one.key, id): one.value for one in values if _short(one.key, id) in options}
-        return document, revision_of(document)
+        return _text(document), revision_of(document)
 
     async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
         options = await self._options(id)
@@ -91,8 +90,9 @@ class _Settings(_Kept):
         wrong = ((key, options[key].problem(value)) for key, value in document.items() if key in options)
         return [*unknown, *((pointer((key,)), text) for key, text in wrong if text and document[key] is not None)]
 
-    async def save(self, id: str, document: Item, revision: str, call: CallContext | None) -> str:
-        before, now = await self.read(id, call)
+    async def save(self, id: str, text: str, revision: str, call: CallContext | None) -> str:
+        former, now = await self.read(id, call)
+        before, document = json.loads(former), json.loads(text)
         if now != revision:
             raise Conflict(f"the settings of {id} are at revision {now}", revision=now, expected=revision)
         new: dict[str, JsonValue] = {key: document.get(key) for key in {*before, *document}}
@@ -134,7 +134,8 @@ class DocumentPatches:
         """Return what a patch would do to a document that is kept under an id, or to one that is given."""
         kept, now = self._kinds[kind], ""
         if document is None:
-            document, now = await kept.read(id, call)
+            text, now = await kept.read(id, call)
+            document = read_json_object(text, f"the {kind} {id!r}")
         if revision not in (None, now):
             conflict = PatchConflict(expected=str(revision), revision=now)
             return PatchResult(applied=False, conflict=conflict, revision=now, former=now)
@@ -164,26 +165,25 @@ class DocumentPatches:
             if not result.applied or not result.changes or result.document is None:
                 return result
             before, _ = await self._kinds[kind].read(id, call)
-            saved = await self._kinds[kind].save(id, result.document, result.revision, call)
+            saved = await self._kinds[kind].save(id, _text(result.document), result.revision, call)
             self._keep(kind, id, result.former, before)
             return result.model_copy(update={"revision": saved})
 
     async def undo(self, kind: PatchKind, id: str, revision: str, to: str, call: CallContext | None) -> PatchResult:
         """Make a document what it was before one of the last patches."""
         async with self._lock:
-            before, now = await self._kinds[kind].read(id, call)
+            text, now = await self._kinds[kind].read(id, call)
             if now != revision:
                 raise Conflict(f"{id!r} was changed: it is at revision {now}", revision=now, expected=revision)
             kept = self._former.get((kind, id, to))
             if kept is None:
                 raise NotFound(f"what {id!r} was at revision {to} is not kept any more")
-            document: Item = json.loads(kept)
-            saved = await self._kinds[kind].save(id, document, revision, call)
-            self._keep(kind, id, revision, before)
+            saved = await self._kinds[kind].save(id, kept, revision, call)
+            self._keep(kind, id, revision, text)
+        before, document = json.loads(text), json.loads(kept)
         made = changes(places(before, document), before, document)
         return PatchResult(applied=True, revision=saved, former=revision, document=document, changes=made)
 
-    def _keep(self, kind: str, id: str, revision: str, document: dict[str, Any]) -> None:
-        text = json.dumps(document)
+    def _keep(self, kind: str, id: str, revision: str, text: str) -> None:
         if len(text) <= _FORMER_BYTES:
             self._former[kind, id, revision] = text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +18,16 @@ from tavern_host.contracts.wire import MAX_LEVELS, WireError, carried
 Parts = tuple[str, ...]
 """The reference tokens of a JSON pointer (RFC 6901), unescaped."""
 
+INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+"""A place in a list."""
 _VALUED = frozenset({"add", "replace", "test"})
 _FROM = frozenset({"move", "copy"})
 _NAMES = sorted({*_VALUED, *_FROM, "remove"})
 MAX_PATH = 2000
+MAX_PROBLEMS = 100
+"""After how many problems the rest of a patch is not looked at."""
+MAX_COPIED = 2**20
+"""How much all copies of a patch may add, in characters and values: a value that is copied into itself doubles."""
 _SHOWN = 120
 """How many characters of a value a message shows."""
 
@@ -68,8 +75,37 @@ def pointer(parts: Sequence[str | int]) -> str:
 
 def shown(value: JsonValue) -> str:
     """Return a value as a message shows it."""
-    text = json.dumps(value, ensure_ascii=False)
+    if size_of(value, _SHOWN) > _SHOWN and not isinstance(value, str):
+        return json_type(value)
+    text = json.dumps(value[:_SHOWN] if isinstance(value, str) else value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def size_of(value: JsonValue, most: int) -> int:
+    """Return how large a value is, in characters of texts and keys and in values; of a larger one more than `most`."""
+    size, waiting = 0, [value]
+    while waiting and size <= most:
+        item = waiting.pop()
+        size += 1 + (len(item) if isinstance(item, str | list | dict) else 0)
+        if isinstance(item, dict):
+            size += sum(map(len, item))
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+    return size
+
+
+class Copies:
+    """Adds up what a patch copies. Raises `Refused` where it is too much."""
+
+    def __init__(self) -> None:
+        self._left = MAX_COPIED
+
+    def add(self, value: JsonValue) -> None:
+        """Count a copy of a value."""
+        self._left -= size_of(value, self._left)
+        if self._left < 0:
+            raise Refused("too_large", "the patch copies too much", "copy smaller parts")
 
 
 def read_operations(given: Sequence[JsonValue]) -> tuple[list[Operation], list[PatchProblem]]:
@@ -123,16 +159,25 @@ def _parts(text: JsonValue, member: str) -> Parts:
         raise Refused("bad_path", f"`{member}` is no JSON pointer: {error}", hint) from None
 
 
-def apply_in_place(document: JsonValue, operation: Operation) -> Any:
+def apply_in_place(document: JsonValue, operation: Operation, copies: Copies) -> Any:
     """Apply one operation to a document, which it changes, and return the document. Raises `Refused`."""
     import jsonpatch
 
+    path = operation.path if operation.name in ("remove", "replace", "test") else operation.path[:-1]
+    missing = [parts for parts in (operation.source, path) if len(_walk(document, parts)[1]) < len(parts)]
+    if missing and operation.name != "test":
+        message = f"{operation.name} cannot be applied: there is no {pointer(missing[0])}"
+        raise Refused("no_such_place", message, _what_is_there(document, operation))
+    if missing:
+        raise _failed_test(document, operation)
+    if operation.name == "copy":
+        copies.add(_walk(document, operation.source)[0])
     try:
         return jsonpatch.JsonPatch([operation.to_json()]).apply(document, in_place=True)
     except jsonpatch.JsonPatchTestFailed:
         raise _failed_test(document, operation) from None
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):  # their texts hold the whole document
-        message = f"{operation.name} cannot be applied: a path leads nowhere"
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):  # their texts may hold the whole document
+        message = f"{operation.name} cannot be applied at {pointer(operation.path)}"
         raise Refused("no_such_place", message, _what_is_there(document, operation)) from None
 
 
@@ -149,7 +194,7 @@ def _walk(document: JsonValue, parts: Parts) -> tuple[JsonValue, Parts]:
     for place, part in enumerate(parts):
         if isinstance(document, dict) and part in document:
             document = document[part]
-        elif isinstance(document, list) and part.isdecimal() and int(part) < len(document):
+        elif isinstance(document, list) and INDEX.fullmatch(part) and int(part) < len(document):
             document = document[int(part)]
         else:
             return document, parts[:place]
@@ -183,10 +228,10 @@ def apply_plain(document: JsonValue, given: Sequence[JsonValue]) -> tuple[JsonVa
     operations, problems = read_operations(given)
     if problems:
         return document, problems
-    copied = json.loads(json.dumps(document))
+    copied, copies = json.loads(json.dumps(document)), Copies()
     for operation in operations:
         try:
-            copied = apply_in_place(copied, operation)
+            copied = apply_in_place(copied, operation, copies)
         except Refused as refused:  # what follows is made for what this one would have done
             return document, [refused.problem(operation.index, pointer(operation.path))]
     return copied, []

@@ -15,7 +15,17 @@ from dataclasses import dataclass, field, replace
 from pydantic import JsonValue
 
 from tavern_assistant.patches.items import Slots, new_edge, new_node
-from tavern_assistant.patches.operations import Operation, Parts, Refused, apply_in_place, pointer, read_operations
+from tavern_assistant.patches.operations import (
+    INDEX,
+    MAX_PROBLEMS,
+    Copies,
+    Operation,
+    Parts,
+    Refused,
+    apply_in_place,
+    pointer,
+    read_operations,
+)
 from tavern_assistant.patches.working_copy import LISTS, MULTI, Item, WorkingCopy, text_in
 from tavern_host.contracts.assistant import PatchProblem
 from tavern_host.contracts.documents import json_type
@@ -28,10 +38,9 @@ _INTERFACES = {"interfaceInputs": (GROUP_INPUT, "source"), "interfaceOutputs": (
 _OBJECTS = frozenset({"inputValues", "configValues", "inputConnectionOrders", "position", "policy"})
 """Parts of a node that are made where a patch adds to them."""
 _LOCAL = frozenset({"localId", "sourceLocalId", "targetLocalId", "parentLocalId"})
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _BY_ID = "id:"
 """Before an id in a path, for ids that look like an index."""
-_PLACE = re.compile(rf"-|{_INDEX.pattern}|{_BY_ID}.+", re.DOTALL)
+_PLACE = re.compile(rf"-|{INDEX.pattern}|{_BY_ID}.+", re.DOTALL)
 """Where an item is added: at the end, at an index, before another one."""
 UNNAMED = "\0"
 """Begins the localIds of what a patch adds without one."""
@@ -54,7 +63,8 @@ def apply_to_workflow(document: Item, given: Sequence[JsonValue], definitions: M
     operations, problems = read_operations(given)
     patch = _Patch(document, definitions, operations)
     for operation in operations:
-        patch.step(operation)
+        if len(patch.result.problems) < MAX_PROBLEMS:
+            patch.step(operation)
     found = patch.result
     found.problems[:0] = problems
     found.problems.sort(key=lambda problem: -1 if problem.index is None else problem.index)
@@ -66,6 +76,7 @@ class _Patch:
         self.copy = WorkingCopy(document)
         self.result = Patched(self.copy.document, touched=self.copy.touched)
         self.slots = Slots(self.copy.document, definitions)
+        self._copies = Copies()
         self._local: dict[str, dict[str, str | None]] = {kind: {} for kind in LISTS}
         """By kind, the ids of what the patch added by localId; None where adding it failed."""
         self._later = {_local_id_of(operation): operation.index for operation in operations}
@@ -95,7 +106,7 @@ class _Patch:
         operation = replace(operation, path=path, source=source, value=value)
         self.result.by_id.append(copy.deepcopy(operation.to_json()))
         if operation.name == "test":
-            apply_in_place(self.copy.document, self._by_index(operation))
+            apply_in_place(self.copy.document, self._by_index(operation), self._copies)
         elif not path or (operation.name in ("move", "copy") and not source):
             hint = "change nodes, edges and the interface one by one"
             raise Refused("whole_document", "the document as a whole cannot be changed by a patch", hint)
@@ -117,19 +128,19 @@ class _Patch:
         kind, name = path[0], path[1]
         item = self._item_named(kind, name)
         if item is None:
-            if len(path) == 2 and _INDEX.fullmatch(name) and int(name) == len(self.copy.listed(kind)):
+            if len(path) == 2 and INDEX.fullmatch(name) and int(name) == len(self.copy.listed(kind)):
                 return (kind, "-")  # right behind the last one
             raise self._unknown(kind, name)
         found = str(item["id"])
         local = self.result.local_ids.get((kind, found))
         written = found if local is None else local
-        is_plain = not _INDEX.fullmatch(written) and written != "-" and not written.startswith(_BY_ID)
+        is_plain = not INDEX.fullmatch(written) and written != "-" and not written.startswith(_BY_ID)
         return (kind, written if is_plain else f"{_BY_ID}{written}", *path[2:])
 
     def _item_named(self, kind: str, name: str) -> Item | None:
         """Return the item of an id, a localId or an index. Raises `Refused` where the name is ambiguous."""
         items, ids = self.copy.listed(kind), self.copy.ids(kind)
-        at = int(name) if _INDEX.fullmatch(name) else None
+        at = int(name) if INDEX.fullmatch(name) else None
         if at is not None:
             if name in ids and ids[name] != at and at < len(items):
                 message = f"{name} is the id of one of the {kind} and the index of another"
@@ -216,6 +227,7 @@ class _Patch:
             self.copy.take_out(kind, {source})
             self.copy.insert(kind, item, None if place is None else min(place, len(self.copy.listed(kind))))
             return
+        self._copies.add(item)
         for key in ("id", "position", "inputConnectionOrders"):
             item.pop(key, None)
         self._add(kind, {**item, "localId": self._unnamed()}, place)
@@ -324,7 +336,7 @@ class _Patch:
                 self._prepare(operation, path)
         before = {part: dict(self._interface(part)) for part in _INTERFACES}
         operation = replace(operation, value=self._value(operation.path, operation.value))
-        apply_in_place(self.copy.document, self._by_index(operation))
+        apply_in_place(self.copy.document, self._by_index(operation), self._copies)
         for part, slots in before.items():
             self._follow_interface(part, slots, operation.path[1] if _is_rename(operation, part) else None)
 

@@ -93,7 +93,10 @@ class WorkflowPatches:
         if patched.problems:
             return (await self._evaluated(base, operations))[0].model_copy(update={"document": None})
         result, rebased = await self._evaluated(document, patched.by_id)
-        ours = [*places(base, patched.document), *places(document, rebased.document)]
+        old = [
+            one for one in places(base, patched.document) if one[:2] not in patched.local_ids
+        ]  # new ids are other ones
+        ours = [*old, *places(document, rebased.document)]
         if (touched := in_both(ours, theirs)) or not result.applied:
             refused = await self._refused(id, str(revision), now, touched, theirs, base, document)
             return refused.model_copy(update={"problems": result.problems})

@@ -1,0 +1,82 @@
+"""A served host with workflows for the tests of a module."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tavern_host import Host
+from tavern_host.contracts.assistant import ASSISTANT, Assistant, PatchResult
+from tavern_host.contracts.calls import operator_call
+from tavern_host.contracts.workflows import WORKFLOW_MANAGER, Workflow, WorkflowManager
+from tavern_host.testing.http import HttpClient, served
+
+
+@dataclass
+class PatchBench:
+    """The host, its project's folder, and patches in it."""
+
+    site: HttpClient
+    root: Path
+    count: int = 0
+
+    @property
+    def host(self) -> Host:
+        return self.site.host
+
+    @property
+    def manager(self) -> WorkflowManager:
+        return self.host.services.get(WORKFLOW_MANAGER)
+
+    @property
+    def assistant(self) -> Assistant:
+        return self.host.services.get(ASSISTANT)
+
+    def write(self, name: str, content: Any) -> Path:
+        """Write a file of the project: text as it is, anything else as JSON."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    def workflow(self, document: dict[str, Any]) -> str:
+        """Write a new workflow and return its id."""
+        self.count += 1
+        self.write(f"workflows/shop-{self.count}.json", document)
+        return f"shop-{self.count}"
+
+    async def present(self, workflow: str) -> tuple[dict[str, Any], str]:
+        """Return a workflow as it is being made, and its revision."""
+        draft = await self.manager.draft(workflow)
+        if draft.workflow is None:
+            stored = await self.manager.get(workflow)
+            return stored.workflow.model_dump(mode="json", exclude_unset=True), stored.revision
+        return draft.workflow.model_dump(mode="json", exclude_unset=True), draft.revision
+
+    async def edit(self, workflow: str, document: dict[str, Any]) -> str:
+        """Save a draft as a person would, and return its revision."""
+        parsed = Workflow.model_validate(document)
+        return (await self.manager.save_draft(workflow, parsed, call=operator_call())).revision
+
+    async def patch(self, document: dict[str, Any], *operations: Any) -> PatchResult:
+        """Return what a patch would do to a document."""
+        return await self.assistant.propose_patch(list(operations), document=document)
+
+    async def ask(self, path: str, **body: Any) -> tuple[int, Any]:
+        """Return the status and the JSON of the answer to a POST."""
+        answer = await self.site.request("POST", path, json=body)
+        return answer.status, await answer.json()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def patches(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PatchBench]:
+    root = tmp_path_factory.mktemp("project")
+    (root / "tavern.yaml").write_text("name: test\n")
+    async with Host(root, third_party=False) as host, served(host) as client:
+        yield PatchBench(client, root)

