@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from tavern_host import PluginContext, ServiceInfo, hookimpl, service_info
+from tavern_host import CommandInfo, PluginContext, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.runs import RUN_STORE
 
@@ -22,6 +22,18 @@ def tavern_startup(context: PluginContext) -> None:
 
         carrier = SharedEvents(context, *address(context))
         context.tasks.spawn(carrier.run(), name="carry events between hosts")
+
+
+@hookimpl
+def tavern_register_commands() -> list[CommandInfo]:
+    """Return the command `storage move`."""
+    return [
+        CommandInfo(
+            name="storage move",
+            help="Copy the runs of the project's files to the PostgreSQL database that is set up.",
+            handler="tavern_postgres.moving:move",
+        )
+    ]
 
 
 @hookimpl

@@ -26,6 +26,9 @@ _UNTIL = "clock_timestamp() + %(lease)s * interval '1 second'"
 _KEPT_SECONDS = 3600
 """How long a content that no run refers to is kept: its writer may be about to refer to it."""
 
+REPLACED = "replaced runStore"
+"""Where the plugin's parts find the store that the database took the place of."""
+
 _AT_ONCE = 50
 """How many runs one transaction forgets: others wait for it."""
 
@@ -198,6 +201,14 @@ class PostgresRunStore(RunStore):
             raise _unknown(run_id)
         return [content for (content,) in found if content is not None]
 
+    async def contents(self, run_id: str) -> list[str]:
+        """Return the hashes of what a run needs of what is kept apart. Raises `NotFound`."""
+        wanted = "SELECT hash FROM runs JOIN uses ON uses.run = runs.seq WHERE id = %s ORDER BY hash"
+        found = await self._database.reader.rows(wanted, (rows.text(run_id),))
+        if not found:  # a run needs its document
+            raise _unknown(run_id)
+        return [name for (name,) in found]
+
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
         """Return runs, newest first."""
         return [rows.read_summary(row) for row in await self._database.reader.rows(*rows.query(filter))]
@@ -264,6 +275,7 @@ class PostgresRuns(PostgresRunStore):
 
     def __init__(self, context: PluginContext, original: RunStore) -> None:
         super().__init__(Database(*address(context), context.log))
+        context.state[REPLACED] = original
 
 
 _PUT = (

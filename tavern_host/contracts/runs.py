@@ -64,7 +64,7 @@ class RunEnd(Model):
     not_resumable: str | None = None
 
 
-class RunStore(ServiceInterface, name="runStore"):
+class RunStore(ServiceInterface, name="runStore", version=2):
     """Keeps runs and what their nodes gave. What a call wrote has survived the end of the process when it returns."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
@@ -137,6 +137,10 @@ class RunStore(ServiceInterface, name="runStore"):
     @reads
     async def batches(self, run_id: str) -> list[bytes]:
         """Return the batches of a run, oldest first. Raises `NotFound`."""
+
+    @reads(since=2)
+    async def contents(self, run_id: str) -> list[str]:
+        """Return the hashes of the documents and large values that a run needs, in order. Raises `NotFound`."""
 
     @reads
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.postgres import postgres_server, programs
 
 from benchmarks.enginegraphs import node_id
 from benchmarks.faultchild import Place, graph_of
-from tavern_host import EXECUTION_ENGINE
+from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
 
@@ -109,3 +112,43 @@ async def test_a_run_at_one_host_is_followed_at_another(database: str, tmp_path:
         assert nodes >= {node_id(i) for i in range(len(graph_of(1, depth=2, width=2)))}
         seen = await other.services.get(EXECUTION_ENGINE).get(run_id)
         assert (seen.status, warm.status) == (RunStatus.COMPLETE, RunStatus.COMPLETE)
+
+
+async def test_runs_move_from_files_to_the_database(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    place = Place(tmp_path / "place")
+    killed = await killed_host(place, 0)
+    async with place.host(serving=False) as host:
+        before = {run.id: run for run in await host.services.get(EXECUTION_ENGINE).history()}
+        nodes = {run_id: await nodes_of(host, run_id) for run_id in before}
+    request.getfixturevalue("database")
+
+    def move() -> dict[str, Any]:
+        command = [
+            sys.executable,
+            "-m",
+            "tavern_host.cli",
+            "storage",
+            "move",
+            "--json",
+            "--project",
+            place.root / "project",
+        ]
+        environment = {f"XDG_{name}_HOME": str(tmp_path / name) for name in ("CONFIG", "STATE", "DATA")}
+        done = subprocess.run(command, capture_output=True, env={**os.environ, **environment}, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return json.loads(done.stdout)
+
+    assert move() == {"runs": 2, "moved": 2, "missing": []}
+    assert move() == {"runs": 2, "there": 2, "missing": []}
+    async with place.host(serving=False) as host:
+        after = {run.id: run for run in await host.services.get(EXECUTION_ENGINE).history()}
+        assert after == before
+        assert {run_id: await nodes_of(host, run_id) for run_id in after} == nodes
+    async with place.host(serving=True) as host, asyncio.timeout(60):
+        while not (run := await host.services.get(EXECUTION_ENGINE).get(killed)).status.is_final:
+            await asyncio.sleep(0.1)
+        assert (run.status, run.attempt) == (RunStatus.COMPLETE, 2)
+
+
+async def nodes_of(host: Host, run_id: str) -> dict[str, Any]:
+    return (await host.services.get(EXECUTION_ENGINE).get(run_id)).nodes

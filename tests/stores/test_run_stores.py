@@ -90,6 +90,8 @@ async def test_what_is_not_there_is_not_found(store: RunStore) -> None:
             await store.get(run_id)
         with pytest.raises(NotFound, match="there is no run"):
             await store.batches(run_id)
+        with pytest.raises(NotFound, match="there is no run"):
+            await store.contents(run_id)
         assert await store.delete(run_id) is False
         assert await store.claim("w", 30, run_id=run_id) is None
     assert await ids(store) == []
@@ -188,6 +190,7 @@ async def test_a_last_batch_is_written_with_the_end(store: RunStore) -> None:
     assert ((await store.get("run_1")).status, await store.batches("run_1")) == (RunStatus.QUEUED, [b"first"])
     value = await store.put(b"value")
     await store.update("w", "run_1", done, batch=b"last", contents=(value,))
+    assert await store.contents("run_1") == sorted([value, hashlib.sha256(DOCUMENT).hexdigest()])
     assert (await store.get("run_1")).status is RunStatus.COMPLETE
     assert await store.batches("run_1") == [b"first", b"last"]
 

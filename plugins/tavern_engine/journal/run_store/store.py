@@ -208,6 +208,18 @@ class SqliteRunStore(RunStore):
             raise _unknown(run_id)
         return batches
 
+    async def contents(self, run_id: str) -> list[str]:
+        """Return the hashes of what a run needs of what is kept apart. Raises `NotFound`."""
+        wanted = "SELECT hash FROM runs JOIN uses ON uses.run = runs.seq WHERE id = ? ORDER BY hash"
+
+        def work(connection: sqlite3.Connection) -> list[str]:
+            return [name for (name,) in connection.execute(wanted, (rows.text(run_id),))]
+
+        found: list[str] = await self._reader.read(work, absent=[])
+        if not found:  # a run needs its document
+            raise _unknown(run_id)
+        return found
+
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
         """Return runs, newest first."""
         statement, values = rows.query(filter)
