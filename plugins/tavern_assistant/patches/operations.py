@@ -27,7 +27,7 @@ MAX_PATH = 2000
 MAX_PROBLEMS = 100
 """After how many problems the rest of a patch is not looked at."""
 MAX_COPIED = 2**20
-"""How much all copies of a patch may add, in characters and values: a value that is copied into itself doubles."""
+"""How much a patch may copy and move, in characters and values: a value that is copied into itself doubles."""
 _SHOWN = 120
 """How many characters of a value a message shows."""
 
@@ -82,30 +82,35 @@ def shown(value: JsonValue) -> str:
 
 
 def size_of(value: JsonValue, most: int) -> int:
-    """Return how large a value is, in characters of texts and keys and in values; of a larger one more than `most`."""
-    size, waiting = 0, [value]
-    while waiting and size <= most:
-        item = waiting.pop()
-        size += 1 + (len(item) if isinstance(item, str | list | dict) else 0)
-        if isinstance(item, dict):
-            size += sum(map(len, item))
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            waiting.extend(item)
+    """Return how large a value is, in characters of texts and keys and in values; of a larger one, and of one that is
+    too deep, more than `most`."""
+    size, level, depth = 0, [value], 0
+    while level and size <= most:
+        if depth > MAX_LEVELS:
+            return most + 1
+        deeper: list[JsonValue] = []
+        for item in level:
+            size += 1 + (len(item) if isinstance(item, str | list | dict) else 0)
+            if isinstance(item, dict):
+                size += sum(map(len, item))
+                deeper.extend(item.values())
+            elif isinstance(item, list):
+                deeper.extend(item)
+        level, depth = deeper, depth + 1
     return size
 
 
 class Copies:
-    """Adds up what a patch copies. Raises `Refused` where it is too much."""
+    """Adds up what a patch copies and moves. Raises `Refused` where it is too much, or too deep."""
 
     def __init__(self) -> None:
         self._left = MAX_COPIED
 
     def add(self, value: JsonValue) -> None:
-        """Count a copy of a value."""
+        """Count a value."""
         self._left -= size_of(value, self._left)
         if self._left < 0:
-            raise Refused("too_large", "the patch copies too much", "copy smaller parts")
+            raise Refused("too_large", "the patch copies or moves too much", "copy and move smaller parts")
 
 
 def read_operations(given: Sequence[JsonValue]) -> tuple[list[Operation], list[PatchProblem]]:
@@ -170,7 +175,7 @@ def apply_in_place(document: JsonValue, operation: Operation, copies: Copies) ->
         raise Refused("no_such_place", message, _what_is_there(document, operation))
     if missing:
         raise _failed_test(document, operation)
-    if operation.name == "copy":
+    if operation.name in _FROM:
         copies.add(_walk(document, operation.source)[0])
     try:
         return jsonpatch.JsonPatch([operation.to_json()]).apply(document, in_place=True)

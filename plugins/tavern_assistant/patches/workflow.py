@@ -301,6 +301,7 @@ class _Patch:
         for identifier in [one for one in self.copy.ids(kind) if one not in kept]:
             if identifier in self.copy.ids(kind):  # it may have gone with another
                 self.copy.remove(kind, identifier)
+        self.copy.drop_broken(kind)
         for item in value:
             if isinstance(item, dict) and isinstance(item.get("id"), str):
                 self._replace(kind, self._existing(kind, f"{_BY_ID}{item['id']}"), item)

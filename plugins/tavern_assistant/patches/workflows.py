@@ -10,13 +10,13 @@ from pydantic import JsonValue
 
 from tavern_assistant.patches.differences import changes, in_both, places
 from tavern_assistant.patches.findings import Findings
-from tavern_assistant.patches.operations import Parts, pointer
+from tavern_assistant.patches.operations import MAX_PROBLEMS, Parts, pointer
 from tavern_assistant.patches.placing import place
 from tavern_assistant.patches.workflow import UNNAMED, Patched, apply_to_workflow
 from tavern_assistant.patches.working_copy import Item
 from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
-from tavern_host.contracts.assistant import PatchConflict, PatchResult
-from tavern_host.contracts.errors import Conflict, NotFound
+from tavern_host.contracts.assistant import PatchConflict, PatchProblem, PatchResult
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.workflows import Workflow, WorkflowManager
 
@@ -124,13 +124,24 @@ class WorkflowPatches:
         findings = Findings(before, patched, await self._node_types())
         was = await self._manager.check(before) if now else []
         problems = [*patched.problems, *findings.problems(now, was)]
+        if now and not problems:
+            problems = await self._shape(patched.document)
         if problems:
             problems.sort(key=lambda problem: len(operations) if problem.index is None else problem.index)
-            return PatchResult(applied=False, problems=problems), patched
+            return PatchResult(applied=False, problems=problems[:MAX_PROBLEMS]), patched
         named = {key: local for key, local in patched.local_ids.items() if not local.startswith(UNNAMED)}
         found = changes(places(before, patched.document), before, patched.document, named)
         document = await place(patched.document, self._manager)
         return PatchResult(applied=True, document=document, changes=found), patched
+
+    async def _shape(self, document: Item) -> list[PatchProblem]:
+        """Return why a document is no workflow, which it was not before the patch either."""
+        try:
+            await self._manager.parse(document)
+        except InvalidInput as error:
+            hint = "mend these parts as well"
+            return [PatchProblem(code="broken_document", message=error.message, hint=hint)]
+        return []
 
     async def _patched(self, before: Item, operations: Sequence[JsonValue]) -> Patched:
         types = await self._node_types()

@@ -55,7 +55,8 @@ class WorkingCopy:
         """Return where the items of a list are, by id."""
         if kind not in self._indexes:
             items = enumerate(self.listed(kind))
-            self._indexes[kind] = {str(item.get("id")): at for at, item in items if isinstance(item, dict)}
+            known = ((text_in(item, "id"), at) for at, item in items if isinstance(item, dict))
+            self._indexes[kind] = {identifier: at for identifier, at in known if identifier is not None}
         return self._indexes[kind]
 
     def own(self, kind: str, identifier: str) -> Item:
@@ -152,6 +153,11 @@ class WorkingCopy:
         self._indexes.pop(kind, None)
         for identifier in gone:
             self.touch(kind, identifier)
+
+    def drop_broken(self, kind: str) -> None:
+        """Remove the items of a list that have no id."""
+        self.own_list(kind)[:] = [*self.items(kind)]
+        self._indexes.pop(kind, None)
 
     def node(self, node: str) -> Item:
         """Return a node as it is."""
