@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from helpers.repetition import Failures
 from playwright.async_api import Browser, expect
-from studio_bench import Studio, show
+from studio_bench import Studio, read_until, show
 
 from tavern_studio.page import WEB
 
@@ -57,6 +58,7 @@ async def test_every_view_is_accessible(studio: Studio, browser: Browser, theme:
                 await shown.open(path)
                 await expect(shown.page.get_by_text(words, exact=True).locator("visible=true").first).to_be_visible()
                 await shown.picture(f"view-{theme}-{path.strip('/').replace('/', '-') or 'home'}")
-                assert await shown.page.evaluate(VIOLATIONS, rules) == []
+                read = partial(shown.page.evaluate, VIOLATIONS, rules)
+                assert await read_until(lambda found: not found, read) == []
                 assert await shown.page.evaluate("document.documentElement.scrollWidth") <= width
     await context.close()

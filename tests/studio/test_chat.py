@@ -135,6 +135,7 @@ async def test_all_of_it_works_in_a_narrow_window(studio: Studio) -> None:
     await page.get_by_role("button", name="The version before").first.click()
     await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
     await page.get_by_role("button", name="The version after").first.click()
+    await expect(page.get_by_text("I am a scripted model")).to_be_visible()
     assert await page.evaluate("document.documentElement.scrollWidth") <= 420
 
     await page.set_viewport_size({"width": 1280, "height": 800})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from playwright.async_api import expect
-from studio_bench import Studio
+from studio_bench import Studio, read_until
 
 
 async def test_a_comment_is_written_moved_published_and_undone(studio: Studio) -> None:
@@ -23,7 +23,7 @@ async def test_a_comment_is_written_moved_published_and_undone(studio: Studio) -
     await page.mouse.down()
     await page.mouse.move(before["x"] + 120, before["y"] + before["height"] + 55, steps=6)
     await page.mouse.up()
-    after = await note.bounding_box()
+    after = await read_until(lambda box: box is not None and box["x"] > before["x"] + 50, note.bounding_box)
     assert after is not None
     assert after["x"] > before["x"] + 50
     grip = await note.locator(".grip").bounding_box()
@@ -32,9 +32,10 @@ async def test_a_comment_is_written_moved_published_and_undone(studio: Studio) -
     await page.mouse.down()
     await page.mouse.move(grip["x"] + 85, grip["y"] + 45, steps=6)
     await page.mouse.up()
-    larger = await note.bounding_box()
+    wanted = round(after["width"] + 80)
+    larger = await read_until(lambda box: box is not None and round(box["width"]) == wanted, note.bounding_box)
     assert larger is not None
-    assert (round(larger["x"]), round(larger["width"])) == (round(after["x"]), round(after["width"] + 80))
+    assert (round(larger["x"]), round(larger["width"])) == (round(after["x"]), wanted)
     await studio.picture("comment")
 
     await page.get_by_label("Name", exact=True).fill("Ada")

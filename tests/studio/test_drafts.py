@@ -49,7 +49,7 @@ async def test_a_history_is_looked_at_named_and_restored(studio: Studio) -> None
     await panel.get_by_role("button", name="Restore").click()
     await expect(page.locator(".vue-flow__node[data-id=trim]")).to_be_visible()
     await expect(page.locator(".vue-flow__node[data-id=upper-case]")).to_have_count(0)
-    assert await page.locator(".node.removed").count() == 0
+    await expect(page.locator(".node.removed")).to_have_count(0)
 
 
 async def test_a_draft_and_a_file_that_git_changed(studio: Studio) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from helpers.folder_plugins import write_plugin
 from playwright.async_api import expect
-from studio_bench import Studio
+from studio_bench import Studio, read_until
 
 from tavern_host import EXECUTION_ENGINE
 
@@ -85,7 +85,7 @@ async def test_a_failed_run_is_reported_and_continued_from_the_failed_node(studi
     await page.locator(".vue-flow__node[data-id=door] strong").click()
     await inspector.get_by_role("tab", name="Outputs").click()
     await inspector.get_by_role("button", name="Copy a report").click()
-    report = json.loads(await page.evaluate("navigator.clipboard.readText()"))
+    report = json.loads(await read_until(bool, lambda: page.evaluate("navigator.clipboard.readText()")))
     assert (report["workflow"], report["node"], report["type"]) == ("house", "door", "acme:Keyed")
     assert "key.txt" in report["error"]["message"]
     assert "inputValues" not in report

@@ -107,6 +107,7 @@ async def test_every_kind_of_value_has_its_control(studio: Studio) -> None:
 
 
 async def drag(studio: Studio, what: Locator, by: tuple[int, int]) -> None:
+    await what.scroll_into_view_if_needed()  # waits until it moves no more
     box, mouse = await what.bounding_box(), studio.page.mouse
     assert box is not None
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
