@@ -19,10 +19,11 @@ from pydantic import JsonValue, ValidationError
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, new_id, system_call
-from tavern_host.contracts.errors import InvalidInput, TavernError, describe
+from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, TavernError, describe
 from tavern_host.contracts.metrics import tally
 from tavern_host.contracts.scripts import (
     BackendReport,
+    ProgramRequest,
     SandboxLaunch,
     SandboxOutput,
     ScriptBackend,
@@ -51,6 +52,7 @@ from tavern_scripts.tool_calls.channel import CallChannel, WallClock
 from tavern_scripts.tool_calls.offered_tools import ToolCalls
 from tavern_scripts.workers.launches import Places, RunExtras, input_of, launch_of, pieces
 from tavern_scripts.workers.pool import WarmPool
+from tavern_scripts.workers.programs import launch_of_program
 from tavern_scripts.workers.run_resources import RunResources
 from tavern_scripts.workers.scratch import Scratch, remove
 from tavern_scripts.workers.sessions import SessionLimits, Sessions
@@ -137,6 +139,24 @@ class Scripts(ScriptExecution):
         finally:
             work.cancel()
             await to_the_end(asyncio.wait([work]))
+
+    async def converse(
+        self, request: ProgramRequest, stdin: AsyncIterator[bytes], *, call: CallContext | None = None
+    ) -> Any:
+        """Run a program in the sandbox while its caller listens; see the interface."""
+        call = call or system_call(self._context.project.id)
+        try:
+            chosen = await self._sandboxes.chosen()
+            async with AsyncExitStack() as stack:
+                launch = await launch_of_program(request, self._planner, self._extras, stack, call)
+                about: dict[str, JsonValue] = {"backend": chosen.name, **request.model_dump(exclude={"environment"})}
+                self._context.audit.record("script.program", subject=request.argv[0][:200], details=about, call=call)
+                outputs = chosen.backend.run(launch, stdin)
+                async with aclosing(outputs) as coming:  # type: ignore[type-var]
+                    async for output in coming:
+                        yield output
+        except Refused as refused:
+            raise ServiceUnavailable(str(refused)) from None
 
     async def review(self, request: ScriptRequest) -> ScriptEnforced:
         """Return what would be enforced and granted; see the interface."""

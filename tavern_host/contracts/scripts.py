@@ -209,14 +209,30 @@ class BackendReport(Model):
 
 
 class SandboxMount(Model):
-    """What is seen at `target` inside. `read`: the file or folder `source`, read-only. `staged`: an empty folder of
-    the size `ScriptLimits.scratch`; after a clean end the regular files in it are copied into the folder `source`,
-    with `filled` also what `source` holds is there at the beginning."""
+    """What is seen at `target` inside. `read`: the file or folder `source`, read-only. `write`: it, to be changed.
+    `staged`: an empty folder of the size `ScriptLimits.scratch`; after a clean end the regular files in it are copied
+    into the folder `source`, with `filled` also what `source` holds is there at the beginning."""
 
     target: str
     source: str
-    mode: Literal["read", "staged"] = "read"
+    mode: Literal["read", "write", "staged"] = "read"
     filled: bool = False
+
+
+class ProgramRequest(Model):
+    """A program of this machine that is to run in a sandbox for as long as its caller listens. All paths are absolute,
+    and the same inside. `argv[0]` is the program; what belongs to its installation is seen, too.
+
+    `read` are files and folders that are seen besides, `write` those that it may change. `hosts` are reached by HTTP
+    and HTTPS where the operator's policy for scripts allows all of them. Of the host's environment it sees nothing.
+    """
+
+    argv: list[str] = Field(min_length=1)
+    environment: dict[str, str] = Field(default_factory=dict)
+    folder: str = "/tmp"
+    read: list[str] = Field(default_factory=list)
+    write: list[str] = Field(default_factory=list)
+    hosts: list[str] = Field(default_factory=list)
 
 
 class SandboxLaunch(Model):
@@ -280,7 +296,7 @@ class ScriptBackend(Protocol):
         """Run a program, feeding it from `stdin`, and yield what comes out; closing the iterator kills all of it."""
 
 
-class ScriptExecution(ServiceInterface, name="scriptExecution"):
+class ScriptExecution(ServiceInterface, name="scriptExecution", version=2):
     """Runs scripts, each in a sandbox of its own. A script that fails, or is refused, is a result and never a raise;
     `InvalidInput` and `NotFound` are for requests that mean nothing: no script, no language, a file that is not there.
     """
@@ -308,6 +324,22 @@ class ScriptExecution(ServiceInterface, name="scriptExecution"):
     @acts("scriptExecution:execute", "Run scripts in the sandbox.")
     def stream(self, request: ScriptRequest, *, call: CallContext | None = None) -> AsyncIterator[ScriptEvent]:
         """Run a script and yield its log and progress while it runs, and its result at the end."""
+
+    @acts(
+        "scriptExecution:program",
+        "Run any program of this machine in the sandbox, with the files and folders that the plugin names.",
+        level="override",
+        since=2,
+    )
+    def converse(
+        self, request: ProgramRequest, stdin: AsyncIterator[bytes], *, call: CallContext | None = None
+    ) -> AsyncIterator[SandboxOutput]:
+        """Run a program, feeding it from `stdin`, and yield what comes out of it, its end last. Who stops listening
+        ends all of it. It has the limits of scripts, but no time limit, and the computing time of a session.
+
+        Raises `ServiceUnavailable` where no sandbox holds, `InvalidInput` for a program that cannot be run, and
+        `Forbidden` for hosts that the policy does not allow.
+        """
 
     @reads
     async def review(self, request: ScriptRequest) -> ScriptEnforced:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Literal
 
@@ -85,6 +88,14 @@ class ContentPart(Model):
     name: str | None = None
     mime_type: str | None = None
     size: int | None = None
+
+
+class ToolOutput(Model):
+    """What a service's method returns for a tool that it carries out under a name of its own (`values` of
+    `ToolImplementation`): the whole as JSON, and what a language model reads, where that is more."""
+
+    structured: JsonValue = None
+    content: list[ContentPart] = Field(default_factory=list)
 
 
 class ToolResult(Model):
@@ -255,3 +266,27 @@ class TaskFilter(Model):
     principal: str | None = None
     limit: int = Field(default=50, ge=1, le=1000)
     offset: int = Field(default=0, ge=0)
+
+
+Report = Callable[[float | None, str | None], None]
+"""Takes how far a call is, from 0 to 1, and a line about it; None leaves what was said before. It never waits."""
+
+_report: ContextVar[Report | None] = ContextVar("to whom calls of tools report", default=None)
+
+
+@contextlib.contextmanager
+def reporting_to(report: Report | None) -> Iterator[None]:
+    """Have the calls that are made in this block, in this process, report to `report`; None changes nothing."""
+    if report is None:
+        yield
+        return
+    token = _report.set(report)
+    try:
+        yield
+    finally:
+        _report.reset(token)
+
+
+def current_report() -> Report | None:
+    """Return to whom the call of a tool reports that this code is run for, if to anybody."""
+    return _report.get()

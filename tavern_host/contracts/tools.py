@@ -32,6 +32,9 @@ class ToolImplementation(OpenModel):
 
     workflow: `workflow_id`; node: `node_type`; service: `service` and `method`; script: `command` or
     `script_path` with `language`. `timeout` is in milliseconds, as published.
+
+    With `values` the method of a service carries out many tools: it is given these values and, as the one argument
+    `arguments`, those of the call, and returns a `ToolOutput`. For tools that plugins offer.
     """
 
     kind: ToolKind
@@ -39,6 +42,7 @@ class ToolImplementation(OpenModel):
     node_type: str | None = None
     service: str | None = None
     method: str | None = None
+    values: dict[str, JsonValue] | None = None
     command: str | None = None
     script_path: str | None = None
     language: str | None = None

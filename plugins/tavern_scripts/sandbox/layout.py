@@ -66,6 +66,8 @@ def arguments(launch: SandboxLaunch, mark: str, *, sharing: bool = True) -> list
             result += _parents(mount.target, made)
         if mount.mode == "read":
             result += ["--ro-bind", _existing(mount), mount.target]
+        elif mount.mode == "write":
+            result += ["--bind", _existing(mount), mount.target]
         else:
             result += ["--perms", "0777", "--size", size, "--tmpfs", mount.target]
     if launch.proxy is not None:

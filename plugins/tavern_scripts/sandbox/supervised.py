@@ -128,7 +128,7 @@ class Supervised:
                 place = str(scratch / f"staged-{number}")
                 Path(place).mkdir()
             places[mount.target] = place
-            rights.append((place, landlock.READ | (landlock.WRITE if mount.mode == "staged" else 0)))
+            rights.append((place, landlock.READ | (0 if mount.mode == "read" else landlock.WRITE)))
         limits = process_limits(launch)
         del limits[resource.RLIMIT_NPROC]  # it counts all processes of the user
         job = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class RunResources:
     ) -> RunExtras:
         """Return what a run needs; `folder` is where its script lies. Raises `Refused`."""
         environment = await self._environment(plan, folder, backend, say)
-        way = await self._network(plan, stack, call) if plan.granted.hosts else None
+        way = await self.network(plan.granted.hosts, plan.called, stack, call) if plan.granted.hosts else None
         mounts = [*(environment.mounts if environment is not None else ()), *(way.mounts if way is not None else ())]
         if way is not None and way.prefix[0] != plan.interpreter.program:
             needed = installation(plan.interpreter.program)
@@ -61,13 +61,13 @@ class RunResources:
             proxy=way.proxy if way is not None else None,
         )
 
-    async def _network(self, plan: Plan, stack: AsyncExitStack, call: CallContext) -> ProxyAccess:
-        """Open the run's own proxy. Inside, a relay is started before the script, in the host's own Python."""
+    async def network(self, hosts: Sequence[str], called: str, stack: AsyncExitStack, call: CallContext) -> ProxyAccess:
+        """Open a run's own proxy. Inside, a relay is started before the program, in the host's own Python."""
 
         def record(connection: Connection) -> None:
-            self._record(connection, plan.called, call)
+            self._record(connection, called, call)
 
-        proxy = Proxy(plan.granted.hosts, ProxyLimits(), record, budget=self._budget)
+        proxy = Proxy(hosts, ProxyLimits(), record, budget=self._budget)
         path = await stack.enter_async_context(proxy)
         return proxy_access(path, (await self._interpreters.find("python")).program)
 

@@ -15,13 +15,21 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
-from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType, ToolScope
+from tavern_host.contracts.toolcalls import (
+    ContentPart,
+    Report,
+    ToolErrorType,
+    ToolScope,
+    current_report,
+    reporting_to,
+)
 from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
 from tavern_host.sdk.time_limits import until_given_up
 from tavern_tools.builtin.project_folder import read
 from tavern_tools.calls.call import Call, Output
 from tavern_tools.calls.script_tools import output_of_service, run_script
 from tavern_tools.calls.streams import Streams
+from tavern_tools.calls.workflow_progress import run_reporting
 from tavern_tools.calls.workflow_streams import workflow_stream
 from tavern_tools.catalog.failures import ToolFailure, failure_of
 from tavern_tools.catalog.permissions import service_and_method
@@ -73,15 +81,18 @@ class Runners:
     async def _run(self, call: Call, seconds: float) -> Output:
         tool, arguments, scope = call.tool, call.request.arguments, call.scope
         kind = tool.definition.implementation.kind
+        report = current_report() if call.progress is None else call.progress.report
         if kind == "service":
             method = self._method(tool)
             acts = method.info.permission is not None
             context = call.context.child(timeout=seconds + _LATER) if acts else call.context
-            with self._holding(context, scope):
-                return output_of_service(tool.definition, await method(arguments, context))
+            values = tool.definition.implementation.values
+            given = arguments if values is None else {**values, "arguments": arguments}
+            with self._holding(context, scope), reporting_to(report):
+                return output_of_service(tool.definition, await method(given, context))
         child = call.context.child(timeout=seconds + _LATER)
         if kind == "script":
-            report = _no_report if call.progress is None else call.progress.report
+            report = report or _no_report
             with self._holding(child, scope):
                 return await run_script(self._context, tool.definition, tool.code, arguments, child, report)
         request = await self._request(tool, await self._with_files(tool, arguments))
@@ -92,7 +103,7 @@ class Runners:
             handle = self._streams.open(stream, call.context.principal)
             part = ContentPart(type="stream", uri=handle, name=", ".join(keys))
             return Output({"stream": handle}, (part,))
-        return Output(await self._finished(tool, request, child))
+        return Output(await self._finished(tool, request, child, report))
 
     @contextlib.contextmanager
     def _holding(self, context: CallContext, scope: ToolScope | None) -> Iterator[None]:
@@ -143,8 +154,11 @@ class Runners:
         data = await asyncio.to_thread(lambda: read(root, read_path(path), most=most))
         return base64.b64encode(data).decode()
 
-    async def _finished(self, tool: Tool, request: RunRequest, call: CallContext) -> JsonValue:
-        run = await self._context.services.get(EXECUTION_ENGINE).run(request, call=call)
+    async def _finished(self, tool: Tool, request: RunRequest, call: CallContext, report: Report | None) -> JsonValue:
+        if report is None:
+            run = await self._context.services.get(EXECUTION_ENGINE).run(request, call=call)
+        else:
+            run = await run_reporting(self._context, request, call, report)
         if run.status is RunStatus.INTERRUPTED:
             message = run.error.message if run.error else "the run was interrupted"
             raise ToolFailure(ToolErrorType.INTERRUPTED, message, runId=run.id)

@@ -24,7 +24,7 @@ from tavern_host.contracts.scripts import (
 )
 from tavern_host.contracts.scripttools import SCRIPT_TOOLS
 from tavern_host.contracts.settings import SETTINGS
-from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType
+from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType, ToolOutput
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_tools.calls.call import Output
 from tavern_tools.catalog.failures import ToolFailure
@@ -122,6 +122,9 @@ def output_of_service(tool: ToolDefinition, value: JsonValue) -> Output:
     Of what the services that run scripts give, a model reads what the script gave, and the files that it left. The
     rest of it is the output only where the tool's schema declares it.
     """
+    if tool.implementation.values is not None:
+        given = ToolOutput.model_validate(value)
+        return Output(given.structured, tuple(given.content))
     service, _ = service_and_method(tool.implementation)
     if service not in _SCRIPT_SERVICES or not isinstance(value, dict) or not isinstance(value.get("success"), bool):
         return Output(value)

@@ -1,0 +1,100 @@
+"""The Model Context Protocol in both directions: servers that are set up become tools, and tools of the project are
+offered to clients. Nothing of the SDK is imported until a server is reached or a client comes."""
+
+from __future__ import annotations
+
+from tavern_host import (
+    CommandInfo,
+    CommandParameter,
+    PluginContext,
+    RouteInfo,
+    ServiceInfo,
+    ToolDefinition,
+    hookimpl,
+    service_info,
+)
+from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_mcp.interface import MCP_SERVERS
+
+_NAME = CommandParameter(name="name", required=True, help="The server.")
+
+
+@hookimpl
+def tavern_register_services() -> list[ServiceInfo]:
+    """Return the service `tavern-mcp.servers`."""
+    return [service_info(MCP_SERVERS, "tavern_mcp.service:Servers")]
+
+
+@hookimpl
+async def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
+    """Return the tools of the servers."""
+    if not context.settings.layers("servers").keys() - {"default"}:
+        return []
+    from tavern_mcp.entry import servers_of
+
+    return await (await servers_of(context)).definitions()
+
+
+@hookimpl
+def tavern_register_prompt_macros(context: PluginContext) -> list[PromptMacroInfo]:
+    """Return the prompts of the servers that need no arguments, as far as they are known."""
+    if not context.settings.layers("servers").keys() - {"default"}:
+        return []
+    from tavern_mcp.entry import known_prompts
+
+    return known_prompts(context)
+
+
+@hookimpl
+def tavern_register_routes() -> list[RouteInfo]:
+    """Return the way for clients over HTTP."""
+    sums = {
+        "POST": "A message of an MCP client (streamable HTTP), answered as JSON or as events.",
+        "GET": "What the server tells an MCP client by itself, as events.",
+        "DELETE": "End the session of an MCP client.",
+    }
+    return [
+        RouteInfo(method=method, path="/mcp", handler="tavern_mcp.http:answer", summary=summary, access="create")
+        for method, summary in sums.items()
+    ]
+
+
+@hookimpl
+def tavern_register_commands() -> list[CommandInfo]:
+    """Return the commands `mcp …`."""
+    return [
+        CommandInfo(
+            name="mcp list",
+            help="Show the MCP servers that are set up, and how they stand.",
+            handler="tavern_mcp.commands:list_servers",
+            at_server=True,
+        ),
+        CommandInfo(
+            name="mcp show",
+            help="Connect an MCP server that is approved, and show what it is given and what it offers.",
+            handler="tavern_mcp.commands:show",
+            at_server=True,
+            parameters=[_NAME],
+        ),
+        CommandInfo(
+            name="mcp approve",
+            help="Approve a project's MCP server as it is set up now, and tools that have changed.",
+            handler="tavern_mcp.commands:approve",
+            at_server=True,
+            parameters=[_NAME],
+        ),
+        CommandInfo(
+            name="mcp serve",
+            help="Offer tools of the project to an MCP client, over standard input and output.",
+            handler="tavern_mcp.commands:serve",
+        ),
+    ]
+
+
+@hookimpl
+async def tavern_startup(context: PluginContext) -> None:
+    """Connect the servers in a host that serves, so that their tools are known."""
+    if context.serving:
+        from tavern_mcp.entry import connect_all
+
+        context.tasks.spawn(connect_all(context), name="connect MCP servers")

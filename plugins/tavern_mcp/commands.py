@@ -1,0 +1,86 @@
+"""The commands `tavern mcp list | show | approve | serve`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+from pydantic import JsonValue
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import operator_call
+from tavern_host.contracts.commands import CommandOutput
+from tavern_host.contracts.errors import Misconfigured
+from tavern_mcp.entry import servers_of
+from tavern_mcp.interface import MCP_SERVERS, McpServer
+from tavern_mcp.service import MISSING, is_installed
+
+_COLUMNS = ["Server", "From", "Status", "Tools", "What it is", "Problem"]
+
+
+async def list_servers(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`mcp list`."""
+    servers = await context.services.get(MCP_SERVERS).servers()
+    if servers and not is_installed():
+        yield CommandOutput(kind="progress", text=MISSING)
+    rows = [
+        [one.name, one.source, one.status, str(len(one.tools)), "; ".join(one.shown), one.problem] for one in servers
+    ]
+    yield CommandOutput(kind="table", columns=_COLUMNS, rows=rows)
+    yield CommandOutput(kind="result", data=[one.to_json() for one in servers])
+
+
+async def show(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`mcp show NAME`."""
+    name = str(arguments["name"])
+    servers = await servers_of(context)
+    problem = await servers.connect(name)
+    found = next((one for one in await servers.servers() if one.name == name), None)
+    if found is None:
+        yield CommandOutput(kind="failure", text=problem, exit_code=2)
+        return
+    for output in _shown(found):
+        yield output
+    if found.status != "unapproved":
+        for text in servers.seen(name):
+            yield CommandOutput(kind="text", text=text)
+    yield CommandOutput(kind="result", data=found.to_json())
+
+
+async def approve(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`mcp approve NAME`."""
+    servers = await servers_of(context)
+    name = str(arguments["name"])
+    call = operator_call(context.project.id)
+    found = await context.services.get(MCP_SERVERS).approve(name, call=call)
+    for output in _shown(found):
+        yield output
+    problem = await servers.connect(name)
+    yield CommandOutput(kind="text", text=f"{name} is approved. {problem}".strip())
+    yield CommandOutput(kind="result", data=found.to_json())
+
+
+async def serve(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`mcp serve`."""
+    if not is_installed():
+        raise Misconfigured(MISSING)
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    from tavern_mcp.offering import make_server
+
+    call = operator_call(context.project.id)
+    server = make_server(context, lambda _: call)
+    # sys.stdout is what is shown to a person here
+    stdin = anyio.wrap_file(os.fdopen(os.dup(0), encoding="utf-8", errors="replace"))
+    stdout = anyio.wrap_file(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    async with stdio_server(stdin, stdout) as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+    yield CommandOutput(kind="progress", text="The client has left.")
+
+
+def _shown(server: McpServer) -> list[CommandOutput]:
+    lines = [f"{server.name}, set up by the {server.source}: {server.status}", *(f"  {line}" for line in server.shown)]
+    lines += [f"  {server.problem}"] if server.problem else []
+    lines += [f"  {tool.id}" + (f": {tool.changed} changed" if tool.changed else "") for tool in server.tools]
+    return [CommandOutput(kind="text", text=line) for line in lines]

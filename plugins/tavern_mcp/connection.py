@@ -1,0 +1,301 @@
+"""The connection to one server: made when it is first needed, made again after it was lost, and followed while it
+lasts. What the server offers is noted in the record of what was approved."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+import mcp_types as types
+from mcp import Client
+from mcp.client.session import IncomingMessage
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import (
+    Forbidden,
+    InvalidInput,
+    LimitReached,
+    PluginFailure,
+    ServiceUnavailable,
+    TavernError,
+    describe,
+)
+from tavern_host.contracts.scripts import SCRIPT_EXECUTION, SandboxOutput
+from tavern_host.contracts.toolcalls import Report, current_report
+from tavern_mcp.answers import Answers
+from tavern_mcp.approvals import Approvals, Approved, content_of
+from tavern_mcp.declarations import Declared
+from tavern_mcp.transport import Run, Streams, http_streams, paced, program_streams, run_plain
+
+T = TypeVar("T")
+
+_MOST_TOOLS, _MOST_PAGES, _MOST_CALLS = 1000, 100, 64
+_BACKOFF, _LONGEST = 1.0, 60.0
+_FOLLOWED = (types.ToolListChangedNotification, types.PromptListChangedNotification)
+_RESOURCES = (types.ResourceListChangedNotification, types.ResourceUpdatedNotification)
+
+
+class Connection:
+    """One server, which costs itself alone: what it does wrong fails its own calls."""
+
+    def __init__(
+        self,
+        context: PluginContext,
+        declared: Declared,
+        approvals: Approvals,
+        on_change: Callable[[], None],
+        on_resources: Callable[[Client], Awaitable[None]],
+    ) -> None:
+        self.declared = declared
+        self.problem = ""
+        self._context = context
+        self._approvals = approvals
+        self._on_change = on_change
+        self._on_resources = on_resources
+        self._answers = Answers(context, declared)
+        self._client: Client | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        self._news = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._are_resources_new = False
+        self._failures = 0
+        self._not_before = 0.0
+        self._numbers = itertools.count()
+        self._calls: dict[int, CallContext] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection now."""
+        return self._client is not None
+
+    async def close(self) -> None:
+        """End the connection, and the server with it where it is a program."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def client(self) -> Client:
+        """Return the session, connected if necessary. Raises `ServiceUnavailable`, `Forbidden`."""
+        if self._client is not None:
+            return self._client
+        if self._task is None or self._task.done():
+            wait = self._not_before - time.monotonic()
+            if wait > 0:
+                raise self._unavailable(f"{self.problem or 'it was lost'}; it is tried again in {wait:.0f} s")
+            self._ready = asyncio.Event()
+            self._task = self._context.tasks.spawn(self._stay(), name=f"MCP server {self.declared.name}")
+        await self._ready.wait()
+        if self._client is None:
+            raise self._unavailable(self.problem)
+        return self._client
+
+    async def asked(self, ask: Callable[[Client, Any], Awaitable[T]], call: CallContext) -> T:
+        """Return what a server answers, within its time limit. Raises `ServiceUnavailable`, `PluginFailure` for what it
+        refuses or does against the protocol, and `LimitReached` where too much is asked of it already."""
+        if len(self._calls) >= _MOST_CALLS:
+            raise LimitReached(f"the MCP server {self.declared.name} is asked {_MOST_CALLS} things at once already")
+        client = await self.client()
+        number = next(self._numbers)
+        self._calls[number] = call
+        self._answers.calls = self._calls
+        name = self.declared.name
+        try:
+            return await ask(client, _progress(current_report()))
+        except MCPError as error:
+            if self._client is not client or error.code == types.CONNECTION_CLOSED:
+                await asyncio.sleep(0)  # the reason comes with the end
+                raise self._unavailable(self.problem or "the connection was lost") from None
+            raise PluginFailure(f"the MCP server {name} refused: {error.error.message[:2000]}") from None
+        except TavernError:
+            raise
+        except Exception as error:
+            raise PluginFailure(f"the MCP server {name} answered wrongly: {describe(error)[:2000]}") from None
+        finally:
+            del self._calls[number]
+
+    # --- its life ---------------------------------------------------------------------------------
+
+    async def _stay(self) -> None:
+        """Connect, and follow what the server tells, until it is lost."""
+        self._ended, self._news = asyncio.Event(), asyncio.Event()
+        self.problem = ""
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                try:
+                    client = await self._connected(stack)
+                    self._client, self._failures = client, 0
+                    self._ready.set()
+                    await self._follow(client)
+                except Exception as error:
+                    self._lost(_reason(error))
+        except Exception as error:  # on the way out
+            self._lost(_reason(error))
+        finally:
+            self._client = None
+            if self.problem:
+                self._failures += 1
+                wait = 0.0 if self._failures == 1 else min(_LONGEST, _BACKOFF * 2 ** (self._failures - 2))
+                self._not_before = time.monotonic() + wait
+                self._context.log.warning("the MCP server %s: %s", self.declared.name, self.problem)
+            self._ready.set()
+
+    async def _connected(self, stack: contextlib.AsyncExitStack) -> Client:
+        """Return a session, for as long as the stack is open. Raises whatever goes wrong."""
+        seconds = self.declared.server.start_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                client = await stack.enter_async_context(self._opened(await self._transport()))
+                await self._note(client)
+                return client
+        except TimeoutError:
+            raise ServiceUnavailable(f"it did not answer within {seconds:g} s") from None
+
+    def _opened(self, transport: AbstractAsyncContextManager[Streams]) -> Client:
+        answers, server = self._answers, self.declared.server
+        return Client(
+            paced(transport),
+            sampling_callback=answers.sample if server.sampling != "refuse" else None,
+            elicitation_callback=answers.elicit if server.elicitation != "refuse" else None,
+            message_handler=self._heard,
+            client_info=types.Implementation(name="tavern-host", version="1"),
+            cache=None,
+        )
+
+    async def _transport(self) -> AbstractAsyncContextManager[Streams]:
+        declared = self.declared
+        approved = self._approvals.of(declared.name)
+        digest = await asyncio.to_thread(declared.digest)
+        if digest != approved.digest:
+            if not declared.is_trusted:
+                raise Forbidden(f"it is not approved as it is now: tavern mcp approve {declared.name}")
+            self._approvals.change(declared.name, lambda _: Approved(digest=digest))
+        if declared.server.url is not None:
+            return http_streams(declared.server.url, declared.values(declared.server.headers), declared.server.seconds)
+        return program_streams(await asyncio.to_thread(self._run), self._lost)
+
+    def _run(self) -> Run:
+        request = self.declared.program()
+        if not self.declared.server.sandbox:
+            return lambda stdin: run_plain(request, stdin)
+        scripts = self._context.services.get(SCRIPT_EXECUTION)
+
+        def run(stdin: AsyncIterator[bytes]) -> AsyncIterator[SandboxOutput]:
+            return scripts.converse(request, stdin)
+
+        return run
+
+    def _lost(self, reason: str) -> None:
+        if not self.problem:
+            self.problem = reason
+        self._ended.set()
+        self._news.set()
+
+    async def _heard(self, message: IncomingMessage) -> None:
+        if isinstance(message, _RESOURCES):
+            self._are_resources_new = True
+        if isinstance(message, (*_FOLLOWED, *_RESOURCES)):
+            self._news.set()
+
+    async def _follow(self, client: Client) -> None:
+        """Look again at what there is whenever the server says that it changed, once a second at most."""
+        listening: asyncio.Task[None] | None = None
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            listening = asyncio.create_task(self._listen(client))
+        try:
+            self._are_resources_new = True
+            while not self._ended.is_set():
+                self._news.clear()
+                if self._are_resources_new:
+                    self._are_resources_new = False
+                    await self._on_resources(client)
+                await self._news.wait()
+                if not self._ended.is_set():
+                    async with asyncio.timeout(self.declared.server.start_seconds):
+                        await self._note(client)
+                    await asyncio.sleep(1)
+        finally:
+            if listening is not None:
+                listening.cancel()
+                await asyncio.wait([listening])
+
+    async def _listen(self, client: Client) -> None:
+        with contextlib.suppress(Exception):  # a server need not tell of changes
+            async with client.listen(
+                tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
+            ) as events:
+                async for event in events:
+                    self._are_resources_new |= "resources" in type(event).__name__.lower()
+                    self._news.set()
+
+    async def _note(self, client: Client) -> None:
+        """Record what the server offers: what is new counts as approved, what was approved stays as it was."""
+        has = client.server_capabilities
+        tools = await _all(client.list_tools, "tools") if has.tools else []
+        prompts = await _all(client.list_prompts, "prompts") if has.prompts else []
+        seen = {tool.name: content_of(tool.model_dump(by_alias=True, mode="json")) for tool in tools}
+        said = [
+            {"name": prompt.name, "needs": [a.name for a in prompt.arguments or [] if a.required]} for prompt in prompts
+        ]
+        besides = [name for name in ("resources", "prompts") if getattr(has, name)]
+        before = self._approvals.of(self.declared.name)
+
+        def noted(approved: Approved) -> Approved:
+            known = {**seen, **approved.tools}
+            return approved.model_copy(update={"tools": known, "seen": seen, "has": besides, "prompts": said})
+
+        after = self._approvals.change(self.declared.name, noted)
+        if after == before:
+            return
+        for name in after.seen:
+            if changes := after.changes(name):
+                hint = f"look at it with `tavern mcp show {self.declared.name}`, then `tavern mcp approve` it"
+                message = f"the tool {name} of the MCP server {self.declared.name} is not called: {changes} changed"
+                self._context.hooks.report(self._context.plugin, message, hint=hint)
+        self._on_change()
+
+    def _unavailable(self, reason: str) -> TavernError:
+        return ServiceUnavailable(f"the MCP server {self.declared.name} cannot be used: {reason}", retryable=True)
+
+
+async def _all(fetch: Callable[..., Awaitable[Any]], field: str) -> list[Any]:
+    found: list[Any] = []
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        page = await fetch(cursor=cursor)
+        found += getattr(page, field)
+        cursor = page.next_cursor
+        if cursor is None or len(found) > _MOST_TOOLS:
+            break
+    if len(found) > _MOST_TOOLS:
+        raise InvalidInput(f"it offers more than {_MOST_TOOLS} {field}")
+    return found
+
+
+def _progress(report: Report | None) -> Any:
+    if report is None:
+        return None
+
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        report(progress / total if total else None, message if message or total else f"{progress:g}")
+
+    return told
+
+
+def _reason(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, MCPError):
+        return error.error.message[:2000]
+    if isinstance(error, ValidationError):
+        return f"it does not keep to the protocol: {error.error_count()} fields are wrong in its {error.title}"
+    return error.message if isinstance(error, TavernError) else describe(error)[:2000]

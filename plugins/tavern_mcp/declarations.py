@@ -1,0 +1,198 @@
+"""Which servers are set up, by whom, and what each would be given. Starts nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue, ValidationError
+from pydantic_core import to_json
+
+from tavern_host.context import PluginContext, Project
+from tavern_host.contracts.errors import InvalidInput, Misconfigured
+from tavern_host.contracts.scripts import ProgramRequest
+from tavern_host.contracts.wire import Model
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_MOST_FILES, _MOST_BYTES = 5_000, 256 << 20
+"""How much of a project one server may see: more could not be reviewed."""
+
+
+class FromEnvironment(Model):
+    """A value that stands in a variable of the host's own environment: for secrets. Of the operator's servers alone."""
+
+    env: str
+
+
+class Server(Model):
+    """How a server is reached: a `command` with `args`, or a `url`. Paths of a project's server go from the project.
+
+    `read`, `write` and `hosts` are what it gets of this machine besides its own program; without `sandbox`, everything.
+    `seconds` is the time limit of a call, `start_seconds` that for connecting. `read_only` are patterns of tools that
+    change nothing, by the operator's word. `sampling` and `elicitation` say what becomes of a server's own questions.
+    `resources`: those that are texts become entries of the knowledge base `mcp-NAME`.
+    """
+
+    command: str | None = None
+    args: list[str] = Field(default_factory=list)
+    env: dict[str, str | FromEnvironment] = Field(default_factory=dict)
+    url: str | None = Field(default=None, pattern=r"^https?://")
+    headers: dict[str, str | FromEnvironment] = Field(default_factory=dict)
+    folder: str | None = None
+    read: list[str] = Field(default_factory=list)
+    write: list[str] = Field(default_factory=list)
+    hosts: list[str] = Field(default_factory=list)
+    sandbox: bool = True
+    tools: list[str] = Field(default_factory=lambda: ["*"])
+    read_only: list[str] = Field(default_factory=list)
+    seconds: float = Field(default=60, gt=0, le=3600)
+    start_seconds: float = Field(default=20, gt=0, le=600)
+    sampling: Literal["ask", "allow", "refuse"] = "ask"
+    elicitation: Literal["ask", "refuse"] = "ask"
+    resources: Literal["knowledge"] | None = None
+
+
+class Declared:
+    """A server with its name and who set it up."""
+
+    def __init__(self, name: str, source: Literal["operator", "project"], server: Server, project: Project) -> None:
+        self.name = name
+        self.source = source
+        self.server = server
+        self._root = Path(os.path.realpath(project.root))
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the operator set it up."""
+        return self.source == "operator"
+
+    def problem(self) -> str | None:
+        """Return why it cannot be used as it is set up, or None."""
+        server = self.server
+        if (server.command is None) == (server.url is None):
+            return 'it needs either a "command" or a "url"'
+        if self.is_trusted:
+            return None
+        taken = [part for part in (*server.env.values(), *server.headers.values()) if not isinstance(part, str)]
+        if taken:
+            return f"a project's server is not given the host's variable {taken[0].env}"
+        if not server.sandbox or server.sampling == "allow":
+            return "a project's server runs in the sandbox, and its questions are asked: set it up in host.yaml instead"
+        if server.read_only:
+            return 'only the operator says which tools change nothing ("readOnly")'
+        outside = [path for path in (*server.read, *server.write) if not self._place(path).is_relative_to(self._root)]
+        return f"{outside[0]} is not in the project, of which alone its servers see files" if outside else None
+
+    def digest(self) -> str:
+        """Return what is another one where anything of it changes: what is set up, and of a project's server the files
+        of the project that it sees, its program among them. Blocking. Raises `InvalidInput`."""
+        digest = sha256(to_json(self.server.model_dump(mode="json")))
+        if not self.is_trusted:
+            for file in self._files():
+                digest.update(f"{file}\0{_hash(file)}\n".encode())
+        return digest.hexdigest()
+
+    def program(self) -> ProgramRequest:
+        """Return what is run. Blocking. Raises `Misconfigured` where it is not there."""
+        server, command = self.server, self.server.command or ""
+        found = command if Path(command).is_absolute() else shutil.which(command)
+        if not self.is_trusted and "/" in command:
+            found = str(self._place(command))
+        if found is None or not os.access(found, os.X_OK):
+            raise Misconfigured(f"the MCP server {self.name}: there is no program {command!r}")
+        read = [str(self._place(path)) for path in server.read]
+        if not self.is_trusted:
+            read += [str(self._place(word)) for word in self._words()]
+        return ProgramRequest(
+            argv=[found, *(str(self._place(word)) if word in self._words() else word for word in server.args)],
+            environment=self.values(server.env),
+            folder=str(self._place(server.folder)) if server.folder else "/tmp",
+            read=list(dict.fromkeys(read)),
+            write=[str(self._place(path)) for path in server.write],
+            hosts=server.hosts,
+        )
+
+    def values(self, given: Mapping[str, str | FromEnvironment]) -> dict[str, str]:
+        """Return values with those of the host's environment. Raises `Misconfigured` for one that is not set."""
+        missing = [one.env for one in given.values() if not isinstance(one, str) and one.env not in os.environ]
+        if missing:
+            raise Misconfigured(f"the MCP server {self.name}: the environment variable {missing[0]} is not set")
+        return {key: one if isinstance(one, str) else os.environ[one.env] for key, one in given.items()}
+
+    def shown(self) -> list[str]:
+        """Return in lines what it is and what it gets."""
+        server = self.server
+        if server.url is not None:
+            return [f"reaches {server.url}"]
+        lines = [f"runs {' '.join([server.command or '', *server.args])}"]
+        if not server.sandbox:
+            return [*lines, "WITHOUT A SANDBOX: with all rights of the host's user"]
+        lines += [f"sees {path}" for path in (*server.read, *(() if self.is_trusted else self._words()))]
+        return [*lines, *(f"changes {path}" for path in server.write), *(f"reaches {host}" for host in server.hosts)]
+
+    def _place(self, path: str) -> Path:
+        """Return what a path means; of a project's, past all links."""
+        place = self._root / Path(path).expanduser()
+        return Path(os.path.realpath(place)) if not self.is_trusted else Path(os.path.normpath(place))
+
+    def _words(self) -> list[str]:
+        """Return the arguments that name something of the project, of a project's server."""
+        if self.is_trusted or self.server.command is None:
+            return []
+        words = [word for word in self.server.args if word and not word.startswith("-")]
+        return [word for word in words if self._place(word).is_relative_to(self._root) and self._place(word).exists()]
+
+    def _files(self) -> Iterator[Path]:
+        command = self.server.command or ""
+        seen = [*self._words(), *self.server.read, *([command] if "/" in command else [])]
+        count = size = 0
+        for place in sorted({self._place(path) for path in seen}):
+            for file in [place] if place.is_file() else sorted(place.rglob("*")):
+                if file.is_file():
+                    count, size = count + 1, size + file.stat().st_size
+                    if count > _MOST_FILES or size > _MOST_BYTES:
+                        raise InvalidInput(f"the MCP server {self.name} sees too much of the project to be approved")
+                    yield file
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as opened:
+        digest = sha256()
+        while piece := opened.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def read_servers(context: PluginContext) -> tuple[dict[str, Declared], dict[str, str]]:
+    """Return the servers that can be used, by name, and of the others why not. One of the operator's takes the place of
+    a project's of the same name."""
+    found: dict[str, Declared] = {}
+    problems: dict[str, str] = {}
+    for layer, value in context.settings.layers("servers").items():
+        source: Literal["operator", "project"] = "project" if layer == "project" else "operator"
+        if layer == "default":
+            continue
+        for name, given in (value if isinstance(value, dict) else {}).items():
+            problems.pop(name, None)
+            found.pop(name, None)
+            declared = _read(name, source, given, context)
+            if isinstance(declared, str):
+                problems[name] = declared
+            else:
+                found[name] = declared
+    return found, problems
+
+
+def _read(name: str, source: Literal["operator", "project"], given: JsonValue, context: PluginContext) -> Any:
+    if NAME.fullmatch(name) is None:
+        return "its name must consist of small letters, digits and hyphens"
+    try:
+        declared = Declared(name, source, Server.model_validate(given), context.project)
+    except ValidationError as error:
+        return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+    return declared.problem() or declared

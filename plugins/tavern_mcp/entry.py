@@ -1,0 +1,62 @@
+"""From the plugin's hooks to its service."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
+from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
+from tavern_mcp.approvals import Approvals
+from tavern_mcp.declarations import read_servers
+from tavern_mcp.interface import MCP_SERVERS
+from tavern_mcp.service import CHANGED, Servers
+
+
+async def servers_of(context: PluginContext) -> Servers:
+    """Return this plugin's own provider, made if necessary."""
+    if "servers" not in context.state:
+        await context.services.get(MCP_SERVERS).servers()
+    found: Servers = context.state["servers"]
+    return found
+
+
+async def connect_all(context: PluginContext) -> None:
+    """Connect all servers that may be used, and again when they are set up in another way."""
+    servers = await servers_of(context)
+    changes = context.settings.changes()
+    while True:
+        names = [one.name for one in await servers.servers() if one.status == "idle"]
+        await asyncio.gather(*(servers.connect(name) for name in names))
+        if "servers" not in await anext(changes, ["servers"]):
+            continue
+        context.events.publish(CHANGED, {})
+
+
+def known_prompts(context: PluginContext) -> list[PromptMacroInfo]:
+    """Return the prompts without arguments that servers had when they were connected last."""
+    declared, _ = read_servers(context)
+    approvals = Approvals(context.operator_dir)
+    try:
+        known = {name: approvals.of(name) for name in declared}
+    except ServiceUnavailable:
+        return []
+    return [
+        PromptMacroInfo(
+            name=f"mcp:{name}/{prompt['name']}",
+            handler="tavern_mcp.entry:prompt",
+            description=f"A prompt of the MCP server {name}.",
+        )
+        for name, approved in known.items()
+        for prompt in approved.prompts
+        if not prompt["needs"]
+    ]
+
+
+async def prompt(request: MacroRequest, context: PluginContext) -> str:
+    """Return the text of a prompt, in which no macros are filled in."""
+    server, slash, name = request.name.removeprefix("mcp:").partition("/")
+    if not slash:
+        raise InvalidInput(f"{request.name} names no prompt")
+    text = await (await servers_of(context)).prompt(server, name, request.call)
+    return text.replace("{{{", "{ { {")

@@ -1,0 +1,289 @@
+"""Tools of the project as an MCP server's: what is offered, a call from its request to its result, with what it reports
+meanwhile and the approval that it may wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import NotFound, TavernError
+from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolResult, ToolScope, ToolTask, reporting_to
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolFilter
+from tavern_host.storage.confined_fs import confined_folder, open_file
+
+Asked = ServerRequestContext[Any, Any]
+CallOf = Callable[[Asked], CallContext]
+"""Returns the call of the person whose client asks."""
+
+_UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
+_MOST_PICTURE = 8 << 20
+_APPROVE, _LOOK, _EVERY = "approve", 20.0, 0.1
+_YES_OR_NO: dict[str, Any] = {
+    "type": "object",
+    "properties": {_APPROVE: {"type": "boolean", "title": "Approve this call"}},
+    "required": [_APPROVE],
+}
+
+
+def make_server(context: PluginContext, call_of: CallOf) -> Server[Any]:
+    """Return a server that offers what the setting `offer` names, to the clients of a person."""
+    offering = Offering(context, call_of)
+    return Server(
+        "tavern-host",
+        version="1",
+        title=context.project.name,
+        on_list_tools=offering.listed,
+        on_call_tool=offering.call,
+    )
+
+
+class Offering:
+    """Answers clients. A client calls as the agent `mcp` of the operator, or `mcp.USER`, within what is offered; who
+    uses the client approves."""
+
+    def __init__(self, context: PluginContext, call_of: CallOf) -> None:
+        self._context = context
+        self._call_of = call_of
+        self._tools = context.services.get(TOOL_MANAGER)
+
+    async def listed(self, ctx: Asked, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        """Return what is offered."""
+        found = (await self._offered()).items()
+        return types.ListToolsResult(tools=[_tool(name, definition) for name, definition in found])
+
+    async def call(
+        self, ctx: Asked, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Call a tool, and return what it gave."""
+        person = self._call_of(ctx)
+        agent = "mcp" if person.principal.id == "operator" else f"mcp.{person.principal.id}"
+        caller = person.child(principal=Principal(kind="agent", id=agent))
+        try:
+            definition = (await self._offered()).get(params.name)
+            if definition is None:
+                raise NotFound(f"there is no tool {params.name!r:.200}")
+            async with _reporting(ctx) as report:
+                with reporting_to(report):
+                    return await self._called(ctx, params, definition, caller, person, report)
+        except TavernError as error:
+            return _failure(f"{error.code}: {error.message}")
+
+    async def _called(
+        self,
+        ctx: Asked,
+        params: types.CallToolRequestParams,
+        definition: ToolDefinition,
+        caller: CallContext,
+        person: CallContext,
+        report: Callable[[float | None, str | None], None],
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        if params.request_state is not None:
+            return await self._decided(params, definition, caller, person, report)
+        request = ToolCallRequest(tool_id=definition.id, arguments=params.arguments or {})
+        result = await self._tools.call(request, scope=ToolScope(allowed=self._patterns(), streams=True), call=caller)
+        if result.status == "awaiting_approval" and result.task_id is not None:
+            task = await self._tools.task(result.task_id, call=caller)
+            asked = types.ElicitRequestFormParams(message=_question(definition, task), requested_schema=_YES_OR_NO)
+            if not _can_ask(ctx):
+                return _failure(f"{result.content[0].text} The client cannot ask anybody.")
+            if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                requests: types.InputRequests = {_APPROVE: types.ElicitRequest(params=asked)}
+                return types.InputRequiredResult(input_requests=requests, request_state=result.task_id)
+            said = await ctx.session.elicit_form(asked.message, asked.requested_schema, ctx.request_id)
+            await self._decide(result.task_id, said, person)
+        if result.task_id is not None:
+            result = await self._ended(result.task_id, caller, report)
+        return await self._result(result, definition, caller, report)
+
+    async def _decided(
+        self,
+        params: types.CallToolRequestParams,
+        definition: ToolDefinition,
+        caller: CallContext,
+        person: CallContext,
+        report: Callable[[float | None, str | None], None],
+    ) -> types.CallToolResult:
+        """Go on with a call that waits, for a client that brings what the person said."""
+        task_id = params.request_state or ""
+        task = await self._tools.task(task_id, call=caller)  # of this caller, or there is none
+        if task.tool_id != definition.id:
+            raise NotFound(f"there is no call {task_id!r:.100} of {definition.id}")
+        await self._decide(task_id, (params.input_responses or {}).get(_APPROVE), person)
+        return await self._result(await self._ended(task_id, caller, report), definition, caller, report)
+
+    async def _decide(self, task_id: str, said: object, person: CallContext) -> None:
+        answer = said.content or {} if isinstance(said, types.ElicitResult) and said.action == "accept" else {}
+        decision = "approve" if answer.get(_APPROVE) is True else "refuse"
+        await self._tools.decide(task_id, decision, comment="by the MCP client", call=person)  # type: ignore[arg-type]
+
+    async def _ended(
+        self, task_id: str, caller: CallContext, report: Callable[[float | None, str | None], None]
+    ) -> ToolResult:
+        """Return what a task gave. It is cancelled with the request."""
+        try:
+            while True:
+                task = await self._tools.task(task_id, wait=1 if report is not _nobody else _LOOK, call=caller)
+                report(task.progress, task.progress_text)
+                if task.status.is_final:
+                    break
+        except asyncio.CancelledError:
+            await asyncio.shield(self._tools.cancel_task(task_id, call=caller))
+            raise
+        if task.result is None:
+            raise TavernError(f"the call ended as {task.status}")
+        return task.result
+
+    async def _result(
+        self,
+        result: ToolResult,
+        definition: ToolDefinition,
+        caller: CallContext,
+        report: Callable[[float | None, str | None], None],
+    ) -> types.CallToolResult:
+        if result.error is not None:
+            return _failure(f"{result.error.type}: {result.error.message}")
+        parts, structured = result.content, result.structured
+        if [part.type for part in parts] == ["stream"]:
+            items = [item async for item in self._items(str(parts[0].uri), caller, report)]
+            structured = "".join(map(str, items)) if all(isinstance(item, str) for item in items) else items
+            parts = [ContentPart(type="data", data=structured)]
+        content = await asyncio.to_thread(lambda: [self._block(part) for part in parts])
+        is_declared = _object(definition.output) is not None and isinstance(structured, dict)
+        return types.CallToolResult(content=content, structured_content=structured if is_declared else None)
+
+    async def _items(
+        self, handle: str, caller: CallContext, report: Callable[[float | None, str | None], None]
+    ) -> AsyncIterator[Any]:
+        while True:
+            found = await self._tools.read_stream(handle, call=caller)
+            for item in found.items:
+                report(None, item if isinstance(item, str) else json.dumps(item, ensure_ascii=False))
+                yield item
+            if found.error is not None:
+                raise TavernError(f"the stream broke off: {found.error}")
+            if found.finished:
+                return
+
+    def _block(self, part: ContentPart) -> types.ContentBlock:
+        """Return a part of a result for a client. Blocking."""
+        if part.type == "image" and (part.size or 0) <= _MOST_PICTURE and part.uri is not None:
+            *folders, name = part.uri.split("/")
+            with (
+                contextlib.suppress(OSError),
+                confined_folder(self._context.project.folder("files"), folders) as folder,
+                os.fdopen(open_file(folder, name), "rb") as file,
+            ):
+                data = base64.b64encode(file.read(_MOST_PICTURE)).decode()
+                return types.ImageContent(type="image", data=data, mime_type=part.mime_type or "image/png")
+        if part.type in ("image", "file"):
+            return types.TextContent(type="text", text=f"[the file {part.uri} of the project]")
+        text = part.text if part.text is not None else part.data
+        return types.TextContent(type="text", text=text if isinstance(text, str) else _json(text))
+
+    def _patterns(self) -> list[str]:
+        layers = self._context.settings.layers("offer")
+        given = layers.get("environment", layers.get("operator", []))
+        return [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
+
+    async def _offered(self) -> dict[str, ToolDefinition]:
+        """Return what is offered, by names that clients take."""
+        patterns = self._patterns()
+        if not patterns:
+            return {}
+        found: dict[str, ToolDefinition] = {}
+        for definition in await self._tools.list_tools(ToolFilter(ids=patterns)):
+            name = base = _UNUSUAL.sub("_", definition.id)[:60]
+            number = 1
+            while name in found:
+                number += 1
+                name = f"{base}_{number}"
+            if definition.unavailable is None:
+                found[name] = definition
+        return found
+
+
+@contextlib.asynccontextmanager
+async def _reporting(ctx: Asked) -> AsyncIterator[Callable[[float | None, str | None], None]]:
+    """Give what takes reports, and send the latest to the client, ten times a second at most, if it asked for that."""
+    if (ctx.meta or {}).get("progress_token") is None:
+        yield _nobody
+        return
+    news = asyncio.Event()
+    latest: tuple[float | None, str | None] = (None, None)
+    sent = 0.0
+
+    def report(progress: float | None, text: str | None) -> None:
+        nonlocal latest
+        latest = (latest[0] if progress is None else progress, latest[1] if text is None else text)
+        news.set()
+
+    async def send() -> None:
+        nonlocal sent
+        progress, text = latest
+        news.clear()
+        sent = max(sent + 1e-6, progress or 0.0)  # it has to grow
+        await ctx.session.report_progress(min(sent, 1.0), 1.0, text)
+
+    async def pump() -> None:
+        while await news.wait():
+            await send()
+            await asyncio.sleep(_EVERY)
+
+    pumping = asyncio.create_task(pump(), name="tell an MCP client how far a call is")
+    try:
+        yield report
+        if news.is_set():
+            await send()
+    finally:
+        pumping.cancel()
+        await asyncio.wait([pumping])
+
+
+def _nobody(progress: float | None, text: str | None) -> None:
+    """Report to nobody."""
+
+
+def _can_ask(ctx: Asked) -> bool:
+    has = ctx.session.client_capabilities
+    return has is not None and has.elicitation is not None
+
+
+def _question(definition: ToolDefinition, task: ToolTask) -> str:
+    reason = f" ({task.approval.reason})" if task.approval is not None else ""
+    return f"{definition.id} is to be called{reason}, with {_json(task.arguments)[:4000]}"
+
+
+def _tool(name: str, definition: ToolDefinition) -> types.Tool:
+    return types.Tool(
+        name=name,
+        title=definition.display_name or definition.id,
+        description=definition.description,
+        input_schema={"type": "object", **definition.parameters},
+        output_schema=_object(definition.output),
+        annotations=types.ToolAnnotations(read_only_hint=definition.read_only, idempotent_hint=definition.idempotent),
+    )
+
+
+def _object(schema: Any) -> dict[str, Any] | None:
+    return schema if isinstance(schema, dict) and schema.get("type") == "object" else None
+
+
+def _failure(text: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,262 @@
+"""The provider of `tavern-mcp.servers`: the servers that are set up, each with its connection. What needs the SDK is
+imported when a server is reached first."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import JsonValue
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext, system_call
+from tavern_host.contracts.errors import Forbidden, Misconfigured, NotFound, PluginFailure, TavernError
+from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.toolcalls import ToolOutput
+from tavern_host.contracts.tools import ToolDefinition
+from tavern_mcp.approvals import Approvals, Approved
+from tavern_mcp.declarations import Declared, read_servers
+from tavern_mcp.definitions import answer_tool, clean, definitions_of, tool_id
+from tavern_mcp.interface import McpServer, McpServers, McpTool
+
+if TYPE_CHECKING:
+    from tavern_mcp.connection import Connection
+
+MISSING = "the package mcp is not installed: pip install 'tavern-host[mcp]'"
+CHANGED = "TOOLS_CHANGED"
+
+
+def is_installed() -> bool:
+    """Return whether the SDK is there."""
+    return find_spec("mcp") is not None
+
+
+class Servers(McpServers):
+    """The servers of one host."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self._approvals = Approvals(context.operator_dir)
+        self._connections: dict[str, Connection] = {}
+        self._revision = -1
+        self._declared: dict[str, Declared] = {}
+        self._problems: dict[str, str] = {}
+        context.state["servers"] = self
+
+    async def close(self) -> None:
+        """End all connections."""
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
+
+    async def servers(self) -> list[McpServer]:
+        """Return the servers by name."""
+        declared = await self._known()
+        found = [await self._shown(one) for one in declared.values()]
+        layers = self._context.settings.layers("servers")
+        for name, problem in self._problems.items():
+            source: Literal["operator", "project"] = "project" if name in layers.get("project", {}) else "operator"
+            found.append(McpServer(name=name, source=source, status="failed", problem=problem))
+        return sorted(found, key=lambda one: one.name)
+
+    async def call_tool(
+        self, server: str, tool: str, arguments: dict[str, JsonValue], *, call: CallContext | None = None
+    ) -> ToolOutput:
+        """Call a tool; see the interface."""
+        connection = await self._connection(server)
+        await connection.client()  # what changed while nobody was connected is known then
+        approved = self._approvals.of(server)
+        if tool not in approved.tools:
+            raise NotFound(f"the MCP server {server} has no tool {tool!r:.200}{did_you_mean(tool, approved.tools)}")
+        if changes := approved.changes(tool):
+            hint = f"look at it with `tavern mcp show {server}`, then `tavern mcp approve {server}`"
+            raise Forbidden(f"{tool_id(server, tool)} is not called: {changes} changed since it was approved; {hint}")
+        result = await connection.asked(
+            lambda client, progress: client.call_tool(tool, arguments, progress_callback=progress), _by(call)
+        )
+        output = await self._output(server, result.content, result.structured_content)
+        if result.is_error:
+            said = "\n".join(part.text or "" for part in output.content if part.type == "text")[:4000]
+            raise PluginFailure(said or f"{tool_id(server, tool)} failed and does not say why")
+        return output
+
+    async def ask(
+        self,
+        server: str,
+        what: Literal["resources", "resource", "prompts", "prompt"],
+        arguments: dict[str, JsonValue],
+        *,
+        call: CallContext | None = None,
+    ) -> ToolOutput:
+        """List and read what a server has; see the interface."""
+        connection = await self._connection(server)
+        if what == "resource":
+            read = await connection.asked(lambda client, _: client.read_resource(str(arguments["uri"])), _by(call))
+            return await self._output(server, read.contents, None)
+        if what == "prompt":
+            given = arguments.get("arguments")
+            texts = {key: str(one) for key, one in given.items()} if isinstance(given, dict) else {}
+            filled = await connection.asked(
+                lambda client, _: client.get_prompt(str(arguments["name"]), texts), _by(call)
+            )
+            return await self._output(server, [message.content for message in filled.messages], None)
+        fields = ("uri", "name", "title", "description", "mimeType", "size", "arguments")
+
+        async def listed(client: Any, _: object) -> list[JsonValue]:
+            page = await (client.list_resources() if what == "resources" else client.list_prompts())
+            found = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in getattr(page, what)]
+            return [{key: one[key] for key in fields if key in one} for one in found]
+
+        return ToolOutput(structured=await connection.asked(listed, _by(call)))
+
+    async def answered(self, arguments: dict[str, JsonValue], *, call: CallContext | None = None) -> ToolOutput:
+        """Return a person's answer; see the interface."""
+        return ToolOutput(structured=arguments.get("answer"))
+
+    async def approve(self, name: str, *, call: CallContext | None = None) -> McpServer:
+        """Approve a server as it is now; see the interface."""
+        declared = await self._get(name)
+        digest = await asyncio.to_thread(declared.digest)
+
+        def approved(before: Approved) -> Approved:
+            same = before if before.digest == digest else Approved(digest=digest)
+            return same.model_copy(update={"tools": {**same.tools, **same.seen}})
+
+        details: dict[str, JsonValue] = {"digest": digest, "shown": [*declared.shown()]}
+        number = self._context.audit.record("mcp.approved", subject=name, details=details, call=_by(call))
+        await self._context.audit.written(number)
+        self._approvals.change(name, approved)
+        self._changed()
+        return await self._shown(declared)
+
+    # --- for this plugin --------------------------------------------------------------------------
+
+    async def definitions(self) -> list[ToolDefinition]:
+        """Return the tools of the servers that may be used. A server that nobody has seen yet is connected first."""
+        declared = await self._known()
+        for name, problem in self._problems.items():
+            self._report(f"the MCP server {name} cannot be used: {problem}")
+        if not declared:
+            return []
+        if not is_installed():
+            self._report(f"the MCP servers {', '.join(declared)} cannot be used: {MISSING}")
+            return []
+        found: list[ToolDefinition] = [answer_tool()]
+        for one in declared.values():
+            if await self._is_approved(one) and not self._approvals.of(one.name).seen and not self._context.serving:
+                await self.connect(one.name)
+        for one in declared.values():
+            if not await self._is_approved(one):
+                continue
+            for definition in definitions_of(one, self._approvals.of(one.name)):
+                if isinstance(definition, str):
+                    self._report(definition)
+                else:
+                    found.append(definition)
+        return found
+
+    async def connect(self, name: str) -> str:
+        """Connect a server, and return why that was not possible, or an empty text."""
+        try:
+            await (await self._connection(name)).client()
+        except TavernError as error:
+            return error.message
+        return ""
+
+    def seen(self, name: str) -> list[str]:
+        """Return in words what is other about tools of a server than was approved, as the server says it now."""
+        approved = self._approvals.of(name)
+        found = []
+        for tool, now in approved.seen.items():
+            for part in approved.changes(tool).split(", ") if approved.changes(tool) else []:
+                old, new = (clean(json.dumps(one.get(part), ensure_ascii=False)) for one in (approved.tools[tool], now))
+                found.append(f"{tool}: {part} was {old} and is {new}")
+        return found
+
+    async def prompt(self, server: str, name: str, call: CallContext) -> str:
+        """Return the text of a prompt without arguments."""
+        output = await self.ask(server, "prompt", {"name": name}, call=call)
+        return "\n".join(part.text or "" for part in output.content if part.type == "text")
+
+    async def _known(self) -> dict[str, Declared]:
+        revision = self._context.settings.revision
+        if revision != self._revision:
+            before = self._declared
+            self._declared, self._problems = read_servers(self._context)
+            self._revision = revision
+            for name in [name for name in self._connections if not _same(before.get(name), self._declared.get(name))]:
+                await self._connections.pop(name).close()
+        return self._declared
+
+    async def _get(self, name: str) -> Declared:
+        declared = await self._known()
+        if name not in declared:
+            why = f": {self._problems[name]}" if name in self._problems else did_you_mean(name, declared)
+            raise NotFound(f"there is no MCP server {name!r:.100}{why}")
+        return declared[name]
+
+    async def _connection(self, name: str) -> Connection:
+        declared = await self._get(name)
+        if not is_installed():
+            raise Misconfigured(MISSING)
+        if name not in self._connections:
+            await asyncio.to_thread(import_module, "tavern_mcp.connection")  # the SDK takes a second or two
+            from tavern_mcp.connection import Connection
+            from tavern_mcp.resources import keep_resources
+
+            async def on_resources(client: Any) -> None:
+                await keep_resources(self._context, declared, client)
+
+            self._connections[name] = Connection(self._context, declared, self._approvals, self._changed, on_resources)
+        return self._connections[name]
+
+    async def _is_approved(self, declared: Declared) -> bool:
+        if declared.is_trusted:
+            return True
+        return self._approvals.of(declared.name).digest == await asyncio.to_thread(declared.digest)
+
+    async def _shown(self, declared: Declared) -> McpServer:
+        approved = self._approvals.of(declared.name)
+        connection = self._connections.get(declared.name)
+        problem = connection.problem if connection is not None else "" if is_installed() else MISSING
+        status: Literal["unapproved", "idle", "connected", "failed"] = "failed" if problem else "idle"
+        if not await self._is_approved(declared):
+            status, problem = "unapproved", f"look at it, then: tavern mcp approve {declared.name}"
+        elif connection is not None and connection.is_open:
+            status, problem = "connected", ""
+        tools = [
+            McpTool(name=name, id=tool_id(declared.name, name), changed=approved.changes(name))
+            for name in approved.tools
+            if name in approved.seen
+        ]
+        return McpServer(
+            name=declared.name,
+            source=declared.source,
+            status=status,
+            shown=declared.shown(),
+            problem=problem,
+            tools=tools,
+        )
+
+    async def _output(self, server: str, content: list[Any], structured: Any) -> ToolOutput:
+        from tavern_mcp.results import Kept
+
+        kept = Kept(self._context.project.folder("files"), server)
+        if all(one.type == "text" for one in content if hasattr(one, "type")):
+            return kept.output(content, structured)
+        return await asyncio.to_thread(kept.output, content, structured)
+
+    def _changed(self) -> None:
+        self._context.events.publish(CHANGED, {})
+
+    def _report(self, message: str) -> None:
+        self._context.hooks.report(self._context.plugin, message, hint="tavern mcp list says more")
+
+
+def _same(before: Declared | None, after: Declared | None) -> bool:
+    return before is not None and after is not None and (before.server, before.source) == (after.server, after.source)
+
+
+def _by(call: CallContext | None) -> CallContext:
+    return call or system_call()

@@ -1,0 +1,248 @@
+"""The way to a server: a program's stdin and stdout, or HTTP. What comes is bounded in size and in number, so that a
+server that floods is slowed down and costs nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+
+from tavern_host.contracts.errors import describe
+from tavern_host.contracts.scripts import ProgramRequest, SandboxOutput
+
+MOST_BYTES = 16 << 20
+"""How many bytes one message of a server may have."""
+MOST_UNASKED = 500
+"""How many messages that nobody asked for are read in a second; further ones wait, and the server with them."""
+_TAIL = 4096
+_PATIENCE = 2.0
+
+Run = Callable[[AsyncIterator[bytes]], AsyncIterator[SandboxOutput]]
+"""Runs a program, feeding it, as `ScriptBackend.run` does."""
+Streams = tuple[Any, Any]
+
+
+class Pace:
+    """Slows down what comes that was not asked for."""
+
+    def __init__(self) -> None:
+        self._asked = self._unasked = 0
+        self._since = time.monotonic()
+
+    def sent(self, item: SessionMessage) -> None:
+        """Note a request, which may be answered once."""
+        self._asked += isinstance(item.message, JSONRPCRequest)
+
+    async def came(self, item: SessionMessage | Exception) -> None:
+        """Wait where too much has come."""
+        is_answer = isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse | JSONRPCError)
+        if is_answer and self._asked:
+            self._asked -= 1
+            return
+        self._unasked += 1
+        if self._unasked > MOST_UNASKED:
+            await asyncio.sleep(max(0.0, self._since + 1 - time.monotonic()))
+            self._unasked, self._since = 0, time.monotonic()
+        elif time.monotonic() - self._since > 1:
+            self._unasked, self._since = 1, time.monotonic()
+
+
+class _Paced:
+    """One of the two streams, with what passes it counted."""
+
+    def __init__(self, stream: Any, pace: Pace) -> None:
+        self._stream = stream
+        self._pace = pace
+
+    async def send(self, item: SessionMessage) -> None:
+        self._pace.sent(item)
+        await self._stream.send(item)
+
+    async def receive(self) -> SessionMessage | Exception:
+        item: SessionMessage | Exception = await self._stream.receive()
+        await self._pace.came(item)
+        return item
+
+    def __aiter__(self) -> _Paced:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> _Paced:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+@asynccontextmanager
+async def paced(transport: AbstractAsyncContextManager[Streams]) -> AsyncIterator[Streams]:
+    """Give the streams of a transport, slowed down."""
+    pace = Pace()
+    async with transport as (read, write):
+        yield _Paced(read, pace), _Paced(write, pace)
+
+
+@asynccontextmanager
+async def program_streams(run: Run, on_end: Callable[[str], None]) -> AsyncIterator[Streams]:
+    """Run a program and give the streams of messages from and to it. `on_end` is called with the reason of its end."""
+    incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def stdin() -> AsyncIterator[bytes]:
+        async for item in outgoing:
+            yield item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+
+    async def pump() -> None:
+        said = bytearray()
+        why = "it ended"
+        try:
+            why = await _lines(run(stdin()), incoming.send, said) or why
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # the session is over
+        except Exception as error:
+            why = describe(error)
+        finally:
+            incoming.close()
+            outgoing.close()
+            last = said.decode("utf-8", "replace").strip()
+            on_end(f"{why}; it said last: {last[-500:]}" if last else why)
+
+    pumping = asyncio.create_task(pump(), name="read what an MCP server says")
+    try:
+        yield read, write
+    finally:
+        with anyio.CancelScope(shield=True):
+            pumping.cancel()
+            await asyncio.wait([pumping])
+        for stream in (read, write, incoming, outgoing):
+            stream.close()
+
+
+async def _lines(outputs: AsyncIterator[SandboxOutput], send: Callable[[Any], Any], said: bytearray) -> str | None:
+    """Send each line that comes as a message, and return how the program ended. Raises `ValueError` for one that is
+    too long."""
+    buffer = bytearray()
+    async with aclosing(outputs) as coming:  # type: ignore[type-var]
+        async for output in coming:
+            if output.kind == "stderr":
+                said += output.data
+                del said[:-_TAIL]
+            elif output.kind == "stdout":
+                looked = len(buffer)
+                buffer += output.data
+                while (end := buffer.find(b"\n", looked)) >= 0:
+                    line, looked = bytes(buffer[:end]), 0
+                    del buffer[: end + 1]
+                    if line.strip():
+                        await send(_message(line))
+                if len(buffer) > MOST_BYTES:
+                    raise ValueError(f"it sent a message of more than {MOST_BYTES >> 20} MiB")
+            elif output.kind == "ended":
+                note = output.data.decode("utf-8", "replace")
+                return f"it ended with the exit code {output.exit_code}" + (f": {note}" if note else "")
+    return None
+
+
+def _message(line: bytes) -> SessionMessage | Exception:
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        return error
+
+
+async def run_plain(request: ProgramRequest, stdin: AsyncIterator[bytes]) -> AsyncIterator[SandboxOutput]:
+    """Run a program without a sandbox, with all rights of the host's user; closing the iterator ends it."""
+    process = await asyncio.create_subprocess_exec(
+        *request.argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**{key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}, **request.environment},
+        cwd=request.folder,
+        start_new_session=True,
+    )
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    errors, sink = process.stderr, process.stdin
+    said = bytearray()
+
+    async def listen() -> None:
+        while piece := await errors.read(_TAIL):
+            said.extend(piece)
+            del said[:-_TAIL]
+
+    async def feed() -> None:
+        with contextlib.suppress(ConnectionError):
+            async for data in stdin:
+                sink.write(data)
+                await sink.drain()
+
+    tasks = [asyncio.create_task(listen()), asyncio.create_task(feed())]
+    try:
+        while data := await process.stdout.read(1 << 16):
+            yield SandboxOutput(kind="stdout", data=data)
+        code = await process.wait()
+        yield SandboxOutput(kind="stderr", data=bytes(said))
+        yield SandboxOutput(kind="ended", exit_code=code)
+    finally:
+        for task in tasks:
+            task.cancel()
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, sign)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _PATIENCE)
+                break
+
+
+class _Counted(httpx2.AsyncByteStream):
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._stream:
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise httpx2.ReadError(f"the server answered with more than {MOST_BYTES >> 20} MiB")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _BoundedHttp(httpx2.AsyncHTTPTransport):
+    """Answers that are no streams of events are read up to a size; of events the SDK bounds each."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.stream = _Counted(response.stream)
+        return response
+
+
+@asynccontextmanager
+async def http_streams(url: str, headers: dict[str, str], seconds: float) -> AsyncIterator[Streams]:
+    """Give the streams of messages from and to a server at an address."""
+    timeout = httpx2.Timeout(seconds, read=None)
+    client = httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedHttp())
+    async with client, streamable_http_client(url, http_client=client, max_sse_event_size=MOST_BYTES) as streams:
+        yield streams
