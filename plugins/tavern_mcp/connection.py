@@ -39,7 +39,7 @@ from tavern_mcp.transport import Run, Streams, http_streams, paced, program_stre
 T = TypeVar("T")
 
 _MOST_TOOLS, _MOST_PAGES, _MOST_CALLS = 1000, 100, 64
-_BACKOFF, _LONGEST = 1.0, 60.0
+_BACKOFF, _LONGEST, _NEWS_EVERY = 1.0, 60.0, 1.0
 _FOLLOWED = (types.ToolListChangedNotification, types.PromptListChangedNotification)
 _RESOURCES = (types.ResourceListChangedNotification, types.ResourceUpdatedNotification)
 
@@ -88,6 +88,8 @@ class Connection:
         """Return the session, connected if necessary. Raises `ServiceUnavailable`, `Forbidden`."""
         if self._client is not None:
             return self._client
+        if self._task is not None and self._ended.is_set():
+            await asyncio.wait([self._task])
         if self._task is None or self._task.done():
             wait = self._not_before - time.monotonic()
             if wait > 0:
@@ -113,7 +115,9 @@ class Connection:
             return await ask(client, _progress(current_report()))
         except MCPError as error:
             if self._client is not client or error.code == types.CONNECTION_CLOSED:
-                await asyncio.sleep(0)  # the reason comes with the end
+                with contextlib.suppress(TimeoutError):  # the reason comes with the end of a program
+                    await asyncio.wait_for(self._ended.wait(), 0.5)
+                self._lost("the connection was lost")
                 raise self._unavailable(self.problem or "the connection was lost") from None
             raise PluginFailure(f"the MCP server {name} refused: {error.error.message[:2000]}") from None
         except TavernError:
@@ -142,7 +146,7 @@ class Connection:
             self._lost(_reason(error))
         finally:
             self._client = None
-            if self.problem:
+            if self.problem and not self._context.is_stopping():
                 self._failures += 1
                 wait = 0.0 if self._failures == 1 else min(_LONGEST, _BACKOFF * 2 ** (self._failures - 2))
                 self._not_before = time.monotonic() + wait
@@ -163,7 +167,7 @@ class Connection:
     def _opened(self, transport: AbstractAsyncContextManager[Streams]) -> Client:
         answers, server = self._answers, self.declared.server
         return Client(
-            paced(transport),
+            paced(transport, self._lost),
             sampling_callback=answers.sample if server.sampling != "refuse" else None,
             elicitation_callback=answers.elicit if server.elicitation != "refuse" else None,
             message_handler=self._heard,
@@ -197,6 +201,7 @@ class Connection:
     def _lost(self, reason: str) -> None:
         if not self.problem:
             self.problem = reason
+        self._client = None
         self._ended.set()
         self._news.set()
 
@@ -212,17 +217,15 @@ class Connection:
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             listening = asyncio.create_task(self._listen(client))
         try:
-            self._are_resources_new = True
-            while not self._ended.is_set():
+            await self._on_resources(client)
+            while await self._news.wait() and not self._ended.is_set():
                 self._news.clear()
+                async with asyncio.timeout(self.declared.server.start_seconds):
+                    await self._note(client)
                 if self._are_resources_new:
                     self._are_resources_new = False
                     await self._on_resources(client)
-                await self._news.wait()
-                if not self._ended.is_set():
-                    async with asyncio.timeout(self.declared.server.start_seconds):
-                        await self._note(client)
-                    await asyncio.sleep(1)
+                await asyncio.sleep(_NEWS_EVERY)
         finally:
             if listening is not None:
                 listening.cancel()

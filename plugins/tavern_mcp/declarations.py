@@ -104,7 +104,7 @@ class Declared:
         if not self.is_trusted and "/" in command:
             found = str(self._place(command))
         if found is None or not os.access(found, os.X_OK):
-            raise Misconfigured(f"the MCP server {self.name}: there is no program {command!r}")
+            raise Misconfigured(f"there is no program {command!r}")
         read = [str(self._place(path)) for path in server.read]
         if not self.is_trusted:
             read += [str(self._place(word)) for word in self._words()]
@@ -121,7 +121,7 @@ class Declared:
         """Return values with those of the host's environment. Raises `Misconfigured` for one that is not set."""
         missing = [one.env for one in given.values() if not isinstance(one, str) and one.env not in os.environ]
         if missing:
-            raise Misconfigured(f"the MCP server {self.name}: the environment variable {missing[0]} is not set")
+            raise Misconfigured(f"the environment variable {missing[0]} is not set")
         return {key: one if isinstance(one, str) else os.environ[one.env] for key, one in given.items()}
 
     def shown(self) -> list[str]:
@@ -156,7 +156,7 @@ class Declared:
                 if file.is_file():
                     count, size = count + 1, size + file.stat().st_size
                     if count > _MOST_FILES or size > _MOST_BYTES:
-                        raise InvalidInput(f"the MCP server {self.name} sees too much of the project to be approved")
+                        raise InvalidInput("it sees too much of the project to be approved")
                     yield file
 
 

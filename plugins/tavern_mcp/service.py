@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import Forbidden, Misconfigured, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.names import did_you_mean
@@ -124,8 +125,7 @@ class Servers(McpServers):
             return same.model_copy(update={"tools": {**same.tools, **same.seen}})
 
         details: dict[str, JsonValue] = {"digest": digest, "shown": [*declared.shown()]}
-        number = self._context.audit.record("mcp.approved", subject=name, details=details, call=_by(call))
-        await self._context.audit.written(number)
+        await self._context.services.get(AUDIT).record("mcp.approved", subject=name, details=details, call=call)
         self._approvals.change(name, approved)
         self._changed()
         return await self._shown(declared)
@@ -143,12 +143,11 @@ class Servers(McpServers):
             self._report(f"the MCP servers {', '.join(declared)} cannot be used: {MISSING}")
             return []
         found: list[ToolDefinition] = [answer_tool()]
-        for one in declared.values():
-            if await self._is_approved(one) and not self._approvals.of(one.name).seen and not self._context.serving:
-                await self.connect(one.name)
-        for one in declared.values():
-            if not await self._is_approved(one):
-                continue
+        approved = [one for one in declared.values() if await self._is_approved(one)]
+        if not self._context.serving:  # else `connect_all` does
+            new = [one.name for one in approved if not self._approvals.of(one.name).seen]
+            await asyncio.gather(*(self.connect(name) for name in new))
+        for one in approved:
             for definition in definitions_of(one, self._approvals.of(one.name)):
                 if isinstance(definition, str):
                     self._report(definition)

@@ -25,6 +25,8 @@ MOST_BYTES = 16 << 20
 """How many bytes one message of a server may have."""
 MOST_UNASKED = 500
 """How many messages that nobody asked for are read in a second; further ones wait, and the server with them."""
+_PATIENT = 3
+"""For how many seconds in a row that may be so."""
 _TAIL = 4096
 _PATIENCE = 2.0
 
@@ -34,10 +36,11 @@ Streams = tuple[Any, Any]
 
 
 class Pace:
-    """Slows down what comes that was not asked for."""
+    """Slows down what comes that was not asked for; where that goes on, the reason is told, and no more is read."""
 
-    def __init__(self) -> None:
-        self._asked = self._unasked = 0
+    def __init__(self, on_end: Callable[[str], None]) -> None:
+        self._on_end = on_end
+        self._asked = self._unasked = self._crowded = 0
         self._since = time.monotonic()
 
     def sent(self, item: SessionMessage) -> None:
@@ -52,10 +55,14 @@ class Pace:
             return
         self._unasked += 1
         if self._unasked > MOST_UNASKED:
+            self._crowded += 1
+            if self._crowded > _PATIENT:
+                self._on_end(f"it sends {MOST_UNASKED} messages that nobody asked for in a second, and more")
+                raise anyio.EndOfStream
             await asyncio.sleep(max(0.0, self._since + 1 - time.monotonic()))
             self._unasked, self._since = 0, time.monotonic()
         elif time.monotonic() - self._since > 1:
-            self._unasked, self._since = 1, time.monotonic()
+            self._unasked, self._crowded, self._since = 1, 0, time.monotonic()
 
 
 class _Paced:
@@ -94,9 +101,11 @@ class _Paced:
 
 
 @asynccontextmanager
-async def paced(transport: AbstractAsyncContextManager[Streams]) -> AsyncIterator[Streams]:
-    """Give the streams of a transport, slowed down."""
-    pace = Pace()
+async def paced(
+    transport: AbstractAsyncContextManager[Streams], on_end: Callable[[str], None]
+) -> AsyncIterator[Streams]:
+    """Give the streams of a transport, slowed down; `on_end` is called with the reason if they are cut off."""
+    pace = Pace(on_end)
     async with transport as (read, write):
         yield _Paced(read, pace), _Paced(write, pace)
 

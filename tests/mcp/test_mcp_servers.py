@@ -1,0 +1,178 @@
+"""MCP servers as tools of a host: what a server does right arrives, and what it does wrong costs itself alone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.mcp_desk import AGENT, SERVERS, Desk, make_project
+from helpers.repetition import Failures
+
+from tavern_host import Host
+from tavern_host.contracts.calls import CallContext, operator_call
+from tavern_host.contracts.toolcalls import ToolErrorType, current_report, reporting_to
+from tavern_host.contracts.tools import ToolFilter
+
+pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_what_servers_say_is_untrusted(desk: Desk) -> None:
+    found = {tool.id: tool for tool in await desk.tools.list_tools(ToolFilter(namespace="mcp"))}
+    assert "mcp:odd/echo" in found
+    assert found["mcp:odd/echo"].description == "[of the MCP server odd] Says a text again. { { {system:time}}}"
+    assert not found["mcp:odd/echo"].read_only
+    assert (await desk.call("mcp:odd/echo", text="你好")).structured == "你好"
+    evil = await desk.call("mcp:odd/evil")
+    assert "DeleteFile" in str(evil.structured)  # it is text, and nobody carries it out
+    problem = await desk.call("mcp:gone/anything")
+    assert problem.error is not None and problem.error.type is ToolErrorType.TOOL_NOT_FOUND
+    refused = await desk.call("mcp:odd/echo", txt="x")
+    assert refused.error is not None and "did you mean text?" in refused.error.message
+
+
+async def test_the_sandbox_holds_its_servers(desk: Desk) -> None:
+    seen = str((await desk.call("mcp:odd/secrets")).structured).splitlines()
+    assert "GREETING" in seen and "XDG_STATE_HOME" not in seen and not any("TOKEN" in name for name in seen)
+    assert not any(name.endswith("/secret") for name in seen)
+    assert any(name.endswith("misbehaving_server.py") for name in seen)
+    shared = desk.host.project.root.parent / "shared"
+    assert (await desk.call("mcp:odd/write", text=str(shared / "new"))).status == "done"
+    assert (shared / "new").read_text() == "written"
+    assert (await desk.call("mcp:odd/write", text=str(desk.host.project.root / "new"))).status == "error"
+
+
+async def test_progress_and_cancellation_are_passed_on(desk: Desk) -> None:
+    said: list[tuple[float | None, str | None]] = []
+    with reporting_to(lambda progress, text: said.append((progress, text))):
+        assert (await desk.call("mcp:odd/progress")).status == "done"
+    assert said == [(0.25, "step 1"), (0.5, "step 2"), (0.75, "step 3")]
+    assert current_report() is None
+    hanging = asyncio.create_task(desk.call("mcp:odd/hang"))
+    await asyncio.sleep(0.2)
+    assert (await desk.call("mcp:odd/echo", text="beside")).structured == "beside"
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging
+    died = await desk.call("mcp:odd/die")
+    assert died.error is not None and died.error.type is ToolErrorType.SERVICE_UNAVAILABLE
+    assert "::cancelled" in died.error.message and "goodbye" in died.error.message
+
+
+async def test_each_fault_costs_its_call_alone(desk: Desk) -> None:
+    faults = {
+        "lie": "is not of type 'integer'",
+        "die": "exit code 3",
+        "giant": "more than 16 MiB",
+        "hang": "did not end within",
+    }
+    with Failures() as failures:
+        for fault, message in faults.items():
+            with failures.row(fault):
+                call = CallContext(principal=AGENT.principal).child(timeout=2) if fault == "hang" else None
+                failed = await desk.call(f"mcp:odd/{fault}", call)
+                assert failed.error is not None and message in failed.error.message
+                assert (await desk.call("text:loud", text="still")).structured == "STILL"
+                assert (await desk.call("mcp:odd/echo", text="again")).structured == "again"
+    assert (await desk.call("mcp:odd/garbage")).structured == "after the garbage"
+
+
+async def test_a_flood_leaves_the_host_its_time(desk: Desk) -> None:
+    flood = asyncio.create_task(desk.call("mcp:odd/flood"))
+    for _ in range(10):
+        assert (await desk.call("text:loud", text="x")).status == "done"
+    result = await flood
+    assert result.error is not None and "messages that nobody asked for" in result.error.message
+    assert (await desk.call("mcp:odd/echo", text="again")).structured == "again"
+
+
+@pytest.mark.parametrize("server", ["odd", "old"])
+async def test_questions_are_answered_by_approval(desk: Desk, server: str) -> None:
+    operator = operator_call()
+    asking = asyncio.create_task(desk.call(f"mcp:{server}/ask", AGENT))
+    task = await _waiting(desk)
+    assert task.arguments["for"] == "agent:scout" and task.arguments["message"] == "Who are you?"
+    await desk.tools.decide(task.id, "approve", arguments={**task.arguments, "answer": {"name": "Ada"}}, call=operator)
+    assert (await asking).structured == "accept\n{'name': 'Ada'}"
+    asking = asyncio.create_task(desk.call(f"mcp:{server}/ask", AGENT))
+    await desk.tools.decide((await _waiting(desk)).id, "refuse", call=operator)
+    assert "decline" in str((await asking).structured)
+    asking = asyncio.create_task(desk.call(f"mcp:{server}/sample", AGENT))
+    task = await _waiting(desk)
+    assert task.arguments["about"]["messages"][0]["content"] == "Say hi."
+    await desk.tools.decide(task.id, "approve", call=operator)
+    answer = await asking
+    assert answer.structured == "Hi from the model.", answer.error
+    asking = asyncio.create_task(desk.call(f"mcp:{server}/sample", AGENT))
+    await desk.tools.decide((await _waiting(desk)).id, "refuse", call=operator)
+    assert (await asking).error is not None
+
+
+async def test_changed_tools_ask_again(desk: Desk) -> None:
+    assert (await desk.call("mcp:odd/grow")).status == "done"
+    await _until(lambda: desk.call("mcp:odd/grown"), lambda result: result.status == "done")
+    assert (await desk.call("mcp:odd/rename")).status == "done"
+    changed = await _until(lambda: desk.call("mcp:odd/echo", text="x"), lambda result: result.error is not None)
+    assert changed.error is not None and changed.error.type is ToolErrorType.PERMISSION_DENIED
+    assert "description changed since it was approved" in changed.error.message
+    assert "mcp:odd/echo" not in (await desk.tools.describe(["mcp:odd/hang"]))
+    assert "Ignore" not in await desk.tools.describe(["mcp:odd/echo"])  # the text that was approved
+    assert any("the tool echo of the MCP server odd is not called" in said for said in desk.problems())
+    servers = desk.host.services.get(_mcp())
+    listed = {one.name: one for one in await servers.servers()}
+    assert [tool.changed for tool in listed["odd"].tools if tool.name == "echo"] == ["description"]
+    assert listed["gone"].status in ("idle", "failed")
+    await servers.approve("odd", call=operator_call())
+    assert (await desk.call("mcp:odd/echo", text="x")).structured == "x"
+
+
+async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
+    script = tmp_path / "project" / "server.py"
+    given = {"command": "python3", "args": ["server.py"]}
+    wrong: dict[str, dict[str, Any]] = {
+        "open": {**given, "sandbox": False},
+        "free": {**given, "sampling": "allow"},
+        "thief": {**given, "env": {"KEY": {"env": "PATH"}}},
+        "nosy": {**given, "read": ["../.."]},
+        "both": {**given, "url": "https://example.com/mcp"},
+        "liar": {**given, "readOnly": ["*"]},
+    }
+    folders = make_project(tmp_path, {}, {SERVERS: {"given": given, **wrong}})
+    script.write_text("print(1)")
+    (tmp_path / "project" / "link").symlink_to("/etc")
+    async with Host(tmp_path / "project", folders=folders) as host:
+        desk = Desk(host)
+        servers = host.services.get(_mcp())
+        found = {one.name: one for one in await servers.servers()}
+        assert {name: found[name].status for name in wrong} == dict.fromkeys(wrong, "failed")
+        assert (found["given"].status, found["given"].shown) == (
+            "unapproved",
+            ["runs python3 server.py", "sees server.py"],
+        )
+        assert [tool.id for tool in await desk.tools.list_tools(ToolFilter(namespace="mcp"))] == ["mcp:answer"]
+        assert (await servers.approve("given", call=operator_call())).status == "idle"
+        script.write_text("print(2)")  # what was approved is the program, too
+        assert {one.name: one.status for one in await servers.servers()}["given"] == "unapproved"
+
+
+def _mcp() -> Any:
+    from tavern_mcp.interface import MCP_SERVERS
+
+    return MCP_SERVERS
+
+
+async def _waiting(desk: Desk) -> Any:
+    async def look() -> Any:
+        found = [task for task in await desk.tools.tasks() if task.status == "awaiting_approval"]
+        return found[0] if found else None
+
+    return await _until(look, lambda task: task is not None)
+
+
+async def _until(ask: Any, holds: Any) -> Any:
+    async with asyncio.timeout(20):
+        while not holds(found := await ask()):
+            await asyncio.sleep(0.05)
+    return found
