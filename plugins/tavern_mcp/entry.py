@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
 from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
@@ -25,12 +23,11 @@ async def connect_all(context: PluginContext) -> None:
     """Connect all servers that may be used, and again when they are set up in another way."""
     servers = await servers_of(context)
     changes = context.settings.changes()
-    while True:
-        names = [one.name for one in await servers.servers() if one.status == "idle"]
-        await asyncio.gather(*(servers.connect(name) for name in names))
-        if "servers" not in await anext(changes, ["servers"]):
-            continue
-        context.events.publish(CHANGED, {})
+    await servers.connect_all()
+    async for keys in changes:
+        if "servers" in keys:
+            await servers.connect_all()
+            context.events.publish(CHANGED, {})
 
 
 def known_prompts(context: PluginContext) -> list[PromptMacroInfo]:

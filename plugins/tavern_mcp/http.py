@@ -7,15 +7,17 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from importlib import import_module
 from typing import Any
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable
 from tavern_host.contracts.http import HttpRequest, HttpResponse, ServerEvent
 from tavern_mcp.service import MISSING, is_installed
 
 _MOST_SESSIONS, _IDLE = 200, 600.0
 _ALIVE = 10.0
+_CLOSED = "the host takes no MCP clients now"
 _TAVERN = "tavern.call"
 _PASSED_ON = ("mcp-session-id", "allow")
 
@@ -26,12 +28,12 @@ async def answer(request: HttpRequest, context: PluginContext) -> HttpResponse |
         raise Misconfigured(MISSING)
     manager = context.state.get("manager")
     if manager is None:
-        manager = context.state["manager"] = _manager(context)
-        ready = context.state["manager.ready"] = asyncio.Event()
-        context.tasks.spawn(_run(manager, ready), name="sessions of MCP clients")
-    await context.state["manager.ready"].wait()
+        manager = context.state["manager"] = asyncio.get_running_loop().create_future()
+        running = context.tasks.spawn(_run(context, manager), name="sessions of MCP clients")
+        running.add_done_callback(lambda _: manager.done() or manager.set_exception(ServiceUnavailable(_CLOSED)))
+    ready = await asyncio.shield(manager)
     exchange = _Exchange(request)
-    task = context.tasks.spawn(exchange.run(manager), name="answer an MCP client")
+    task = context.tasks.spawn(exchange.run(ready), name="answer an MCP client")
     try:
         status, headers = await exchange.started()
     except BaseException:
@@ -46,18 +48,17 @@ async def answer(request: HttpRequest, context: PluginContext) -> HttpResponse |
     return _events(exchange, task)
 
 
-def _manager(context: PluginContext) -> Any:
+async def _run(context: PluginContext, manager: asyncio.Future[Any]) -> None:
+    """Hold the sessions of all clients."""
+    await asyncio.to_thread(import_module, "tavern_mcp.offering")  # the SDK takes a second or two
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
     from tavern_mcp.offering import make_server
 
     server = make_server(context, lambda ctx: ctx.request.scope[_TAVERN])  # type: ignore[union-attr]
-    return StreamableHTTPSessionManager(server, session_idle_timeout=_IDLE, max_sessions=_MOST_SESSIONS)
-
-
-async def _run(manager: Any, ready: asyncio.Event) -> None:
-    async with manager.run():
-        ready.set()
+    made = StreamableHTTPSessionManager(server, session_idle_timeout=_IDLE, max_sessions=_MOST_SESSIONS)
+    async with made.run():
+        manager.set_result(made)
         await asyncio.Event().wait()
 
 
@@ -100,7 +101,7 @@ class _Exchange:
         """Return status and headers of the answer."""
         first = await self._sent.get()
         if first is None:
-            raise Misconfigured("the MCP session is being closed")
+            raise ServiceUnavailable(_CLOSED)
         headers = {name.decode().lower(): value.decode("latin-1") for name, value in first.get("headers", ())}
         return int(first["status"]), headers
 

@@ -235,7 +235,7 @@ async def _reporting(ctx: Asked) -> AsyncIterator[Callable[[float | None, str | 
         progress, text = latest
         news.clear()
         sent = max(sent + 1e-6, progress or 0.0)  # it has to grow
-        await ctx.session.report_progress(min(sent, 1.0), 1.0, text)
+        await ctx.session.report_progress(sent, None if progress is None else 1.0, text)
 
     async def pump() -> None:
         while await news.wait():

@@ -143,17 +143,21 @@ class Servers(McpServers):
             self._report(f"the MCP servers {', '.join(declared)} cannot be used: {MISSING}")
             return []
         found: list[ToolDefinition] = [answer_tool()]
-        approved = [one for one in declared.values() if await self._is_approved(one)]
-        if not self._context.serving:  # else `connect_all` does
-            new = [one.name for one in approved if not self._approvals.of(one.name).seen]
-            await asyncio.gather(*(self.connect(name) for name in new))
-        for one in approved:
-            for definition in definitions_of(one, self._approvals.of(one.name)):
+        if not self._context.serving:  # else they are connected at the start
+            await self.connect_all(new=True)
+        for one in declared.values():
+            for definition in definitions_of(one, self._approvals.of(one.name)) if await self._is_approved(one) else ():
                 if isinstance(definition, str):
                     self._report(definition)
                 else:
                     found.append(definition)
         return found
+
+    async def connect_all(self, *, new: bool = False) -> None:
+        """Connect the servers that may be used; with `new`, those of which nobody knows yet what they offer."""
+        approved = [one.name for one in (await self._known()).values() if await self._is_approved(one)]
+        names = [name for name in approved if not (new and self._approvals.of(name).seen)]
+        await asyncio.gather(*(self.connect(name) for name in names))
 
     async def connect(self, name: str) -> str:
         """Connect a server, and return why that was not possible, or an empty text."""

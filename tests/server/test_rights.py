@@ -51,6 +51,7 @@ TABLE = {
         GET /api/scenes | GET /api/scene-runs | GET /api/scene-runs/{run}
         """,
     "create": """
+        POST /mcp | GET /mcp | DELETE /mcp
         POST /api/blobs | POST /api/prompt | DELETE /api/interrupt/{promptId}
         POST /api/runs/{runId}/rerun | POST /api/runs/{runId}/resume
         POST /api/workflows | PUT /api/workflows/{workflowId}

@@ -1,0 +1,159 @@
+"""Tools of a project at MCP clients: the SDK's own, over HTTP and over standard input and output."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from helpers.command_line import COMMAND
+from helpers.mcp_desk import OFFER, make_project
+from helpers.repetition import Failures
+
+from tavern_host import Host
+from tavern_host.contracts.accounts import ACCOUNTS
+from tavern_host.contracts.audit import AUDIT
+from tavern_host.contracts.calls import operator_call
+from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.testing.http import TOKEN, HttpClient, served
+
+pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
+import httpx2
+import mcp_types as types
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+ERAS = ("auto", "legacy")
+SETTINGS = {OFFER: ["text:*"], "extensions.tavern-accounts.roles": {"client": ["create:/mcp"]}}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HttpClient]:
+    place = tmp_path_factory.mktemp("clients")
+    folders = make_project(place, SETTINGS)
+    async with Host(place / "project", folders=folders) as host, served(host) as client:
+        yield client
+
+
+class Person:
+    """Who answers what a client asks."""
+
+    def __init__(self, answer: types.ElicitResult) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+        self.told: list[tuple[float, float | None, str | None]] = []
+
+    async def elicit(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        self.asked.append(params.message)
+        return self.answer
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        self.told.append((progress, total, message))
+
+
+YES = types.ElicitResult(action="accept", content={"approve": True})
+NO = (types.ElicitResult(action="accept", content={"approve": False}), types.ElicitResult(action="decline"))
+
+
+@asynccontextmanager
+async def over_http(web: HttpClient, mode: str, person: Person | None, token: str = TOKEN) -> AsyncIterator[Client]:
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=30) as http:
+        transport = streamable_http_client(f"http://127.0.0.1:{web.port}/mcp", http_client=http)
+        elicit = None if person is None else person.elicit
+        async with Client(transport, mode=mode, elicitation_callback=elicit) as client:
+            yield client
+
+
+async def check(client: Client, person: Person, failures: Failures, name: str) -> None:
+    """Look at what every client is to find."""
+    with failures.row(f"{name}: tools"):
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["text_asked", "text_loud"]
+    with failures.row(f"{name}: call"):
+        result = await client.call_tool("text_loud", {"text": "hi"}, progress_callback=person.progress)
+        assert not result.is_error and text(result) == "HI"
+        assert [told[0] for told in person.told] == sorted({told[0] for told in person.told})  # it has to grow
+        assert person.told[-1][0] == pytest.approx(1.0, abs=0.01) and "is done" in str(person.told)
+    with failures.row(f"{name}: wrong"):
+        result = await client.call_tool("text_loud", {"txt": "hi"})
+        assert result.is_error and "did you mean text?" in text(result)
+        result = await client.call_tool("node_core_LowerCase", {"text": "hi"})
+        assert result.is_error and "there is no tool" in text(result)
+    with failures.row(f"{name}: approval"):
+        result = await client.call_tool("text_asked", {"text": "please"})
+        assert (result.is_error, text(result)) == (False, "PLEASE")
+        assert len(person.asked) == 1 and '{"text": "please"}' in person.asked[0]
+    for answer in NO:
+        with failures.row(f"{name}: {answer.action}"):
+            person.answer = answer
+            result = await client.call_tool("text_asked", {"text": "please"})
+            assert result.is_error and text(result).startswith("ApprovalRefused")
+
+
+def text(result: types.CallToolResult) -> str:
+    return "".join(part.text for part in result.content if isinstance(part, types.TextContent))
+
+
+async def test_clients_over_http(web: HttpClient) -> None:
+    with Failures() as failures:
+        for mode in ERAS:
+            person = Person(YES)
+            async with over_http(web, mode, person) as client:
+                await check(client, person, failures, mode)
+            async with over_http(web, mode, None) as client:
+                result = await client.call_tool("text_asked", {"text": "please"})
+                with failures.row(f"{mode}: nobody to ask"):
+                    assert result.is_error and "waits for a person to approve it" in text(result)
+    entries = await web.host.services.get(AUDIT).tail(500, call=operator_call())
+    assert ("agent:mcp", "tool.called") in {(str(entry.actor), entry.action) for entry in entries}
+    tasks = await web.host.services.get(TOOL_MANAGER).tasks(call=operator_call())
+    decided = {str(task.approval.decided_by) for task in tasks if task.approval is not None and task.approval.decision}
+    assert decided == {"user:operator"}  # who uses the client, not the client
+
+
+async def test_clients_have_their_users_rights(web: HttpClient) -> None:
+    accounts = web.host.services.get(ACCOUNTS)
+    tokens: dict[str, str] = {}
+    for role in ("viewer", "client"):
+        await accounts.add_user(f"a-{role}", "good evening", role=role)
+        tokens[role] = (await accounts.make_token(f"a-{role}", "test")).token
+    for role, path, status in (("viewer", "/mcp", 403), ("client", "/api/tools/execute", 403)):
+        headers = {"Authorization": f"Bearer {tokens[role]}"}
+        assert (await web.request("POST", path, headers=headers, json={})).status == status
+    assert (await web.request("POST", "/mcp", headers={"Authorization": None}, json={})).status == 401
+    async with over_http(web, "auto", Person(YES), tokens["client"]) as client:
+        result = await client.call_tool("text_loud", {"text": "hi"})
+        assert text(result) == "HI"
+    audit = await web.host.services.get(AUDIT).tail(500, call=operator_call())
+    assert "agent:mcp.a-client" in {str(entry.actor) for entry in audit}
+    assert await begun(web, tokens["client"], TOKEN) == 404  # a session is nobody else's
+    assert await begun(web, tokens["client"], tokens["client"]) == 200
+
+
+async def begun(web: HttpClient, begins: str, uses: str) -> int:
+    """Begin a session with a token, and return the status of the use of it with another."""
+    accept = {"Accept": "application/json, text/event-stream"}
+    info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info}
+    headers = {**accept, "Authorization": f"Bearer {begins}"}
+    session = (await web.post("/mcp", headers=headers, json=first)).headers["mcp-session-id"]
+    headers = {**accept, "Authorization": f"Bearer {uses}", "Mcp-Session-Id": session}
+    return (await web.post("/mcp", headers=headers, json={"jsonrpc": "2.0", "id": 2, "method": "ping"})).status
+
+
+async def test_clients_over_standard_streams(web: HttpClient, tmp_path: Path) -> None:
+    make_project(tmp_path, {})
+    program, *arguments = COMMAND
+    environment = {**os.environ, "TAVERN_SETTINGS": json.dumps(SETTINGS)}
+    arguments += ["mcp", "serve", "--project", str(tmp_path / "project")]
+    person = Person(YES)
+    with Failures() as failures:
+        server = StdioServerParameters(command=program, args=arguments, env=environment)
+        async with Client(server, elicitation_callback=person.elicit) as client:
+            await check(client, person, failures, "stdio")
