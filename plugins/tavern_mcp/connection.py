@@ -1,4 +1,4 @@
-"""The connection to one server: made when it is first needed, made again after it was lost, and followed while it
+"""The connection to one server: made when it is first needed, renewed after it was lost, and followed while it
 lasts. What the server offers is noted in the record of what was approved."""
 
 from __future__ import annotations

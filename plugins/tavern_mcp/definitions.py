@@ -86,7 +86,7 @@ def answer_tool() -> ToolDefinition:
     return ToolDefinition(
         id=ANSWER,
         display_name="Answer to an MCP server",
-        description="Asks a person on behalf of an MCP server, which is told the `answer` that is approved.",
+        description="Asks a person on behalf of an MCP server, which gets the `answer` that is approved.",
         implementation=ToolImplementation(
             kind="service", service=McpServers.service_name, method="answered", values={}
         ),

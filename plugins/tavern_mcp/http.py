@@ -17,7 +17,6 @@ from tavern_mcp.service import MISSING, is_installed
 
 _MOST_SESSIONS, _IDLE = 200, 600.0
 _ALIVE = 10.0
-_CLOSED = "the host takes no MCP clients now"
 _TAVERN = "tavern.call"
 _PASSED_ON = ("mcp-session-id", "allow")
 
@@ -30,7 +29,7 @@ async def answer(request: HttpRequest, context: PluginContext) -> HttpResponse |
     if manager is None:
         manager = context.state["manager"] = asyncio.get_running_loop().create_future()
         running = context.tasks.spawn(_run(context, manager), name="sessions of MCP clients")
-        running.add_done_callback(lambda _: manager.done() or manager.set_exception(ServiceUnavailable(_CLOSED)))
+        running.add_done_callback(lambda _: None if manager.done() else manager.set_exception(_closed()))
     ready = await asyncio.shield(manager)
     exchange = _Exchange(request)
     task = context.tasks.spawn(exchange.run(ready), name="answer an MCP client")
@@ -101,7 +100,7 @@ class _Exchange:
         """Return status and headers of the answer."""
         first = await self._sent.get()
         if first is None:
-            raise ServiceUnavailable(_CLOSED)
+            raise _closed()
         headers = {name.decode().lower(): value.decode("latin-1") for name, value in first.get("headers", ())}
         return int(first["status"]), headers
 
@@ -126,6 +125,10 @@ class _Exchange:
             return {"type": "http.request", "body": body, "more_body": False}
         await self.gone.wait()
         return {"type": "http.disconnect"}
+
+
+def _closed() -> ServiceUnavailable:
+    return ServiceUnavailable("the host takes no MCP clients now")
 
 
 async def _events(exchange: _Exchange, task: asyncio.Task[None]) -> AsyncIterator[ServerEvent]:

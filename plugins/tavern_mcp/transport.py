@@ -36,7 +36,7 @@ Streams = tuple[Any, Any]
 
 
 class Pace:
-    """Slows down what comes that was not asked for; where that goes on, the reason is told, and no more is read."""
+    """Slows down what comes that was not asked for; where that lasts, the reason is reported, and no more is read."""
 
     def __init__(self, on_end: Callable[[str], None]) -> None:
         self._on_end = on_end
