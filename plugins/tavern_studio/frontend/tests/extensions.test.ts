@@ -1,18 +1,20 @@
 import { createApp, defineComponent, h, nextTick, type App, type Component } from "vue";
 import { beforeEach, expect, test, vi } from "vitest";
 import { apiOf } from "../src/extensions/api";
+import { announce } from "../src/extensions/declarations";
 import { begin, culprit, next } from "../src/extensions/bisect";
 import { Extension } from "../src/extensions/extension";
 import { asLegacy } from "../src/extensions/legacy";
 import { planOf } from "../src/extensions/starting";
 import type { ExtensionApi, PermissionRefusal, WorkflowManager } from "../src/extensions/types";
 import { i18n } from "../src/i18n";
-import { commands } from "../src/registry/commands";
+import { commands, runCommand } from "../src/registry/commands";
 import { registerPart, UiPart } from "../src/registry/components";
 import { askHooks, nodeLook } from "../src/registry/hooks";
 import { meetings, operatorOrder } from "../src/registry/layers";
 import { PluginOutlet } from "../src/registry/outlets";
 import { pageAt } from "../src/registry/pages";
+import { panels } from "../src/registry/panels";
 import { service } from "../src/registry/services";
 
 const opened: Extension[] = [];
@@ -67,6 +69,7 @@ test("a refusal says plugin, call, permission and remedy", () => {
     ["services.override:workflowManager", () => api.services.override("workflowManager", {})],
     ["events.subscribe:NODE_ERROR", () => api.services.get("events").on(["acme.own", "NODE_ERROR"], () => undefined)],
   ];
+  expect(() => api.hooks.on("no:such" as "auth:login", () => undefined)).toThrow(/no client hook "no:such"/);
   for (const [permission, call] of others) expect(call, permission).toThrow(expect.objectContaining({ permission }));
 });
 
@@ -278,6 +281,29 @@ test("pages have parameters, and end with their plugin", () => {
   extension.close();
   expect(pageAt("acme", "board/7")).toBeUndefined();
   expect(commands.value.some((one) => one.title === "Board")).toBe(false);
+});
+
+test("what a manifest declares is there before its code", async () => {
+  const { extension, api } = load("acme");
+  let arrive: (() => void) | undefined;
+  const ran = vi.fn();
+  const loaded = new Promise<void>((resolve) => (arrive = resolve));
+  const declared = { commands: [{ id: "go", title: "Go" }], panels: [{ id: "notes", title: "Notes" }] };
+  announce(extension, declared, loaded, (id) => void runCommand(`acme.${id}`));
+  expect(commands.value.filter((one) => one.plugin).map((one) => one.title)).toEqual(["Go"]);
+  expect(panels.value).toMatchObject([{ key: "acme.notes", icon: "N", place: "left", component: undefined }]);
+  void runCommand("acme.go");
+  const remove = api.ui.addPanel({ id: "notes", title: "Notes", place: "right", component: () => h("p") });
+  api.commands.add({ id: "go", title: "Go", run: ran });
+  expect(panels.value).toMatchObject([{ place: "right", component: expect.anything() }]);
+  expect(ran).not.toHaveBeenCalled();
+  arrive?.();
+  await loaded.then(() => undefined);
+  expect(ran).toHaveBeenCalledWith({ workflow: undefined, nodes: [] });
+  remove();
+  expect(panels.value).toMatchObject([{ component: undefined }]);
+  extension.close();
+  expect([panels.value, commands.value.filter((one) => one.plugin)]).toEqual([[], []]);
 });
 
 test("the older interface is given to the code that is loaded", async () => {

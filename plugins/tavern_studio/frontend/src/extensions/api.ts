@@ -2,11 +2,11 @@ import { effectScope, watch, type Component } from "vue";
 import { i18n } from "../i18n";
 import { registerCommands } from "../registry/commands";
 import { current } from "../registry/current";
-import { addHook, hookName, type HookName } from "../registry/hooks";
+import { addHook, hookName } from "../registry/hooks";
 import { addLayer } from "../registry/layers";
 import { fillOutlet } from "../registry/outlets";
 import { addPage } from "../registry/pages";
-import { addPanel } from "../registry/panels";
+import { addPanel, PLACES } from "../registry/panels";
 import { callService, readOnly, service } from "../registry/services";
 import type { Extension } from "./extension";
 import { onLogin } from "./login";
@@ -52,7 +52,7 @@ export function apiOf(extension: Extension): ExtensionApi {
     },
     hooks: {
       on(name, hook, options) {
-        const known = hookName(name) as HookName;
+        const known = hookName(name);
         const permission = `hook:client:${known}`;
         extension.need(quoted("hooks.on", name), permission);
         if (known === "auth:login") return extension.hold(permission, onLogin(extension, hook as (event: Login) => unknown));
@@ -116,6 +116,7 @@ function uiOf(extension: Extension): ExtensionApi["ui"] {
     addPanel(panel) {
       extension.need(quoted("ui.addPanel", panel.id));
       asComponent(panel.component);
+      if (!PLACES.includes(panel.place ?? "left")) throw new TypeError(`a panel stands at one of ${PLACES.join(", ")}`);
       return extension.hold(undefined, addPanel(extension, panel));
     },
     registerOutletComponent(outlet, component, options) {

@@ -87,6 +87,7 @@ export class Extension implements Owner {
   hold(permission: string | undefined, dispose: Disposer): Disposer {
     const one: Held = { permission, dispose };
     this.held.add(one);
+    if (!this.isOpen) this.release(one);
     return () => this.release(one);
   }
 

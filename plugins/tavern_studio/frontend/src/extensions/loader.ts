@@ -147,7 +147,8 @@ const failed = new Set<string>();
 async function start(info: Info, module?: Module): Promise<void> {
   const { name, frontend } = info;
   const first = written[name] ?? addressOf(frontend.entryUrl ?? frontend.styleUrls?.[0] ?? "");
-  const base = /^.*\/plugins\/[^/]+\//.exec(first)?.[0] ?? `${new URL(first).origin}/`;
+  const folder = `/plugins/${name}/`;
+  const base = first.includes(folder) ? first.split(folder)[0] + folder : `${new URL(first).origin}/`;
   const extension = new Extension(name, info.displayName, info.version, base, grantsOf(info));
   extensions.set(name, extension);
   infos.set(name, info);
@@ -190,7 +191,7 @@ async function run(extension: Extension, info: Info, entry: string, sent?: Modul
   if (extensions.get(name) !== extension || extension.state.status === "failed") return;
   const setup = isLegacy ? undefined : module.default;
   const clean = typeof setup === "function" ? await (setup as (given: typeof api) => unknown)(api) : undefined;
-  if (typeof clean === "function") extension.hold(undefined, clean as () => void);
+  if (typeof clean === "function") extension.hold(undefined, clean as () => void); // at once, where it went meanwhile
   applyDeclarations(extension, api, frontend.declarations ?? [], module);
 }
 

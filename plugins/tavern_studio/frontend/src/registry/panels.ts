@@ -2,7 +2,8 @@ import { computed, shallowReactive, shallowRef, type Component } from "vue";
 import { standing } from "./outlets";
 import type { Owner } from "./owner";
 
-export type Place = "left" | "bottom" | "right";
+export const PLACES = ["left", "bottom", "right"] as const;
+export type Place = (typeof PLACES)[number];
 
 /** A panel of a plugin. One that its manifest declares has no component before its code is there. */
 export interface PanelEntry {

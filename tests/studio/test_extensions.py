@@ -1,0 +1,228 @@
+"""Front ends of plugins in the open page: who stands around whom, what mistakes cost, and what goes away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from helpers.folder_plugins import write_plugin
+from playwright.async_api import Browser, Page, expect
+from studio_bench import Studio, show
+
+from tavern_host import Host
+from tavern_host.testing.http import TOKEN, served
+
+FRONTEND = {"type": "vanilla", "vanilla": {"entry": "index.js", "rootDir": "web"}}
+WRAP = """
+import { h } from "vue";
+export default function setup(api) {
+  api.ui.wrapComponent("ui:HomeSidebar", (original) => ({
+    inheritAttrs: false,
+    setup: (_props, { attrs, slots }) => () => h("div", { class: "around NAME" }, h(original, attrs, slots)),
+  }));
+}
+"""
+REPLACE = """
+import { h } from "vue";
+export default (api) => api.ui.overrideComponent("ui:MainMenu", () => h("b", { class: "menu-of" }, "NAME"));
+"""
+FAULTS = """
+import { h, onMounted } from "vue";
+const button = (name, onClick) => ({ setup: () => () => h("button", { class: name, onClick }, name) });
+export default function setup(api) {
+  const put = (outlet, component) => api.ui.registerOutletComponent(outlet, component);
+  put("layout:header:before-tabs", () => { throw new Error("while drawn"); });
+  put("layout:header:after-tabs", button("event", () => { throw new Error("in an event"); }));
+  put("layout:header:right", button("promise", () => Promise.reject(new Error("in a promise"))));
+  put("sidebar:panel:header", {
+    setup: () => { onMounted(async () => { throw new Error("on its way"); }); return () => h("i"); },
+  });
+  put("sidebar:icon-bar:tabs:after", () => h("b", { class: "works" }, "works"));
+  setTimeout(() => { throw new Error("in a timer"); });
+}
+"""
+SECOND_VUE = """
+// What Vue's own module does when it is evaluated.
+globalThis.__VUE_INSTANCE_SETTERS__.push(() => undefined);
+export default function setup(api) {
+  api.ui.addMenuItem({ id: "there", title: "From another Vue", run: () => undefined });
+}
+"""
+NEVER = "await new Promise(() => undefined);"
+GRANTED = """
+import { h } from "vue";
+const Mark = () => h("b", { class: "granted" });
+export default (api) => api.ui.registerOutletComponent("sidebar:icon-bar:tabs:before", Mark);
+"""
+LEGACY = """
+const { extensionApi } = window.ComfyTavern;
+extensionApi.ui.registerOutletComponent("sidebar:icon-bar:bottom:before", { render: () => "legacy" });
+setTimeout(() => {
+  try { window.ComfyTavern.extensionApi.hooks.on("auth:login", () => undefined); }
+  catch (error) { window.refused = error.message; }
+}, 300);
+"""
+
+
+def plugin(folder: Path, code: str, **ui: Any) -> Path:
+    """Write a plugin with a front end; `ui` are its permissions there."""
+    name = folder.name.replace("_", "-")
+    files = {"__init__.py": "", "web/index.js": code.replace("NAME", name)}
+    frontend = {**FRONTEND, **ui.pop("frontend", {})}
+    return write_plugin(folder, files, frontend=frontend, permissions={"ui": ui})
+
+
+async def put_first(studio: Studio, names: str) -> None:
+    """Decide in which order plugins stand on the page."""
+    answer = await studio.site.post("/api/plugins/tavern-studio/settings", json={"uiOrder": names})
+    assert answer.status == 200, await answer.text()
+
+
+async def around(page: Page) -> list[str]:
+    """Return whose wraps stand around the side bar, from the outside in."""
+    classes = await page.locator(".around").evaluate_all("all => all.map(one => one.className)")
+    return [one.removeprefix("around ") for one in classes]
+
+
+async def reports(studio: Studio, name: str) -> str:
+    """Return what the page of a plugin says."""
+    await studio.open(f"/plugins/{name}")
+    detail = studio.page.get_by_role("main")
+    await expect(detail.get_by_role("heading", name=name)).to_be_visible()
+    return await detail.inner_text()
+
+
+async def test_plugins_meet_fail_and_go(browser: Browser, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    plugins = [
+        plugin(made / "wrap_a", WRAP, wrap=["ui:HomeSidebar"]),
+        plugin(made / "wrap_b", WRAP, wrap=["ui:HomeSidebar"]),
+        plugin(made / "menu_a", REPLACE, override=["ui:MainMenu"]),
+        plugin(made / "menu_b", REPLACE, override=["ui:MainMenu"]),
+        plugin(
+            made / "faults",
+            FAULTS,
+            inject=[
+                *(f"layout:header:{place}" for place in ("before-tabs", "after-tabs", "right")),
+                *("sidebar:panel:header", "sidebar:icon-bar:tabs:after"),
+            ],
+        ),
+        plugin(made / "second_vue", SECOND_VUE),
+        plugin(made / "never_ends", NEVER, frontend={"panels": [{"id": "notes", "title": "Notes"}]}),
+        plugin(made / "older", LEGACY, inject=["sidebar:icon-bar:bottom:before"], frontend={"api": "legacy"}),
+    ]
+    names = [folder.name.replace("_", "-") for folder in plugins]
+    plugin(tmp_path / "inn" / "plugins" / "granted", GRANTED, inject=["sidebar:icon-bar:tabs:before"])
+    async with Host(tmp_path / "inn", sample=True, plugins=plugins, trust=names) as host, served(host) as site:
+        context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
+        studio = await show(context, site)
+        page = studio.page
+        await expect(page.get_by_role("button", name="Notes")).to_be_visible()  # its code is not there yet
+        await mistakes_cost_the_component(studio)
+        await wraps_and_overrides_are_ordered(studio)
+
+        # Each is taken away and given back in the open page.
+        granted = page.locator(".granted")
+        await expect(granted).to_have_count(0)
+        await host.grant("granted")
+        await expect(granted).to_have_count(1)
+        await host.revoke("granted")
+        await expect(granted).to_have_count(0)
+        await host.disable("wrap-b")
+        await expect(page.locator(".around")).to_have_count(1)
+        await host.enable("wrap-b")
+        await expect(page.locator(".around")).to_have_count(2)
+        assert await page.evaluate("window.refused") is not None
+        assert "no plugin can be named" in await page.evaluate("window.refused")
+
+        assert "brings a copy of Vue of its own" in await reports(studio, "second-vue")
+        await studio.picture("extensions-second-vue")
+        await studio.open("/plugins/never-ends")
+        await expect(page.get_by_role("main").get_by_text("It did not finish within").first).to_be_visible()
+        assert "loaded in" in await reports(studio, "wrap-a")
+        await only_mistakes_of_plugins(studio)
+
+        await page.goto(f"http://127.0.0.1:{site.port}/?safe=1#/")
+        await expect(page.get_by_text("Plugins are off in this window.")).to_be_visible()
+        await studio.picture("extensions-safe")
+        await expect(page.locator(".home-sidebar")).to_be_visible()
+        assert await page.locator(".around, .works, .menu-of").count() == 0
+        await page.get_by_role("button", name="Start with all plugins").click()
+        await expect(page.locator(".around")).to_have_count(2)
+        await context.close()
+
+
+async def mistakes_cost_the_component(studio: Studio) -> None:
+    """Press what fails: each shows a mark with the plugin's name, and the rest stays."""
+    page = studio.page
+    marks = page.locator(".plugin-badge")
+    await expect(page.locator(".works")).to_be_visible()
+    await expect(marks).to_have_count(2)  # what failed while it was drawn and when it was mounted
+    await page.locator("button.event").click()
+    await expect(marks).to_have_count(3)
+    await page.locator("button.promise").click()
+    await expect(marks).to_have_count(4)
+    assert set(await marks.all_inner_texts()) == {"faults"}
+    await studio.picture("extensions-faults")
+    said = await reports(studio, "faults")
+    for mistake in ("while drawn", "in an event", "in a promise", "on its way", "in a timer"):
+        assert mistake in said, mistake
+    await studio.picture("extensions-report")
+    await studio.open("/")
+
+
+async def wraps_and_overrides_are_ordered(studio: Studio) -> None:
+    """Change the operator's order: wraps follow it in the open page, and of two overrides one is used."""
+    page = studio.page
+    await expect(page.locator(".around")).to_have_count(2)
+    await expect(page.locator(".menu-of")).to_have_count(0)
+    for order in ("wrap-a, menu-b", "wrap-b, wrap-a"):
+        await put_first(studio, order)
+        outermost = order.split(",")[0]
+        await expect(page.locator(f".around.{outermost} .around")).to_have_count(1)
+        assert await around(page) == sorted(["wrap-a", "wrap-b"], reverse=outermost == "wrap-b")
+    assert "None of them is used until you choose" in await reports(studio, "menu-a")
+    await studio.picture("extensions-conflict")
+    await page.get_by_role("button", name="Use menu-b").click()
+    await expect(page.locator(".menu-of")).to_have_text("menu-b")
+    assert "menu-b is used" in await reports(studio, "menu-a")
+    await studio.open("/")
+
+
+async def only_mistakes_of_plugins(studio: Studio) -> None:
+    """Check that the page complained about the plugins that fail, and about nothing else."""
+    others = [
+        one
+        for one in studio.mistakes
+        if not one.startswith(("plugin faults", "plugin second-vue", "plugin never-ends"))
+    ]
+    assert others == []
+
+
+async def test_a_start_that_hangs_is_followed_by_a_safe_one(browser: Browser, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    plugins = [
+        plugin(made / "hangs", "export default () => { console.log('on and on'); for (;;); }"),
+        plugin(made / "wrap_a", WRAP, wrap=["ui:HomeSidebar"]),
+    ]
+    async with (
+        Host(tmp_path / "inn", sample=True, plugins=plugins, trust=["hangs", "wrap-a"]) as host,
+        served(host) as site,
+    ):
+        context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
+        hung = await context.new_page()
+        async with hung.expect_console_message(lambda said: said.text == "on and on"):
+            await hung.goto(f"http://127.0.0.1:{site.port}/?token={TOKEN}", wait_until="commit")
+        await hung.close()
+
+        await context.add_init_script("const now = Date.now; Date.now = () => now() + 10_000")
+        studio = await show(context, site)
+        note = studio.page.get_by_text("the start before did not finish while hangs was loaded")
+        await expect(note).to_be_visible()
+        await studio.picture("extensions-suspect")
+        await expect(studio.page.locator(".around")).to_have_count(0)
+        await studio.page.get_by_role("button", name="Start without hangs").click()
+        await expect(studio.page.locator(".around")).to_have_count(1)
+        await expect(studio.page.get_by_text("This window has left out hangs.")).to_be_visible()
+        assert studio.mistakes == []
+        await context.close()
