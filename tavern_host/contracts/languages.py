@@ -66,7 +66,8 @@ class Catalogue:
 
 
 def _between(pieces: list[str], text: str) -> list[str] | None:
-    """Return what stands between the pieces that make up a text with it, or None."""
+    """Return what stands between the pieces that make up a text with it, or None. What stands before the first words of
+    a template is one thing, and no problem that comes before."""
     first, *inner, last = pieces
     if not text.startswith(first) or not text.endswith(last) or len(text) <= len(first) + len(last):
         return None
@@ -76,7 +77,9 @@ def _between(pieces: list[str], text: str) -> list[str] | None:
         if not before or not found:
             return None
         parts.append(before)
-    return [*parts, rest] if rest else None
+    parts.append(rest)
+    is_one = first or not any(separator in parts[0] for separator in _SEPARATORS)
+    return parts if rest and is_one else None
 
 
 CATALOGUE: ContextVar[Catalogue] = ContextVar("catalogue", default=Catalogue())  # noqa: B039  # it is never changed

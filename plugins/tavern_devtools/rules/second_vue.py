@@ -13,7 +13,7 @@ _MARK = b"__v_isVNode"
 
 def check(subject: Subject) -> Iterator[Problem]:
     """Yield the scripts of the front end that have Vue in them."""
-    if subject.info.frontend is None:
+    if subject.info.frontend is None or subject.info.first_party:  # the studio brings the page's own
         return
     for path in subject.files(".js", ".mjs"):
         if _MARK in path.read_bytes():
