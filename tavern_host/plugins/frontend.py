@@ -15,7 +15,11 @@ def frontend_files(record: Record) -> FrontendFiles | None:
     inside, folder = record.root / inner, (record.root / inner).resolve()
     if record.first_party:
         return FrontendFiles(folder)
-    within, found = (inside, file_hashes(inside)) if record.reviewed is None else (record.root, record.reviewed)
+    within, found = (
+        (inside, file_hashes(inside, is_dev=record.is_dev))
+        if record.reviewed is None
+        else (record.root, record.reviewed)
+    )
     paths = {within / path: one for path, one in found.items() if (within / path).is_relative_to(inside)}
     served = {
         path.relative_to(inside).as_posix(): one

@@ -51,7 +51,7 @@ def _is_under(prefix: str, name: str, rest: re.Pattern[str]) -> bool:
     return name.startswith(prefix) and rest.fullmatch(name, len(prefix)) is not None
 
 
-def frontend_problems(manifest: Manifest, root: Path, places: Places) -> list[Problem]:
+def frontend_problems(manifest: Manifest, root: Path, places: Places, *, is_dev: bool = False) -> list[Problem]:
     """Return why a browser could not load the front end of a plugin from its folder `root`."""
     frontend = manifest.frontend or Frontend()
     wanted = frontend.type or ("vanilla" if frontend.vanilla is not None else "vite")
@@ -72,6 +72,8 @@ def frontend_problems(manifest: Manifest, root: Path, places: Places) -> list[Pr
     if part.entry is not None:
         paths.insert(0, ((*place, "entry"), part.entry))
     problems = [problem(at, f"{at[0]}.{at[1]}: {what}", hint) for at, what, hint in manifest.frontend_mistakes()]
+    if is_dev and frontend.dev is not None:
+        served, paths = root, [(("frontend", "dev", "entry"), frontend.dev.entry)]  # nothing need be built
     for place, path in paths:
         file = served / path if _is(Path.is_file, served / path) else root / path
         if not _is(Path.is_file, file):
@@ -123,7 +125,7 @@ def entry_folders(manifest: Manifest, folder: Path) -> dict[str, Path]:
     return {key: path for key, path in found.items() if _is(Path.is_dir, path)}
 
 
-def read_manifest(folder: Path) -> tuple[Manifest, list[Problem], Places]:
+def read_manifest(folder: Path, *, is_dev: bool = False) -> tuple[Manifest, list[Problem], Places]:
     """Return the manifest of a plugin folder, what is wrong with its front end, which costs no more than that, and
     where everything stands in the file.
 
@@ -137,7 +139,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, list[Problem], Places]:
         check=own_mistakes,
     )
     if manifest.frontend is not None and not problems:
-        problems = frontend_problems(manifest, folder, places)
+        problems = frontend_problems(manifest, folder, places, is_dev=is_dev)
         if problems:
             manifest = manifest.model_copy(update={"frontend": Frontend()})
     return manifest, problems, places

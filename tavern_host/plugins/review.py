@@ -131,7 +131,7 @@ def _code(record: Record) -> Code:
     try:
         if record.module is not None or record.root is None:
             return None
-        return file_hashes(record.root) if has_code(record.root, record.manifest) else {}
+        return file_hashes(record.root, is_dev=record.is_dev) if has_code(record.root, record.manifest) else {}
     except OSError as error:
         message = f"{error.filename} cannot be read: {error.strerror}"
         return Problem(message=message, hint="all of a plugin's code is reviewed")

@@ -259,7 +259,8 @@ class HostPlugins(Plugins):
         records = [record for record in self._manager.records.values() if record.is_dev and record.root is not None]
         if not records:
             return False
-        now = await asyncio.to_thread(lambda: {r.name: fingerprint(r.root) for r in records if r.root is not None})
+        roots = {r.name: r.root for r in records if r.root is not None}
+        now = await asyncio.to_thread(lambda: {name: fingerprint(root, is_dev=True) for name, root in roots.items()})
         seen, self._dev_seen = self._dev_seen, now
         resting = [r for r in records if now[r.name] == seen.get(r.name) != r.fingerprint]
         changed = [r.name for r in resting if self._dev_tried.get(r.name) != now[r.name]]
@@ -399,7 +400,7 @@ def _maker(call: CallContext | None) -> dict[str, Any]:
 
 
 def _has_changed(record: Record) -> bool:
-    return record.root is not None and fingerprint(record.root) != record.fingerprint
+    return record.root is not None and fingerprint(record.root, is_dev=record.is_dev) != record.fingerprint
 
 
 def _report_pending(record: Record, upgraded: Sequence[str]) -> None:

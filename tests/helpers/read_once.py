@@ -21,9 +21,9 @@ def read_installation_once() -> None:
     path = tuple(sys.path)
     manifests, found = cache(read_manifest), cache(installed_plugins)
 
-    def read(folder: Path) -> tuple[Manifest, list[Problem], Places]:
-        if not folder.is_relative_to(_PLUGINS):
-            return read_manifest(folder)
+    def read(folder: Path, *, is_dev: bool = False) -> tuple[Manifest, list[Problem], Places]:
+        if is_dev or not folder.is_relative_to(_PLUGINS):
+            return read_manifest(folder, is_dev=is_dev)
         manifest, problems, places = manifests(folder)
         return manifest, [*problems], places
 
