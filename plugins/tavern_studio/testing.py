@@ -28,6 +28,11 @@ WAIT = 30_000
 """Milliseconds that a test waits for what should be on the page."""
 
 
+def chromium() -> str | None:
+    """Return the system's browser, or None where there is only Playwright's own, or none."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
 class Studio:
     """A served project and a page on it."""
 
@@ -72,7 +77,7 @@ async def show(context: BrowserContext, site: HttpClient, *, is_new: bool = Fals
 async def browsing() -> AsyncIterator[Browser]:
     """Give a browser, to a fixture of any scope."""
     playwright_api = pytest.importorskip("playwright.async_api", reason="pip install playwright")
-    system = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    system = chromium()
     if not (WEB / "studio.js").is_file():
         pytest.skip("the studio is not built: pip install -e '.[test]' in the folder of tavern-host")
     async with playwright_api.async_playwright() as playwright:

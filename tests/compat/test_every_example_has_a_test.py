@@ -12,14 +12,11 @@ TESTS = "".join(p.read_text("utf-8") for p in Path(__file__).parent.glob("test_*
 
 ELSEWHERE = {
     "000 §6.1 (1)": "the folders of plugins",
-    "000 §6.2 (1)": "a manifest",
     "000 §7.4 (1)": "a diagram of the parts, whose steps §7.1 to §7.3 tell",
     "000 §12.3 (1)": "a diagram of the parts, whose steps §12.2 tells",
     "000 §15.1.1 (1)": "types of manifests",
     "000 §15.1.2 (1)": "the platform's loader of plugins",
     "000 §15.1.3 (1)": "a route of plugins",
-    "000 §15.2.1 (1)": "front end",
-    "000 §15.2.2 (1)": "front end",
     "000 §15.3.1 (1)": "front end",
     "000 §17.1 (1)": "settings",
     "000 §17.2 (1)": "settings; its fence begins within a line",

