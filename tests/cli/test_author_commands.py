@@ -22,6 +22,7 @@ from tavern_host.cli.terminal import run
 from tavern_host.contracts.errors import Conflict
 from tavern_host.projects import make_project
 
+STUDIO = Path(__file__).parents[2] / "plugins" / "tavern_studio"
 LONG = "a-name-as-long-as-the-name-of-a-plugin-may-ever-be"
 
 
@@ -68,6 +69,40 @@ def test_a_new_plugin_is_in_order_and_its_tests_pass(
     report = tavern("plugins", "check", folder, "--json").json()
     assert report["ok"] is True
     assert [(p["name"], p["problems"], p["warnings"]) for p in report["plugins"]] == [(name, [], [])]
+
+
+@pytest.mark.parametrize("kind", ["plain", "vue"])
+def test_a_new_front_end_is_in_order_and_works_in_a_browser(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "acme-counter"
+    assert tavern("plugins", "new", "acme-counter", "--ui", kind, cwd=tmp_path).code == 0
+    if kind == "vue":
+        packages = STUDIO / "frontend" / "node_modules"
+        if not packages.is_dir():
+            pytest.skip("its packages are not installed: pip install -e '.[test]' after removing tavern_studio/web")
+        link = folder / "acme_counter" / "frontend" / "node_modules"
+        link.symlink_to(packages)
+        built = python("-m", "hatchling", "build", "-t", "wheel", cwd=folder)
+        assert built.returncode == 0, built.stdout + built.stderr
+        link.unlink()
+        with zipfile.ZipFile(next((folder / "dist").glob("*.whl"))) as wheel:
+            assert {"acme_counter/web/index.js", "acme_counter/web/style.css"} <= {*wheel.namelist()}
+        for checked in (["check"], ["format", "--check"]):
+            assert python("-m", "ruff", *checked, "--no-cache", ".", cwd=folder).returncode == 0
+    report = tavern("plugins", "check", folder, "--json").json()
+    assert [(p["name"], p["problems"], p["warnings"]) for p in report["plugins"]] == [("acme-counter", [], [])]
+    tested = python("-m", "pytest", "-p", "no:cacheprovider", cwd=folder, **FEW_PLUGINS)
+    assert tested.returncode == 0, tested.stdout
+    assert "2 passed" in tested.stdout or "there is no browser" in tested.stdout
+
+
+def test_a_front_end_is_of_one_kind(tmp_path: Path) -> None:
+    for options, message in (
+        (["--ui", "react"], "--ui is vue or plain, got 'react'"),
+        (["--ui", "vue", "--minimal"], "--minimal has no front end: leave out --minimal or --ui"),
+    ):
+        ran = tavern("plugins", "new", "acme-inn", *options, cwd=tmp_path)
+        assert (ran.code, message in ran.error) == (2, True)
+        assert not (tmp_path / "acme-inn").exists()
 
 
 def test_it_is_said_what_was_written_and_what_comes_next(tmp_path: Path) -> None:

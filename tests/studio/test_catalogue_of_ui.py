@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from catalogue_bench import (
     GRANTED,
     HOOKS,
@@ -43,7 +44,7 @@ REFUSAL = """
 LOADED = f"() => window.catalogue && '{GRANTED}' in window.catalogue && '{REFUSED}' in window.catalogue"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def catalogue(browser: Browser, tmp_path: Path) -> AsyncIterator[Studio]:
     """Return the page with both plugins loaded."""
     make_catalogue_project(tmp_path / "inn")
