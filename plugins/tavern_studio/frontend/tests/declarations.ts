@@ -20,6 +20,7 @@ type Strict<T> = {
 export type Checked = [
   // What the page gives has all that it had, and takes all that it took.
   Fits<Strict<now.ExtensionApi>, Strict<v0_1.ExtensionApi>>,
+  Fits<Strict<now.SandboxApi>, Strict<v0_1.SandboxApi>>,
   Fits<now.ClientHooks, v0_1.ClientHooks>,
   Fits<now.ReadOnlyServices, v0_1.ReadOnlyServices>,
   Fits<now.NodeUiProps, v0_1.NodeUiProps>,

@@ -229,6 +229,20 @@ export interface ExtensionApi {
 /** The default export of a front end's module. What it returns is called when the plugin is unloaded. */
 export type Setup = (api: ExtensionApi) => void | Disposer | Promise<void | Disposer>;
 
+/** What `setup` of a sandboxed front end is called with, once for each panel that is open. The page answers by messages. */
+export interface SandboxApi extends Pick<ExtensionApi, "plugin" | "apiVersion" | "locale" | "t"> {
+  /** The id of this panel. */
+  readonly panel: string;
+  /** The element to fill; `document` is the frame's own. */
+  readonly root: HTMLElement;
+  getConfig<T = unknown>(option: string): Promise<T>;
+  onConfigChange<T = unknown>(option: string, listener: (value: T) => void): Disposer;
+  /** What commands of the manifest do, while the panel is open. */
+  readonly commands: { add(command: { id: string; run: () => unknown }): Disposer };
+  /** What a route of the plugin's own answers: `path` is below `/api/x/PLUGIN/`. */
+  request<T = unknown>(path: string, options?: { method?: "GET" | "POST"; body?: unknown }): Promise<T>;
+}
+
 /** Thrown by a call that was not granted. */
 export interface PermissionRefusal extends Error {
   readonly name: "PermissionError";

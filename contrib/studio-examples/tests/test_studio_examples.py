@@ -37,10 +37,12 @@ async def test_each_does_what_it_is_for(host: Host, studio: Studio) -> None:
     await expect(shown).to_have_text("text · core:TextMerge")
 
     await expect(page.get_by_text("Nothing to worry about.")).to_be_visible()
+    await page.get_by_role("button", name="Notes", exact=True).click()
     notes = page.frame_locator("iframe").get_by_label("Notes")
     await expect(notes).to_have_attribute("placeholder", "Write something down")
     accent = await page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--accent')")
     assert accent == "#9a4a14"
+    await studio.picture("examples")
 
     for how in ("in an event", "in a promise"):
         await page.get_by_role("button", name=f"Fail {how}").click()
@@ -48,5 +50,6 @@ async def test_each_does_what_it_is_for(host: Host, studio: Studio) -> None:
         await badge.click()  # shows the component again
     await expect(page.get_by_title("on purpose, while drawn")).to_be_visible()
     await expect(page.get_by_role("button", name="Main menu of the project")).to_be_visible()  # what the wrap is around
-    assert [mistake for mistake in studio.mistakes if "crash-on-purpose" not in mistake] == []
-    studio.mistakes.clear()  # all of them were on purpose
+    expected = ("crash-on-purpose", "'webrtc'")  # not every browser knows that part of the sandbox's policy
+    assert [mistake for mistake in studio.mistakes if not any(one in mistake for one in expected)] == []
+    studio.mistakes.clear()
