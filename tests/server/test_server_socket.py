@@ -414,6 +414,14 @@ async def test_the_sockets_are_closed_when_the_host_stops(own_site: HttpClient) 
     assert (closed.type, socket.close_code, closed.extra) == (WSMsgType.CLOSE, 1001, "the host stops")
 
 
+async def test_who_answers_no_ping_is_gone(site: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "HEARTBEAT", 0.2)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with site.client.ws_connect("/ws", headers=headers, autoping=False) as silent:
+        assert (await silent.receive(timeout=20)).type is WSMsgType.PING
+        assert (await silent.receive(timeout=20)).type in (WSMsgType.CLOSE, WSMsgType.CLOSED)
+
+
 async def test_clients_that_go_leave_nothing_behind(own_site: HttpClient) -> None:
     before = len(own_site.host.events._subscriptions)
     sockets = [await own_site.socket() for _ in range(10)]
