@@ -42,7 +42,7 @@ async def move(arguments: dict[str, JsonValue], context: PluginContext) -> Async
         f"{counts['moved']} runs moved, {counts['there']} were there already, {counts['in use']} are in use by a host"
         f" and were left; of {len(listed)} runs the database has {len(listed) - len(missing)}."
     )
-    yield CommandOutput(kind="text", text=text)
+    yield CommandOutput(kind="message", text=text)
     yield CommandOutput(kind="result", data={"runs": len(listed), **counts, "missing": [*missing]})
 
 
