@@ -18,7 +18,7 @@ from benchmarks.harness import Report, Result
 from benchmarks.pages import write_figures
 
 NAMES = (
-    *("kernel", "engine", "tools", "scripts", "agents", "memory", "server", "studio"),
+    *("kernel", "engine", "tools", "scripts", "agents", "memory", "server", "studio", "assistant"),
     *("faults", "trust", "soak", "badclients"),
 )
 

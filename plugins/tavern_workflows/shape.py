@@ -43,6 +43,7 @@ _MOST_BITS = 14_000
 
 _SLOTS = frozenset({"interfaceInputs", "interface_inputs", "interfaceOutputs", "interface_outputs"})
 _CONTAINERS = frozenset({dict, list, tuple})
+_TEXTS = frozenset({str})
 
 _MESSAGES = {"missing": "is missing", "extra_forbidden": "is not known"}
 
@@ -221,6 +222,8 @@ def _beyond_reason(item: Any, path: tuple[str | int, ...]) -> list[Finding]:
 
 def _is_odd(value: Any, most: int) -> bool:
     """Return whether a part lies too deep, or is made of what JSON has only nearly: tuples, keys that are no text."""
+    if value.__class__ is dict and _CONTAINERS.isdisjoint(map(type, value.values())):
+        return not _TEXTS.issuperset(map(type, value))
     level: list[Any] = [value]
     for _ in range(most):
         for container in level:

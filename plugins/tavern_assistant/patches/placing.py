@@ -18,7 +18,7 @@ async def place(document: Item, manager: WorkflowManager) -> Item:
     keys = ("id", "type", "position", "parentNode")
     drawn = {
         "nodes": [{key: node[key] for key in keys if node.get(key) is not None} for node in nodes],
-        "edges": document.get("edges", []),
+        "edges": [edge for edge in document.get("edges", []) if {edge["source"], edge["target"]} & unplaced],
     }
     sizes = {node["id"]: size for node in nodes if (size := _size(node)) is not None}
     found = await manager.layout(
