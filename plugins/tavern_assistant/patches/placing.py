@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_assistant.patches.working_copy import Item
+from tavern_assistant.patches.working_copy import Item, off_loop
 from tavern_host.contracts.workflows import LayoutSize, Workflow, WorkflowManager
 
 
@@ -22,7 +22,9 @@ async def place(document: Item, manager: WorkflowManager) -> Item:
     }
     sizes = {node["id"]: size for node in nodes if (size := _size(node)) is not None}
     found = await manager.layout(
-        Workflow.model_validate(drawn), sizes=sizes, keep=[node["id"] for node in nodes if node["id"] not in unplaced]
+        await off_loop(drawn, lambda: Workflow.model_validate(drawn)),
+        sizes=sizes,
+        keep=[node["id"] for node in nodes if node["id"] not in unplaced],
     )
     parents = {node["id"]: node.get("parentNode") for node in nodes}
     grown: set[str] = set()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import JsonValue
 
@@ -13,15 +11,13 @@ from tavern_assistant.patches.findings import Findings
 from tavern_assistant.patches.operations import MAX_PROBLEMS, Parts, pointer
 from tavern_assistant.patches.placing import place
 from tavern_assistant.patches.workflow import UNNAMED, Patched, apply_to_workflow
-from tavern_assistant.patches.working_copy import Item
+from tavern_assistant.patches.working_copy import Item, off_loop
 from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
 from tavern_host.contracts.assistant import PatchConflict, PatchProblem, PatchResult
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.workflows import Workflow, WorkflowManager
 
-_LARGE = 500
-"""From how many nodes, edges and operations on a patch is applied in a thread."""
 _TRIES = 5
 """How often a patch is retried because somebody saved the workflow meanwhile."""
 _PAGE = 500
@@ -121,18 +117,18 @@ class WorkflowPatches:
         """Return what comes of a patch: the checked document with places for new nodes, or problems."""
         patched = await self._patched(before, operations)
         now = await self._manager.check(patched.document)
-        findings = Findings(before, patched, await self._node_types())
-        was = await self._manager.check(before) if now else []
-        problems = [*patched.problems, *findings.problems(now, was)]
+        was, types = await self._manager.check(before) if now else [], await self._node_types()
+        found = await off_loop(before, lambda: Findings(before, patched, types).problems(now, was))
+        problems = [*patched.problems, *found]
         if now and not problems:
             problems = await self._shape(patched.document)
         if problems:
             problems.sort(key=lambda problem: len(operations) if problem.index is None else problem.index)
             return PatchResult(applied=False, problems=problems[:MAX_PROBLEMS]), patched
         named = {key: local for key, local in patched.local_ids.items() if not local.startswith(UNNAMED)}
-        found = changes(places(before, patched.document), before, patched.document, named)
-        document = await place(patched.document, self._manager)
-        return PatchResult(applied=True, document=document, changes=found), patched
+        after = patched.document
+        made = await off_loop(after, lambda: changes(places(before, after), before, after, named))
+        return PatchResult(applied=True, document=await place(after, self._manager), changes=made), patched
 
     async def _shape(self, document: Item) -> list[PatchProblem]:
         """Return why a document is no workflow, which it was not before the patch either."""
@@ -145,11 +141,7 @@ class WorkflowPatches:
 
     async def _patched(self, before: Item, operations: Sequence[JsonValue]) -> Patched:
         types = await self._node_types()
-        lists = (before.get(key) for key in ("nodes", "edges"))
-        size = sum(len(found) for found in lists if isinstance(found, list)) + len(operations)
-        if size > _LARGE:
-            return await asyncio.to_thread(apply_to_workflow, before, operations, types)
-        return apply_to_workflow(before, operations, types)
+        return await off_loop(before, lambda: apply_to_workflow(before, operations, types), len(operations))
 
     # --- the workflow service -------------------------------------------------------------------------
 
@@ -167,20 +159,20 @@ class WorkflowPatches:
                 raise
         else:
             if draft.workflow is not None:
-                return _document(draft.workflow), draft.revision
+                return await _document(draft.workflow), draft.revision
         stored = await self._manager.get(id)
-        return _document(stored.workflow), stored.revision
+        return await _document(stored.workflow), stored.revision
 
     async def _at(self, id: str, revision: str) -> Item | None:
         """Return a workflow's document as it was at a revision, or None where that is not known."""
         stored = await self._manager.get(id)
         if stored.revision == revision:
-            return _document(stored.workflow)
+            return await _document(stored.workflow)
         before: int | None = None
         while found := await self._manager.history(id, before=before, limit=_PAGE):
             for one in found:
                 if one.revision == revision:
-                    return _document((await self._manager.get(f"{stored.id}@r{one.number}")).workflow)
+                    return await _document((await self._manager.get(f"{stored.id}@r{one.number}")).workflow)
             before = found[-1].number
         return None
 
@@ -201,6 +193,7 @@ class WorkflowPatches:
         return self._definitions[1]
 
 
-def _document(workflow: Workflow) -> dict[str, Any]:
+async def _document(workflow: Workflow) -> Item:
     """Return a workflow as its file has it: what was set and nothing else, unknown keys included."""
-    return workflow.model_dump(mode="json", exclude_unset=True)
+    sizes = {"nodes": workflow.nodes, "edges": workflow.edges}
+    return await off_loop(sizes, lambda: workflow.model_dump(mode="json", exclude_unset=True))

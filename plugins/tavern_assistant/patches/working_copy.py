@@ -3,20 +3,31 @@ removed. What is not changed is shared with the document."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import re
-from collections.abc import Container, Iterator
-from typing import Any
+from collections.abc import Callable, Container, Iterator
+from typing import Any, TypeVar
 
 from tavern_assistant.patches.operations import Refused
 from tavern_host.contracts.documents import json_type
 
 Item = dict[str, Any]
+T = TypeVar("T")
 
 LISTS = ("nodes", "edges", "comments")
 """The lists of a document whose items have ids."""
+_LARGE = 500
+"""From how many nodes, edges and operations on a workflow is worked on in a thread."""
 MULTI = re.compile(r"__[0-9]{1,9}$")
 """What ends a handle of an input for several edges."""
+
+
+async def off_loop(document: Item, work: Callable[[], T], more: int = 0) -> T:
+    """Return what some work on a document gives, of a large one done in a thread."""
+    lists = (document.get(key) for key in ("nodes", "edges"))
+    size = more + sum(len(found) for found in lists if isinstance(found, list))
+    return await asyncio.to_thread(work) if size > _LARGE else work()
 
 
 def text_in(item: Item, key: str) -> str | None:
