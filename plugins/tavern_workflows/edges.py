@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Iterable, Iterator
 
 from tavern_host.contracts.dataflow import compatible, find_slot
 from tavern_host.contracts.documents import json_path
@@ -179,19 +178,30 @@ def _is_on_loop() -> bool:
         return False
 
 
+def _has_cycle(links: Iterable[tuple[str, str]]) -> bool:
+    """Return whether nodes are left that wait for one another when those that wait for none are taken out."""
+    after: dict[str, list[str]] = defaultdict(list)
+    waiting: dict[str, int] = defaultdict(int)
+    for source, target in links:
+        after[source].append(target)
+        waiting[target] += 1
+    ready = [node for node in after if node not in waiting]
+    while ready:
+        for target in after.pop(ready.pop(), ()):
+            waiting[target] -= 1
+            if not waiting[target]:
+                ready.append(target)
+    return any(waiting.values())
+
+
 def cycles(context: CheckContext) -> Iterator[Finding]:
     """One finding for each strongly connected component of nodes that wait for one another."""
     links = context.links
-    sources: dict[str, list[str]] = defaultdict(list)
-    for source, target in links:
-        sources[target].append(source)
-    try:
-        TopologicalSorter(sources).prepare()
+    if not _has_cycle(links):
         return
-    except CycleError:  # only then is networkx imported: every run checks its workflow
-        if "networkx" not in sys.modules and _is_on_loop():
-            raise NeedsThread from None
-        import networkx
+    if "networkx" not in sys.modules and _is_on_loop():  # only now is it imported: every run checks its workflow
+        raise NeedsThread
+    import networkx
 
     graph: networkx.DiGraph[str] = networkx.DiGraph(list(links))
     for component in sorted(map(sorted, networkx.strongly_connected_components(graph))):
