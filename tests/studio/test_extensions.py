@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from studio_bench import Studio, show
 
 from tavern_host import Host
 from tavern_host.testing.http import TOKEN, served
+from tavern_studio.page import WEB
 
 FRONTEND = {"type": "vanilla", "vanilla": {"entry": "index.js", "rootDir": "web"}}
 WRAP = """
@@ -42,8 +44,7 @@ export default function setup(api) {
 }
 """
 SECOND_VUE = """
-// What Vue's own module does when it is evaluated.
-globalThis.__VUE_INSTANCE_SETTERS__.push(() => undefined);
+import "./parts/vue.js";
 export default function setup(api) {
   api.ui.addMenuItem({ id: "there", title: "From another Vue", run: () => undefined });
 }
@@ -107,10 +108,13 @@ async def test_plugins_meet_fail_and_go(browser: Browser, tmp_path: Path) -> Non
                 *("sidebar:panel:header", "sidebar:icon-bar:tabs:after"),
             ],
         ),
-        plugin(made / "second_vue", SECOND_VUE),
+        plugin(made / "second_vue", SECOND_VUE),  # with another copy of the module that the page has
         plugin(made / "never_ends", NEVER, frontend={"panels": [{"id": "notes", "title": "Notes"}]}),
         plugin(made / "older", LEGACY, inject=["sidebar:icon-bar:bottom:before"], frontend={"api": "legacy"}),
     ]
+    (vue,) = (WEB / "parts").glob("vue.runtime.*.js")
+    (made / "second_vue" / "web" / "parts").mkdir()
+    shutil.copy(vue, made / "second_vue" / "web" / "parts" / "vue.js")
     names = [folder.name.replace("_", "-") for folder in plugins]
     plugin(tmp_path / "inn" / "plugins" / "granted", GRANTED, inject=["sidebar:icon-bar:tabs:before"])
     async with Host(tmp_path / "inn", sample=True, plugins=plugins, trust=names) as host, served(host) as site:
@@ -135,6 +139,7 @@ async def test_plugins_meet_fail_and_go(browser: Browser, tmp_path: Path) -> Non
         assert await page.evaluate("window.refused") is not None
         assert "no plugin can be named" in await page.evaluate("window.refused")
 
+        assert await page.evaluate("__VUE_INSTANCE_SETTERS__.length") == 1
         assert "brings a copy of Vue of its own" in await reports(studio, "second-vue")
         await studio.picture("extensions-second-vue")
         await studio.open("/plugins/never-ends")

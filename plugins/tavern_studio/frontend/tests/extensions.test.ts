@@ -87,6 +87,7 @@ test("the interface is frozen, and dead once the plugin is gone", () => {
   expect(() => Object.assign(api, { ui: null })).toThrow(TypeError);
   const add = (id: string) => api.commands.add({ id, title: id, run: () => undefined });
   add("one");
+  api.commands.add({ id: "odd", title: undefined as never, keys: 7 as never, run: () => undefined });
   expect(commands.value.map((one) => one.id)).toContain("acme.one");
   extension.close();
   expect(commands.value.map((one) => one.id)).not.toContain("acme.one");
@@ -231,6 +232,7 @@ test("a node gets classes and a badge, from a hook that works", () => {
   const bad = load("bad", permission);
   const broken = vi.fn(() => { throw new Error("broken"); });
   bad.api.hooks.on("node:render:after", broken);
+  load("odd", permission).api.hooks.on("node:render:after", (event) => void Object.assign(event, { classes: null, id: "x" }));
   load("good", permission).api.hooks.on("node:render:after", (event) => {
     event.classes.push("mine");
     event.badge = event.type;

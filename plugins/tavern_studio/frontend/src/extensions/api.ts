@@ -92,12 +92,12 @@ export function addCommand(extension: Extension, command: ExtensionCommand & Pic
   const context = (): CommandContext => ({ workflow: current.value?.id, nodes: [...(current.value?.selected.value ?? [])] });
   return registerCommands({
     id: `${extension.name}.${command.id}`,
-    title,
-    keys,
+    title: String(title),
+    keys: keys === undefined ? undefined : String(keys),
     plugin: extension.name,
     inContext: command.menu === "context",
     isDeclared,
-    when: when && (() => extension.guard(`command ${command.id}`, when)() === true),
+    when: when && (() => Boolean(extension.guard(`command ${command.id}`, when)())),
     run: () => extension.guard(`command ${command.id}`, run)(context()),
   });
 }

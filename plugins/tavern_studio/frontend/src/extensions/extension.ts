@@ -119,7 +119,7 @@ export class Extension implements Owner {
     this.mistakes.value = [{ where, message, time: Date.now(), count: (same?.count ?? 0) + 1 }, ...others].slice(0, MOST);
     console.error(`plugin ${this.name}, ${where}:`, error);
     // Where it stands by itself, its badge says so.
-    if (!same && !/^(outlet|panel|page) /.test(where)) say(t("extensions.mistake", { plugin: this.title, where, message }), "bad");
+    if (!others.some((one) => one.where === where) && !same && !/^(outlet|panel|page) /.test(where)) say(t("extensions.mistake", { plugin: this.title, where, message }), "bad");
   }
 
   owns(error: unknown): boolean {

@@ -15,7 +15,7 @@ export interface Command {
   run: () => unknown;
   /** The key of the message that names its group. */
   group?: string;
-  /** The plugin that it is of: keys of the studio's own come first. */
+  /** The plugin that it is of. */
   plugin?: string;
   /** Whether it stands in the menu of the canvas, too; the editor's own do. */
   inContext?: boolean;
@@ -25,7 +25,11 @@ export interface Command {
 
 const registered = shallowReactive(new Map<string, Command>());
 
-export const commands = computed(() => [...registered.values()]);
+/** All commands: the studio's own, then those of plugins. */
+export const commands = computed(() => {
+  const all = [...registered.values()];
+  return [...all.filter((one) => one.plugin === undefined), ...all.filter((one) => one.plugin !== undefined)];
+});
 
 /** Register commands; the function that is returned takes them away. */
 export function registerCommands(...list: Command[]): () => void {
@@ -79,8 +83,7 @@ export function onKey(event: KeyboardEvent): void {
   const target = event.target as HTMLElement | null;
   const writes = target?.closest("input, textarea, select, [contenteditable], .cm-editor") != null;
   if (writes && (!keys.startsWith("mod+") || /^mod\+(shift\+)?[zyxcva]$/.test(keys))) return;
-  const possible = commands.value.filter((one) => one.keys?.split(" ").includes(keys) && isPossible(one));
-  const command = possible.find((one) => one.plugin === undefined) ?? possible[0];
+  const command = commands.value.find((one) => one.keys?.split(" ").includes(keys) && isPossible(one));
   if (command === undefined) return;
   event.preventDefault();
   command.run();

@@ -79,17 +79,21 @@ export const PLAIN = { classes: [] as string[], badge: undefined as string | und
 export function nodeLook(given: () => Omit<ClientHooks["node:render:after"], "classes" | "badge">): typeof PLAIN {
   const hooks = all.get("node:render:after") ?? NONE;
   if (hooks.length === 0) return PLAIN;
-  const look = { ...clone(given()), classes: [] as string[], badge: undefined as string | undefined };
+  const node = clone(given());
+  const look = { classes: [] as string[], badge: undefined as string | undefined };
   for (const entry of hooks) {
     if (broken.has(entry)) continue;
+    const own: ClientHooks["node:render:after"] = { ...node, classes: [] };
     try {
-      entry.call(look as never);
+      entry.call(own as never);
+      look.classes.push(...Array.from(own.classes, String));
+      if (own.badge !== undefined) look.badge = String(own.badge);
     } catch (error) {
       broken.add(entry);
       entry.owner.fail("hook node:render:after", error);
     }
   }
-  return { classes: [...look.classes].map(String), badge: look.badge === undefined ? undefined : String(look.badge) };
+  return look;
 }
 
 const broken = new WeakSet<Entry>();
