@@ -164,15 +164,16 @@ def read_profiles(project: Path, brought: Sequence[PluginAsset] = ()) -> Profile
             broken.append(BrokenProfile((_stem(path),), (source.problem(("id",), message),)))
         else:
             by_id[profile.id], sources[profile.id] = profile, source
+    own = dict(sorted(by_id.items()))
     for asset in brought:
         for path in _files(Path(asset.path)):
             found = _read(Path(asset.path), path)
             if isinstance(found, BrokenProfile):
                 broken.append(found)
-            elif found[0].id not in by_id:
+            elif found[0].id not in own:
                 source = replace(found[1], file=f"plugin:{asset.plugin}/{found[1].file}", brought=path)
-                by_id[found[0].id], sources[found[0].id] = found[0], source
-    return Profiles(dict(sorted(by_id.items())), sources, tuple(broken))
+                own[found[0].id], sources[found[0].id] = found[0], source
+    return Profiles(own, sources, tuple(broken))
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -1,8 +1,9 @@
-"""The service `assistant`: documents are changed by patches that are checked as a whole, and can be taken back."""
+"""The service `assistant`, by which documents are changed by patches, and the creation assistant, an agent that makes
+patches of what a person asks for."""
 
 from __future__ import annotations
 
-from tavern_host import RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.assistant import ASSISTANT
 
 
@@ -14,7 +15,15 @@ def tavern_register_services() -> list[ServiceInfo]:
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    """Offer the routes of patches."""
+    """Offer the routes of patches and of requests."""
     from tavern_assistant.descriptors import routes
 
     return routes()
+
+
+@hookimpl
+def tavern_register_commands() -> list[CommandInfo]:
+    """Offer `tavern assist`."""
+    from tavern_assistant.descriptors import commands
+
+    return commands()

@@ -1,10 +1,11 @@
-"""What tavern_assistant offers: its routes."""
+"""What tavern_assistant offers by name: its routes and its command."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tavern_host import RouteInfo
+from tavern_host import CommandInfo, RouteInfo
+from tavern_host.contracts.commands import CommandParameter
 
 _PATCH: dict[str, Any] = {"body": "assistant:PatchProposal", "answer": "assistant:PatchResult"}
 _UNDO: dict[str, Any] = {"body": "assistant:PatchUndo", "answer": "assistant:PatchResult"}
@@ -17,7 +18,33 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("POST", "/api/settings-patches/undo", "undo_settings", "Take a patch of settings back.", {**_UNDO, **_OPERATE}),
 )
 
+_REQUEST: dict[str, Any] = {"body": "AssistantRequest", "answer": "agents:AgentRun", "status": 202}
+_ASK = (
+    "POST",
+    "/api/assistant/requests",
+    "ask",
+    "Ask the creation assistant about a workflow; answers at once.",
+    _REQUEST,
+)
+
 
 def routes() -> list[RouteInfo]:
-    """Return the routes of patches."""
-    return [RouteInfo.of_module("tavern_assistant.web", *row) for row in _ROUTES]
+    """Return the routes of patches, and of requests to the assistant."""
+    patches = [RouteInfo.of_module("tavern_assistant.web", *row) for row in _ROUTES]
+    return [*patches, RouteInfo.of_module("tavern_assistant.deliberation.web", *_ASK)]
+
+
+def commands() -> list[CommandInfo]:
+    """Return `tavern assist`."""
+    return [
+        CommandInfo(
+            name="assist",
+            help="Ask the creation assistant to change a workflow, or about it: shows what changes, and asks.",
+            handler="tavern_assistant.deliberation.commands:assist",
+            parameters=[
+                CommandParameter(name="file", help="A workflow's file, or the id of one.", required=True),
+                CommandParameter(name="request", help="What is to be done, or a question, in words.", required=True),
+                CommandParameter(name="--apply", type="flag", help="Make the changes without asking."),
+            ],
+        )
+    ]

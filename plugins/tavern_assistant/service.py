@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
+from tavern_assistant.deliberation.push import update_event
 from tavern_assistant.patches.documents import DocumentPatches
 from tavern_assistant.patches.workflows import WorkflowPatches
 from tavern_host import CallContext, PluginContext
-from tavern_host.contracts.assistant import Assistant, PatchKind, PatchResult
+from tavern_host.contracts.assistant import UPDATE_WORKFLOW, Assistant, PatchKind, PatchResult
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.services import gives_new
 
@@ -16,6 +17,7 @@ class Patches(Assistant):
     """The patches of the project's documents."""
 
     def __init__(self, context: PluginContext) -> None:
+        self._context = context
         self._workflows = WorkflowPatches(context)
         self._documents = DocumentPatches(context)
 
@@ -60,6 +62,8 @@ class Patches(Assistant):
             result = await self._documents.apply(kind, id, operations, revision, call)
         else:
             result = await self._workflows.apply(id, operations, revision, reason, call)
+            if result.applied and call is not None and call.principal.kind == "agent":
+                self._context.events.publish(UPDATE_WORKFLOW, update_event(id, result, operations, reason))
         return result if whole else result.model_copy(update={"document": None})
 
     @gives_new

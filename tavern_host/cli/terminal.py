@@ -40,6 +40,7 @@ _log = logging.getLogger("tavern.cli")
 
 LONGEST_ID = 120
 """How many columns of the terminal a word in a table may take before it is folded."""
+_COLOURS = {"good": "green", "bad": "red", "active": "yellow"}
 _USER_MISTAKES = frozenset({"invalid_input", "invalid_file", "not_found", "conflict", "misconfigured"})
 _STEERING = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
@@ -240,8 +241,10 @@ async def _run_plugin_command(
         await host.stop()
 
 
-def _say(text: str, *, err: bool = False) -> None:
-    click.echo(_visible(text), file=STREAMS.err if err else STREAMS.out)
+def _say(text: str, *, err: bool = False, tones: Sequence[str] = ()) -> None:
+    colour = None if os.environ.get("NO_COLOR") else _COLOURS.get("".join(tones))
+    shown = _visible(text)
+    click.echo(click.style(shown, fg=colour) if colour else shown, file=STREAMS.err if err else STREAMS.out)
 
 
 def _visible(text: str) -> str:
@@ -273,7 +276,7 @@ async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
                     elif is_running and not as_json:
                         display.show(output)
                     elif not as_json:
-                        _show_table(output) if output.kind == "table" else _say(output.text)
+                        _show_table(output) if output.kind == "table" else _say(output.text, tones=output.tones)
     except TavernError as error:
         return _fail(error, as_json)
     return _as_json(as_json and code != 0, code, "invalid_input" if code == 2 else "failed", failure)

@@ -287,7 +287,7 @@ class AgentRuntime(ServiceInterface, name="agentRuntime", version=4):
 
     @reads
     async def list_agents(self) -> list[AgentSummary]:
-        """Return the project's agents, by id."""
+        """Return the project's agents, by id, then those of plugins."""
 
     @reads
     async def get(self, profile_id: str) -> AgentProfile:

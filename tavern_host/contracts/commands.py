@@ -33,10 +33,11 @@ class CommandParameter(Model):
 class CommandOutput(Model):
     """One thing that a command says.
 
-    `text` goes to stdout as a line, and so does `message`, which is for a person and comes in the language of the
-    terminal; `chunk` as it is, for text that is shown as it comes: what comes after it, of another kind, begins on a
-    line of its own; `table` is `columns` and `rows`; `result` is the JSON of the whole command, printed with `--json`;
-    `failure` is an error: `exit_code` 2 for the user's mistake, 1 for a failure.
+    `text` goes to stdout as a line, on a terminal in the colour of its one of `tones`, if it has one, and so does
+    `message`, which is for a person and comes in the language of the terminal; `chunk` as it is, for text that is shown
+    as it comes: what comes after it, of another kind, begins on a line of its own; `table` is `columns` and `rows`;
+    `result` is the JSON of the whole command, printed with `--json`; `failure` is an error: `exit_code` 2 for the
+    user's mistake, 1 for a failure.
 
     For a person watching (stderr, never with `--json`): `progress` is a line, in their language too. `live` is how
     things stand, kept at the foot of a terminal in place of the `live` before it: `title`, `done` of `total`, and

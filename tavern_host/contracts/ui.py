@@ -22,6 +22,7 @@ COMPONENTS: Mapping[str, str] = {
     "ui:SidebarManager": "the editor's side bar",
     "ui:HomeSidebar": "the home page's side bar",
     "ui:StatusBar": "the editor's status bar",
+    "ui:AssistantPanel": "the assistant's panel in the editor",
     "ui:RightPreviewPanel": "the preview panel on the right",
     "ui:SettingsPanel": "the settings panel",
     "ui:MainMenu": "the main menu",

@@ -23,7 +23,7 @@ def test_agents_are_listed_and_broken_profiles_told(tavern: Tavern) -> None:
     assert "keeper" in listed.out
     assert "agents/broken.json:1: $.name: is missing" in listed.err
     data: Any = command(tavern, "agent", "list", "--json").json()
-    assert [agent["id"] for agent in data["agents"]] == ["keeper"]
+    assert [agent["id"] for agent in data["agents"]] == ["keeper", "creation-assistant"]
     assert len(data["problems"]) == 4
 
 

@@ -55,7 +55,9 @@ async def browser(tavern: Tavern) -> AsyncIterator[Browser]:
 
 async def test_agents_are_listed(browser: Browser) -> None:
     agent = {"id": "keeper", "name": "The keeper", "description": "", "tools": ["shout"]}
-    assert await browser.get("/api/agents") == (200, [agent])
+    status, (own, *brought) = await browser.get("/api/agents")
+    assert (status, own) == (200, agent)
+    assert [one["id"] for one in brought] == ["creation-assistant"]
 
 
 async def test_an_agent_is_run_and_its_reply_comes_back(browser: Browser, tavern: Tavern) -> None:

@@ -70,8 +70,8 @@ def test_the_project_is_named_or_in_the_environment_or_where_one_stands(project:
     elsewhere = tavern("agent", "list", "--json", cwd=here)
 
     for ran in (named, by_environment, standing_in):
-        assert [agent["id"] for agent in ran.json()["agents"]] == ["keeper"]
-    assert elsewhere.json()["agents"] == []
+        assert [agent["id"] for agent in ran.json()["agents"]] == ["keeper", "creation-assistant"]
+    assert [agent["id"] for agent in elsewhere.json()["agents"]] == ["creation-assistant"]
 
 
 def test_without_any_project_the_default_one_is_made_with_a_sample(tmp_path: Path, operator_folders: Path) -> None:

@@ -26,9 +26,11 @@ class Screen:
     def __init__(self) -> None:
         self.lines: list[list[str]] = [[]]
         self._row = self._column = 0
+        self.colours: set[str] = set()
+        """The colours, and other ways to write, that were asked for."""
 
     def feed(self, text: str) -> None:
-        """Write a text with the codes that move the cursor and erase; colours are let go."""
+        """Write a text with the codes that move the cursor and erase; of colours it is noted which."""
         place = 0
         while place < len(text):
             code = _CODE.match(text, place)
@@ -56,8 +58,10 @@ class Screen:
             self._row = max(0, self._row - int(argument or 1))
         elif code == "K":
             self.lines[self._row] = []
+        elif code == "m":
+            self.colours.add(argument)
         else:
-            assert code in "mhl", f"a code that this screen does not know: {argument}{code}"
+            assert code in "hl", f"a code that this screen does not know: {argument}{code}"
 
     @property
     def text(self) -> str:

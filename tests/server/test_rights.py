@@ -60,7 +60,7 @@ TABLE = {
         PATCH /api/workflows/{workflowId}/history/{number}
         POST /api/nodes/{type}/actions/{action} | POST /api/tools/execute | POST /api/tasks/{id}/cancel
         POST /api/models/test
-        POST /api/patches | POST /api/patches/undo
+        POST /api/patches | POST /api/patches/undo | POST /api/assistant/requests
         PUT /api/files/{path} | DELETE /api/files/{path}
         PUT /api/tool-files/{name} | DELETE /api/tool-files/{name}
         POST /api/tool-check | POST /api/tool-draft | POST /api/tool-try

@@ -246,7 +246,7 @@ async def test_what_there_is_can_be_read(site: HttpClient) -> None:
 
     assert "TextMerge" in {node["type"] for node in nodes}
     assert "workflow:greeting" in {tool["id"] for tool in tools}
-    assert [agent["id"] for agent in agents] == ["assistant", "companion", "mira", "tomas"]
+    assert [agent["id"] for agent in agents] == ["assistant", "companion", "mira", "tomas", "creation-assistant"]
     assert queue == {"running": [], "pending": []}
 
 

@@ -20,6 +20,7 @@ interface Opens {
 export function useEditorCommands(session: Session, opens: Opens): () => void {
   const some = () => session.selected.value.size > 0;
   const one = () => session.selected.value.size === 1;
+  const toggle = (side: "history" | "assistant") => (session.side.value = session.side.value === side ? undefined : side);
   const any = () => some() || session.selectedEdges.value.size > 0;
 
   async function run(targets: string[] = [], given: Outputs = {}): Promise<void> {
@@ -106,8 +107,9 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
       id: "editor.history",
       title: "editor.history.title",
       keys: "mod+shift+h",
-      run: () => (session.isHistoryOpen.value = !session.isHistoryOpen.value),
+      run: () => toggle("history"),
     },
+    { id: "editor.assistant", title: "assistant.title", keys: "mod+i", needs: "POST /api/assistant/requests", run: () => toggle("assistant") },
     { id: "editor.add", title: "editor.add", keys: "a mod+space", run: () => opens.add() },
     { id: "editor.connect", title: "editor.connect", keys: "c", when: one, run: () => opens.connect() },
     { id: "editor.undo", title: "editor.undo", keys: "mod+z", when: () => !!session.undoLabel.value, run: () => session.undo() },

@@ -1,3 +1,4 @@
+import AssistantPanel from "../assistant/AssistantPanel.vue";
 import { registerPart } from "../registry/components";
 import BaseNode from "./canvas/BaseNode.vue";
 import GraphEditor from "./canvas/GraphEditor.vue";
@@ -14,4 +15,5 @@ export function registerEditorParts(): void {
   registerPart("ui:NodeInputControl", InputControl);
   registerPart("ui:RightPreviewPanel", SidePanel);
   registerPart("ui:StatusBar", StatusBar);
+  registerPart("ui:AssistantPanel", AssistantPanel);
 }

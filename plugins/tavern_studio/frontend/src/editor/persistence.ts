@@ -20,6 +20,8 @@ interface Drawn {
   current(): WorkflowDocument;
   /** Show a document that came from elsewhere, as one step. */
   replace(document: WorkflowDocument, label: string): void;
+  /** Call the step that last came from elsewhere by another name. */
+  rename(label: string): void;
   /** The same document in another object, which is no step. */
   settle(before: WorkflowDocument, after: WorkflowDocument): void;
 }
@@ -199,6 +201,32 @@ export class Persistence {
     if (isFile) await ask(api.DELETE("/api/workflows/{workflowId}/draft", params));
     this.state.value = "saved";
     this.drawn.replace(await this.read(), t("editor.conflict.theirs"));
+  }
+
+  /** Let the server change the draft; what it publishes about that is known here by then. */
+  async change<T>(how: () => Promise<T>): Promise<T> {
+    await this.flush();
+    const done = how();
+    this.sending = done.then(
+      () => undefined,
+      () => undefined,
+    );
+    return done;
+  }
+
+  /**
+   * Show what the server has made of the draft, as one step with this name. Where something here waits to be kept,
+   * nothing is overwritten: there is a conflict.
+   */
+  adopt(document: WorkflowDocument, revision: string, label: string): boolean {
+    if (this.state.value !== "saved") {
+      this.conflict.value = "draft";
+      return false;
+    }
+    this.draftTag = revision;
+    if (isSame(document, this.drawn.current())) this.drawn.rename(label);
+    else this.drawn.replace(document, label);
+    return true;
   }
 
   private async hear({ payload }: Message): Promise<void> {

@@ -40,12 +40,15 @@ export class Session {
   readonly inputsAsked = shallowRef(0);
   /** What became of the document since an earlier revision, while that is looked at. */
   readonly comparison = shallowRef<Comparison>();
-  readonly isHistoryOpen = shallowRef(false);
+  /** What stands at the right in place of the node or the workflow. */
+  readonly side = shallowRef<"history" | "assistant">();
   /** The node below the pointer. */
   readonly hovered = shallowRef<string>();
   /** Whether all is dimmed but the path of the selected nodes. */
   readonly isTracing = shallowRef(false);
   readonly pins = markRaw(new Pins());
+  /** What is to be done when it is closed. */
+  readonly closing = new Set<() => void>();
   readonly running: Running;
   readonly persistence: Persistence;
   /** What was done before this page was opened, the latest first, for undo. */
@@ -61,6 +64,7 @@ export class Session {
       new Persistence(id, {
         current: () => this.document.value,
         replace: (document, label) => this.take(document, label),
+        rename: (label) => this.rename(label),
         settle: (before, after) => {
           if (this.document.value === before) this.document.value = after;
         },
@@ -104,6 +108,7 @@ export class Session {
   }
 
   close(): void {
+    this.closing.forEach((end) => end());
     this.running.close();
     this.persistence.close();
   }
@@ -134,6 +139,17 @@ export class Session {
     this.past.value = [...this.past.value.slice(-STEPS), { label, document: this.document.value, at: 0 }];
     this.future.value = [];
     this.show(document);
+  }
+
+  /** Call the last step by another name, where it came from the server. */
+  private rename(label: string): void {
+    const last = this.past.value.at(-1);
+    if (last?.at === 0) this.past.value = [...this.past.value.slice(0, -1), { ...last, label }];
+  }
+
+  /** What there was before the last step. */
+  before(): WorkflowDocument {
+    return this.past.value.at(-1)?.document ?? this.document.value;
   }
 
   /** Take back the last step; where this page has none, the last one that the history knows. */
@@ -178,14 +194,14 @@ export class Session {
 
   /** Show an input of a node in the inspector. */
   edit(id: string, input: string): void {
-    this.isHistoryOpen.value = false;
+    this.side.value = undefined;
     this.selected.value = new Set([id]);
     this.edited.value = input;
   }
 
   /** Show the form of the workflow, with the inputs that lack a value. */
   askInputs(): void {
-    this.isHistoryOpen.value = false;
+    this.side.value = undefined;
     this.selected.value = new Set();
     this.inputsAsked.value++;
   }

@@ -1,0 +1,98 @@
+"""What became of a patch: the answer to the creator, what the model is to mend, what the studio is to show. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tavern_assistant.deliberation.answers import with_nodes
+from tavern_assistant.deliberation.push import update_event
+from tavern_assistant.deliberation.refusals import refusal, said
+from tavern_host.contracts.assistant import PatchProblem, PatchResult
+
+_MOST_PROBLEMS = 20
+_AGAIN = "Nothing was changed. Answer again with the whole JSON object, in which all operations are right."
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`response` is the answer to the creator; `mend` what the model reads where it is asked again; `update` the event
+    with a workflow that is proposed; `is_refused`: the last answer could not be carried out."""
+
+    is_done: bool
+    response: dict[str, Any]
+    mend: str = ""
+    update: dict[str, Any] | None = None
+    is_refused: bool = False
+
+
+def judge(
+    request: str,
+    world: dict[str, Any],
+    response: dict[str, Any],
+    answer: dict[str, Any],
+    results: list[Any],
+    before: dict[str, Any],
+) -> Outcome:
+    """Return what became of an answer, whose call, if there was one, has given `results`."""
+    operations, result = answer["operations"], results[0] if results else None
+
+    def answered(text: str) -> dict[str, Any]:
+        return {**_summed(response, before), "text": text}
+
+    def mend(problems: list[str]) -> Outcome:
+        listed = "\n".join(f"- {one}" for one in problems[:_MOST_PROBLEMS])
+        text = refusal(request, problems, operations, str(response.get("text", "")))
+        return Outcome(False, answered(text), mend=f"{listed}\n{_AGAIN}", is_refused=True)
+
+    if answer["problem"]:
+        return mend([answer["problem"]])
+    if result is None:
+        if operations:
+            return mend(["no workflow is open, so operations must be []"])
+        ids = _ids(world.get("workflow") or {})
+        return Outcome(True, answered(with_nodes(answer["reply"], ids, {}) or said("nothing", request)))
+    if result["status"] in ("awaiting_approval", "pending"):
+        return Outcome(True, answered(said("waits", request, result.get("task_id") or result.get("taskId"))))
+    if result["status"] == "error":
+        return mend([result["error"]["message"]])
+    patched = PatchResult.model_validate(result["structured"])
+    if patched.conflict is not None:
+        return Outcome(True, answered(_conflict(request, patched)), is_refused=True)
+    if not patched.applied:
+        return mend([problem_line(one) for one in patched.problems])
+    new = {one.local_id: one.id for one in patched.changes if one.local_id is not None}
+    is_auto = answer["mode"] == "auto"
+    reply = with_nodes(answer["reply"], _ids(patched.document or {}), new) or said(
+        "applied" if is_auto else "proposed", request
+    )
+    more: dict[str, Any] = {"mode": "preview", "conversationId": world.get("conversationId")}
+    update = None if is_auto else update_event(str(world.get("workflowId")), patched, operations, request, **more)
+    return Outcome(True, answered(reply), update=update)
+
+
+def problem_line(problem: PatchProblem) -> str:
+    """Return a problem as one line."""
+    where = "" if problem.index is None else f"operation {problem.index}"
+    place = f"{where} ({problem.path})" if where and problem.path else where or problem.path
+    return f"{f'{place}: ' if place else ''}{problem.message}{f'. {problem.hint}' if problem.hint else ''}"
+
+
+def _conflict(request: str, patched: PatchResult) -> str:
+    conflict = patched.conflict
+    assert conflict is not None
+    lines = [f"- {one.kind}: {one.what} {one.id}" for one in conflict.changes[:_MOST_PROBLEMS]]
+    return "\n".join([said("conflict", request), "", *lines])
+
+
+def _ids(document: dict[str, Any]) -> set[str]:
+    return {str(one.get("id")) for one in document.get("nodes", []) if isinstance(one, dict)}
+
+
+def _summed(response: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Return a model's answer without its calls, with the tokens of the rounds before added."""
+    usage, earlier = response.get("usage") or {}, before.get("usage") or {}
+    counted = [one for one in (usage, earlier) if one]
+    known = {key for one in counted for key, value in one.items() if value is not None}
+    added = {key: sum(one.get(key) or 0 for one in counted) for key in known}
+    return {**response, "tool_calls": [], "choices": [], "usage": added}

@@ -1,0 +1,116 @@
+"""Requests to the assistant: the world state that belongs to one, and the run of the agent that works on it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from tavern_host import PluginContext
+from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRequest, AgentRun
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import Conflict, NotFound
+from tavern_host.contracts.executions import EXECUTION_ENGINE, Run, RunFilter
+from tavern_host.contracts.wire import Model
+from tavern_host.contracts.workflows import WORKFLOW_MANAGER
+
+AGENT = "creation-assistant"
+"""The profile of the assistant."""
+
+Mode = Literal["preview", "auto"]
+
+
+class AssistantRequest(Model):
+    """A request to the assistant about a workflow: in the mode `preview` it proposes changes, in `auto` it makes them.
+
+    `run_id` is the run that is meant, by default the latest one of the workflow; `selected` are nodes that are meant.
+    `conversation_id` is the conversation that the request continues, or begins.
+    """
+
+    workflow_id: str = Field(min_length=1, max_length=1000)
+    message: str = Field(pattern=r"\S", max_length=20_000)
+    mode: Mode = "preview"
+    conversation_id: str | None = Field(default=None, min_length=1, max_length=200)
+    run_id: str | None = Field(default=None, max_length=200)
+    selected: list[str] = Field(default_factory=list, max_length=1000)
+
+
+async def start(context: PluginContext, request: AssistantRequest, call: CallContext) -> AgentRun:
+    """Let the assistant work on a request; return at once. Raises `NotFound` for a workflow or a run."""
+    world = await _world(context, request)
+    return await context.services.get(AGENT_RUNTIME).start(
+        AgentRequest(
+            profile_id=AGENT,
+            message=request.message,
+            conversation_id=request.conversation_id,
+            world_state=world,
+        ),
+        call=call,
+    )
+
+
+async def _world(context: PluginContext, request: AssistantRequest) -> dict[str, Any]:
+    """Return what the assistant perceives: the workflow as it is being made, and the record of its run."""
+    manager = context.services.get(WORKFLOW_MANAGER)
+    stored = await manager.get(request.workflow_id)
+    workflow, revision = stored.workflow, stored.revision
+    try:
+        draft = await manager.draft(stored.id)
+    except Conflict:  # of a plugin, which has no drafts
+        pass
+    else:
+        workflow, revision = draft.workflow or workflow, draft.revision
+    return {
+        "request": request.message,
+        "workflowId": stored.id,
+        "workflow": workflow.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        "revision": revision,
+        "mode": request.mode,
+        "conversationId": request.conversation_id,
+        "selected": list(request.selected),
+        "run": await latest_record(context, stored.id, request.run_id),
+    }
+
+
+async def latest_record(context: PluginContext, workflow_id: str, run_id: str | None = None) -> dict[str, Any] | None:
+    """Return the record of a run as the assistant reads it, by default the latest of a workflow; None where there is
+    none."""
+    if not context.services.has(EXECUTION_ENGINE):
+        return None
+    engine = context.services.get(EXECUTION_ENGINE)
+    if run_id is None:
+        latest = await engine.history(RunFilter(workflow_id=workflow_id, limit=1))
+        if not latest:
+            return None
+        run_id = latest[0].id
+    try:
+        return run_record(await engine.show(run_id))
+    except NotFound:
+        return None
+
+
+def run_record(run: Run) -> dict[str, Any]:
+    """Return how a run ended, and what became of each node, with its time."""
+    nodes = {
+        id: {
+            "status": state.status.value,
+            "seconds": _seconds(state.started, state.finished),
+            "error": None if state.error is None else state.error.message,
+            "cached": state.cached or None,
+            "attempts": state.attempts if state.attempts > 1 else None,
+            "iterations": state.iterations,
+        }
+        for id, state in run.nodes.items()
+    }
+    began, ended = run.started_at, run.finished_at
+    return {
+        "id": run.id,
+        "status": run.status.value,
+        "seconds": None if began is None or ended is None else round((ended - began).total_seconds(), 3),
+        "error": None if run.error is None else run.error.message,
+        "nodes": {id: {key: one for key, one in state.items() if one is not None} for id, state in nodes.items()},
+    }
+
+
+def _seconds(started: float | None, finished: float | None) -> float | None:
+    return None if started is None or finished is None else round(finished - started, 3)

@@ -1,0 +1,1 @@
+"""The nodes of the assistant's deliberation, beside those that any workflow has."""
