@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import typing
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
@@ -36,7 +36,7 @@ from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
 from tavern_host.contracts.reviews import ReviewedPlugin
 from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptRequest
+from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ProgramRequest, ScriptRequest
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, interface_methods
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest
@@ -522,6 +522,8 @@ async def _arguments(stage: Stage, interface: type[ServiceInterface], method: st
         return [stage.kept.id]
     if name == "accounts.log_in":
         return list(await _user(stage))
+    if name == "scriptExecution.converse":
+        return [ProgramRequest(argv=["/bin/echo", "hello"]), _nothing()]
     if name == "settings.save":
         return [await _change(stage)]
     if interface is ProjectFiles:
@@ -551,6 +553,12 @@ async def _entry(stage: Stage) -> RunEntry:
         call=CallContext(principal=Principal(kind="user", id="operator")),
         submitted_at=datetime.now(UTC),
     )
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    """Yield nothing."""
+    return
+    yield b""
 
 
 def _simplest(annotation: Any) -> Any:
@@ -601,6 +609,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "projectFiles.apply_edit": ["kept.txt", "a", "b"],
     "llm.complete": [SAY],
     "llm.stream": [SAY],
+    "agentProfiles.get": ["keeper"],
     "agentRuntime.run": [GREET],
     "agentRuntime.start": [GREET],
     "agentRuntime.ask": ["keeper", "Good evening"],
@@ -618,6 +627,8 @@ _ASKED_FOR_NOTHING = {
     "executionEngine.output",
     "projectFiles.write_blob",
     *(f"workflowManager.{method}" for method in ("move", "delete", "save_draft", "discard_draft", "name_revision")),
+    "agentProfiles.save",
+    *(f"assistant.{method}" for method in ("propose_patch", "apply_patch", "undo_patch")),
     "llm.embed",  # the scripted adapter cannot
     *(f"agentRuntime.{method}" for method in ("send", "interrupt", "pause", "resume")),
     *(f"agentRuntime.{method}" for method in ("change_memory", "recall", "remember", "read_result", "replay")),
