@@ -153,8 +153,22 @@ def _lines_of_commands(package: Path) -> Iterator[str]:
                 yield from (line for text in _texts(given["text"]) for line in text.splitlines())
 
 
+def _columns(package: Path) -> Iterator[str]:
+    """Yield the headings of the tables that commands of a package show."""
+    for part in _parts_of(package):
+        names: list[str] = []
+        if isinstance(part, ast.Assign):
+            names = [target.id for target in part.targets if isinstance(target, ast.Name)]
+        elif isinstance(part, ast.keyword):
+            names = [part.arg or ""]
+        if isinstance(part, ast.Assign | ast.keyword) and isinstance(part.value, ast.List | ast.Tuple):
+            yield from _texts(*part.value.elts) if {"columns", "_COLUMNS"} & {*names} else ()
+
+
 def test_lines_of_commands_are_there_in_chinese() -> None:
     chinese = catalogue("zh")
+    headings = {heading for package in FILES for heading in _columns(package)} - {"", "ms"}
+    assert {heading for heading in headings if not HAN.search(chinese.say(heading))} == set()
     lines = {line for package in FILES for line in _lines_of_commands(package)}
     assert len(lines) > 80
     with Failures() as failures:
