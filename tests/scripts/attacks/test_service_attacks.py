@@ -35,6 +35,7 @@ _needs_uv = pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="n
 _needs_node = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 
 
+@pytest.mark.timeout(300)
 def test_all_of_it_holds_for_an_ordinary_user_too() -> None:
     reason = why_not()
     if reason is not None:
