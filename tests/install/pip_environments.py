@@ -92,11 +92,11 @@ class User:
         assert done.returncode == 0, f"tavern {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
         return json.loads(done.stdout)
 
-    def imported_by(self, *arguments: str) -> set[str]:
-        """Return the modules that a `tavern` command imports."""
-        done = self.python("-v", self.environment.root / "bin" / "tavern", *arguments)
+    def imported_by(self, *arguments: str) -> tuple[set[str], Any]:
+        """Return the modules that a `tavern` command imports, and its `--json`."""
+        done = self.python("-v", self.environment.root / "bin" / "tavern", *arguments, "--json")
         assert done.returncode == 0, done.stderr
-        return set(re.findall(r"^import '([\w.]+)' #", done.stderr, re.MULTILINE))
+        return set(re.findall(r"^import '([\w.]+)' #", done.stderr, re.MULTILINE)), json.loads(done.stdout)
 
 
 def make_environment(root: Path) -> Environment:
