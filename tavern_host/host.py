@@ -25,13 +25,14 @@ from tavern_host.contracts.plugins import PLUGINS, Explanation, PluginInfo, Runn
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.contracts.settings import SETTINGS
+from tavern_host.contracts.ui import FrontendFiles
 from tavern_host.events.bus import EventBus
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.plugins.discovery import Sources
 from tavern_host.plugins.grants import GrantStore, SwitchStore
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.manifest import entry_folders
-from tavern_host.plugins.record import FrontendFiles, Record
+from tavern_host.plugins.record import Record
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.report import check_in_order
 from tavern_host.plugins.review import Review

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ from tavern_host.contracts.hook_names import canonical
 from tavern_host.contracts.names import plugin_name
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import SettingItem
-from tavern_host.contracts.ui import FrontendCommand, FrontendInfo, FrontendPanel
+from tavern_host.contracts.ui import FrontendCommand, FrontendFiles, FrontendInfo, FrontendPanel, UiDeclaration
 from tavern_host.contracts.wire import Model
 
 _EVENT_PATTERN = re.compile(r"[A-Za-z][\w.-]*\*?|\*")
@@ -114,8 +114,10 @@ class Frontend(Model):
         """Return what a browser loads."""
         return self.vanilla if self.vanilla is not None and self.type != "vite" else self.build
 
-    def info(self, plugin: str, version: str = "") -> FrontendInfo | None:
-        """Return what the page knows of the front end; its addresses begin with `version`, such as `@HASH/`."""
+    def info(
+        self, plugin: str, files: FrontendFiles | None = None, declared: Sequence[UiDeclaration] = ()
+    ) -> FrontendInfo | None:
+        """Return what the page knows of the front end; of one that is loaded, with its files and declarations."""
         part, folder = self.part(), self.folder()
         if part is None or folder is None:
             return None
@@ -123,12 +125,13 @@ class Frontend(Model):
         def url(path: str) -> str:
             inner = Path(path)
             inner = inner.relative_to(folder) if inner.is_relative_to(folder) else inner
-            return f"/plugins/{plugin}/{version}{inner.as_posix()}"
+            return f"/plugins/{plugin}/{files.version if files is not None else ''}{inner.as_posix()}"
 
         return FrontendInfo(
             entry_url=url(part.entry) if part.entry else None,
             style_urls=[url(style) for style in part.styles],
             **{"mode": self.mode, "api": self.api, "commands": self.commands, "panels": self.panels},
+            declarations=[*declared],
             dev_entry=self.dev.entry if self.dev is not None else None,
         )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, JsonValue
 
@@ -125,6 +127,21 @@ class FrontendInfo(Model):
     panels: list[FrontendPanel] = Field(default_factory=list)
     declarations: list[UiDeclaration] = Field(default_factory=list)
     dev_entry: str | None = None
+
+    def below(self, path: str) -> Self:
+        """Return it with addresses that begin with a path, such as a project's."""
+        entry, styles = self.entry_url, self.style_urls
+        return self.model_copy(update={"entry_url": entry and path + entry, "style_urls": [path + s for s in styles]})
+
+
+@dataclass(frozen=True)
+class FrontendFiles:
+    """The folder of a front end, and the hash of each of its files by the path in there; None where each is served as
+    it is now. `version` begins their addresses, `@HASH/`, and differs whenever one of them does."""
+
+    folder: Path
+    version: str = ""
+    hashes: Mapping[str, bytes] | None = None
 
 
 def outlet_base(name: str) -> str:

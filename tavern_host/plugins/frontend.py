@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tavern_host.contracts.ui import FrontendFiles
 from tavern_host.plugins.discovery import content_hash, file_hashes
-from tavern_host.plugins.record import FrontendFiles, Record
+from tavern_host.plugins.record import Record
 
 
 def frontend_files(record: Record) -> FrontendFiles | None:

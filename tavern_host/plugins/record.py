@@ -16,7 +16,7 @@ from tavern_host.contracts.http import MessageInfo, RouteInfo
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
 from tavern_host.contracts.services import ServiceInfo
-from tavern_host.contracts.ui import UiDeclaration
+from tavern_host.contracts.ui import FrontendFiles, UiDeclaration
 from tavern_host.hooks.catalogue import Published
 from tavern_host.hooks.dispatch import Implementation
 from tavern_host.runtime.in_flight import InFlight
@@ -102,16 +102,6 @@ class Declarations:
     routes: list[RouteInfo | MessageInfo] = field(default_factory=list)
     commands: list[CommandInfo] = field(default_factory=list)
     ui: list[UiDeclaration] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class FrontendFiles:
-    """The folder of a front end, and the hash of each of its files by the path in there; None where each is served as
-    it is now. `version` begins their addresses, `@HASH/`, and differs whenever one of them does."""
-
-    folder: Path
-    version: str = ""
-    hashes: Mapping[str, bytes] | None = None
 
 
 @dataclass(eq=False)

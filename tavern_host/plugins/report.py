@@ -19,7 +19,6 @@ from tavern_host.contracts.plugins import (
     PluginState,
     Problem,
 )
-from tavern_host.contracts.ui import FrontendInfo
 from tavern_host.plugins.discovery import file_hashes, fingerprint
 from tavern_host.plugins.lifecycle import Lifecycle
 from tavern_host.plugins.permissions import all_permissions
@@ -77,7 +76,10 @@ class Report:
         """Return a record as data, with or without the names of what is collected from its modules, for which they
         may have to be imported."""
         manifest = record.manifest
-        frontend = self._frontend(record)
+        loaded = self.lifecycle.active.get(record.name)
+        shown = loaded.manifest if loaded is not None else manifest
+        known = (loaded.frontend, loaded.declarations.ui) if loaded is not None else ()
+        frontend = shown.frontend.info(record.name, *known) if shown and shown.frontend else None
         options = [o.model_dump(mode="json", exclude_unset=True) for o in manifest.config_options] if manifest else []
         settings = self.settings.problems(manifest) if manifest else []
         return PluginInfo(
@@ -97,16 +99,6 @@ class Report:
             timings={stage: round(ms, 2) for stage, ms in record.timings.items()},
             contributions=self.contributions(record.name, collected=collected),
         )
-
-    def _frontend(self, record: Record) -> FrontendInfo | None:
-        """Return where a browser finds a front end; once it is loaded, exactly those files."""
-        loaded = self.lifecycle.active.get(record.name)
-        manifest, files = (loaded.manifest, loaded.frontend) if loaded is not None else (record.manifest, None)
-        if manifest is None or manifest.frontend is None:
-            return None
-        info = manifest.frontend.info(record.name, files.version if files is not None else "")
-        declared = loaded.declarations.ui if loaded is not None else []
-        return info and info.model_copy(update={"declarations": declared})
 
     def _conflicts(self, plugin: str) -> list[Problem]:
         """Return the unsettled conflicts over services that a plugin is part of, as they are now."""

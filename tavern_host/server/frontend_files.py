@@ -33,7 +33,8 @@ async def plugin_file(request: web.Request) -> web.StreamResponse:
         return web.FileResponse(file)
     content = await asyncio.to_thread(file.read_bytes)
     if hashlib.sha256(content).digest() != reviewed:
-        message = f"{inner!r} of {name} was changed after it was reviewed; look at the plugin and grant it again"
+        hint = f"`tavern plugins reload {name}`, and grant it again if it then waits for a review"
+        message = f"{inner!r} of {name} was changed since it was reviewed and loaded; {hint}"
         return error_response(403, "not_reviewed", message)
     kind, encoding = mimetypes.guess_type(inner)
     content_type = kind if kind is not None and encoding is None else "application/octet-stream"

@@ -49,10 +49,7 @@ def _shown(request: web.Request, plugin: PluginInfo) -> dict[str, Any]:
 def _as_seen(project: str, is_default: bool, plugin: PluginInfo) -> dict[str, Any]:
     shown = plugin.in_words()
     if plugin.frontend is not None and not is_default:
-        base = f"/projects/{project}"
-        entry, styles = plugin.frontend.entry_url, plugin.frontend.style_urls
-        moved = {"entry_url": entry and base + entry, "style_urls": [base + style for style in styles]}
-        shown["frontend"] = plugin.frontend.model_copy(update=moved).to_json()
+        shown["frontend"] = plugin.frontend.below(f"/projects/{project}").to_json()
     return shown
 
 

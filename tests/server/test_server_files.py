@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tavern_host import Host
-from tavern_host.plugins.record import FrontendFiles
+from tavern_host.contracts.ui import FrontendFiles
 from tavern_host.projects import Folders
 from tavern_host.testing.http import TOKEN, HttpClient, served
 

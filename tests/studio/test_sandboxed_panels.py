@@ -60,9 +60,11 @@ async def test_a_sandboxed_panel_reaches_nothing_but_its_plugin(browser: Browser
         )
         may = {name for name, became in told.items() if became.startswith("REACHED")}
         assert {"cookie", "localStorage", "parent document", "fetch without cors", "worker", "eval"} <= may
-        paths = {line.rpartition("/")[2] for line in heard}
-        assert {"window", "fetch", "ws", "events", "module.js", "picture", "style.css", "script.js", "frame"} <= paths
-        assert {"beacon", "preload", "prefetch", "import.css", "back", "font", "ping", "connected"} <= paths
+        elements = {"window", "fetch", "ws", "events", "module.js", "picture", "style.css", "script.js", "frame"}
+        quiet = {"beacon", "preload", "prefetch", "import.css", "back", "font", "ping", "connected"}
+        while missing := (elements | quiet) - {line.rpartition("/")[2] for line in heard}:
+            await asyncio.sleep(0.1)  # until the test's deadline
+            print("not heard of yet:", missing)
         await free.close()
 
         answer = await site.post("/api/plugins/acme-frame/settings", json={"outside": outside})
