@@ -143,7 +143,8 @@ async def test_the_examples_run_through_the_legacy_interface(spec_dir: Path, tmp
         wanted = re.findall(r"^  +(\w+)\??: ", block(spec_dir, "000", "15.2.1").partition("interface")[2], re.MULTILINE)
         assert [field for field in wanted[:7] if field not in {*info, *info["frontend"]}] == []
 
-        studio = await show(await browser.new_context(locale="en"), site)
+        context = await browser.new_context(locale="en")
+        studio = await show(context, site)
         page = studio.page
         await page.wait_for_function("() => window.results?.awesome && window.results?.tables")
         results = await page.evaluate("window.results")
@@ -156,3 +157,4 @@ async def test_the_examples_run_through_the_legacy_interface(spec_dir: Path, tmp
         with pytest.raises(Exception, match="extensionApi"):  # nobody's call
             await page.evaluate("window.ComfyTavern.extensionApi.ui.addMenuItem({ id: 'x', title: 'X', run() {} })")
         assert studio.mistakes == []
+        await context.close()  # a server that stops waits for its sockets

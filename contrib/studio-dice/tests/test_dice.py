@@ -61,3 +61,4 @@ async def test_a_die_shows_what_was_thrown_and_values_are_reset(
         await expect(sides).to_have_value("6")
         await studio.picture("dice")
         assert studio.mistakes == []
+        await context.close()  # a server that stops waits for its sockets
