@@ -140,7 +140,7 @@ async def test_cycles_in_an_open_page_leave_nothing_behind(catalogue: Studio) ->
         return dict(held)
 
     first = await cycles(3)
-    count = repetitions(20, 50)
+    count = repetitions(10, 50)
     last = await cycles(count)
     grown = {what: last[what] - first[what] for what in first}
     assert max(grown.values()) < count / 2, grown  # what is left behind is left behind each time
