@@ -147,6 +147,19 @@ async def test_nothing_else_is_served(site: HttpClient, path: str) -> None:
     assert "secret\n" not in answer and "displayName" not in answer
 
 
+async def test_a_file_is_served_as_it_was_loaded(site: HttpClient) -> None:
+    files = files_of(site.host)  # of a plugin that nobody had to review
+    style, before = files.folder / "style.css", (files.folder / "style.css").read_bytes()
+    style.write_text("p { background: url(//evil.example) }")
+    try:
+        for version in ("", files.version):
+            answer = await site.get(f"/plugins/acme-web/{version}style.css")
+            assert (answer.status, (await answer.json())["code"]) == (403, "not_reviewed")
+    finally:
+        style.write_bytes(before)
+    assert (await site.get(f"/plugins/acme-web/{files.version}style.css")).status == 200
+
+
 @pytest.mark.parametrize("name", ["nobody", "..", "%2e%2e", "tavern-engine", "acme_web", "ACME-WEB"])
 async def test_only_loaded_plugins_with_a_front_end_serve_files(site: HttpClient, name: str) -> None:
     assert (await raw(site, f"/plugins/{name}/index.js")).startswith(b"HTTP/1.1 404")
