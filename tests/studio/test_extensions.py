@@ -187,6 +187,7 @@ async def wraps_and_overrides_are_ordered(studio: Studio) -> None:
         await expect(page.locator(f".around.{outermost} .around")).to_have_count(1)
         assert await around(page) == sorted(["wrap-a", "wrap-b"], reverse=outermost == "wrap-b")
     assert "None of them is used until you choose" in await reports(studio, "menu-a")
+    await expect(page.locator("a[href='#/plugins/menu-b']").get_by_text("until you choose")).to_be_visible()
     await studio.picture("extensions-conflict")
     await page.get_by_role("button", name="Use menu-b").click()
     await expect(page.locator(".menu-of")).to_have_text("menu-b")
