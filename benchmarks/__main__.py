@@ -19,7 +19,7 @@ from benchmarks.pages import write_figures
 
 NAMES = (
     *("kernel", "engine", "tools", "scripts", "agents", "memory", "server", "studio", "assistant"),
-    *("faults", "trust", "soak", "badclients"),
+    *("faults", "trust", "soak", "badclients", "reach"),
 )
 
 Figures = dict[str, Callable[[], list[Result]]]

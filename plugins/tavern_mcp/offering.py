@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -31,6 +32,8 @@ CallOf = Callable[[Asked], CallContext]
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
 _MOST_PICTURE = 8 << 20
 _APPROVE, _LOOK, _EVERY = "approve", 20.0, 0.1
+_FRESH = 5.0
+"""Seconds for which names of tools are remembered; whether one is offered is looked at with each call."""
 _YES_OR_NO: dict[str, Any] = {
     "type": "object",
     "properties": {_APPROVE: {"type": "boolean", "title": "Approve this call"}},
@@ -58,6 +61,8 @@ class Offering:
         self._context = context
         self._call_of = call_of
         self._tools = context.services.get(TOOL_MANAGER)
+        self._names: dict[str, ToolDefinition] = {}
+        self._named_at = -_FRESH
 
     async def listed(self, ctx: Asked, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """Return what is offered."""
@@ -72,7 +77,9 @@ class Offering:
         agent = "mcp" if person.principal.id == "operator" else f"mcp.{person.principal.id}"
         caller = person.child(principal=Principal(kind="agent", id=agent))
         try:
-            definition = (await self._offered()).get(params.name)
+            definition = self._names.get(params.name)
+            if definition is None or time.monotonic() - self._named_at > _FRESH:
+                definition = (await self._offered()).get(params.name)
             if definition is None:
                 raise NotFound(f"there is no tool {params.name!r:.200}")
             async with _reporting(ctx) as report:
@@ -212,6 +219,7 @@ class Offering:
                 name = f"{base}_{number}"
             if definition.unavailable is None:
                 found[name] = definition
+        self._names, self._named_at = found, time.monotonic()
         return found
 
 

@@ -201,9 +201,9 @@ class Servers(McpServers):
 
     async def _connection(self, name: str) -> Connection:
         declared = await self._get(name)
-        if not is_installed():
-            raise Misconfigured(MISSING)
         if name not in self._connections:
+            if not is_installed():
+                raise Misconfigured(MISSING)
             await asyncio.to_thread(import_module, "tavern_mcp.connection")  # the SDK takes a second or two
             from tavern_mcp.connection import Connection
             from tavern_mcp.resources import keep_resources
