@@ -40,11 +40,11 @@ class Kept:
                 structured = "\n".join(text or "" for text in texts)
             else:
                 structured = [part.model_dump(mode="json", exclude_none=True) for part in parts]
-        return ToolOutput(structured=structured, content=parts)
+        return ToolOutput.trusted(structured=structured, content=parts)
 
     def _part(self, one: Any) -> ContentPart:
         if isinstance(one, types.TextContent | types.TextResourceContents):
-            return ContentPart(type="text", text=one.text)
+            return ContentPart.trusted(type="text", text=one.text)
         if isinstance(one, types.EmbeddedResource):
             return self._part(one.resource)
         if isinstance(one, types.ImageContent | types.AudioContent):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.mcp_desk import AGENT, SERVERS, Desk, make_project
+from helpers.mcp_desk import AGENT, SERVERS, Desk, make_project, odd
 from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, operator_call
 from tavern_host.contracts.toolcalls import ToolErrorType, current_report, reporting_to
 from tavern_host.contracts.tools import ToolFilter
+from tavern_host.testing.http import served
 
 pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -155,6 +157,18 @@ async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
         assert (await servers.approve("given", call=operator_call())).status == "idle"
         script.write_text("print(2)")  # what was approved is the program, too
         assert {one.name: one.status for one in await servers.servers()}["given"] == "unapproved"
+
+
+async def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)  # as where the extra is not installed
+    folders = make_project(tmp_path, {SERVERS: {"odd": odd()}})
+    async with Host(tmp_path / "project", folders=folders) as host, served(host) as web:
+        desk = Desk(host)
+        assert await desk.tools.list_tools(ToolFilter(namespace="mcp")) == []
+        assert any("pip install 'tavern-host[mcp]'" in problem for problem in desk.problems())
+        answer = await web.post("/mcp", json={})
+        assert "pip install 'tavern-host[mcp]'" in await answer.text()
+        assert [one.status for one in await host.services.get(_mcp()).servers()] == ["failed"]
 
 
 def _mcp() -> Any:
