@@ -66,7 +66,6 @@ async def test_progress_and_cancellation_are_passed_on(desk: Desk) -> None:
 async def test_each_fault_costs_its_call_alone(desk: Desk) -> None:
     faults = {
         "lie": "is not of type 'integer'",
-        "die": "exit code 3",
         "giant": "more than 16 MiB",
         "hang": "did not end within",
     }
