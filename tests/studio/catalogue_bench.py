@@ -102,7 +102,8 @@ def make_catalogue_project(root: Path) -> None:
         write_plugin(folder, {"web/index.js": _MODULE}, frontend=frontend, **more)
 
 
-VIEWS = {"home": "/", "dialog": "/", "settings": f"/settings/{GRANTED}", "editor": "/workflows/places"}
+EDITOR = "/workflows/places"
+VIEWS = {"home": "/", "dialog": "/", "settings": f"/settings/{GRANTED}", "assistant": EDITOR, "editor": EDITOR}
 """Views by their addresses that have all places of the catalogue between them."""
 
 
@@ -140,10 +141,15 @@ async def open_view(studio: Studio, view: str, *, is_whole: bool = True) -> None
         "home": page.get_by_role("heading", name="Workflows", exact=True),
         "dialog": page.get_by_role("dialog"),
         "settings": page.get_by_role("button", name="Save"),
+        "assistant": page.get_by_label("Assistant").first,
         "editor": page.locator(".vue-flow__node").first,
     }
     if view == "dialog":
         await page.get_by_role("button", name="New workflow").first.click()
+    if view == "assistant":
+        opener = page.get_by_role("banner").get_by_role("button", name="Assistant")
+        if await opener.get_attribute("aria-pressed") != "true":
+            await opener.click()
     if is_whole or view == "dialog":
         await expect(landmarks[view]).to_be_visible()
 
@@ -153,7 +159,7 @@ def view_of(row: str) -> str:
     place = row.partition(" ")[2]
     if place == "modal:footer":
         return "dialog"
-    if place == "ui:SettingsPanel":
-        return "settings"
+    if place in ("ui:SettingsPanel", "ui:AssistantPanel"):
+        return "settings" if place == "ui:SettingsPanel" else "assistant"
     at_home = ("layout:", "sidebar:", "ui:HomeSidebar", "ui:SidebarManager", "ui:MainMenu")
     return "home" if place.startswith(at_home) else "editor"

@@ -27,6 +27,7 @@ FRAMES = {
     "home": ("The home page", 20, 550, 0.42),
     "settings": ("The settings", 580, 550, 0.17),
     "dialog": ("A dialogue", 580, 740, 0.17),
+    "assistant": ("The assistant in the editor", 820, 740, 0.17),
 }
 """Where each view stands in the picture: its title, its left upper corner, its scale."""
 LETTERS = dict(zip(COMPONENTS, "ABCDEFGHIJKLMNOP", strict=False))
@@ -60,7 +61,7 @@ async def boxes() -> dict[str, dict[str, Box]]:
                     await studio.page.wait_for_selector("[data-row]")
                     await studio.page.wait_for_timeout(500)
                     for row, box in await studio.page.evaluate(_BOXES, kind == "outlet"):
-                        if view_of(row) == view or view in ("home", "editor"):
+                        if view_of(row) == view or (view in ("home", "editor") and view_of(row) != "assistant"):
                             found[view].setdefault(row, box)
                     await clear(studio)
             await browser.close()

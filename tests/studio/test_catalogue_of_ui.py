@@ -28,7 +28,7 @@ from tavern_host.contracts.ui import COMPONENTS
 from tavern_host.testing.http import served
 
 OUTLETS_AND_WRAPS = [row for row in TABLE if row.startswith(("outlet ", "wrap "))]
-INNER = ["ui:NodeInputControl", "ui:MainMenu"], ["ui:BaseNode", "ui:ContextMenu"]
+INNER = ["ui:NodeInputControl", "ui:MainMenu", "ui:AssistantPanel"], ["ui:BaseNode", "ui:ContextMenu"]
 REPLACED_TOGETHER = [*INNER, [part for part in COMPONENTS if part not in (*INNER[0], *INNER[1])]]
 """Parts that do not stand in one another: of one that is replaced, nothing is seen that stands in it."""
 REFUSAL = """

@@ -37,6 +37,7 @@ export type PartId =
   | "ui:SidebarManager"
   | "ui:HomeSidebar"
   | "ui:StatusBar"
+  | "ui:AssistantPanel"
   | "ui:RightPreviewPanel"
   | "ui:SettingsPanel"
   | "ui:MainMenu";
