@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from tavern_assistant.deliberation.push import update_event
-from tavern_assistant.patches.documents import DocumentPatches
+from tavern_assistant.patches.documents import documents_of
 from tavern_assistant.patches.workflows import WorkflowPatches
 from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.assistant import UPDATE_WORKFLOW, Assistant, PatchKind, PatchResult
@@ -19,7 +19,7 @@ class Patches(Assistant):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._workflows = WorkflowPatches(context)
-        self._documents = DocumentPatches(context)
+        self._documents = documents_of(context)
 
     @gives_new
     async def propose_patch(
@@ -57,7 +57,7 @@ class Patches(Assistant):
         call: CallContext | None = None,
     ) -> PatchResult:
         """Apply a patch; see the interface."""
-        _require_person(kind, call)
+        _refuse_settings(kind)
         if kind != "workflow":
             result = await self._documents.apply(kind, id, operations, revision, call)
         else:
@@ -71,13 +71,13 @@ class Patches(Assistant):
         self, id: str, revision: str, to: str, *, kind: PatchKind = "workflow", call: CallContext | None = None
     ) -> PatchResult:
         """Take a patch back; see the interface."""
-        _require_person(kind, call)
+        _refuse_settings(kind)
         if kind != "workflow":
             return await self._documents.undo(kind, id, revision, to, call)
         return await self._workflows.undo(id, revision, to, call)
 
 
-def _require_person(kind: PatchKind, call: CallContext | None) -> None:
-    """Raise `PermissionDenied` where an agent would change settings, which say what agents may do."""
-    if kind == "settings" and (call is None or call.principal.kind == "agent"):
-        raise PermissionDenied("an agent proposes changes of settings; somebody who operates the host applies them")
+def _refuse_settings(kind: PatchKind) -> None:
+    """Raise `PermissionDenied` for settings: who may apply patches may not change what everybody may do."""
+    if kind == "settings":
+        raise PermissionDenied("patches of settings are proposed here; somebody who operates the host applies them")

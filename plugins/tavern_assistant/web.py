@@ -3,6 +3,7 @@ own, since who may use them is somebody else."""
 
 from __future__ import annotations
 
+from tavern_assistant.patches.documents import documents_of
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.assistant import ASSISTANT, PatchProposal, PatchResult, PatchUndo
 from tavern_host.contracts.errors import InvalidInput
@@ -47,6 +48,9 @@ async def _apply(request: HttpRequest, context: PluginContext, *, is_of_settings
     _check_kind(asked, is_of_settings)
     if asked.id is None or asked.document is not None:
         raise InvalidInput("a patch is applied to a document that is named by its `id`")
+    if is_of_settings:  # the service leaves these to those who may use this route
+        documents = documents_of(context)
+        return _answer(await documents.apply("settings", asked.id, asked.operations, asked.revision, request.call))
     result = await context.services.get(ASSISTANT).apply_patch(
         asked.operations, asked.id, kind=asked.kind, revision=asked.revision, reason=asked.reason, call=request.call
     )
@@ -56,6 +60,9 @@ async def _apply(request: HttpRequest, context: PluginContext, *, is_of_settings
 async def _undo(request: HttpRequest, context: PluginContext, *, is_of_settings: bool) -> HttpResponse:
     asked = request.read(PatchUndo)
     _check_kind(asked, is_of_settings)
+    if is_of_settings:
+        undoing = documents_of(context).undo("settings", asked.id, asked.revision, asked.to, request.call)
+        return _answer(await undoing)
     result = await context.services.get(ASSISTANT).undo_patch(
         asked.id, asked.revision, asked.to, kind=asked.kind, call=request.call
     )

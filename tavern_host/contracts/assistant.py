@@ -115,7 +115,7 @@ class Assistant(ServiceInterface, name="assistant"):
     All methods raise `NotFound` for a document that is not there; what is wrong with a patch is in the result.
     """
 
-    @acts("assistant:propose", "Check patches without applying them, and read what they are of.", level="add")
+    @acts("assistant:propose", "Check patches without applying them, and read what they are of.")
     async def propose_patch(
         self,
         operations: list[JsonValue],
@@ -130,7 +130,7 @@ class Assistant(ServiceInterface, name="assistant"):
         """Return what a patch would do to a document, named by its `id` or given. Nothing is saved. The result has the
         new document where it is asked for `whole`."""
 
-    @acts("assistant:apply", "Change workflows, tools, agents and settings by patches.")
+    @acts("assistant:apply", "Change workflows, tools and agents by patches.")
     async def apply_patch(
         self,
         operations: list[JsonValue],
@@ -145,10 +145,11 @@ class Assistant(ServiceInterface, name="assistant"):
         """Apply a patch and save the document: a workflow as its draft, which its history keeps.
 
         If the document is no longer at the `revision` that the patch was made for, it is applied where it does not
-        touch what became other since, else refused with the `conflict`.
+        touch what became other since, else refused with the `conflict`. Raises `PermissionDenied` for settings, which
+        only a route for those who operate the host changes.
         """
 
-    @acts("assistant:apply", "Change workflows, tools, agents and settings by patches.")
+    @acts("assistant:apply", "Change workflows, tools and agents by patches.")
     async def undo_patch(
         self, id: str, revision: str, to: str, *, kind: PatchKind = "workflow", call: CallContext | None = None
     ) -> PatchResult:

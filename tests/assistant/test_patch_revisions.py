@@ -183,24 +183,27 @@ async def test_tools_agents_and_settings_are_patched_alike(patches: Any) -> None
     with Failures() as failures:
         for kind, name, path, new, where, wrong in rows:
             with failures.row(kind):
-                apply = patches.assistant.apply_patch
+                at = "/api/settings-patches" if kind == "settings" else "/api/patches"
+                said = {"kind": kind, "id": name}
                 patch = [{"op": "replace", "path": path, "value": new}]
-                first = await patches.assistant.propose_patch(patch, kind=kind, id=name, call=operator_call())
-                assert first.applied and [c.id for c in first.changes] == [where]
+                _, first = await patches.ask("/api/patches/check", operations=patch, **said)
+                assert first["applied"] and [change["id"] for change in first["changes"]] == [where]
                 bad = [{"op": "replace", "path": path, "value": wrong}]
-                refused = await apply(bad, name, kind=kind, call=operator_call())
-                assert not refused.applied and refused.problems[0].message
-                result = await apply(patch, name, kind=kind, revision=first.revision, call=operator_call())
-                assert result.applied and result.document[path[1:]] == new and result.former == first.revision
-                late = await apply(patch, name, kind=kind, revision=first.revision, call=operator_call())
-                assert late.conflict is not None and late.conflict.revision == result.revision
-                undo = patches.assistant.undo_patch
-                with pytest.raises(Conflict):
-                    await undo(name, first.revision, first.revision, kind=kind, call=operator_call())
-                back = await undo(name, result.revision, result.former, kind=kind, call=operator_call())
-                assert back.revision == first.revision, "apply, then undo, is what it was"
-    with pytest.raises(PermissionDenied, match="an agent proposes"):
-        await patches.assistant.apply_patch([], "tavern-agents", kind="settings", call=AGENT)
+                status, refused = await patches.ask(at, operations=bad, **said)
+                assert status == 409 and refused["problems"][0]["message"]
+                status, result = await patches.ask(at, operations=patch, revision=first["revision"], **said)
+                assert status == 200 and result["document"][path[1:]] == new and result["former"] == first["revision"]
+                status, late = await patches.ask(at, operations=patch, revision=first["revision"], **said)
+                assert status == 409 and late["conflict"]["revision"] == result["revision"]
+                status, _ = await patches.ask(f"{at}/undo", revision=first["revision"], to=first["revision"], **said)
+                assert status == 409, "it is not at that revision"
+                ends = {"revision": result["revision"], "to": result["former"]}
+                status, back = await patches.ask(f"{at}/undo", **ends, **said)
+                assert status == 200 and back["revision"] == first["revision"], "apply, then undo, is what it was"
+    with pytest.raises(PermissionDenied, match="somebody who operates"):
+        await patches.assistant.apply_patch([], "tavern-agents", kind="settings", call=operator_call())
+    with pytest.raises(PermissionDenied, match="somebody who operates"):
+        await patches.assistant.undo_patch("tavern-agents", "", "", kind="settings", call=operator_call())
     patches.write("tools/noted.tool.json", '{"id": "noted" // why\n}')
     status, body = await patches.ask("/api/patches", kind="tool", id="noted", operations=[])
     assert status == 400 and "comments" in body["detail"]

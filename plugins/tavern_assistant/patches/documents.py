@@ -22,6 +22,7 @@ from tavern_host.contracts.profilefiles import AGENT_PROFILES
 from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange
 from tavern_host.contracts.toolfiles import TOOL_FILES, ToolSource
 
+_STATE = "assistant.documents"
 _FORMER_BYTES = 8 * 1024 * 1024
 """How much is kept of documents as they were before patches, for one host."""
 
@@ -187,3 +188,11 @@ class DocumentPatches:
     def _keep(self, kind: str, id: str, revision: str, text: str) -> None:
         if len(text) <= _FORMER_BYTES:
             self._former[kind, id, revision] = text
+
+
+def documents_of(context: PluginContext) -> DocumentPatches:
+    """Return the patches of documents in this host."""
+    if _STATE not in context.state:
+        context.state[_STATE] = DocumentPatches(context)
+    found: DocumentPatches = context.state[_STATE]
+    return found
