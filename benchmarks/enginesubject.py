@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmarks.enginenodes import NODES
 from tavern_engine.cache.cache import OutputCache
@@ -41,6 +41,9 @@ from tavern_host.contracts.workflows import Workflow, WorkflowNode
 from tavern_host.events.bus import EventBus
 from tavern_host.sdk.decorator import NodeCode
 from tavern_nodes.node_runners import InProcessNodeRunner
+
+if TYPE_CHECKING:
+    from tavern_postgres.runs import PostgresRunStore
 
 _PLUGIN = "benchmark"
 _END = "EXECUTION_STATUS_UPDATE"
@@ -187,10 +190,11 @@ class BusListener:
 
 
 class RunLog:
-    """Where runs are journalled: a run store in a folder. Closed by whoever made it."""
+    """Where runs are journalled: a run store in a folder, or a given one. Closed by whoever made it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._store = SqliteRunStore(folder, _log, ProjectKey(folder.with_name(f"{folder.name} of the operator")))
+    def __init__(self, folder: Path, store: SqliteRunStore | PostgresRunStore | None = None) -> None:
+        key = ProjectKey(folder.with_name(f"{folder.name} of the operator"))
+        self._store = store or SqliteRunStore(folder, _log, key)
         self._journal = Journal(self._store, _PLUGIN, _log)
         self._document: str | None = None
 

@@ -23,8 +23,8 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def postgres_server(*settings: str) -> Iterator[str]:
-    """Run a server; give the address of its database `postgres`."""
+def postgres_server(*, durable: bool = False) -> Iterator[str]:
+    """Run a server; give the address of its database `postgres`. A `durable` one writes through to the disk."""
     bin = programs()
     assert bin is not None, "PostgreSQL is not installed"
     user = 65534 if os.geteuid() == 0 else None  # the server refuses to be root's
@@ -47,7 +47,7 @@ def postgres_server(*settings: str) -> Iterator[str]:
             "--locale=C.UTF-8",
         ]
         subprocess.run(made, check=True, capture_output=True, **how)  # type: ignore[call-overload]
-        options = [part for setting in (*FAST, *settings) for part in ("-c", setting)]
+        options = [part for setting in (() if durable else FAST) for part in ("-c", setting)]
         started = [bin / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses=", *options]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(started, stdout=log, stderr=log, **how)  # type: ignore[call-overload]

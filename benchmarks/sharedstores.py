@@ -1,0 +1,46 @@
+"""What a journal in PostgreSQL costs beside one in SQLite, both on this disk and both written through to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.enginegraphs import layers
+from benchmarks.enginesubject import RunLog, Subject
+from benchmarks.harness import Result, Side, compare_sides
+from tests.helpers.postgres import postgres_server, programs
+
+_LIMIT = 1.5
+
+
+async def _journals(url: str, folder: Path) -> Result:
+    from tavern_postgres.database import Database
+    from tavern_postgres.runs import PostgresRunStore
+
+    graph = layers(depth=100, width=20)
+    shared = RunLog(folder / "shared", PostgresRunStore(Database(url, "tavern", logging.getLogger("benchmark"))))
+    files = RunLog(folder / "files")
+    try:
+        sides = []
+        for journal in (shared, files):
+            subject = Subject(graph.workflow(), journal=journal)
+            ran = await subject.run()
+            assert await journal.rows(ran.run_id) == len(graph)
+            sides.append(Side(subject.run, 1, subject.forget))
+        what = f"a run of {len(graph)} nodes, journalled to PostgreSQL"
+        return await compare_sides(what, *sides, floor_name="journalled to SQLite", limit=_LIMIT)
+    finally:
+        await shared.close()
+        await files.close()
+
+
+def postgres() -> list[Result]:
+    """Return what a run costs whose journal is in PostgreSQL; nothing where there is no server to start."""
+    if programs() is None:
+        print("PostgreSQL is not installed, so its journal is not measured", file=sys.stderr)
+        return []
+    with postgres_server(durable=True) as url, tempfile.TemporaryDirectory() as folder:
+        return [asyncio.run(_journals(url, Path(folder)))]
