@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from helpers.command_line import COMMAND
-from helpers.mcp_desk import OFFER, make_project
+from helpers.mcp_desk import OFFER, SERVERS, Desk, make_project
 from helpers.repetition import Failures
 
 from tavern_host import Host
@@ -21,6 +21,7 @@ from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.testing.http import TOKEN, HttpClient, served
+from tavern_mcp.interface import MCP_SERVERS
 
 pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
 import httpx2
@@ -134,6 +135,18 @@ async def test_clients_have_their_users_rights(web: HttpClient) -> None:
     assert "agent:mcp.a-client" in {str(entry.actor) for entry in audit}
     assert await begun(web, tokens["client"], TOKEN) == 404  # a session is nobody else's
     assert await begun(web, tokens["client"], tokens["client"]) == 200
+
+
+async def test_a_host_is_a_server_of_another(web: HttpClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER_TOKEN", f"Bearer {TOKEN}")
+    other = {"url": f"http://127.0.0.1:{web.port}/mcp", "headers": {"Authorization": {"env": "OTHER_TOKEN"}}}
+    folders = make_project(tmp_path, {SERVERS: {"other": other, "shut": {**other, "headers": {}}}})
+    async with Host(tmp_path / "project", folders=folders) as host:
+        desk = Desk(host)
+        result = await desk.call("mcp:other/text_loud", text="from afar")
+        assert (result.structured, result.error) == ("FROM AFAR", None)
+        states = {one.name: one.status for one in await host.services.get(MCP_SERVERS).servers()}
+        assert states == {"other": "connected", "shut": "failed"}
 
 
 async def begun(web: HttpClient, begins: str, uses: str) -> int:
