@@ -73,6 +73,10 @@ class ModulesEntry(Entry):
     namespace: str | None = None
 
 
+PACKAGES = "node_modules"
+"""The folder with what a front end is built with, beside its sources."""
+
+
 class FrontendBuild(Model):
     """A built front end; `output_dir` defaults to the folder of the entry."""
 

@@ -17,7 +17,7 @@ from types import ModuleType
 
 import importlib_metadata
 
-from tavern_host.contracts.manifest import Manifest
+from tavern_host.contracts.manifest import PACKAGES, Manifest
 from tavern_host.contracts.plugins import MANIFEST, PluginState, Problem, is_data
 from tavern_host.plugins.file_settings import with_file_settings
 from tavern_host.plugins.manifest import missing_entries, read_manifest
@@ -172,7 +172,7 @@ def _files(root: Path, is_dev: bool = False) -> Iterator[Path]:
     """Yield what is in a folder and no folder. Of a plugin that is being written, what its front end is built with is
     left out: thousands of files, which nobody reviews."""
     for folder, inner, names in os.walk(root):
-        inner[:] = [name for name in inner if not (is_dev and name == "node_modules")]
+        inner[:] = [name for name in inner if not (is_dev and name == PACKAGES)]
         paths = (Path(folder, name) for name in names)
         yield from (path for path in paths if not _is_compiled(root, path.relative_to(root)))
 
