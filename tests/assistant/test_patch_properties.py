@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tavern_host import Host
 from tavern_host.contracts.assistant import ASSISTANT, PatchResult
+from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, WorkflowProblem
 
 WORKFLOW: dict[str, Any] = {
@@ -139,23 +140,55 @@ GOOD: list[Any] = [
 ]  # fmt: skip
 patches = st.lists(operations, max_size=5) | st.lists(st.sampled_from(GOOD), min_size=1, max_size=6)
 PatchOf = Callable[[dict[str, Any], list[Any]], tuple[PatchResult, list[WorkflowProblem]]]
+ApplyAndUndo = Callable[[list[Any]], tuple[PatchResult, Any, Any]]
+HostAndRun = tuple[Host, Callable[..., Any]]
+STORED = "shop"
 
 
 @pytest.fixture(scope="module")
-def propose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PatchOf]:
-    """What proposes a patch of a document, and says what the check finds in what comes of it."""
+def host_and_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostAndRun]:
+    """A host with the workflow in its project, and what runs calls to it."""
     root: Path = tmp_path_factory.mktemp("project")
+    (root / "workflows").mkdir()
+    (root / "workflows" / f"{STORED}.json").write_text(json.dumps(WORKFLOW))
     with asyncio.Runner() as runner:
         host = Host(project=root)
         runner.run(host.__aenter__())
-
-        async def both(document: dict[str, Any], patch: list[Any]) -> tuple[PatchResult, list[WorkflowProblem]]:
-            result = await host.services.get(ASSISTANT).propose_patch(patch, document=document)
-            found = await host.services.get(WORKFLOW_MANAGER).check(result.document or {})
-            return result, [problem for problem in found if problem.severity == "error"]
-
-        yield lambda document, patch: runner.run(both(document, patch))
+        yield host, runner.run
         runner.run(host.__aexit__(None, None, None))
+
+
+@pytest.fixture(scope="module")
+def propose(host_and_run: HostAndRun) -> PatchOf:
+    """What proposes a patch of a document, and says what the check finds in what comes of it."""
+    host, run = host_and_run
+
+    async def both(document: dict[str, Any], patch: list[Any]) -> tuple[PatchResult, list[WorkflowProblem]]:
+        result = await host.services.get(ASSISTANT).propose_patch(patch, document=document)
+        found = await host.services.get(WORKFLOW_MANAGER).check(result.document or {})
+        return result, [problem for problem in found if problem.severity == "error"]
+
+    return lambda document, patch: run(both(document, patch))
+
+
+@pytest.fixture(scope="module")
+def apply_and_undo(host_and_run: HostAndRun) -> ApplyAndUndo:
+    """What applies a patch to the stored workflow and takes it back; gives the documents before and after, too."""
+    host, run = host_and_run
+    assistant, manager = host.services.get(ASSISTANT), host.services.get(WORKFLOW_MANAGER)
+
+    async def present() -> Any:
+        draft = await manager.draft(STORED)
+        return (draft.workflow or (await manager.get(STORED)).workflow).model_dump(mode="json", exclude_unset=True)
+
+    async def both(patch: list[Any]) -> tuple[PatchResult, Any, Any]:
+        before = await present()
+        result = await assistant.apply_patch(patch, STORED, call=operator_call())
+        if result.applied and result.revision != result.former:
+            await assistant.undo_patch(STORED, result.revision, result.former, call=operator_call())
+        return result, before, await present()
+
+    return lambda patch: run(both(patch))
 
 
 @settings(
@@ -184,3 +217,13 @@ def test_patch_applies_validly_or_changes_nothing(propose: PatchOf, patch: list[
     assert {
         change.id for change in result.changes if change.kind == "added" and change.what in ("node", "group")
     } == new
+
+
+@settings(
+    max_examples=repetitions(30, 1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(patch=patches)
+def test_a_patch_taken_back_leaves_what_was_there(apply_and_undo: ApplyAndUndo, patch: list[Any]) -> None:
+    result, before, after = apply_and_undo(patch)
+    assert after == before
+    assert result.applied or result.problems
