@@ -19,6 +19,7 @@ FIRST_PARTY = {
     "tavern-engine",
     "tavern-knowledge",
     "tavern-llm",
+    "tavern-mcp",
     "tavern-metrics",
     "tavern-nodes",
     "tavern-operations",
