@@ -246,9 +246,9 @@ async def test_a_changed_profile_counts_at_the_next_message(tavern: Tavern) -> N
         await changes.close()
         told = [event.payload async for event in changes if isinstance(event, Event)]
     assert [(event["success"], event["count"], event["changed"]) for event in told] == [
-        (True, 1, ["keeper"]),
-        (False, 0, ["keeper"]),
-        (True, 1, ["keeper"]),
+        (True, 2, ["keeper"]),  # the assistant is the other one
+        (False, 1, ["keeper"]),
+        (True, 2, ["keeper"]),
     ]
     assert told[1]["problems"][0].startswith("agents/keeper.json:1: is not JSON")
 

@@ -78,7 +78,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 
 @pytest.mark.parametrize("is_half_closed", [False, True], ids=["open", "half-closed"])
 async def test_every_stranger_is_cut_off(impatient: HttpClient, is_half_closed: bool) -> None:
-    known = await opened(impatient.port, f"GET /api/plugins?token={TOKEN} HTTP/1.1\r\nHost: {{host}}\r\n\r\n")
+    known = await opened(impatient.port, f"GET /api/executions?token={TOKEN} HTTP/1.1\r\nHost: {{host}}\r\n\r\n")
     assert (await known[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 20")
     strangers = {name: await opened(impatient.port, text) for name, text in STRANGERS.items()}
     for _, writer in strangers.values():
@@ -99,7 +99,7 @@ async def test_every_stranger_is_cut_off(impatient: HttpClient, is_half_closed: 
         assert b"HTTP/" not in answer or b"\r\nX-Content-Type-Options: nosniff\r\n" in answer, name
         for word in (b"aiohttp", b"Python", b"python"):
             assert word not in answer, name
-    known[1].write(f"GET /api/plugins HTTP/1.1\r\nHost: 127.0.0.1:{impatient.port}\r\n\r\n".encode())
+    known[1].write(f"GET /api/executions HTTP/1.1\r\nHost: 127.0.0.1:{impatient.port}\r\n\r\n".encode())
     assert b"HTTP/1.1 401" in await known[0].readuntil(b"HTTP/1.1 401")  # the connection is open still
     known[1].close()
 

@@ -148,7 +148,7 @@ async def test_every_permission_is_listed_with_who_asks_for_it(ahoy: HttpClient)
     assert permissions["ui.override:ui:GraphEditor"] == {
         "name": "ui.override:ui:GraphEditor",
         "level": "override",
-        "description": "Replace the canvas.",
+        "description": "Replace the canvas, and see all that it is given.",
         "plugins": [],
     }
     assert any(name.startswith("code:sha256:") for name in permissions)

@@ -31,7 +31,12 @@ def test_the_page_names_every_event() -> None:
     patterns = {"SETTINGS_CHANGED": "the host", "PLUGINS_CHANGED": "the host"}
     for folder in sorted((ROOT / "plugins").glob("tavern_*/plugin.yaml")):
         manifest, *_ = read_manifest(folder.parent)
-        patterns |= {type: manifest.name for type in manifest.permissions.events.publish if type != "TOOLS_CHANGED"}
+        published = manifest.permissions.events.publish
+        if manifest.name == "tavern-postgres":  # it only passes on what plugins of other hosts publish
+            passed_on = set(published)
+            continue
+        patterns |= {type: manifest.name for type in published if type != "TOOLS_CHANGED"}
+    assert passed_on <= patterns.keys()
     assert patterns.pop("NODE_*") == "tavern-engine"
     of_runs = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "plugins/tavern_engine/run").rglob("*.py"))
     nodes = dict.fromkeys(re.findall(r'"(NODE_[A-Z]+)"', of_runs), "tavern-engine")
