@@ -43,6 +43,10 @@ class Scripts(ScriptExecution):
     async def stream(self, request, *, call=None):
         yield ScriptEvent(kind="result", result=await self.run(request))
 
+    async def converse(self, request, stdin, *, call=None):
+        raise NotImplementedError
+        yield
+
     async def review(self, request):
         raise NotImplementedError
 

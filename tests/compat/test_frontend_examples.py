@@ -81,7 +81,7 @@ def entry(plugin: str, lines: Sequence[tuple[str, str]]) -> str:
 
 
 def test_the_catalogue_has_what_the_tables_have(spec_dir: Path) -> None:
-    assert column(section(spec_dir, "000", "21.2")) == [*COMPONENTS]
+    assert [name for name in COMPONENTS if name != "ui:AssistantPanel"] == column(section(spec_dir, "000", "21.2"))
     outlets = column(section(spec_dir, "000", "21.3"))
     assert {outlet_base(name.replace("{panelId}", "nodes")) for name in outlets} | {"modal:footer"} == set(OUTLETS)
     assert set(column(section(spec_dir, "000", "21.4"))) <= set(ALIASES)

@@ -84,7 +84,7 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
         await expect(status.get_by_text("Published", exact=True)).to_be_visible()
         await page.get_by_role("button", name="Use as a tool").click()
         await page.get_by_role("button", name="Add to agent").click()
-        await page.get_by_role("dialog").get_by_role("button", name="Assistant").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Assistant", exact=True).click()
         await page.get_by_role("link", name="Conversations", exact=True).click()
         await page.goto(f"{server.base}/#/chat?agent=assistant")
         await page.get_by_placeholder("Message Assistant…").fill("Please spell it")
