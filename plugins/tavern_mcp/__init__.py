@@ -53,8 +53,9 @@ def tavern_register_routes() -> list[RouteInfo]:
         "GET": "What the server tells an MCP client by itself, as events.",
         "DELETE": "End the session of an MCP client.",
     }
+    handler, errors = "tavern_mcp.http:answer", "application/json"
     return [
-        RouteInfo(method=method, path="/mcp", handler="tavern_mcp.http:answer", summary=summary, access="create")
+        RouteInfo(method=method, path="/mcp", handler=handler, summary=summary, error_type=errors, access="create")
         for method, summary in sums.items()
     ]
 

@@ -18,6 +18,7 @@ from tavern_mcp.service import MISSING, is_installed
 _MOST_SESSIONS, _IDLE = 200, 600.0
 _ALIVE = 10.0
 _TAVERN = "tavern.call"
+_INVALID_REQUEST = -32600
 _PASSED_ON = ("mcp-session-id", "allow")
 
 
@@ -43,6 +44,9 @@ async def answer(request: HttpRequest, context: PluginContext) -> HttpResponse |
     if kind != "text/event-stream" or status != 200 or is_first:  # the answer to the first message has a header to it
         body = b"".join([piece async for piece in exchange.pieces(None)])
         kept = {name: headers[name] for name in _PASSED_ON if name in headers}
+        if status >= 400 and kind != "application/json":  # the SDK says some in bare words
+            error = {"code": _INVALID_REQUEST, "message": body.decode(errors="replace")}
+            kind, body = "application/json", json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
         return HttpResponse(status=status, body=body, content_type=kind or "text/plain", headers=kept)
     return _events(exchange, task)
 

@@ -15,7 +15,8 @@ from tavern_host.contracts.plugins import DescribedRoute
 
 _ABOUT = """The HTTP interface of a tavern host. Every path that begins with `/api/` is also found below
 `/api/projects/{projectId}/` for one project of a server that serves several; without it the default project is meant.
-Errors are problem details (RFC 9457)."""
+Errors are problem details (RFC 9457); a route with a protocol of its own may answer with the errors of that as well."""
+_PROBLEM = "application/problem+json"
 _PARAMETER = re.compile(r"\{(\w+)(?::[^}]*)?\}")
 _REFERENCE = "#/components/schemas/{model}"
 
@@ -26,6 +27,7 @@ class _Document:
     def __init__(self) -> None:
         self.paths: dict[str, dict[str, Any]] = {}
         self.schemas: dict[str, Any] = {}
+        self.problem = self.shared(ProblemDetails.model_json_schema(ref_template=_REFERENCE), "host")
 
     def add(self, route: DescribedRoute) -> None:
         """Add a route."""
@@ -45,7 +47,10 @@ class _Document:
         done: dict[str, Any] = {"description": "Done."}
         if info.status not in (101, 204):
             done["content"] = {info.content_type: {"schema": answer}}
-        problem = {"$ref": "#/components/responses/Problem"}
+        problem: dict[str, Any] = {"$ref": "#/components/responses/Problem"}
+        if info.error_type:
+            content = {_PROBLEM: {"schema": self.problem}, info.error_type: {}}
+            problem = {"description": "What is wrong.", "content": content}
         operation["responses"] = {str(info.status): done, "4XX": problem, "5XX": problem}
         if info.needs == "public":
             operation["security"] = []
@@ -109,7 +114,6 @@ def document(routes: Iterable[DescribedRoute]) -> dict[str, Any]:
     made = _Document()
     for route in routes:
         made.add(route)
-    problem = made.shared(ProblemDetails.model_json_schema(ref_template=_REFERENCE), "host")
     return {
         "openapi": "3.1.0",
         "info": {"title": "tavern-host", "version": version("tavern-host"), "description": _ABOUT},
@@ -119,7 +123,7 @@ def document(routes: Iterable[DescribedRoute]) -> dict[str, Any]:
             "responses": {
                 "Problem": {
                     "description": "What is wrong, and where.",
-                    "content": {"application/problem+json": {"schema": problem}},
+                    "content": {_PROBLEM: {"schema": made.problem}},
                 }
             },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},

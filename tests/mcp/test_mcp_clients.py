@@ -137,6 +137,26 @@ async def test_clients_have_their_users_rights(web: HttpClient) -> None:
     assert await begun(web, tokens["client"], tokens["client"]) == 200
 
 
+async def test_what_breaks_the_protocol_is_told_in_it(web: HttpClient) -> None:
+    accept = {"Accept": "application/json, text/event-stream"}
+    with Failures() as failures:
+        for method, headers, body, status in (
+            ("POST", accept, None, 400),
+            ("POST", {**accept, "Content-Type": "text/plain"}, b"{}", 400),
+            ("POST", {**accept, "Content-Type": "application/json"}, b"{", 400),
+            ("POST", {**accept, "Content-Type": "application/json", "Mcp-Session-Id": "x"}, b"{}", 404),
+            ("POST", {"Accept": "text/html", "Content-Type": "application/json"}, b"{}", 406),
+            ("GET", accept, None, 400),
+            ("GET", {**accept, "Mcp-Session-Id": "x"}, None, 404),
+            ("DELETE", {}, None, 400),
+            ("DELETE", {"Mcp-Session-Id": "x"}, None, 404),
+        ):
+            with failures.row(f"{method} {headers} {body!r}"):
+                answer = await web.request(method, "/mcp", headers=headers, data=body)
+                assert (answer.status, answer.content_type) == (status, "application/json"), await answer.text()
+                assert types.JSONRPCError.model_validate(await answer.json()).error.message
+
+
 async def test_a_host_is_a_server_of_another(web: HttpClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER_TOKEN", f"Bearer {TOKEN}")
     other = {"url": f"http://127.0.0.1:{web.port}/mcp", "headers": {"Authorization": {"env": "OTHER_TOKEN"}}}
