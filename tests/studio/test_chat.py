@@ -110,7 +110,14 @@ async def test_a_trace_that_is_read_slowly_loses_no_step_that_was_heard(studio: 
 
 async def test_all_of_it_works_in_a_narrow_window(studio: Studio) -> None:
     prepare(studio.site.host.project.root)
-    page = studio.page
+    page, allowed = studio.page, asyncio.Event()
+
+    async def held(route: Route) -> None:
+        response = await route.fetch()
+        if "It is written in capitals." in await response.text():
+            await allowed.wait()
+        await route.fulfill(response=response)
+
     await page.set_viewport_size({"width": 420, "height": 800})
     await studio.open("/chat?agent=assistant")
     field = page.get_by_placeholder("Message Assistant…")
@@ -129,15 +136,20 @@ async def test_all_of_it_works_in_a_narrow_window(studio: Studio) -> None:
     await expect(page.locator(".timeline").get_by_text("text:shout")).to_be_visible()
     await studio.picture("chat-narrow")
     await page.get_by_role("button", name="Edit and send again").click()
-    await page.get_by_role("textbox", name="Edit and send again").fill("word " * 60)
+    await page.get_by_role("textbox", name="Edit and send again").fill("loud " * 60)
+    await page.route("**/messages?*", held)
     await page.get_by_role("button", name="Send").first.click()
-    await expect(page.get_by_text("I am a scripted model")).to_be_visible()
-    await page.get_by_role("button", name="The version before").first.click()
+    older, newer = (page.get_by_role("button", name=f"The version {which}").first for which in ("before", "after"))
+    await card.get_by_role("button", name="Allow once").click()
     await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
-    await page.get_by_role("button", name="The version after").first.click()
-    await expect(page.get_by_text("I am a scripted model")).to_be_visible()
+    await expect(older).to_be_disabled()  # the answer is seen, and its message not yet read
+    allowed.set()
+    await older.click()
+    await expect(page.get_by_text("Say it loud", exact=True)).to_be_visible()
+    await newer.click()
+    await expect(page.get_by_text("loud loud")).to_be_visible()
     assert await page.evaluate("document.documentElement.scrollWidth") <= 420
 
     await page.set_viewport_size({"width": 1280, "height": 800})
-    said = page.locator(".markdown", has_text="word word")
+    said = page.locator(".markdown", has_text="loud loud")
     assert await said.evaluate("one => one.offsetWidth <= 72.5 * measured(one)".replace("measured(one)", CHARACTER))

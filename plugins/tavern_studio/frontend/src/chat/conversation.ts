@@ -43,6 +43,8 @@ export class Conversation {
   /** Runs whose trace was read to its end, and nothing was heard or missed since. */
   private readonly whole = new Set<string>();
   private pending: Trace[] = [];
+  private begun = 0;
+  private shown = 0;
 
   constructor(readonly id: string) {
     this.stops = [
@@ -59,11 +61,13 @@ export class Conversation {
     this.stops.forEach((stop) => stop());
   }
 
-  /** Read everything; a conversation that has not begun is empty. */
+  /** Read everything; a conversation that has not begun is empty. A run ends here together with what it said: between
+   * them a person would act on messages that are not the last ones. What was asked for earlier never replaces what was
+   * asked for later. */
   async load(): Promise<void> {
+    const begun = ++this.begun;
     const params = { path: { id: this.id } };
     const known = await ask(api.GET("/api/agent-runs", { params: { query: { conversationId: this.id, limit: "100" } as never } }));
-    known.forEach((run) => this.runs.set(run.id, run));
     const missing = (error: { status?: number }) => {
       if (error.status === 404) return [];
       throw error;
@@ -72,8 +76,11 @@ export class Conversation {
       ask(api.GET("/api/histories/{id}/messages", { params })).catch(missing),
       ask(api.GET("/api/histories/{id}/tree", { params })).catch(missing),
     ]);
+    if (begun < this.shown) return;
+    this.shown = begun;
     this.messages.value = messages as HistoryMessage[];
     this.tree.value = tree as TreeNode[];
+    known.forEach((run) => this.runs.set(run.id, run));
     const wanted = new Set([...this.messages.value.map((one) => one.runId), ...known.filter(isActive).map((run) => run.id)]);
     await Promise.all([...wanted].filter(isAgentRun).map((run) => this.readTrace(run)));
   }
@@ -111,8 +118,8 @@ export class Conversation {
 
   private async refreshRun(run: string): Promise<void> {
     const found = await ask(api.GET("/api/agent-runs/{run}", { params: { path: { run } } })).catch(() => undefined);
-    if (found) this.runs.set(run, found);
     if (found && !isActive(found)) await this.load();
+    if (found) this.runs.set(run, found);
   }
 
   readonly active = computed(() => [...this.runs.values()].find(isActive));
