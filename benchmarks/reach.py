@@ -1,4 +1,5 @@
-"""What reaching further costs: tools of MCP servers through the host, and tools of the host at MCP clients."""
+"""What reaching further costs: tools of MCP servers through the host, tools of the host at MCP clients, and
+a shared database."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from benchmarks.harness import Result, compare_awaited
+from benchmarks.sharedstores import postgres
 from tavern_host import Host
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import TOOL_MANAGER
@@ -93,4 +95,4 @@ def mcp() -> list[Result]:
     return results
 
 
-FIGURES: dict[str, Callable[[], list[Result]]] = {"mcp": mcp}
+FIGURES: dict[str, Callable[[], list[Result]]] = {"mcp": mcp, "postgres": postgres}

@@ -43,6 +43,13 @@ class Connection:
             await cursor.execute(statement.encode(), values)
             return await cursor.fetchall() if cursor.description is not None else []
 
+    async def read(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
+        """Return the rows of a statement that only reads, by another connection where the first was lost meanwhile."""
+        try:
+            return await self.rows(statement, values)
+        except ServiceUnavailable:
+            return await self.rows(statement, values)
+
     @asynccontextmanager
     async def cursor(self, *, transaction: bool = False) -> AsyncIterator[psycopg.AsyncCursor[Row]]:
         """Give a cursor, alone; each statement is a transaction, or all together are one.
@@ -118,6 +125,9 @@ class Connection:
         try:
             await connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
             await self._migrate(connection)
+        except psycopg.OperationalError as error:
+            await connection.close()
+            raise ServiceUnavailable(f"the PostgreSQL database does not answer: {error}") from None
         except BaseException:
             await connection.close()
             raise
@@ -175,6 +185,11 @@ class Database:
             raise Conflict(f"another process works under the name {name!r}")
         self._held[name] = key
         return key
+
+    @property
+    def names(self) -> list[str]:
+        """The names that are held."""
+        return [*self._held]
 
     async def keep_names(self) -> None:
         """Take the names again if the connection that held them was lost."""

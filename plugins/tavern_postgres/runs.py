@@ -6,22 +6,30 @@ one that ended are claimed at once, and those of one that cannot be reached when
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
 from typing import Any
 
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, ServiceUnavailable, TavernError
 from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.storage.content_files import hash_of
 from tavern_postgres import rows
 from tavern_postgres.database import HELD, Connection, Database, address
 
-_CLAIMED = f"(owner IS NOT NULL AND lease_until >= clock_timestamp() AND {HELD.format(key='owner_key')})"
-"""Whether some worker has a run."""
+_CLAIMED = (
+    "(owner IS NOT NULL AND lease_until >= clock_timestamp()"
+    f" AND (renewed > clock_timestamp() - interval '15 seconds' OR {HELD.format(key='owner_key')}))"
+)
+"""Whether some worker has a run. One whose connection was lost, with its name, has time to renew its claims."""
 
 _UNTIL = "clock_timestamp() + %(lease)s * interval '1 second'"
+
+_PATIENCE = 60.0
+"""Seconds for which a write is tried again while the database does not answer: a restart of it should cost no run."""
 
 _KEPT_SECONDS = 3600
 """How long a content that no run refers to is kept: its writer may be about to refer to it."""
@@ -40,7 +48,11 @@ class PostgresRunStore(RunStore):
         self._database = database
 
     async def close(self) -> None:
-        """Close the connections, which gives the names of workers up."""
+        """Give back what workers of this store have, and close the connections."""
+        if names := self._database.names:
+            given = "UPDATE runs SET lease_until = clock_timestamp() WHERE NOT is_final AND owner = ANY(%s)"
+            with contextlib.suppress(ServiceUnavailable):
+                await self._database.writer.rows(given, (names,))
         await self._database.close()
 
     # --- runs -------------------------------------------------------------------------------------
@@ -64,8 +76,8 @@ class PostgresRunStore(RunStore):
         columns = [name for name in values if name != "lease"]
         until = "NULL" if values["is_final"] else _UNTIL
         insert = (
-            f"INSERT INTO runs ({', '.join(columns)}, lease_until)"
-            f" VALUES ({', '.join(f'%({name})s' for name in columns)}, {until})"
+            f"INSERT INTO runs ({', '.join(columns)}, lease_until, renewed)"
+            f" VALUES ({', '.join(f'%({name})s' for name in columns)}, {until}, clock_timestamp())"
             " ON CONFLICT (id) DO NOTHING RETURNING seq"
         )
         hashes = sorted({entry.workflow, *entry.groups.values()})
@@ -89,7 +101,8 @@ class PostgresRunStore(RunStore):
         else:
             which = f"NOT is_final AND owner IS DISTINCT FROM %(worker)s AND NOT {_CLAIMED}"
         claimed = (
-            f"UPDATE runs SET owner = %(worker)s, owner_key = %(key)s, lease_until = {_UNTIL} WHERE seq ="
+            f"UPDATE runs SET owner = %(worker)s, owner_key = %(key)s, lease_until = {_UNTIL},"
+            " renewed = clock_timestamp() WHERE seq ="
             f" (SELECT seq FROM runs WHERE {which} ORDER BY priority DESC, submitted, seq LIMIT 1"
             f" FOR UPDATE SKIP LOCKED) RETURNING {rows.ENTRY_COLUMNS}"
         )
@@ -110,14 +123,17 @@ class PostgresRunStore(RunStore):
         self, worker: str, run_ids: list[str], lease: float, *, call: CallContext | None = None
     ) -> list[str]:
         """Prolong the claims of a worker; return those of the runs that are still its own."""
-        await self._database.keep_names()
         values = {
             "ids": [run_id for run_id in run_ids if rows.text(run_id) == run_id],
             "worker": rows.text(worker),
             "lease": rows.seconds(lease),
         }
-        renewed = f"UPDATE runs SET lease_until = {_UNTIL} WHERE id = ANY(%(ids)s) AND owner = %(worker)s RETURNING id"
+        renewed = (
+            f"UPDATE runs SET lease_until = {_UNTIL}, renewed = clock_timestamp()"
+            " WHERE id = ANY(%(ids)s) AND owner = %(worker)s RETURNING id"
+        )
         kept = {run_id for (run_id,) in await self._database.writer.rows(renewed, values)}
+        await self._database.keep_names()
         return [run_id for run_id in run_ids if run_id in kept]
 
     async def append(
@@ -153,7 +169,20 @@ class PostgresRunStore(RunStore):
     async def _write(
         self, worker: str, run_id: str, stands: dict[str, Any], batch: bytes, contents: tuple[str, ...]
     ) -> None:
-        """Change a worker's run and add a batch to it, both or neither."""
+        """Change a worker's run and add a batch to it, both or neither, as soon as the database answers. A batch may be
+        written twice, where only the answer was lost; its reader takes the last result of each node."""
+        deadline = asyncio.get_running_loop().time() + _PATIENCE
+        while True:
+            try:
+                return await self._write_now(worker, run_id, stands, batch, contents)
+            except ServiceUnavailable:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+            await asyncio.sleep(0.2)
+
+    async def _write_now(
+        self, worker: str, run_id: str, stands: dict[str, Any], batch: bytes, contents: tuple[str, ...]
+    ) -> None:
         own = {"_id": rows.text(run_id), "_worker": rows.text(worker), "_more": len(batch), "_batch": batch}
         sets = "".join(f", {name} = %({name})s" for name in stands)
         resized = " - length(state) + length(%(state)s)" if stands else ""
@@ -177,7 +206,7 @@ class PostgresRunStore(RunStore):
 
     async def _not_own(self, worker: str, run_id: str) -> Conflict:
         """Return why a worker cannot write to a run."""
-        found = await self._database.reader.rows("SELECT owner FROM runs WHERE id = %s", (rows.text(run_id),))
+        found = await self._database.reader.read("SELECT owner FROM runs WHERE id = %s", (rows.text(run_id),))
         if not found:
             return Conflict(f"the run {run_id!r} is not kept any more, so {worker} cannot write to it")
         holder = f"{found[0][0]}'s" if found[0][0] else "nobody's"
@@ -186,7 +215,7 @@ class PostgresRunStore(RunStore):
     async def get(self, run_id: str) -> RunEntry:
         """Return a run. Raises `NotFound`."""
         wanted = f"SELECT {rows.ENTRY_COLUMNS} FROM runs WHERE id = %s"
-        found = await self._database.reader.rows(wanted, (rows.text(run_id),))
+        found = await self._database.reader.read(wanted, (rows.text(run_id),))
         if not found:
             raise _unknown(run_id)
         return rows.read_entry(found[0])
@@ -196,7 +225,7 @@ class PostgresRunStore(RunStore):
         wanted = (
             "SELECT content FROM runs LEFT JOIN batches ON batches.run = runs.seq WHERE id = %s ORDER BY batches.seq"
         )
-        found = await self._database.reader.rows(wanted, (rows.text(run_id),))
+        found = await self._database.reader.read(wanted, (rows.text(run_id),))
         if not found:
             raise _unknown(run_id)
         return [content for (content,) in found if content is not None]
@@ -204,14 +233,14 @@ class PostgresRunStore(RunStore):
     async def contents(self, run_id: str) -> list[str]:
         """Return the hashes of what a run needs of what is kept apart. Raises `NotFound`."""
         wanted = "SELECT hash FROM runs JOIN uses ON uses.run = runs.seq WHERE id = %s ORDER BY hash"
-        found = await self._database.reader.rows(wanted, (rows.text(run_id),))
+        found = await self._database.reader.read(wanted, (rows.text(run_id),))
         if not found:  # a run needs its document
             raise _unknown(run_id)
         return [name for (name,) in found]
 
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
         """Return runs, newest first."""
-        return [rows.read_summary(row) for row in await self._database.reader.rows(*rows.query(filter))]
+        return [rows.read_summary(row) for row in await self._database.reader.read(*rows.query(filter))]
 
     # --- contents ---------------------------------------------------------------------------------
 
@@ -223,7 +252,7 @@ class PostgresRunStore(RunStore):
 
     async def content(self, hash: str) -> bytes:
         """Return what was put. Raises `NotFound`."""
-        found = await self._database.reader.rows("SELECT body FROM contents WHERE hash = %s", (rows.text(hash),))
+        found = await self._database.reader.read("SELECT body FROM contents WHERE hash = %s", (rows.text(hash),))
         if not found or hash_of(found[0][0]) != hash:
             raise NotFound(f"the value {hash!r:.80} is not kept, or its file is damaged")
         return bytes(found[0][0])
@@ -236,7 +265,7 @@ class PostgresRunStore(RunStore):
         deleted = f"DELETE FROM runs WHERE id = %(id)s AND is_final AND NOT {_CLAIMED} RETURNING seq"
         if await self._database.writer.rows(deleted, wanted):
             return True
-        found = await self._database.reader.rows("SELECT is_final FROM runs WHERE id = %(id)s", wanted)
+        found = await self._database.reader.read("SELECT is_final FROM runs WHERE id = %(id)s", wanted)
         if not found:
             return False
         why = "is being resumed" if found[0][0] else "is not finished"

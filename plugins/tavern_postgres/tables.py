@@ -5,7 +5,8 @@ from __future__ import annotations
 _RUNS = (
     # `entry` is what is never changed after a run was accepted, `state` what every update replaces, both JSON as
     # bytes: a text of PostgreSQL has neither NUL nor lone surrogates. What is asked for stands in columns of its own;
-    # `label` and `fault` are case-folded texts to search in. `owner_key` is the advisory lock of the owner.
+    # `label` and `fault` are case-folded texts to search in. `owner_key` is the advisory lock of the owner, who
+    # claimed or renewed at `renewed`.
     """
     CREATE TABLE runs (
         seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -20,6 +21,7 @@ _RUNS = (
         owner text,
         owner_key bigint,
         lease_until timestamptz,
+        renewed timestamptz,
         size bigint NOT NULL,
         workflow_id text,
         workflow_name text,

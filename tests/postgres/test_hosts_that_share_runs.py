@@ -114,6 +114,29 @@ async def test_a_run_at_one_host_is_followed_at_another(database: str, tmp_path:
         assert (seen.status, warm.status) == (RunStatus.COMPLETE, RunStatus.COMPLETE)
 
 
+async def test_lost_connections_cost_no_result(database: str, tmp_path: Path) -> None:
+    import psycopg
+
+    place = Place(tmp_path)
+    place.fill()
+    ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'tavern-host: %'"
+    async with (
+        place.host(serving=True) as host,
+        await psycopg.AsyncConnection.connect(database, autocommit=True) as other,
+    ):
+        engine = host.services.get(EXECUTION_ENGINE)
+        run_id = await engine.submit(RunRequest(workflow=graph_of(3).workflow()))
+        ended = 0
+        while not (run := await engine.get(run_id)).status.is_final:
+            ended += len(await (await other.execute(ends)).fetchall())
+            await asyncio.sleep(0.05)
+        assert ended > 2 and run.status is RunStatus.COMPLETE
+    async with place.host(serving=False) as host:
+        kept = await host.services.get(EXECUTION_ENGINE).get(run_id)
+        assert (kept.status, kept.attempt, kept.not_resumable) == (RunStatus.COMPLETE, 1, None)
+        assert all(kept.nodes[node_id(i)].output == values for i, values in graph_of(3).results.items())
+
+
 async def test_runs_move_from_files_to_the_database(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     place = Place(tmp_path / "place")
     killed = await killed_host(place, 0)
