@@ -183,6 +183,7 @@ class PostgresRunStore(RunStore):
     async def _write_now(
         self, worker: str, run_id: str, stands: dict[str, Any], batch: bytes, contents: tuple[str, ...]
     ) -> None:
+        """Change a worker's run and add a batch to it, both or neither."""
         own = {"_id": rows.text(run_id), "_worker": rows.text(worker), "_more": len(batch), "_batch": batch}
         sets = "".join(f", {name} = %({name})s" for name in stands)
         resized = " - length(state) + length(%(state)s)" if stands else ""

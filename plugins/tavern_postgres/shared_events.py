@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import secrets
 
 from tavern_host import PluginContext
@@ -37,7 +36,6 @@ class SharedEvents:
 
     def __init__(self, context: PluginContext, url: str, schema: str) -> None:
         self._context = context
-        self._log: logging.Logger = context.log
         self._host = secrets.token_hex(8)
         self._schema = schema
         self._waiting: asyncio.Queue[Event] = asyncio.Queue(_MOST)
@@ -67,9 +65,7 @@ class SharedEvents:
             await asyncio.sleep(_EVERY)
             while len(events) < _MOST and not self._waiting.empty():
                 events.append(self._waiting.get_nowait())
-            with contextlib.suppress(
-                TavernError
-            ):  # who writes runs tells it; a page that misses events asks for the run
+            with contextlib.suppress(TavernError):  # the run store logs it; a page that missed events reads the run
                 await self._write(events)
 
     async def _write(self, events: list[Event]) -> None:
@@ -95,7 +91,7 @@ class SharedEvents:
                 await self._hear()
             except TavernError as error:
                 if not is_told:
-                    self._log.warning("events of other hosts are not heard: %s", error.message)
+                    self._context.log.warning("events of other hosts are not heard: %s", error.message)
                 is_told = True
             await asyncio.sleep(_AGAIN)
 
