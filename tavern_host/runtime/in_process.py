@@ -52,7 +52,7 @@ class InProcessRuntime:
             self._module = import_folder(self._package, source.root, source.reviewed)
         for hook in () if source.is_lazy else source.entries:
             self._descriptors(hook)
-        self._modules = {name: module for name, module in sys.modules.items() if self._is_inside(name)}
+        self._modules = {name: module for name, module in sys.modules.copy().items() if self._is_inside(name)}
 
     def collect(self, hook: str) -> list[Any]:
         """Return the descriptors in the module that the manifest names for a hook, as they were when they were first

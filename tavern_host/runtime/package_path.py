@@ -36,7 +36,7 @@ def imported_otherwise(path: Path, package: str) -> list[str]:
     The modules of the plugin's own `package` do not count, since they are imported again."""
     packages = f"{path.parents[1]}{os.sep}"
     imported: dict[str, Path] = {}
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None) or ""
         if file.startswith(packages) and name.partition(".")[0] != package:
             distribution, version, inner = file.removeprefix(packages).split(os.sep, 2)
