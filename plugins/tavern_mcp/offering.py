@@ -14,8 +14,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import mcp_types as types
-from mcp.server import Server
+from mcp.server import NotificationOptions, Server
 from mcp.server.context import ServerRequestContext
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import ListenHandler, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tavern_host.context import PluginContext
@@ -24,13 +26,14 @@ from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolResult, ToolScope, ToolTask, reporting_to
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolFilter
 from tavern_host.storage.confined_fs import confined_folder, open_file
+from tavern_mcp.changes import Changes
 
 Asked = ServerRequestContext[Any, Any]
 CallOf = Callable[[Asked], CallContext]
 """Returns the call of the person whose client asks."""
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
-_MOST_PICTURE = 8 << 20
+_MOST_PICTURE, _MOST_LISTENERS = 8 << 20, 200
 _APPROVE, _LOOK, _EVERY = "approve", 20.0, 0.1
 _FRESH = 5.0
 """Seconds for which names of tools are remembered; whether one is offered is looked at with each call."""
@@ -44,13 +47,23 @@ _YES_OR_NO: dict[str, Any] = {
 def make_server(context: PluginContext, call_of: CallOf) -> Server[Any]:
     """Return a server that offers what the setting `offer` names, to the clients of a person."""
     offering = Offering(context, call_of)
-    return Server(
+    server = _Server(
         "tavern-host",
         version="1",
         title=context.project.name,
         on_list_tools=offering.listed,
         on_call_tool=offering.call,
+        on_subscriptions_listen=ListenHandler(offering.changes, max_subscriptions=_MOST_LISTENERS),
     )
+    server.add_notification_handler("notifications/initialized", types.NotificationParams, offering.changes.tell)
+    return server
+
+
+class _Server(Server[Any]):
+    """Says to clients of before 2026, too, that they are told of other tools."""
+
+    def create_initialization_options(self, *_: Any, **more: Any) -> InitializationOptions:
+        return super().create_initialization_options(NotificationOptions(tools_changed=True), **more)
 
 
 class Offering:
@@ -61,8 +74,9 @@ class Offering:
         self._context = context
         self._call_of = call_of
         self._tools = context.services.get(TOOL_MANAGER)
-        self._names: dict[str, ToolDefinition] = {}
+        self._names: dict[str, ToolDefinition] | None = None
         self._named_at = -_FRESH
+        self.changes = Changes(context, self._offered)
 
     async def listed(self, ctx: Asked, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """Return what is offered."""
@@ -77,7 +91,7 @@ class Offering:
         agent = "mcp" if person.principal.id == "operator" else f"mcp.{person.principal.id}"
         caller = person.child(principal=Principal(kind="agent", id=agent))
         try:
-            definition = self._names.get(params.name)
+            definition = (self._names or {}).get(params.name)
             if definition is None or time.monotonic() - self._named_at > _FRESH:
                 definition = (await self._offered()).get(params.name)
             if definition is None:
@@ -206,12 +220,10 @@ class Offering:
         return [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
 
     async def _offered(self) -> dict[str, ToolDefinition]:
-        """Return what is offered, by names that clients take."""
+        """Return what is offered, by names that clients take. Tells clients where that is not what it was."""
         patterns = self._patterns()
-        if not patterns:
-            return {}
         found: dict[str, ToolDefinition] = {}
-        for definition in await self._tools.list_tools(ToolFilter(ids=patterns)):
+        for definition in await self._tools.list_tools(ToolFilter(ids=patterns)) if patterns else ():
             name = base = _UNUSUAL.sub("_", definition.id)[:60]
             number = 1
             while name in found:
@@ -219,7 +231,9 @@ class Offering:
                 name = f"{base}_{number}"
             if definition.unavailable is None:
                 found[name] = definition
-        self._names, self._named_at = found, time.monotonic()
+        before, self._names, self._named_at = self._names, found, time.monotonic()
+        if before is not None and before != found:
+            await self.changes.publish(ToolsListChanged())
         return found
 
 

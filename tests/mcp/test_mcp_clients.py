@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from tavern_host import Host
 from tavern_host.contracts.accounts import ACCOUNTS
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import operator_call
+from tavern_host.contracts.settings import SETTINGS as HOST_SETTINGS
+from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.testing.http import TOKEN, HttpClient, served
 from tavern_mcp.interface import MCP_SERVERS
@@ -29,6 +32,7 @@ import mcp_types as types
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ERAS = ("auto", "legacy")
@@ -50,10 +54,15 @@ class Person:
         self.answer = answer
         self.asked: list[str] = []
         self.told: list[tuple[float, float | None, str | None]] = []
+        self.news = asyncio.Event()
 
     async def elicit(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         self.asked.append(params.message)
         return self.answer
+
+    async def heard(self, message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self.news.set()
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         self.told.append((progress, total, message))
@@ -68,7 +77,8 @@ async def over_http(web: HttpClient, mode: str, person: Person | None, token: st
     async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=30) as http:
         transport = streamable_http_client(f"http://127.0.0.1:{web.port}/mcp", http_client=http)
         elicit = None if person is None else person.elicit
-        async with Client(transport, mode=mode, elicitation_callback=elicit) as client:
+        heard = None if person is None else person.heard
+        async with Client(transport, mode=mode, elicitation_callback=elicit, message_handler=heard) as client:
             yield client
 
 
@@ -137,6 +147,53 @@ async def test_clients_have_their_users_rights(web: HttpClient) -> None:
     assert await begun(web, tokens["client"], tokens["client"]) == 200
 
 
+@asynccontextmanager
+async def told_of_other_tools(client: Client, person: Person) -> AsyncIterator[None]:
+    """Have a client told, in the way of its era, of other tools; leave when it was."""
+    async with asyncio.timeout(60), AsyncExitStack() as stack:
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            events = await stack.enter_async_context(client.listen(tools_list_changed=True))
+            await client.list_tools()
+            yield
+            assert type(await anext(aiter(events))).__name__ == "ToolsListChanged"
+        else:
+            assert client.server_capabilities.tools is not None and client.server_capabilities.tools.list_changed
+            await client.list_tools()
+            person.news.clear()
+            yield
+            await person.news.wait()
+
+
+async def test_clients_are_told_of_other_tools(web: HttpClient) -> None:
+    new = web.host.project.root / "tools" / "new.tool.json"
+    settings = web.host.services.get(HOST_SETTINGS)
+    text = '{"id": "text:new", "implementation": {"type": "node", "nodeType": "core:UpperCase"}}'
+    described = text.replace("{", '{"description": "New.", ', 1)
+    all_of_them = ["text_asked", "text_loud", "text_new"]
+
+    async def offer(*patterns: str) -> None:
+        await settings.save(SettingsChange(plugin="tavern-mcp", values={OFFER: [*patterns]}))
+
+    steps: dict[str, tuple[Callable[[], Awaitable[object]], list[str]]] = {
+        "file": (lambda: asyncio.to_thread(new.write_text, text), all_of_them),
+        "description": (lambda: asyncio.to_thread(new.write_text, described), all_of_them),
+        "setting": (lambda: offer("text:new"), ["text_new"]),
+        "nothing": (lambda: asyncio.to_thread(new.unlink), []),
+    }
+    people = {mode: Person(YES) for mode in ERAS}
+    async with AsyncExitStack() as stack:
+        clients = {mode: await stack.enter_async_context(over_http(web, mode, people[mode])) for mode in ERAS}
+        assert clients["auto"].protocol_version != clients["legacy"].protocol_version
+        for name, (change, offered) in steps.items():
+            async with AsyncExitStack() as told:
+                for mode in ERAS:
+                    await told.enter_async_context(told_of_other_tools(clients[mode], people[mode]))
+                await change()
+            for mode, client in clients.items():
+                assert [tool.name for tool in (await client.list_tools()).tools] == offered, (name, mode)
+    await offer("text:*")
+
+
 async def test_what_breaks_the_protocol_is_told_in_it(web: HttpClient) -> None:
     accept = {"Accept": "application/json, text/event-stream"}
     with Failures() as failures:
@@ -190,3 +247,6 @@ async def test_clients_over_standard_streams(web: HttpClient, tmp_path: Path) ->
         server = StdioServerParameters(command=program, args=arguments, env=environment)
         async with Client(server, elicitation_callback=person.elicit) as client:
             await check(client, person, failures, "stdio")
+            async with told_of_other_tools(client, person):
+                (tmp_path / "project" / "tools" / "asked.tool.json").unlink()
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["text_loud"]
