@@ -15,9 +15,13 @@ from tavern_host.contracts.runs import RUN_STORE
 
 @hookimpl
 def tavern_startup(context: PluginContext) -> None:
-    """Carry events between the hosts that share the database, where this one serves."""
+    """Carry events between the hosts that share the database, where this one serves. Raises `Misconfigured` without
+    the driver: a host that serves does not start then, and keeps nothing elsewhere."""
     if context.serving and context.settings.get("url"):
-        from tavern_postgres.database import address
+        from tavern_postgres.database import NO_DRIVER, address
+
+        if importlib.util.find_spec("psycopg") is None:
+            raise Misconfigured(NO_DRIVER)
         from tavern_postgres.shared_events import SharedEvents
 
         carrier = SharedEvents(context, *address(context))
@@ -38,11 +42,5 @@ def tavern_register_commands() -> list[CommandInfo]:
 
 @hookimpl
 def tavern_override_services(context: PluginContext) -> list[ServiceInfo]:
-    """Put the database in the place of the stores, if there is one. Raises `Misconfigured` without its driver."""
-    if not context.settings.get("url"):
-        return []
-    if importlib.util.find_spec("psycopg") is None:
-        raise Misconfigured(
-            "a PostgreSQL database is set up, but its driver is missing: pip install tavern-host[postgres]"
-        )
-    return [service_info(RUN_STORE, "tavern_postgres.runs:PostgresRuns")]
+    """Put the database in the place of the stores, if there is one."""
+    return [service_info(RUN_STORE, "tavern_postgres.runs:PostgresRuns")] if context.settings.get("url") else []

@@ -20,6 +20,8 @@ from tavern_postgres.tables import MIGRATIONS
 if TYPE_CHECKING:
     import psycopg
 
+NO_DRIVER = "a PostgreSQL database is set up, but its driver is missing: pip install 'tavern-host[postgres]'"
+
 _CONNECT_SECONDS = 10
 
 Row = tuple[Any, ...]
@@ -107,7 +109,10 @@ class Connection:
     async def _opened(self) -> psycopg.AsyncConnection[Row]:
         if self._connection is not None and not self._connection.closed:
             return self._connection
-        await asyncio.to_thread(importlib.import_module, "psycopg")  # takes longer than the loop may be held
+        try:
+            await asyncio.to_thread(importlib.import_module, "psycopg")  # takes longer than the loop may be held
+        except ImportError as error:
+            raise Misconfigured(f"{NO_DRIVER} ({error})") from None
         import psycopg
         from psycopg import sql
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tavern_host.context.facilities import Kernel
-from tavern_host.contracts.errors import Conflict
+from tavern_host.contracts.errors import Conflict, Misconfigured
 from tavern_host.contracts.plugins import NOT_RELOADED, AdmissionError, PluginInfo, PluginState, Problem
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.dispatch import Answer, Dispatcher
@@ -183,13 +183,16 @@ class Manager:
                     await self._start_at_start(loaded)
 
     async def _start_at_start(self, loaded: LoadedPlugin) -> None:
-        """Start a plugin of a host that starts; a failure costs the plugin."""
+        """Start a plugin of a host that starts; a failure costs the plugin. Raises `Misconfigured` where a host that
+        serves would do without what its operator has set up."""
         record = loaded.record
         try:
             with self._marked_loading([record.name]):
                 await self.lifecycle.start(loaded)
                 await self.operations.nested_done()
         except Exception as error:
+            if isinstance(error, Misconfigured) and record.first_party and loaded.context.serving:
+                raise
             problems = self._failure(record, "tavern_startup", error)
             await self._unload_at_once(self._fail(record, problems))
         else:

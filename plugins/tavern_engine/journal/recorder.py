@@ -24,7 +24,7 @@ from tavern_engine.run.run_blobs import given
 from tavern_host import PluginContext
 from tavern_host.contracts.blobs import BINARY
 from tavern_host.contracts.calls import new_id, system_call
-from tavern_host.contracts.errors import NotFound, TavernError
+from tavern_host.contracts.errors import Misconfigured, NotFound, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
 from tavern_host.contracts.loops import ITERATIONS
 from tavern_host.contracts.off_loop import off_loop
@@ -77,7 +77,7 @@ class RunRecorder:
 
     async def accept(self, record: RunRecord) -> None:
         """Record a new run; when this returns, it survives the end of the process. Raises `NotFound` for a Blob among
-        its inputs that is not there."""
+        its inputs that is not there, `Misconfigured` for a store that cannot be used as it was set up."""
         self._live.add(record.id)
         try:
             if blobs := given(record.workflow, record.request.inputs):
@@ -103,6 +103,8 @@ class RunRecorder:
                     self._kept.clear()
                     if attempt:
                         raise
+        except Misconfigured:  # the operator has set up a store that cannot be used, and waits for no run without it
+            raise
         except Exception as error:  # such as a full disk: the run runs all the same
             record.not_resumable = self._not_recorded(record, error)
             return

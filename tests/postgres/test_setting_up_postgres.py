@@ -1,0 +1,37 @@
+"""What an operator meets who sets up a PostgreSQL database."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import tavern_postgres
+from benchmarks.faultchild import Place, graph_of
+from tavern_host import EXECUTION_ENGINE
+from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.executions import RunRequest
+from tavern_postgres.shared_events import TYPES
+
+PROBLEM = "its driver is missing: pip install 'tavern-host\\[postgres\\]'"
+
+
+async def test_without_the_driver_nothing_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path)
+    place.fill()
+    monkeypatch.setenv("TAVERN_SETTINGS", json.dumps({"extensions.tavern-postgres.url": "postgresql:///none"}))
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(Misconfigured, match=PROBLEM):
+        await place.host(serving=True).__aenter__()
+    async with place.host(serving=False) as host:
+        with pytest.raises(Misconfigured, match=PROBLEM):
+            await host.services.get(EXECUTION_ENGINE).submit(RunRequest(workflow=graph_of(1).workflow()))
+
+
+def test_events_are_carried_that_the_manifest_declares() -> None:
+    manifest = yaml.safe_load(Path(tavern_postgres.__file__).with_name("plugin.yaml").read_text(encoding="utf-8"))
+    events = manifest["permissions"]["events"]
+    assert tuple(events["publish"]) == tuple(events["subscribe"]) == TYPES
