@@ -3,8 +3,10 @@ another host the version decides, of a folder plugin what is in the folder too."
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lifecycle_maker import installed, nodes, plugin, run
@@ -103,3 +105,24 @@ async def test_the_version_decides_a_packages_code_name(project: Path, site: Pat
         installed(site, "acme", nodes(SAYS), nodes={"entry": "nodes"}, version=version)
         names.append(await code_of(project))
     assert names == ["1.0.0", "1.0.1"]
+
+
+class Importing(str):
+    """The name of a module; whenever it is compared, another module is imported, as another thread may do."""
+
+    def startswith(self, *arguments: Any) -> bool:
+        sys.modules[f"meanwhile_{len(sys.modules)}"] = sys
+        return super().startswith(*arguments)
+
+
+async def test_plugins_load_while_others_import(project: Path, write_acme: Write) -> None:
+    write_acme("one")
+    sys.modules[Importing("meanwhile")] = sys
+    try:
+        async with Host(project, trust=["acme"]) as host:
+            assert host.plugin("acme").problems == []
+    finally:
+        made = [name for name in sys.modules.copy() if name.startswith("meanwhile")]
+        for name in made:
+            sys.modules.pop(name, None)
+    assert len(made) > 1
