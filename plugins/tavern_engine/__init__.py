@@ -233,6 +233,13 @@ def _run_commands() -> list[CommandInfo]:
             parameters=[run, CommandParameter(name="--node", help="This node alone, with its whole output.")],
         ),
         CommandInfo(
+            name="runs interrupt",
+            help="Interrupt a run, wherever it runs.",
+            handler=f"{handlers}:interrupt",
+            at_server=True,
+            parameters=[run],
+        ),
+        CommandInfo(
             name="runs resume",
             help="Resume a run that failed or was interrupted, from where it ended.",
             handler=f"{handlers}:resume",

@@ -142,14 +142,12 @@ class Engine(ExecutionEngine):
         """Interrupt a run; False if it had finished. Raises `NotFound`."""
         active = self.active.get(run_id)
         if active is None:
-            run = await self.get(run_id)
-            if run.status.is_final:
+            if (await self.get(run_id)).status.is_final:
                 return False
-            raise Conflict(f"the run {run_id} is running in another process, or waits to be resumed; nothing runs here")
+            return await self.recorder.interrupt(run_id)
         if active.record.status.is_final:
             return False
-        active.is_unwanted = True
-        active.interrupt()
+        active.stop()
         return True
 
     async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
@@ -305,7 +303,7 @@ class Engine(ExecutionEngine):
         # A run that waits for a slot while its parent holds one could wait forever.
         ticket = None if call.run_id in self.active else self._run_slots.enter(request.priority)
         active = ActiveRun(record, execution, call, ticket)
-        events.journal = self.recorder.begin(record, active.interrupt)
+        events.journal = self.recorder.begin(record, active.interrupt, active.stop)
         self.active[record.id] = active
         for contribution in bound.plan.contributions:  # their code stays loaded while the run runs
             why = f"the run was interrupted: {contribution.plugin} was unloaded before it ended"

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from tavern_engine.engine_settings import EngineSettings
 from tavern_engine.journal.recorder import RunRecorder, StoredRun
+from tavern_engine.run.active_run import INTERRUPTED
 from tavern_engine.run.json_values import error_form
 from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, TavernError
@@ -73,6 +74,8 @@ class Recovery:
     def _why_not(self, entry: RunEntry) -> str | None:
         """Return why an abandoned run is not resumed."""
         ended = "the host ended in the middle of it"
+        if entry.is_unwanted:
+            return INTERRUPTED
         if entry.not_resumable is not None:
             return f"{ended}, and it cannot be resumed: {entry.not_resumable}"
         if not entry.request.recover:

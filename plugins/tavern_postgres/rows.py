@@ -19,7 +19,9 @@ MAX_NAME = 500
 SEARCHED = 4000
 """How many characters of an error are looked at in a search."""
 
-ENTRY_COLUMNS = "id, status, attempt, submitted, started, finished, owner, lease_until, not_resumable, entry, state"
+ENTRY_COLUMNS = (
+    "id, status, attempt, submitted, started, finished, owner, lease_until, not_resumable, is_unwanted, entry, state"
+)
 SUMMARY_COLUMNS = "id, status, workflow_id, workflow_name, submitted, started, finished, error, attempt, not_resumable"
 
 

@@ -94,7 +94,7 @@ class PostgresRunStore(RunStore):
     ) -> RunEntry | None:
         """Claim a run without an owner, or `run_id`; None where there is none such, or another worker has it."""
         worker, lease = rows.checked(worker, "the name of a worker"), rows.seconds(lease)
-        values = {"worker": worker, "lease": lease, "key": await self._database.hold(worker)}
+        values = {"worker": worker, "lease": lease, "key": await self._database.hold(worker), "stays": run_id is None}
         if run_id is not None:
             values["id"] = rows.text(run_id)
             which = f"id = %(id)s AND (owner = %(worker)s OR NOT {_CLAIMED})"
@@ -102,7 +102,7 @@ class PostgresRunStore(RunStore):
             which = f"NOT is_final AND owner IS DISTINCT FROM %(worker)s AND NOT {_CLAIMED}"
         claimed = (
             f"UPDATE runs SET owner = %(worker)s, owner_key = %(key)s, lease_until = {_UNTIL},"
-            " renewed = clock_timestamp() WHERE seq ="
+            " renewed = clock_timestamp(), is_unwanted = is_unwanted AND %(stays)s WHERE seq ="
             f" (SELECT seq FROM runs WHERE {which} ORDER BY priority DESC, submitted, seq LIMIT 1"
             f" FOR UPDATE SKIP LOCKED) RETURNING {rows.ENTRY_COLUMNS}"
         )
@@ -135,6 +135,19 @@ class PostgresRunStore(RunStore):
         kept = {run_id for (run_id,) in await self._database.writer.rows(renewed, values)}
         await self._database.keep_names()
         return [run_id for run_id in run_ids if run_id in kept]
+
+    async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
+        """Keep that a run is to end; False for one that is finished. Raises `NotFound`."""
+        asked = "UPDATE runs SET is_unwanted = true WHERE id = %s AND NOT is_final RETURNING seq"
+        if await self._database.writer.rows(asked, (rows.text(run_id),)):
+            return True
+        await self.get(run_id)
+        return False
+
+    async def unwanted(self, worker: str) -> list[str]:
+        """Return the runs of a worker that are to end."""
+        asked = "SELECT id FROM runs WHERE NOT is_final AND is_unwanted AND owner = %s"
+        return [run_id for (run_id,) in await self._database.reader.read(asked, (rows.text(worker),))]
 
     async def append(
         self,

@@ -72,5 +72,7 @@ _EVENTS = (
     "CREATE INDEX events_of_host ON events (host, made)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_RUNS, _EVENTS)
+_UNWANTED = ("ALTER TABLE runs ADD COLUMN is_unwanted boolean NOT NULL DEFAULT false",)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_RUNS, _EVENTS, _UNWANTED)
 """The statements that bring the tables from one version to the next. None is changed once it was published."""

@@ -27,7 +27,8 @@ class RunEntry(Model):
 
     `workflow` and, by the id that refers to it, `groups` name the documents as they were when the run was accepted,
     so that it can resume although they changed: each by the hash of its content, which `RunStore.put` keeps once for
-    all runs. `owner` is the worker that claimed it last, until `lease_until`. `batches` of node results are kept apart.
+    all runs. `owner` is the worker that claimed it last, until `lease_until`. `is_unwanted` after somebody asked that
+    it ends. `batches` of node results are kept apart.
     """
 
     id: str
@@ -47,6 +48,7 @@ class RunEntry(Model):
     not_resumable: str | None = None
     owner: str | None = None
     lease_until: datetime | None = None
+    is_unwanted: bool = False
 
 
 class RunEnd(Model):
@@ -64,7 +66,7 @@ class RunEnd(Model):
     not_resumable: str | None = None
 
 
-class RunStore(ServiceInterface, name="runStore", version=2):
+class RunStore(ServiceInterface, name="runStore", version=3):
     """Keeps runs and what their nodes gave. What a call wrote has survived the end of the process when it returns."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
@@ -88,8 +90,8 @@ class RunStore(ServiceInterface, name="runStore", version=2):
         self, worker: str, lease: float, *, run_id: str | None = None, call: CallContext | None = None
     ) -> RunEntry | None:
         """Claim a run that is neither finished nor anybody's, of several the one with the highest priority, then
-        the oldest; or `run_id` (finished or not, the worker's own too). None where there is none such, or another
-        worker has it.
+        the oldest; or `run_id` (finished or not, the worker's own too), which is wanted then. None where there is none
+        such, or another worker has it.
 
         A store may know that a worker has ended before its lease is over.
         """
@@ -99,6 +101,14 @@ class RunStore(ServiceInterface, name="runStore", version=2):
         self, worker: str, run_ids: list[str], lease: float, *, call: CallContext | None = None
     ) -> list[str]:
         """Prolong the claims of a worker; return those of the runs that are still its own."""
+
+    @acts("runStore:write", "Write and delete the record of runs.", since=3)
+    async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
+        """Keep that a run is to end, whoever works on it; False for one that is finished. Raises `NotFound`."""
+
+    @reads(since=3)
+    async def unwanted(self, worker: str) -> list[str]:
+        """Return the runs of a worker that are to end. It is asked about once a second."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
     async def append(

@@ -156,6 +156,7 @@ def test_a_failed_run_goes_on_from_where_it_failed(inn: Tavern, tmp_path: Path) 
 
     resumed = inn("runs", "resume", identifier.removeprefix("run_")[:10])
     again = inn("runs", "resume", identifier)
+    late = inn("runs", "interrupt", identifier)
 
     assert failed.code == 1
     assert f"`tavern runs resume {identifier}` resumes it from here.\n" in failed.err
@@ -165,6 +166,7 @@ def test_a_failed_run_goes_on_from_where_it_failed(inn: Tavern, tmp_path: Path) 
     assert rows(inn("runs", "list")) == [[identifier[:12], "complete", "(attempt"]]
     assert (again.code, again.out) == (2, "")
     assert identifier in again.err
+    assert (late.code, late.out) == (2, "") and f"the run {identifier} has finished already" in late.err
 
 
 def test_a_run_is_run_once_more_with_the_same_inputs(inn: Tavern) -> None:

@@ -182,6 +182,10 @@ async def test_a_node_whose_large_value_is_gone_counts_as_not_run(
 # --- leases --------------------------------------------------------------------------------------------
 
 
+def wanted() -> None:
+    pytest.fail("nobody asked that the run ends")
+
+
 async def test_a_claim_is_renewed_while_held(store: SqliteRunStore) -> None:
     await accepted(store, "run_1", lease=30)
     leases = Leases(store, "w", LOG, lease=0.03)
@@ -191,7 +195,7 @@ async def test_a_claim_is_renewed_while_held(store: SqliteRunStore) -> None:
         assert found is not None
         return found
 
-    leases.hold("run_1", lambda: pytest.fail("the run is ours"))
+    leases.hold("run_1", lambda: pytest.fail("the run is ours"), wanted)
     for _ in range(3):
         before = await until()
         while await until() == before:
@@ -201,7 +205,7 @@ async def test_a_claim_is_renewed_while_held(store: SqliteRunStore) -> None:
     after = await until()
     await asyncio.sleep(0.1)
     assert await until() == after
-    leases.hold("run_1", lambda: pytest.fail("the run is ours"))
+    leases.hold("run_1", lambda: pytest.fail("the run is ours"), wanted)
     while await until() == after:
         await asyncio.sleep(0.005)
     await leases.close()
@@ -216,8 +220,8 @@ async def test_a_run_that_another_worker_claimed_is_told_of_once(
     lost = asyncio.Event()
     async with opened(tmp_path) as another:
         assert await another.claim("other", 30, run_id="run_1") is not None
-        leases.hold("run_1", lost.set)
-        leases.hold("run_2", lambda: pytest.fail("the run is ours"))
+        leases.hold("run_1", lost.set, wanted)
+        leases.hold("run_2", lambda: pytest.fail("the run is ours"), wanted)
         await lost.wait()
         assert "the run run_1 was claimed by another worker and is stopped here" in caplog.text
         assert (await another.get("run_2")).owner == "w"
@@ -230,7 +234,7 @@ async def test_a_store_that_fails_loses_no_run_and_is_told_once(
     await accepted(store, "run_1")
     await store.close()
     leases = Leases(store, "w", LOG, lease=0.03)
-    leases.hold("run_1", lambda: pytest.fail("nobody said that it is another's"))
+    leases.hold("run_1", lambda: pytest.fail("nobody said that it is another's"), wanted)
     await asyncio.sleep(0.2)
     await leases.close()
     errors = [record.message for record in caplog.records if record.levelno >= logging.ERROR]

@@ -312,6 +312,7 @@ async def test_a_store_of_an_earlier_version_is_migrated(
         await finished(store, "done")
         await accepted(store, "open", worker="gone", lease=0.001)
     change(tmp_path / "runs", "ALTER TABLE runs DROP COLUMN seal")
+    change(tmp_path / "runs", "ALTER TABLE runs DROP COLUMN is_unwanted")
     change(tmp_path / "runs", "DROP TABLE bodies")
     change(tmp_path / "runs", "PRAGMA user_version = 1")
 

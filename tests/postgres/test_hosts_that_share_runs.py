@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 from helpers.postgres import postgres_server, programs
+from helpers.workflow_documents import workflow_document
 
 from benchmarks.enginegraphs import node_id
 from benchmarks.faultchild import Place, graph_of
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
+from tavern_host.contracts.workflows import Workflow
 
 ROOT = Path(__file__).parent.parent.parent
 KILLS = 3
@@ -112,6 +114,30 @@ async def test_a_run_at_one_host_is_followed_at_another(database: str, tmp_path:
         assert nodes >= {node_id(i) for i in range(len(graph_of(1, depth=2, width=2)))}
         seen = await other.services.get(EXECUTION_ENGINE).get(run_id)
         assert (seen.status, warm.status) == (RunStatus.COMPLETE, RunStatus.COMPLETE)
+
+
+async def test_a_run_is_interrupted_at_another_host(database: str, tmp_path: Path) -> None:
+    here, there = Place(tmp_path / "here"), Place(tmp_path / "there")
+    for place in (here, there):
+        place.fill()
+    waits = workflow_document({"n": {"type": "core:Wait", "inputValues": {"seconds": 3600}}})
+    request = RunRequest(workflow=Workflow.model_validate(waits))
+    async with here.host(serving=True) as host, there.host(serving=False) as other:
+        engine, elsewhere = host.services.get(EXECUTION_ENGINE), other.services.get(EXECUTION_ENGINE)
+        run_id = await engine.submit(request)
+        async with asyncio.timeout(60):
+            while (await elsewhere.get(run_id)).status is not RunStatus.RUNNING:
+                await asyncio.sleep(0.02)
+            assert await elsewhere.interrupt(run_id)
+            seen = await elsewhere.wait(run_id)
+        assert (seen.status, (await engine.wait(run_id)).status) == (RunStatus.INTERRUPTED, RunStatus.INTERRUPTED)
+        assert seen.error is not None and seen.error.message == "the run was interrupted"
+        assert not await elsewhere.interrupt(run_id)
+        left = await engine.submit(request)
+    async with there.host(serving=False) as other:  # nobody works on it: its host has ended
+        engine = other.services.get(EXECUTION_ENGINE)
+        assert await engine.interrupt(left)
+        assert (await engine.get(left)).status is RunStatus.INTERRUPTED
 
 
 async def test_lost_connections_cost_no_result(database: str, tmp_path: Path) -> None:

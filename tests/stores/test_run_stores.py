@@ -149,6 +149,28 @@ async def test_claims_follow_priority_then_age(store: RunStore, open_runs: OpenR
     assert order == ["urgent", "early", "late", "idle"]
 
 
+async def test_a_run_that_is_to_end_is_shown_its_worker(store: RunStore, open_runs: OpenRuns) -> None:
+    await accepted(store, "run_1", "run_2")
+    await finished(store, "over")
+    async with open_runs() as another:
+        assert [await another.interrupt(run_id) for run_id in ("run_1", "run_1", "over")] == [True, True, False]
+        with pytest.raises(NotFound, match="there is no run"):
+            await another.interrupt("lone \ud800")
+    assert (await store.unwanted("w"), await store.unwanted("other")) == (["run_1"], [])
+    await store.update("w", "run_1", RunEnd(status=RunStatus.INTERRUPTED))
+    assert await store.unwanted("w") == []
+    again = await store.claim("w", 30, run_id="run_1")
+    assert (again.is_unwanted, await store.unwanted("w")) == (False, [])
+
+
+async def test_who_takes_a_run_up_sees_that_it_is_to_end(store: RunStore, open_runs: OpenRuns) -> None:
+    async with open_runs() as first:
+        await accepted(first, "run_1", worker="first")
+        await first.interrupt("run_1")
+    claimed = await store.claim("w", 30)
+    assert (claimed.id, claimed.is_unwanted) == ("run_1", True)
+
+
 async def test_a_finished_run_is_claimed_by_id_only(store: RunStore) -> None:
     await finished(store, "run_1", status=RunStatus.ERROR)
     with pytest.raises(Conflict, match="is nobody's by now"):

@@ -25,7 +25,7 @@ from tavern_engine.journal.documents import documents_of
 from tavern_engine.run_query import find_run, run_filter
 from tavern_host import EXECUTION_ENGINE, CommandOutput, NotFound, PluginContext
 from tavern_host.contracts.calls import operator_call
-from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.errors import Conflict, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunSummary
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.runs import RUN_STORE
@@ -142,6 +142,14 @@ def _node_head(node_id: str, state: NodeState) -> list[str]:
     facts = [f"began {began}" if began else "", f"took {span}" if span else "", *repetitions(state)]
     lines = [", ".join([f"{node_id}: {word_of(state)}", *filter(None, facts)])]
     return lines + ([f"error: {state.error.message}"] if state.error is not None else [])
+
+
+async def interrupt(arguments: dict[str, JsonValue], context: PluginContext) -> list[CommandOutput]:
+    """Interrupt a run. Raises `Conflict` for one that has finished."""
+    run = await find_run(str(arguments["run"]), context)
+    if not await context.services.get(EXECUTION_ENGINE).interrupt(run.id, call=operator_call(context.project.id)):
+        raise Conflict(f"the run {run.id} has finished already")
+    return [CommandOutput(kind="message", text=f"the run {run.id} is being interrupted")]
 
 
 async def resume(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:

@@ -1,4 +1,7 @@
-"""Prolongs the claims of one worker as long as it works on its runs, and reports those that it lost."""
+"""Prolongs the claims of one worker as long as it works on its runs.
+
+Reports those that it lost, and those that somebody elsewhere wants to end.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ from tavern_host.contracts.runs import RunStore
 LEASE = 30.0
 """How long a claim holds, in seconds; it is prolonged three times in that time."""
 
+LOOK = 1.0
+"""Seconds until a worker sees that somebody elsewhere asked that a run of its ends."""
+
 
 class Leases:
     """The runs that a worker has claimed. Its owner closes it.
@@ -24,37 +30,44 @@ class Leases:
         self.lease = lease
         self._store = store
         self._log = log
-        self._lost: dict[str, Callable[[], object]] = {}
+        self._held: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_told = False
 
-    def hold(self, run_id: str, lost: Callable[[], object]) -> None:
-        """Prolong the claim of a run from now on. `lost` is called once if it is another's by then."""
-        self._lost[run_id] = lost
+    def hold(self, run_id: str, lost: Callable[[], object], unwanted: Callable[[], object]) -> None:
+        """Prolong the claim of a run from now on. `lost` is called once if it is another's by then, `unwanted` when
+        somebody elsewhere asked that it ends."""
+        self._held[run_id] = lost, unwanted
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._renew_again_and_again(), name=f"leases of {self.worker}")
 
     def release(self, run_id: str) -> None:
         """Do not prolong the claim of a run any more."""
-        self._lost.pop(run_id, None)
+        self._held.pop(run_id, None)
 
     async def close(self) -> None:
         """Prolong nothing any more."""
-        self._lost.clear()
+        self._held.clear()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _renew_again_and_again(self) -> None:
-        while self._lost:
-            await asyncio.sleep(self.lease / 3)
-            held = list(self._lost)
-            if held:
-                await self._renew(held)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self.lease / 3
+        while self._held:
+            await asyncio.sleep(min(LOOK, self.lease / 3))
+            if is_due := loop.time() >= due:
+                due = loop.time() + self.lease / 3
+            if self._held:
+                await self._look(is_due)
 
-    async def _renew(self, held: list[str]) -> None:
+    async def _look(self, is_due: bool) -> None:
+        """See which runs are to end, and prolong the claims where it is time."""
+        held = list(self._held)
         try:
-            kept = set(await self._store.renew(self.worker, held, self.lease))
+            unwanted = await self._store.unwanted(self.worker)
+            kept = set(await self._store.renew(self.worker, held, self.lease) if is_due else held)
         except Exception as error:  # whatever the store does, the next time may go well
             if not self._is_told:
                 reason = error.message if isinstance(error, TavernError) else describe(error)
@@ -62,7 +75,10 @@ class Leases:
             self._is_told = True
             return
         self._is_told = False
+        for run_id in unwanted:
+            if run_id in self._held:
+                self._held[run_id][1]()
         for run_id in held:
-            if run_id not in kept and (lost := self._lost.pop(run_id, None)) is not None:
+            if run_id not in kept and (calls := self._held.pop(run_id, None)) is not None:
                 self._log.error("the run %s was claimed by another worker and is stopped here", run_id)
-                lost()
+                calls[0]()

@@ -16,6 +16,7 @@ from tavern_engine.journal.batch_rows import Batch, NodeRow, Stored
 from tavern_engine.journal.documents import documents_of, pack
 from tavern_engine.journal.journal import DELAY, Journal, RunJournal, read_results, read_rows
 from tavern_engine.journal.leases import LEASE, Leases
+from tavern_engine.run.active_run import INTERRUPTED
 from tavern_engine.run.event_batch import STATUS_NAMES, shown
 from tavern_engine.run.json_values import JSON, TEXT, large
 from tavern_engine.run.loop_log import LoopState
@@ -110,8 +111,11 @@ class RunRecorder:
             return
         self._recorded.add(record.id)
 
-    def begin(self, record: RunRecord, interrupt: Callable[[str], object]) -> RunJournal | None:
-        """Return the journal of a run that is recorded."""
+    def begin(
+        self, record: RunRecord, interrupt: Callable[[str], object], unwanted: Callable[[], object]
+    ) -> RunJournal | None:
+        """Return the journal of a run that is recorded. `unwanted` is called when somebody elsewhere asks that it
+        ends."""
         store = self._store
         if record.id not in self._recorded or store is None:
             return None
@@ -126,7 +130,7 @@ class RunRecorder:
         def not_resumable(reason: str) -> None:
             record.not_resumable = record.not_resumable or reason
 
-        self._leases.hold(record.id, lost)
+        self._leases.hold(record.id, lost, unwanted)
         return self._journal.begin(record.id, not_resumable=not_resumable, lost=lost)
 
     async def started(self, record: RunRecord) -> None:
@@ -209,6 +213,16 @@ class RunRecorder:
         """Claim a run without an owner; see `RunStore.claim`."""
         store = self._store
         return await store.claim(self._worker, LEASE, run_id=run_id) if store is not None else None
+
+    async def interrupt(self, run_id: str) -> bool:
+        """Let a run end that does not run here; False if it had finished. Raises `NotFound`."""
+        store = self._the_store()
+        if not await store.interrupt(run_id):
+            return False
+        if (entry := await store.claim(self._worker, LEASE, run_id=run_id)) is not None:  # nobody works on it
+            is_over = entry.status.is_final
+            await self.release(entry, *((entry.status,) if is_over else (RunStatus.INTERRUPTED, INTERRUPTED)))
+        return True
 
     async def release(self, entry: RunEntry, status: RunStatus, reason: str | None = None) -> None:
         """Release a claimed run as it is, or as interrupted for a reason."""

@@ -18,6 +18,8 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.executions import Run, RunStatus
 from tavern_host.contracts.metrics import tally
 
+INTERRUPTED = "the run was interrupted"
+
 
 @dataclass(eq=False)
 class ActiveRun:
@@ -53,7 +55,12 @@ class ActiveRun:
         for (kind, code), spent in alike.items():
             counts.add(*kind, State(code).name.lower(), count=len(spent), seconds=sum(spent))
 
-    def interrupt(self, why: str = "the run was interrupted") -> None:
+    def stop(self) -> None:
+        """Interrupt the run because somebody asked for it."""
+        self.is_unwanted = True
+        self.interrupt()
+
+    def interrupt(self, why: str = INTERRUPTED) -> None:
         """Leave the queue, or stop the execution."""
         self.interrupted = self.interrupted or why
         if self.ticket is not None and not self.ticket.done():

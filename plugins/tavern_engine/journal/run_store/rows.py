@@ -131,13 +131,16 @@ _encoder = json.JSONEncoder(default=_form, ensure_ascii=False, allow_nan=False, 
 
 # --- reading ------------------------------------------------------------------------------------------
 
-ENTRY_COLUMNS = "id, status, attempt, submitted, started, finished, owner, lease_until, not_resumable, entry, state"
+ENTRY_COLUMNS = (
+    "id, status, attempt, submitted, started, finished, owner, lease_until, not_resumable, is_unwanted, entry, state"
+)
 SUMMARY_COLUMNS = "id, status, workflow_id, workflow_name, submitted, started, finished, error, attempt, not_resumable"
 
 
 def read_entry(row: tuple[Any, ...]) -> RunEntry:
     """Return the run of a row of `ENTRY_COLUMNS`. Raises `TavernError` for one that cannot be read."""
-    run_id, status, attempt, submitted, started, finished, owner, lease_until, not_resumable, entry, state = row
+    run_id, status, attempt, submitted, started, finished, *more = row
+    owner, lease_until, not_resumable, is_unwanted, entry, state = more
     try:
         kept, stands = json.loads(entry), json.loads(state)
         return RunEntry.model_validate(
@@ -159,6 +162,7 @@ def read_entry(row: tuple[Any, ...]) -> RunEntry:
                 "not_resumable": not_resumable,
                 "owner": owner,
                 "lease_until": moment(lease_until),
+                "is_unwanted": is_unwanted,
             },
             by_name=True,
             by_alias=True,

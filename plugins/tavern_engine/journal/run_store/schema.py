@@ -66,4 +66,6 @@ _THIRD = (
     " WITHOUT ROWID",
 )
 
-RUNS = Schema("runs.sqlite3", (_FIRST, _SECOND, _THIRD))
+_FOURTH = ("ALTER TABLE runs ADD COLUMN is_unwanted INTEGER NOT NULL DEFAULT 0",)
+
+RUNS = Schema("runs.sqlite3", (_FIRST, _SECOND, _THIRD, _FOURTH))

@@ -17,10 +17,11 @@ from tavern_engine.journal.run_store import rows
 from tavern_engine.journal.run_store.contents import SMALL, add_batch, body_of, check_contents, keep_body, know
 from tavern_engine.journal.run_store.pruning import Pruning
 from tavern_engine.journal.run_store.schema import RUNS
+from tavern_engine.journal.run_store.statements import give_up, owned, write
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
-from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
+from tavern_host.contracts.executions import RunFilter, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.storage.content_files import ContentFiles, NewContent, hash_of
 from tavern_host.storage.process_locks import ProcessLocks
@@ -141,6 +142,17 @@ class SqliteRunStore(RunStore):
 
         return await self._writer.write(work)
 
+    async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
+        """Keep that a run is to end; False for one that is finished. Raises `NotFound`."""
+        asked = "UPDATE runs SET is_unwanted = 1 WHERE id = ? AND is_final = 0"
+        await self.get(run_id)
+        return await self._writer.write(lambda c: c.execute(asked, (rows.text(run_id),)).rowcount > 0)
+
+    async def unwanted(self, worker: str) -> list[str]:
+        """Return the runs of a worker that are to end."""
+        asked = "SELECT id FROM runs WHERE is_final = 0 AND is_unwanted = 1 AND owner = ?"
+        return await self._reader.read(lambda c: [id for (id,) in c.execute(asked, (rows.text(worker),))], absent=[])
+
     async def append(
         self,
         worker: str,
@@ -153,7 +165,7 @@ class SqliteRunStore(RunStore):
         """Add a batch of node results. Raises `Conflict` where the run is another's, `NotFound` for a value."""
 
         def work(connection: sqlite3.Connection) -> None:
-            seq = _owned(connection, worker, run_id)
+            seq = owned(connection, worker, run_id)
             add_batch(connection, seq, batch, contents, run_id)
             connection.execute("UPDATE runs SET size = size + ? WHERE seq = ?", (len(batch), seq))
 
@@ -173,10 +185,10 @@ class SqliteRunStore(RunStore):
 
         def work(connection: sqlite3.Connection) -> None:
             stands = rows.standing(end, run_id, _now())
-            seq = _owned(connection, worker, run_id)
+            seq = owned(connection, worker, run_id)
             if batch:
                 add_batch(connection, seq, batch, contents, run_id)
-            _write(connection, seq, stands, more=len(batch))
+            write(connection, seq, stands, more=len(batch))
 
         await self._writer.write(work)
 
@@ -327,17 +339,19 @@ class SqliteRunStore(RunStore):
                 if run_id is not None:  # requested here: from now on it counts as started here
                     seal = self._seal(entry.id, kept)
                 elif not self._key.has_sealed(entry.id, kept, seal):
-                    _write(connection, seq, rows.standing(rows.begun_elsewhere(entry), entry.id, now))
+                    write(connection, seq, rows.standing(rows.begun_elsewhere(entry), entry.id, now))
                     elsewhere += 1
                     continue
             except TavernError as damage:
                 if run_id is not None:
                     raise
-                _give_up(connection, seq, damage, now)  # the others must not wait behind it
+                give_up(connection, seq, damage, now)  # the others must not wait behind it
                 continue
             self._workers.hold(worker)
-            changed = "UPDATE runs SET owner = ?, lease_until = ?, seal = ? WHERE seq = ?"
-            connection.execute(changed, (worker, until, seal, seq))
+            changed = (
+                "UPDATE runs SET owner = ?, lease_until = ?, seal = ?, is_unwanted = is_unwanted AND ? WHERE seq = ?"
+            )
+            connection.execute(changed, (worker, until, seal, run_id is None, seq))
             return connection.execute(f"SELECT {columns} FROM runs WHERE seq = ?", (seq,)).fetchone(), elsewhere
         return None, elsewhere
 
@@ -393,43 +407,6 @@ def _now() -> int:
 
 def _has_open(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM runs WHERE is_final = 0 LIMIT 1").fetchone() is not None
-
-
-def _owned(connection: sqlite3.Connection, worker: str, run_id: str) -> int:
-    """Return the row of a worker's run. Raises `Conflict` where it is another's, has no owner or is gone."""
-    from tavern_engine.journal.run_store.rows import text
-
-    found = connection.execute("SELECT seq, owner FROM runs WHERE id = ?", (text(run_id),)).fetchone()
-    if found is None:
-        raise Conflict(f"the run {run_id!r} is not kept any more, so {worker} cannot write to it")
-    if found[1] != worker:
-        holder = f"{found[1]}'s" if found[1] else "nobody's"
-        raise Conflict(f"the run {run_id!r} is {holder} by now, so {worker} cannot write to it")
-    return int(found[0])
-
-
-def _write(connection: sqlite3.Connection, seq: int, stands: rows.Standing, more: int = 0) -> None:
-    """Write how a run stands, and that so many bytes `more` are kept of it. A finished one has no seal: with its status
-    reset by someone else, it is not resumed."""
-    values = stands._asdict()
-    if stands.started is None:
-        del values["started"]
-    if stands.is_final:
-        values |= {"owner": None, "lease_until": None, "seal": None}
-    changes = ", ".join(f"{column} = :{column}" for column in values)
-    connection.execute(
-        f"UPDATE runs SET size = size + :more - length(state) + length(:state), {changes} WHERE seq = :seq",
-        {**values, "seq": seq, "more": more},
-    )
-
-
-def _give_up(connection: sqlite3.Connection, seq: int, damage: TavernError, now: int) -> None:
-    """End a run whose record cannot be read."""
-    connection.execute(
-        "UPDATE runs SET status = ?, is_final = 1, finished = ?, error = ?, fault = ?, not_resumable = ?,"
-        " owner = NULL, lease_until = NULL, seal = NULL WHERE seq = ?",
-        (RunStatus.ERROR.value, now, damage.message, damage.message.casefold(), damage.message, seq),
-    )
 
 
 def _unknown(run_id: str) -> NotFound:

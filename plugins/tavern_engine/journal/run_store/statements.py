@@ -1,0 +1,47 @@
+"""What is written of single runs, within a transaction of the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tavern_engine.journal.run_store import rows
+from tavern_host.contracts.errors import Conflict, TavernError
+from tavern_host.contracts.executions import RunStatus
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+def owned(connection: sqlite3.Connection, worker: str, run_id: str) -> int:
+    """Return the row of a worker's run. Raises `Conflict` where it is another's, has no owner or is gone."""
+    found = connection.execute("SELECT seq, owner FROM runs WHERE id = ?", (rows.text(run_id),)).fetchone()
+    if found is None:
+        raise Conflict(f"the run {run_id!r} is not kept any more, so {worker} cannot write to it")
+    if found[1] != worker:
+        holder = f"{found[1]}'s" if found[1] else "nobody's"
+        raise Conflict(f"the run {run_id!r} is {holder} by now, so {worker} cannot write to it")
+    return int(found[0])
+
+
+def write(connection: sqlite3.Connection, seq: int, stands: rows.Standing, more: int = 0) -> None:
+    """Write how a run stands, and that so many bytes `more` are kept of it. A finished one has no seal: with its status
+    reset by someone else, it is not resumed."""
+    values = stands._asdict()
+    if stands.started is None:
+        del values["started"]
+    if stands.is_final:
+        values |= {"owner": None, "lease_until": None, "seal": None}
+    changes = ", ".join(f"{column} = :{column}" for column in values)
+    connection.execute(
+        f"UPDATE runs SET size = size + :more - length(state) + length(:state), {changes} WHERE seq = :seq",
+        {**values, "seq": seq, "more": more},
+    )
+
+
+def give_up(connection: sqlite3.Connection, seq: int, damage: TavernError, now: int) -> None:
+    """End a run whose record cannot be read."""
+    connection.execute(
+        "UPDATE runs SET status = ?, is_final = 1, finished = ?, error = ?, fault = ?, not_resumable = ?,"
+        " owner = NULL, lease_until = NULL, seal = NULL WHERE seq = ?",
+        (RunStatus.ERROR.value, now, damage.message, damage.message.casefold(), damage.message, seq),
+    )
