@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,9 +22,9 @@ PARTS = 1000
 """How many dicts, lists and models are copied before others get their turn."""
 
 _Made = dict[int, Any]
-"""The copies so far, by the identity of what they are copies of."""
-_Waiting = list[tuple[Any, Iterable[Any]]]
-"""Copied dicts and lists, with the keys or indices of what has to be copied in them."""
+"""The copies so far, by the identity of what they are copies of; `kept` are those, so that no other gets theirs."""
+_Waiting = list[tuple[Any, Iterator[tuple[Any, Any]]]]
+"""Copied dicts and lists, with their items by key or index: those that are not looked at yet."""
 
 
 def duplicate(value: Any) -> Any:
@@ -34,93 +34,92 @@ def duplicate(value: Any) -> Any:
     of its class and is not validated again. A frozen model in which nothing can be changed is not copied.
     Raises what `copy.deepcopy` raises of a value that is none of these.
     """
-    if type(value) in SHARED:
-        return value
-    return _whole(value, {})
+    return value if type(value) in SHARED else _whole(value, {}, [])
 
 
-def _whole(value: Any, made: _Made) -> Any:
+def _whole(value: Any, made: _Made, kept: list[Any]) -> Any:
     """Return a copy of a value with all that it holds."""
-    waiting: _Waiting = []
-    copied = _shallow(value, waiting, made)
-    _advance(waiting, made, None)
-    return copied
+    copied = [value]
+    _advance([(copied, enumerate(copied))], made, kept, -1)
+    return copied[0]
 
 
-def _advance(waiting: _Waiting, made: _Made, most: int | None) -> None:
-    """Copy what waits, or about `most` dicts, lists and models of it."""
-    left = -1 if most is None else most
-    while waiting and left:
-        part, keys = waiting.pop()
-        keys = iter(keys)
-        for key in keys:
-            item = part[key]
-            if type(item) not in SHARED:
-                part[key] = made[id(item)] if id(item) in made else _shallow(item, waiting, made)
-                left -= 1
-                if not left:
-                    waiting.append((part, keys))
-                    break
+def _advance(waiting: _Waiting, made: _Made, kept: list[Any], most: int) -> None:
+    """Copy what waits, or about `most` dicts, lists and models of it; below 0, all."""
+    while waiting and most:
+        part, items = waiting.pop()
+        for key, item in items:
+            kind = type(item)
+            if kind in SHARED:
+                continue
+            copied = made.get(id(item))
+            if copied is None:
+                if kind is dict or kind is list:  # most values
+                    copied = item.copy()
+                    for inner in copied.values() if kind is dict else copied:
+                        if type(inner) not in SHARED:
+                            waiting.append((copied, iter(copied.items()) if kind is dict else enumerate(copied)))
+                            break
+                else:
+                    copied = _shallow(item, waiting, made, kept)
+                made[id(item)] = copied
+                kept.append(item)
+            part[key] = copied
+            most -= 1
+            if not most:
+                waiting.append((part, items))
+                break
 
 
 class Unfinished:
     """The copy of a large value, which is made a part at a time. `refusal` says what its failure becomes."""
 
-    __slots__ = ("_copied", "_made", "_waiting", "refusal")
+    __slots__ = ("_copied", "_state", "refusal")
 
-    def __init__(self, copied: Any, waiting: _Waiting, made: _Made) -> None:
+    def __init__(self, copied: list[Any], *state: Any) -> None:
         self._copied = copied
-        self._waiting = waiting
-        self._made = made
+        self._state = state
         self.refusal: Callable[[Exception], Exception] | None = None
 
     async def whole(self) -> Any:
         """Return the copy when it is made; others get their turn meanwhile."""
         try:
-            while self._waiting:
+            while self._state[0]:
                 await asyncio.sleep(0)
-                _advance(self._waiting, self._made, PARTS)
+                _advance(*self._state, PARTS)
         except Exception as error:
             raise error if self.refusal is None else self.refusal(error) from None
-        return self._copied
+        return self._copied[0]
 
 
 def duplicate_or_begin(value: Any) -> Any:
     """Return what `duplicate` does, or of a large value an `Unfinished` copy."""
     if type(value) in SHARED:
         return value
+    copied = [value]
     made: _Made = {}
-    waiting: _Waiting = []
-    copied = _shallow(value, waiting, made)
-    _advance(waiting, made, PARTS)
-    return Unfinished(copied, waiting, made) if waiting else copied
+    kept: list[Any] = []
+    waiting: _Waiting = [(copied, enumerate(copied))]
+    _advance(waiting, made, kept, PARTS)
+    return Unfinished(copied, waiting, made, kept) if waiting else copied[0]
 
 
-def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
-    """Return a copy of one value; the dicts and lists whose items have to be copied go to `waiting`."""
+def _shallow(item: Any, waiting: _Waiting, made: _Made, kept: list[Any]) -> Any:
+    """Return a copy of one value that is no plain dict or list; dicts and lists whose items have to be copied go to
+    `waiting`."""
     copied: Any
-    kind = type(item)
-    if kind is dict:
-        copied = item.copy()
-        if not SHARED.issuperset(map(type, copied.values())):
-            waiting.append((copied, copied))
-    elif isinstance(item, BaseModel):
-        if _is_fixed(item, 3):
-            return item
-        copied = _model(item, waiting)
-    elif isinstance(item, dict):
+    if isinstance(item, BaseModel):
+        return item if _is_fixed(item, 3) else _model(item, waiting)
+    if isinstance(item, dict):
         copied = {_plain(key): inner for key, inner in dict.items(item)}
-        waiting.append((copied, copied))
+        waiting.append((copied, iter(copied.items())))
     elif isinstance(item, list):
         copied = list(list.__iter__(item))
-        if not SHARED.issuperset(map(type, copied)):
-            waiting.append((copied, range(len(copied))))
+        waiting.append((copied, enumerate(copied)))
     elif isinstance(item, tuple):  # its items cannot be set later
-        copied = tuple(made[id(i)] if id(i) in made else _whole(i, made) for i in tuple.__iter__(item))
+        copied = tuple(_whole(inner, made, kept) for inner in tuple.__iter__(item))
     else:
         copied = _plain(item)
-    made[id(item)] = copied
-    made[~id(item)] = item  # as long as it is there, no other has its identity
     return copied
 
 
@@ -134,9 +133,10 @@ def _model(item: BaseModel, waiting: _Waiting) -> BaseModel:
     object.__setattr__(copied, "__pydantic_fields_set__", item.__pydantic_fields_set__)  # nothing in a model changes it
     object.__setattr__(copied, "__pydantic_extra__", extra if extra is None else extra.copy())
     object.__setattr__(copied, "__pydantic_private__", private if private is None else copy.copy(private))
-    waiting.append((values, values))
-    if copied.__pydantic_extra__:
-        waiting.append((copied.__pydantic_extra__, copied.__pydantic_extra__))
+    waiting.append((values, iter(values.items())))
+    if extra:
+        more = copied.__pydantic_extra__ or {}
+        waiting.append((more, iter(more.items())))
     return copied
 
 
