@@ -41,7 +41,9 @@ def _parent_cycles(context: CheckContext) -> Iterator[Finding]:
     """Nodes that are inside of one another."""
     nodes = context.nodes
     settled: set[str] = set()
-    for start in nodes:
+    for start, checked in nodes.items():
+        if checked.node.parent_node is None:
+            continue
         path: dict[str, int] = {}
         current: str | None = start
         while current in nodes and current not in settled and current not in path:

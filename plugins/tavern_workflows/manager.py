@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -38,7 +38,7 @@ from tavern_workflows.groups import closure, references
 from tavern_workflows.history import SqliteWorkflowHistory
 from tavern_workflows.layout import lay_out
 from tavern_workflows.search import search
-from tavern_workflows.shape import parse, problems_error, read
+from tavern_workflows.shape import Reading, parse, problems_error, read
 from tavern_workflows.sizes import is_large
 from tavern_workflows.store import (
     PROJECT,
@@ -125,17 +125,14 @@ class Workflows(WorkflowManager):
 
     async def check(self, document: dict[str, JsonValue]) -> list[WorkflowProblem]:
         """Return the problems of a document, those of its shape first; of too many the last says how many more."""
-        large = is_large(document)
-        reading = await off_loop(large, read, document)
         types = await self._node_types()
-        entries = (await self.scan()).entries if references(reading.workflow) else {}
-        unknown = types is not None and any(node.type not in types for node in reading.workflow.nodes)
-        plugins = await self._context.services.get(PLUGINS).list_plugins() if unknown or entries else []
         try:
-            problems = None if large or entries else check(reading, types, plugins=plugins)
+            reading, problems = await off_loop(is_large(document), _read_and_check, document, types)
         except NeedsThread:
-            problems = None
-        if problems is None:  # work that would hold up everybody else
+            reading, problems = await asyncio.to_thread(_read_and_check, document, types)
+        if problems is None:  # other workflows are read, or plugins looked for that have what is unknown
+            entries = (await self.scan()).entries if references(reading.workflow) else {}
+            plugins = await self._context.services.get(PLUGINS).list_plugins()
             problems = await asyncio.to_thread(check, reading, types, entries, plugins)
         if not self._context.services.has(NODE_MANAGER):
             message = "node types cannot be checked: no plugin provides nodeManager"
@@ -406,6 +403,15 @@ def _stored(entry: Entry) -> StoredWorkflow:
 def _is_listed(entry: Entry) -> bool:
     """Whether lists have it: a plugin may bring workflows that are of use to its own agents alone."""
     return entry.source == PROJECT or (entry.workflow.model_extra or {}).get("listed") is not False
+
+
+def _read_and_check(
+    document: dict[str, JsonValue], types: Mapping[str, NodeDefinition] | None
+) -> tuple[Reading, list[WorkflowProblem] | None]:
+    """Return what can be read of a document, and its problems; None where more than node types is to be known."""
+    reading = read(document)
+    unknown = types is not None and any(node.type not in types for node in reading.workflow.nodes)
+    return reading, None if unknown or references(reading.workflow) else check(reading, types)
 
 
 def _summary(entry: Entry) -> WorkflowSummary:

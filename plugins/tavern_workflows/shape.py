@@ -6,12 +6,14 @@ Only the shape: whether the parts fit together is the business of `check.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from tavern_host.contracts.dataflow import MOST_NODES
 from tavern_host.contracts.documents import canonical, json_type
@@ -77,8 +79,8 @@ def read(document: Any) -> Reading:
     spoilt = {finding.path[:length] for finding in findings for length in range(1, len(finding.path) + 1)}
     shape = _Shape()
     workflow = shape.frame(document)
-    nodes, node_places = shape.items(document, "nodes", WorkflowNode.model_validate)
-    edges, edge_places = shape.items(document, "edges", WorkflowEdge.model_validate)
+    nodes, node_places = shape.items(document, "nodes", WorkflowNode)
+    edges, edge_places = shape.items(document, "edges", WorkflowEdge)
     findings += [finding for finding in shape.findings if finding.path not in spoilt]
     parts = {"nodes": nodes, "edges": edges}
     ids = (item.get("id") for item in _listed(document.get("nodes")) if isinstance(item, dict))
@@ -138,7 +140,7 @@ class _Shape:
             try:
                 return Workflow.model_validate(frame)
             except ValidationError as error:
-                beyond = _shape_findings(error, document, ())
+                beyond = _shape_findings(_errors(error), document, ())
         self.findings += dict.fromkeys(beyond)
         inputs, self.whole_inputs = _valid_slots(document.get("interfaceInputs", {}))
         outputs, self.whole_outputs = _valid_slots(document.get("interfaceOutputs", {}))
@@ -149,26 +151,30 @@ class _Shape:
             interface_outputs=outputs,
         )
 
-    def items(self, document: dict[str, Any], kind: str, validate: Callable[[Any], M]) -> tuple[list[M], list[int]]:
+    def items(self, document: dict[str, Any], kind: str, model: type[M]) -> tuple[list[M], list[int]]:
         """Return the well-formed items of a list, and at which index each of them stands."""
         given = document.get(kind, [])
         if not isinstance(given, list):
             self.findings.append(Finding((kind,), f"expected a list, got {json_type(given)}"))
             return [], []
-        found: list[M] = []
-        places: list[int] = []
+        found: dict[int, list[Finding]] = {}
         for place, item in enumerate(given):
-            beyond = _beyond_reason(item, (kind, place))
-            if beyond:
-                self.findings += beyond
-                continue
-            try:
-                found.append(validate(item))
-            except ValidationError as error:
-                self.findings += _shape_findings(error, item, (kind, place))
-                continue
-            places.append(place)
-        return found, places
+            if beyond := _beyond_reason(item, (kind, place)):
+                found[place] = beyond
+        places = [place for place in range(len(given)) if place not in found]
+        try:
+            items = _list_of(model).validate_python([given[place] for place in places])
+        except ValidationError as error:
+            found |= _item_findings(error, given, kind, places)
+            places = [place for place in places if place not in found]
+            items = _list_of(model).validate_python([given[place] for place in places])
+        self.findings += [finding for place in sorted(found) for finding in found[place]]
+        return items, places
+
+
+@cache
+def _list_of(model: type[M]) -> TypeAdapter[list[M]]:
+    return TypeAdapter(list[model])  # type: ignore[valid-type]
 
 
 def _listed(value: Any) -> list[Any]:
@@ -296,10 +302,23 @@ def _is_unicode(text: str) -> bool:
 # --- what has another form ----------------------------------------------------------------------------
 
 
-def _shape_findings(error: ValidationError, item: Any, path: tuple[str | int, ...]) -> list[Finding]:
+def _errors(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_url=False, include_context=False, include_input=False)
+
+
+def _item_findings(error: ValidationError, given: list[Any], kind: str, places: list[int]) -> dict[int, list[Finding]]:
+    """Return pydantic's findings on the items of a list, of which those at `places` were read, by their places."""
+    problems: dict[int, list[ErrorDetails]] = {}
+    for found in _errors(error):
+        place = places[int(found["loc"][0])]
+        problems.setdefault(place, []).append({**found, "loc": found["loc"][1:]})
+    return {place: _shape_findings(found, given[place], (kind, place)) for place, found in problems.items()}
+
+
+def _shape_findings(problems: list[ErrorDetails], item: Any, path: tuple[str | int, ...]) -> list[Finding]:
     """Return pydantic's findings on an item, one per place in it."""
     messages: dict[tuple[str | int, ...], list[str]] = {}
-    for found in error.errors(include_url=False, include_context=False, include_input=False):
+    for found in problems:
         parts, value = _place(found["loc"], item, missing=found["type"] == "missing")
         message = _MESSAGES.get(found["type"])
         if message is None:

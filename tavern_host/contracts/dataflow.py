@@ -55,7 +55,7 @@ _ERROR_SLOT = SlotDefinition(
 )
 
 _TEXT_FROM = frozenset({DataFlowType.INTEGER, DataFlowType.FLOAT, DataFlowType.BOOLEAN})
-_HANDLE = re.compile(r"(.+)__([0-9]{1,9})", re.DOTALL)
+_PLACE = re.compile(r"[0-9]{1,9}")
 
 
 def compatible(source: SlotDefinition, target: SlotDefinition) -> str | None:
@@ -212,9 +212,9 @@ def find_slot(slots: Slots, handle: str, *, dynamic: bool = False) -> tuple[str,
     """
     if handle in slots:
         return handle, slots[handle], None
-    match = _HANDLE.fullmatch(handle)
-    if match and match[1] in slots and slots[match[1]].multi:
-        return match[1], slots[match[1]], int(match[2])
+    key, _, place = handle.rpartition("__")
+    if key in slots and slots[key].multi and _PLACE.fullmatch(place):
+        return key, slots[key], int(place)
     return (handle, OPEN_SLOT, None) if dynamic and handle else None
 
 

@@ -74,19 +74,21 @@ def _advance(waiting: _Waiting, made: _Made, kept: list[Any], most: int) -> None
 class Unfinished:
     """The copy of a large value, which is made a part at a time. `refusal` says what its failure becomes."""
 
-    __slots__ = ("_copied", "_state", "refusal")
+    __slots__ = ("_copied", "_kept", "_made", "_waiting", "refusal")
 
-    def __init__(self, copied: list[Any], *state: Any) -> None:
+    def __init__(self, copied: list[Any], waiting: _Waiting, made: _Made, kept: list[Any]) -> None:
         self._copied = copied
-        self._state = state
+        self._waiting = waiting
+        self._made = made
+        self._kept = kept
         self.refusal: Callable[[Exception], Exception] | None = None
 
     async def whole(self) -> Any:
         """Return the copy when it is made; others get their turn meanwhile."""
         try:
-            while self._state[0]:
+            while self._waiting:
                 await asyncio.sleep(0)
-                _advance(*self._state, PARTS)
+                _advance(self._waiting, self._made, self._kept, PARTS)
         except Exception as error:
             raise error if self.refusal is None else self.refusal(error) from None
         return self._copied[0]

@@ -36,6 +36,10 @@ def text_in(item: Item, key: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def _has_id(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("id"), str)
+
+
 class WorkingCopy:
     """A document that is being changed. `touched` says by kind and id at which `index` an item was changed last."""
 
@@ -66,8 +70,7 @@ class WorkingCopy:
         """Return where the items of a list are, by id."""
         if kind not in self._indexes:
             items = enumerate(self.listed(kind))
-            known = ((text_in(item, "id"), at) for at, item in items if isinstance(item, dict))
-            self._indexes[kind] = {identifier: at for identifier, at in known if identifier is not None}
+            self._indexes[kind] = {item["id"]: at for at, item in items if _has_id(item)}
         return self._indexes[kind]
 
     def own(self, kind: str, identifier: str) -> Item:
@@ -124,7 +127,8 @@ class WorkingCopy:
         """Remove a node with what lies in it, and all their edges."""
         inside: dict[Any, list[str]] = {}
         for node in self.items("nodes"):
-            inside.setdefault(text_in(node, "parentNode"), []).append(str(node["id"]))
+            if (parent := text_in(node, "parentNode")) is not None:
+                inside.setdefault(parent, []).append(str(node["id"]))
         gone, waiting = {identifier}, [identifier]
         while waiting:
             for one in inside.get(waiting.pop(), ()):
@@ -155,7 +159,7 @@ class WorkingCopy:
 
     def items(self, kind: str) -> Iterator[Item]:
         """Return the items of a list that have ids."""
-        return (item for item in self.listed(kind) if isinstance(item, dict) and isinstance(item.get("id"), str))
+        return filter(_has_id, self.listed(kind))
 
     def take_out(self, kind: str, gone: set[str]) -> None:
         """Remove items, and nothing else."""
