@@ -115,9 +115,7 @@ class Connection:
             return await ask(client, _progress(current_report()))
         except MCPError as error:
             if self._client is not client or error.code == types.CONNECTION_CLOSED:
-                with contextlib.suppress(TimeoutError):  # the reason comes with the end of a program
-                    await asyncio.wait_for(self._ended.wait(), 0.5)
-                self._lost("the connection was lost")
+                self._lost("the connection was lost")  # of a program there is a better reason by now
                 raise self._unavailable(self.problem or "the connection was lost") from None
             raise PluginFailure(f"the MCP server {name} refused: {error.error.message[:2000]}") from None
         except TavernError:

@@ -181,7 +181,9 @@ class Offering:
             items = [item async for item in self._items(str(parts[0].uri), caller, report)]
             structured = "".join(map(str, items)) if all(isinstance(item, str) for item in items) else items
             parts = [ContentPart(type="data", data=structured)]
-        content = await asyncio.to_thread(lambda: [self._block(part) for part in parts])
+        content = [
+            await asyncio.to_thread(self._picture, part) if part.type == "image" else _block(part) for part in parts
+        ]
         is_declared = _object(definition.output) is not None and isinstance(structured, dict)
         return types.CallToolResult(content=content, structured_content=structured if is_declared else None)
 
@@ -198,21 +200,18 @@ class Offering:
             if found.finished:
                 return
 
-    def _block(self, part: ContentPart) -> types.ContentBlock:
-        """Return a part of a result for a client. Blocking."""
-        if part.type == "image" and (part.size or 0) <= _MOST_PICTURE and part.uri is not None:
-            *folders, name = part.uri.split("/")
-            with (
-                contextlib.suppress(OSError),
-                confined_folder(self._context.project.folder("files"), folders) as folder,
-                os.fdopen(open_file(folder, name), "rb") as file,
-            ):
-                data = base64.b64encode(file.read(_MOST_PICTURE)).decode()
-                return types.ImageContent(type="image", data=data, mime_type=part.mime_type or "image/png")
-        if part.type in ("image", "file"):
-            return types.TextContent(type="text", text=f"[the file {part.uri} of the project]")
-        text = part.text if part.text is not None else part.data
-        return types.TextContent(type="text", text=text if isinstance(text, str) else _json(text))
+    def _picture(self, part: ContentPart) -> types.ContentBlock:
+        """Return a picture that a call gave, or where it is if it cannot be sent. Blocking."""
+        *folders, name = str(part.uri).split("/")
+        with (
+            contextlib.suppress(OSError),
+            confined_folder(self._context.project.folder("files"), folders) as folder,
+            os.fdopen(open_file(folder, name), "rb") as file,
+        ):
+            if len(data := file.read(_MOST_PICTURE + 1)) <= _MOST_PICTURE:
+                mime_type = part.mime_type or "image/png"
+                return types.ImageContent(type="image", data=base64.b64encode(data).decode(), mime_type=mime_type)
+        return _text(f"[the file {part.uri} of the project]")
 
     def _patterns(self) -> list[str]:
         layers = self._context.settings.layers("offer")
@@ -304,7 +303,19 @@ def _object(schema: Any) -> dict[str, Any] | None:
 
 
 def _failure(text: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+    return types.CallToolResult(content=[_text(text)], is_error=True)
+
+
+def _block(part: ContentPart) -> types.ContentBlock:
+    """Return a part of a result for a client, of a file where it is."""
+    if part.type == "file":
+        return _text(f"[the file {part.uri} of the project]")
+    text = part.text if part.text is not None else part.data
+    return _text(text if isinstance(text, str) else _json(text))
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(type="text", text=text)
 
 
 def _json(value: Any) -> str:

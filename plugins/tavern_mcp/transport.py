@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any
 
@@ -27,7 +27,7 @@ MOST_UNASKED = 500
 """How many messages that nobody asked for are read in a second; further ones wait, and the server with them."""
 _PATIENT = 3
 """For how many seconds in a row that may be so."""
-_TAIL = 4096
+_TAIL, _MOST_WAITING = 4096, 256
 _PATIENCE = 2.0
 
 Run = Callable[[AsyncIterator[bytes]], AsyncIterator[SandboxOutput]]
@@ -35,24 +35,27 @@ Run = Callable[[AsyncIterator[bytes]], AsyncIterator[SandboxOutput]]
 Streams = tuple[Any, Any]
 
 
-class Pace:
-    """Slows down what comes that was not asked for; where that lasts, the reason is reported, and no more is read."""
+class Paced:
+    """Both streams of a session. What comes that was not asked for is slowed down; where that lasts, `on_end` is called
+    with the reason, and no more is read."""
 
-    def __init__(self, on_end: Callable[[str], None]) -> None:
+    def __init__(self, read: Any, write: Any, on_end: Callable[[str], None]) -> None:
+        self._read = read
+        self._write = write
         self._on_end = on_end
         self._asked = self._unasked = self._crowded = 0
         self._since = time.monotonic()
 
-    def sent(self, item: SessionMessage) -> None:
-        """Note a request, which may be answered once."""
-        self._asked += isinstance(item.message, JSONRPCRequest)
+    async def send(self, item: SessionMessage) -> None:
+        self._asked += isinstance(item.message, JSONRPCRequest)  # which may be answered once
+        await self._write.send(item)
 
-    async def came(self, item: SessionMessage | Exception) -> None:
-        """Wait where too much has come."""
+    async def receive(self) -> SessionMessage | Exception:
+        item: SessionMessage | Exception = await self._read.receive()
         is_answer = isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse | JSONRPCError)
         if is_answer and self._asked:
             self._asked -= 1
-            return
+            return item
         self._unasked += 1
         if self._unasked > MOST_UNASKED:
             self._crowded += 1
@@ -63,25 +66,9 @@ class Pace:
             self._unasked, self._since = 0, time.monotonic()
         elif time.monotonic() - self._since > 1:
             self._unasked, self._crowded, self._since = 1, 0, time.monotonic()
-
-
-class _Paced:
-    """One of the two streams, with what passes it counted."""
-
-    def __init__(self, stream: Any, pace: Pace) -> None:
-        self._stream = stream
-        self._pace = pace
-
-    async def send(self, item: SessionMessage) -> None:
-        self._pace.sent(item)
-        await self._stream.send(item)
-
-    async def receive(self) -> SessionMessage | Exception:
-        item: SessionMessage | Exception = await self._stream.receive()
-        await self._pace.came(item)
         return item
 
-    def __aiter__(self) -> _Paced:
+    def __aiter__(self) -> Paced:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
@@ -91,9 +78,10 @@ class _Paced:
             raise StopAsyncIteration from None
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        await self._read.aclose()
+        await self._write.aclose()
 
-    async def __aenter__(self) -> _Paced:
+    async def __aenter__(self) -> Paced:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -105,70 +93,78 @@ async def paced(
     transport: AbstractAsyncContextManager[Streams], on_end: Callable[[str], None]
 ) -> AsyncIterator[Streams]:
     """Give the streams of a transport, slowed down; `on_end` is called with the reason if they are cut off."""
-    pace = Pace(on_end)
     async with transport as (read, write):
-        yield _Paced(read, pace), _Paced(write, pace)
+        both = Paced(read, write, on_end)
+        yield both, both
+
+
+class _Program:
+    """A program's stdin and stdout, for a session. It runs while somebody receives: without a task or a buffer between
+    the session and its pipes, a call takes a turn of the event loop less each way."""
+
+    def __init__(self, run: Run, on_end: Callable[[str], None]) -> None:
+        self._on_end = on_end
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
+        self._said, self._why = bytearray(), "it ended"
+        self._messages = self._coming(run(self._stdin()))
+
+    async def send(self, item: SessionMessage) -> None:
+        try:
+            line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+            self._outgoing.put_nowait(line)
+        except asyncio.QueueFull:
+            self._on_end(f"it does not read what it is sent: {_MOST_WAITING} messages wait")
+            raise anyio.BrokenResourceError from None
+
+    async def receive(self) -> SessionMessage | Exception:
+        try:
+            return await anext(self._messages)
+        except StopAsyncIteration:
+            pass
+        except Exception as error:
+            self._why = describe(error)
+        last = self._said.decode("utf-8", "replace").strip()
+        self._on_end(f"{self._why}; it said last: {last[-500:]}" if last else self._why)
+        raise anyio.EndOfStream
+
+    async def aclose(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._messages.aclose()
+
+    async def _stdin(self) -> AsyncIterator[bytes]:
+        while True:
+            yield await self._outgoing.get()
+
+    async def _coming(self, outputs: AsyncIterator[SandboxOutput]) -> AsyncGenerator[SessionMessage | Exception]:
+        """Yield each line as a message, and note how the program ended. Raises `ValueError` for one that is too
+        long."""
+        buffer = bytearray()
+        async with aclosing(outputs) as coming:  # type: ignore[type-var]
+            async for output in coming:
+                if output.kind == "stderr":
+                    self._said += output.data
+                    del self._said[:-_TAIL]
+                elif output.kind == "stdout":
+                    looked = len(buffer)
+                    buffer += output.data
+                    while (end := buffer.find(b"\n", looked)) >= 0:
+                        line, looked = bytes(buffer[:end]), 0
+                        del buffer[: end + 1]
+                        if line.strip():
+                            yield _message(line)
+                    if len(buffer) > MOST_BYTES:
+                        raise ValueError(f"it sent a message of more than {MOST_BYTES >> 20} MiB")
+                elif output.kind == "ended":
+                    note = output.data.decode("utf-8", "replace")
+                    self._why = f"it ended with the exit code {output.exit_code}" + (f": {note}" if note else "")
 
 
 @asynccontextmanager
 async def program_streams(run: Run, on_end: Callable[[str], None]) -> AsyncIterator[Streams]:
     """Run a program and give the streams of messages from and to it. `on_end` is called with the reason of its end."""
-    incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-
-    async def stdin() -> AsyncIterator[bytes]:
-        async for item in outgoing:
-            yield item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-
-    async def pump() -> None:
-        said = bytearray()
-        why = "it ended"
-        try:
-            why = await _lines(run(stdin()), incoming.send, said) or why
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # the session is over
-        except Exception as error:
-            why = describe(error)
-        finally:
-            incoming.close()
-            outgoing.close()
-            last = said.decode("utf-8", "replace").strip()
-            on_end(f"{why}; it said last: {last[-500:]}" if last else why)
-
-    pumping = asyncio.create_task(pump(), name="read what an MCP server says")
-    try:
-        yield read, write
-    finally:
-        with anyio.CancelScope(shield=True):
-            pumping.cancel()
-            await asyncio.wait([pumping])
-        for stream in (read, write, incoming, outgoing):
-            stream.close()
-
-
-async def _lines(outputs: AsyncIterator[SandboxOutput], send: Callable[[Any], Any], said: bytearray) -> str | None:
-    """Send each line that comes as a message, and return how the program ended. Raises `ValueError` for one that is
-    too long."""
-    buffer = bytearray()
-    async with aclosing(outputs) as coming:  # type: ignore[type-var]
-        async for output in coming:
-            if output.kind == "stderr":
-                said += output.data
-                del said[:-_TAIL]
-            elif output.kind == "stdout":
-                looked = len(buffer)
-                buffer += output.data
-                while (end := buffer.find(b"\n", looked)) >= 0:
-                    line, looked = bytes(buffer[:end]), 0
-                    del buffer[: end + 1]
-                    if line.strip():
-                        await send(_message(line))
-                if len(buffer) > MOST_BYTES:
-                    raise ValueError(f"it sent a message of more than {MOST_BYTES >> 20} MiB")
-            elif output.kind == "ended":
-                note = output.data.decode("utf-8", "replace")
-                return f"it ended with the exit code {output.exit_code}" + (f": {note}" if note else "")
-    return None
+    program = _Program(run, on_end)
+    async with aclosing(program):
+        yield program, program
 
 
 def _message(line: bytes) -> SessionMessage | Exception:

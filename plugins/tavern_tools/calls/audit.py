@@ -129,4 +129,4 @@ class Updates:
         about = {"callId": call.id, "toolId": request.tool_id, "index": request.index, "caller": str(context.principal)}
         known = {"requestId": request.request_id, "runId": context.run_id, "traceId": context.trace_id}
         payload = {**about, **{key: value for key, value in known.items() if value is not None}, **more}
-        self._events.publish("TOOL_CALL_UPDATE", payload)
+        self._events.publish_all([("TOOL_CALL_UPDATE", payload)])  # which, unlike `publish`, makes no copy to return
