@@ -144,12 +144,12 @@ def _node_head(node_id: str, state: NodeState) -> list[str]:
     return lines + ([f"error: {state.error.message}"] if state.error is not None else [])
 
 
-async def interrupt(arguments: dict[str, JsonValue], context: PluginContext) -> list[CommandOutput]:
+async def interrupt(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Interrupt a run. Raises `Conflict` for one that has finished."""
     run = await find_run(str(arguments["run"]), context)
     if not await context.services.get(EXECUTION_ENGINE).interrupt(run.id, call=operator_call(context.project.id)):
         raise Conflict(f"the run {run.id} has finished already")
-    return [CommandOutput(kind="message", text=f"the run {run.id} is being interrupted")]
+    yield CommandOutput(kind="message", text=f"the run {run.id} is being interrupted")
 
 
 async def resume(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
