@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from pkgutil import resolve_name
@@ -38,12 +39,28 @@ class InProcessRuntime:
         self._modules: dict[str, ModuleType] = {}
         self._collected: dict[str, list[Any]] = {}
         self._is_module = functools.cache(_is_module)
+        self._changing = threading.Lock()
+        self._is_loading = self._is_unloaded = False
 
     def load(self) -> None:
         """Import the package, and unless the source is lazy the modules that the manifest names.
 
-        Runs on a thread with a deadline; raises whatever the plugin raises.
+        Runs on a thread with a deadline; raises whatever the plugin raises. Nothing stays of a load that was unloaded
+        before it ended.
         """
+        with self._changing:
+            if self._is_unloaded:
+                return
+            self._is_loading = True
+        try:
+            self._import()
+        finally:
+            with self._changing:
+                self._is_loading = False
+                if self._is_unloaded:
+                    self._forget()
+
+    def _import(self) -> None:
         source = self._source
         if source.module is not None:
             self._module = importlib.import_module(source.module)
@@ -77,14 +94,12 @@ class InProcessRuntime:
             if not isinstance(options, dict):
                 continue
             code = inspect.unwrap(value).__code__
-            wrong = hint = None
-            if options.get("wrapper") or options.get("hookwrapper"):
-                wrong = f"{name}: hook wrappers are not supported"
+            is_wrapper = options.get("wrapper") or options.get("hookwrapper")
+            if is_wrapper or inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+                wrong = "hook wrappers are not supported" if is_wrapper else "a hookimpl returns, it does not yield"
                 hint = "return a value from a plain hookimpl; filters get what the one before returned"
-            elif inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
-                wrong = f"{name}: a hookimpl returns, it does not yield"
-            if wrong is not None:
-                problems.append(Problem(message=wrong, hint=hint, file=code.co_filename, line=code.co_firstlineno))
+                message, file, line = f"{name}: {wrong}", code.co_filename, code.co_firstlineno
+                problems.append(Problem(message=message, hint=hint, file=file, line=line))
                 continue
             found.append(
                 HookImplInfo(
@@ -116,8 +131,7 @@ class InProcessRuntime:
 
     def schema(self, reference: str) -> dict[str, Any]:
         """Return the JSON Schema of what `module:Type` names in the plugin or in the contracts. Raises `NotFound`."""
-        is_shared = reference.startswith(f"{CONTRACTS}.")
-        return schema_of(reference, resolve_name if is_shared else self._resolve)
+        return schema_of(reference, resolve_name if reference.startswith(f"{CONTRACTS}.") else self._resolve)
 
     def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
         """Return `Class(*arguments)`; `context` and other `named` values go to parameters of that name. For a
@@ -126,8 +140,7 @@ class InProcessRuntime:
             return self._open_described(handler)
         target = self.function(handler)
         accepted = inspect.signature(target).parameters
-        offered = {"context": self._context, **named}
-        return target(*arguments, **{k: v for k, v in offered.items() if k in accepted})
+        return target(*arguments, **{k: v for k, v in {"context": self._context, **named}.items() if k in accepted})
 
     def call(self, handler: str, *arguments: Any) -> Any:
         """Return `function(*arguments)`, which may be awaitable. Raises `NotFound`, `PluginFailure` where the code
@@ -152,9 +165,8 @@ class InProcessRuntime:
         opener, source = kind_of(type(descriptor)).opener, self._source
         if opener is None:
             raise NotFound(f"{source.name}: nothing opens the handler of a {type(descriptor).__name__}")
-        folder = None
-        if source.module is None and source.root is not None:
-            folder = FolderSource(self._package, source.root, source.reviewed)
+        root = source.root if source.module is None else None
+        folder = FolderSource(self._package, root, source.reviewed) if root is not None else None
         return first_party_part(opener)(self._resolve(descriptor.handler), descriptor, self._context, folder)
 
     def _resolve(self, handler: str) -> Any:
@@ -205,9 +217,15 @@ class InProcessRuntime:
 
     def unload(self) -> None:
         """Forget the modules of a folder plugin; those of installed packages stay imported."""
+        with self._changing:
+            self._is_unloaded = True
+            self._forget()
+
+    def _forget(self) -> None:
         if self._source.module is None:
             self.forget_modules()
-            release(self._package)
+            if not self._is_loading:  # else the thread that imports it would take the name of another
+                release(self._package)
         self._module = None
         self._modules.clear()
 

@@ -6,15 +6,20 @@ import asyncio
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from plugin_maker import context_of, contextual, host_with, make_plugin, write
 
 from tavern_host import PLUGINS, Host
+from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import AdmissionError, PluginState
+from tavern_host.runtime.folder_import import release as release_name
+from tavern_host.runtime.folder_import import reserve
+from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.ledger import Ledger
+from tavern_host.runtime.source import PluginSource
 
 
 def others() -> set[asyncio.Task[Any]]:
@@ -115,8 +120,24 @@ async def test_a_start_cancelled_during_import_leaves_no_module(tmp_path: Path) 
     await asyncio.wait([task])
     assert task.cancelled()
     assert "tavern_plugins.acme" not in sys.modules
+    taken = reserve("acme")  # by another host, while the first import still goes on
     release.set()
+    while (freed := reserve("acme")) != "tavern_plugins.acme":
+        release_name(freed)
+        await asyncio.sleep(0.001)
+    release_name(freed)
+    release_name(taken)
+    assert taken == "tavern_plugins.acme_2"
+    assert "tavern_plugins.acme" not in sys.modules
     del sys.release  # type: ignore[attr-defined]
+
+
+def test_a_plugin_unloaded_before_its_import_began_is_not_imported(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path, "acme", "raise AssertionError('it was imported')")
+    runtime = InProcessRuntime(PluginSource("acme", root=folder), context=cast(PluginContext, None))
+    runtime.unload()
+    runtime.load()
+    assert "tavern_plugins.acme" not in sys.modules
 
 
 async def test_a_refused_strict_start_cleans_up(tmp_path: Path) -> None:
