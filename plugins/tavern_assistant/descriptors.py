@@ -9,6 +9,7 @@ from tavern_host.contracts.commands import CommandParameter
 
 _PATCH: dict[str, Any] = {"body": "assistant:PatchProposal", "answer": "assistant:PatchResult"}
 _UNDO: dict[str, Any] = {"body": "assistant:PatchUndo", "answer": "assistant:PatchResult"}
+_ASK: dict[str, Any] = {"body": "AssistantRequest", "answer": "agents:AgentRun", "status": 202}
 _OPERATE = {"access": "operate"}
 _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("POST", "/api/patches/check", "propose", "Say what a patch would do.", {**_PATCH, "access": "read"}),
@@ -16,22 +17,13 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("POST", "/api/patches/undo", "undo", "Take a patch back.", _UNDO),
     ("POST", "/api/settings-patches", "apply_settings", "Apply a patch of settings.", {**_PATCH, **_OPERATE}),
     ("POST", "/api/settings-patches/undo", "undo_settings", "Take a patch of settings back.", {**_UNDO, **_OPERATE}),
-)
-
-_REQUEST: dict[str, Any] = {"body": "AssistantRequest", "answer": "agents:AgentRun", "status": 202}
-_ASK = (
-    "POST",
-    "/api/assistant/requests",
-    "ask",
-    "Ask the creation assistant about a workflow; answers at once.",
-    _REQUEST,
+    ("POST", "/api/assistant/requests", "ask", "Ask the creation assistant about a workflow; answers at once.", _ASK),
 )
 
 
 def routes() -> list[RouteInfo]:
     """Return the routes of patches, and of requests to the assistant."""
-    patches = [RouteInfo.of_module("tavern_assistant.web", *row) for row in _ROUTES]
-    return [*patches, RouteInfo.of_module("tavern_assistant.deliberation.web", *_ASK)]
+    return [RouteInfo.of_module("tavern_assistant.web", *row) for row in _ROUTES]
 
 
 def commands() -> list[CommandInfo]:

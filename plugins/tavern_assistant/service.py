@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from tavern_assistant.deliberation.push import update_event
-from tavern_assistant.patches.documents import documents_of
+from tavern_assistant.patches.documents import DocumentPatches, documents_of
 from tavern_assistant.patches.workflows import WorkflowPatches
 from tavern_host import CallContext, PluginContext
-from tavern_host.contracts.assistant import UPDATE_WORKFLOW, Assistant, PatchKind, PatchResult
+from tavern_host.contracts.assistant import UPDATE_WORKFLOW, Assistant, PatchKind, PatchProposal, PatchResult
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.services import gives_new
 
@@ -19,7 +19,7 @@ class Patches(Assistant):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._workflows = WorkflowPatches(context)
-        self._documents = documents_of(context)
+        self._others = documents_of(context)
 
     @gives_new
     async def propose_patch(
@@ -36,13 +36,8 @@ class Patches(Assistant):
         """Return what a patch would do; see the interface."""
         if (id is None) == (document is None):
             raise InvalidInput("a patch is of a document that is named by its `id`, or given as `document`")
-        if kind != "workflow":
-            result = await self._documents.propose(kind, id or "", document, operations, revision, call)
-        elif document is not None:
-            result = await self._workflows.propose_for(document, operations)
-        else:
-            result = await self._workflows.propose(id or "", operations, revision)
-        return result if whole else result.model_copy(update={"document": None})
+        asked = PatchProposal.trusted(kind=kind, id=id, document=document, operations=operations, revision=revision)
+        return _shown(await self._of(kind).propose(asked, call), whole)
 
     @gives_new
     async def apply_patch(
@@ -58,13 +53,11 @@ class Patches(Assistant):
     ) -> PatchResult:
         """Apply a patch; see the interface."""
         _refuse_settings(kind)
-        if kind != "workflow":
-            result = await self._documents.apply(kind, id, operations, revision, call)
-        else:
-            result = await self._workflows.apply(id, operations, revision, reason, call)
-            if result.applied and call is not None and call.principal.kind == "agent":
-                self._context.events.publish(UPDATE_WORKFLOW, update_event(id, result, operations, reason))
-        return result if whole else result.model_copy(update={"document": None})
+        asked = PatchProposal.trusted(kind=kind, id=id, operations=operations, revision=revision, reason=reason)
+        result = await self._of(kind).apply(asked, call)
+        if kind == "workflow" and result.applied and call is not None and call.principal.kind == "agent":
+            self._context.events.publish(UPDATE_WORKFLOW, update_event(id, result, operations, reason))
+        return _shown(result, whole)
 
     @gives_new
     async def undo_patch(
@@ -72,9 +65,14 @@ class Patches(Assistant):
     ) -> PatchResult:
         """Take a patch back; see the interface."""
         _refuse_settings(kind)
-        if kind != "workflow":
-            return await self._documents.undo(kind, id, revision, to, call)
-        return await self._workflows.undo(id, revision, to, call)
+        return await self._of(kind).undo(kind, id, revision, to, call)
+
+    def _of(self, kind: PatchKind) -> WorkflowPatches | DocumentPatches:
+        return self._workflows if kind == "workflow" else self._others
+
+
+def _shown(result: PatchResult, whole: bool) -> PatchResult:
+    return result if whole else result.model_copy(update={"document": None})
 
 
 def _refuse_settings(kind: PatchKind) -> None:

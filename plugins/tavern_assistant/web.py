@@ -1,77 +1,67 @@
-"""Patches over HTTP; each route hands over to the service and shapes its answer. Those of settings have routes of their
-own, since who may use them is somebody else."""
+"""Patches over HTTP, and requests to the assistant; each route hands over and shapes the answer. Patches of settings
+have routes of their own, since who may use them is somebody else; the service leaves them to these."""
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
+from tavern_assistant.deliberation.requests import AssistantRequest, start
 from tavern_assistant.patches.documents import documents_of
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.assistant import ASSISTANT, PatchProposal, PatchResult, PatchUndo
 from tavern_host.contracts.errors import InvalidInput
 
+Asked = TypeVar("Asked", PatchProposal, PatchUndo)
+
 
 async def propose(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/patches/check`: what a patch would do; nothing is saved."""
     asked = request.read(PatchProposal)
-    result = await context.services.get(ASSISTANT).propose_patch(
-        asked.operations,
-        kind=asked.kind,
-        id=asked.id,
-        document=asked.document,
-        revision=asked.revision,
-        call=request.call,
-    )
+    given: dict[str, Any] = {"kind": asked.kind, "id": asked.id, "document": asked.document, "revision": asked.revision}
+    result = await context.services.get(ASSISTANT).propose_patch(asked.operations, **given, call=request.call)
     return HttpResponse(data=result.to_json())
 
 
 async def apply(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/patches`: the document with the patch applied, or 409 with what is wrong."""
-    return await _apply(request, context, is_of_settings=False)
+    asked = _checked(request.read(PatchProposal), is_of_settings=False)
+    given: dict[str, Any] = {"kind": asked.kind, "revision": asked.revision, "reason": asked.reason}
+    assistant = context.services.get(ASSISTANT)
+    return _answer(await assistant.apply_patch(asked.operations, str(asked.id), **given, call=request.call))
 
 
 async def apply_settings(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/settings-patches`: the settings with the patch applied, or 409 with what is wrong."""
-    return await _apply(request, context, is_of_settings=True)
+    asked = _checked(request.read(PatchProposal), is_of_settings=True)
+    return _answer(await documents_of(context).apply(asked, request.call))
 
 
 async def undo(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/patches/undo`: the document as it was before a patch."""
-    return await _undo(request, context, is_of_settings=False)
+    asked = _checked(request.read(PatchUndo), is_of_settings=False)
+    undone = context.services.get(ASSISTANT).undo_patch
+    return _answer(await undone(asked.id, asked.revision, asked.to, kind=asked.kind, call=request.call))
 
 
 async def undo_settings(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/settings-patches/undo`: the settings as they were before a patch."""
-    return await _undo(request, context, is_of_settings=True)
+    asked = _checked(request.read(PatchUndo), is_of_settings=True)
+    return _answer(await documents_of(context).undo("settings", asked.id, asked.revision, asked.to, request.call))
 
 
-async def _apply(request: HttpRequest, context: PluginContext, *, is_of_settings: bool) -> HttpResponse:
-    asked = request.read(PatchProposal)
-    _check_kind(asked, is_of_settings)
-    if asked.id is None or asked.document is not None:
-        raise InvalidInput("a patch is applied to a document that is named by its `id`")
-    if is_of_settings:  # the service leaves these to those who may use this route
-        documents = documents_of(context)
-        return _answer(await documents.apply("settings", asked.id, asked.operations, asked.revision, request.call))
-    result = await context.services.get(ASSISTANT).apply_patch(
-        asked.operations, asked.id, kind=asked.kind, revision=asked.revision, reason=asked.reason, call=request.call
-    )
-    return _answer(result)
+async def ask(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/assistant/requests`: the `AgentRun` that has begun; its reply is in the conversation, a workflow in an
+    event."""
+    return HttpResponse(status=202, data=(await start(context, request.read(AssistantRequest), request.call)).to_json())
 
 
-async def _undo(request: HttpRequest, context: PluginContext, *, is_of_settings: bool) -> HttpResponse:
-    asked = request.read(PatchUndo)
-    _check_kind(asked, is_of_settings)
-    if is_of_settings:
-        undoing = documents_of(context).undo("settings", asked.id, asked.revision, asked.to, request.call)
-        return _answer(await undoing)
-    result = await context.services.get(ASSISTANT).undo_patch(
-        asked.id, asked.revision, asked.to, kind=asked.kind, call=request.call
-    )
-    return _answer(result)
-
-
-def _check_kind(asked: PatchProposal | PatchUndo, is_of_settings: bool) -> None:
+def _checked(asked: Asked, *, is_of_settings: bool) -> Asked:
+    """Return what was asked for where it belongs to the route."""
     if (asked.kind == "settings") != is_of_settings:
         raise InvalidInput("patches of settings, and nothing else, go to /api/settings-patches")
+    if isinstance(asked, PatchProposal) and (asked.id is None or asked.document is not None):
+        raise InvalidInput("a patch is applied to a document that is named by its `id`")
+    return asked
 
 
 def _answer(result: PatchResult) -> HttpResponse:

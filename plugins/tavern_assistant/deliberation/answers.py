@@ -12,7 +12,8 @@ MOST_OPERATIONS = 200
 """How many operations one answer may have."""
 
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
-_LINK = re.compile(r"\[([^\[\]]*)\]\(node:([^()\s]*)\)")
+LINK = re.compile(r"\[([^\[\]]*)\]\(node:([^()\s]*)\)")
+"""A link to a node in a reply: its words, and the node's id."""
 _SHAPE = 'answer with one JSON object, {"reply": "…", "operations": […]}, and nothing else'
 
 
@@ -23,10 +24,6 @@ class Answer:
     reply: str = ""
     operations: list[dict[str, Any]] = field(default_factory=list)
     problem: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as data for another node."""
-        return {"reply": self.reply, "operations": self.operations, "problem": self.problem}
 
 
 def read_answer(text: str) -> Answer:
@@ -57,11 +54,9 @@ def _json_in(text: str) -> tuple[Any, str]:
     start = min(starts)
     try:
         return json.JSONDecoder().raw_decode(text, start)[0], ""
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         what, at = getattr(error, "msg", str(error)), getattr(error, "pos", start)
         return None, f"the JSON is broken at {text[max(start, at - 30) : at + 10]!r} ({what}): {_SHAPE}"
-    except RecursionError:
-        return None, f"the JSON is nested too deeply: {_SHAPE}"
 
 
 def with_nodes(reply: str, known: Collection[str], new: Mapping[str, str]) -> str:
@@ -72,4 +67,4 @@ def with_nodes(reply: str, known: Collection[str], new: Mapping[str, str]) -> st
         id = new.get(found[2], found[2])
         return f"[{found[1]}](node:{id})" if id in known else found[1]
 
-    return _LINK.sub(link, reply)
+    return LINK.sub(link, reply)

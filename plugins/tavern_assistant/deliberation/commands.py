@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_assistant.deliberation.answers import LINK
 from tavern_assistant.deliberation.difference import difference
 from tavern_assistant.deliberation.handover import taken
 from tavern_assistant.deliberation.requests import AGENT, latest_record
@@ -24,8 +24,6 @@ from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.wire import without_surrogates
 from tavern_host.storage.files import write_atomic
-
-_LINK = re.compile(r"\[([^\[\]]*)\]\(node:([^()\s]*)\)")
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ async def assist(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
     if reply.outcome != "reply":
         yield CommandOutput(kind="failure", text=f"the assistant ended without an answer: {reply.error}")
         return
-    yield CommandOutput(kind="text", text=_LINK.sub(r"\1 (\2)", reply.text))
+    yield CommandOutput(kind="text", text=LINK.sub(r"\1 (\2)", reply.text))
     if outcome.is_refused:
         yield CommandOutput(kind="result", data={**result, "outcome": "refused"})
         yield CommandOutput(kind="failure", text="nothing was changed: the assistant found no change that is valid")

@@ -10,6 +10,7 @@ from tavern_assistant.deliberation.prompt import undrawn
 
 Tone = Literal["plain", "good", "bad", "active"]
 Line = tuple[Tone, str]
+Values = dict[tuple[str, ...], Any]
 
 _MOST = 200
 _NAMED = ("id", "type", "displayName")
@@ -22,52 +23,42 @@ def difference(before: dict[str, Any], after: dict[str, Any]) -> list[Line]:
     lines: list[Line] = []
     for id, node in new.items():
         if id not in old:
-            lines += [("good", f"+ {_title(node)}"), *_values("good", "+", undrawn(node))]
-        elif inside := list(_inside(undrawn(old[id]), undrawn(node))):
+            named = {place: one for place, one in _values(node).items() if place[0] not in _NAMED}
+            lines += [("good", f"+ {_title(node)}"), *_other({}, named)]
+        elif inside := list(_other(_values(old[id]), _values(node))):
             lines += [("active", f"~ {_title(node)}"), *inside]
     lines += [("bad", f"- {_title(node)}") for id, node in old.items() if id not in new]
     edges, former = _edges(after), _edges(before)
     lines += [("good", f"+ {edge}") for edge in edges if edge not in former]
     lines += [("bad", f"- {edge}") for edge in former if edge not in edges]
     for field, what in _INTERFACES.items():
-        lines += _other(_slots(before.get(field), what), _slots(after.get(field), what), "")
+        lines += _other(_slots(before, field, what), _slots(after, field, what), "")
     rest = {"nodes", "edges", *_INTERFACES}
-    one, other = ({k: v for k, v in undrawn(d).items() if k not in rest} for d in (before, after))
-    return [*lines, *_inside(one, other, margin="")]
+    one, other = (_values({key: value for key, value in d.items() if key not in rest}) for d in (before, after))
+    return [*lines, *_other(one, other, "")]
 
 
-def _inside(before: dict[str, Any], after: dict[str, Any], margin: str = "    ") -> Iterator[Line]:
-    """Yield what is another of two objects, one level down for those that they hold."""
-    for key in dict.fromkeys([*before, *after]):
-        was, now = before.get(key), after.get(key)
-        if was == now:
-            continue
-        if isinstance(was or {}, dict) and isinstance(now or {}, dict):
-            yield from _inside(was or {}, now or {}, margin)
-        else:
-            yield from _other({key: was} if key in before else {}, {key: now} if key in after else {}, margin)
+def _slots(document: dict[str, Any], field: str, what: str) -> Values:
+    return {(f"{what} {key}",): slot for key, slot in (document.get(field) or {}).items()}
 
 
-def _other(before: dict[str, Any], after: dict[str, Any], margin: str) -> Iterator[Line]:
+def _values(item: dict[str, Any]) -> Values:
+    """Return the values of an object by their places, one level down for the objects in it."""
+    found: Values = {}
+    for key, value in undrawn(item).items():
+        found |= {(key, name): one for name, one in value.items()} if isinstance(value, dict) else {(key,): value}
+    return found
+
+
+def _other(before: Values, after: Values, margin: str = "    ") -> Iterator[Line]:
     """Yield the values that are others, as wholes."""
-    for key in dict.fromkeys([*before, *after]):
-        if key in before and before[key] != after.get(key):
-            yield "bad", f"{margin}- {key} = {_short(before[key])}"
-        if key in after and after[key] != before.get(key):
-            yield "good", f"{margin}+ {key} = {_short(after[key])}"
-
-
-def _values(tone: Tone, sign: str, node: dict[str, Any]) -> Iterator[Line]:
-    for key, value in node.items():
-        if isinstance(value, dict):
-            yield from ((tone, f"    {sign} {name} = {_short(one)}") for name, one in value.items())
-        elif key not in _NAMED:
-            yield tone, f"    {sign} {key} = {_short(value)}"
-
-
-def _slots(slots: Any, what: str) -> dict[str, Any]:
-    """Return the slots of an interface by `input text`."""
-    return {f"{what} {key}": slot for key, slot in (slots or {}).items()}
+    for place in dict.fromkeys([*before, *after]):
+        if place in before and place in after and before[place] == after[place]:
+            continue
+        if place in before:
+            yield "bad", f"{margin}- {place[-1]} = {_short(before[place])}"
+        if place in after:
+            yield "good", f"{margin}+ {place[-1]} = {_short(after[place])}"
 
 
 def _by_id(document: dict[str, Any], field: str) -> dict[str, dict[str, Any]]:

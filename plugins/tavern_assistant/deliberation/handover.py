@@ -11,8 +11,6 @@ _STATE = "assistant.outcomes"
 _MOST = 100
 """How many outcomes wait for somebody at most; those that nobody takes are forgotten, the oldest first."""
 
-_NONE = Outcome(is_done=True, response={})
-
 
 def hand_over(context: PluginContext, world: dict[str, Any], outcome: Outcome) -> None:
     """Keep an outcome for whoever waits for it."""
@@ -25,4 +23,4 @@ def hand_over(context: PluginContext, world: dict[str, Any], outcome: Outcome) -
 def taken(context: PluginContext, conversation: str) -> Outcome:
     """Return what became of the request of a conversation, and forget it."""
     outcomes: dict[str, Outcome] = context.state.setdefault(_STATE, {})
-    return outcomes.pop(conversation, _NONE)
+    return outcomes.pop(conversation, Outcome(is_done=True, response={}))

@@ -10,7 +10,13 @@ from tavern_assistant.deliberation.push import update_event
 from tavern_assistant.deliberation.refusals import refusal, said
 from tavern_host.contracts.assistant import PatchProblem, PatchResult
 
+Data = dict[str, Any]
+
 _MOST_PROBLEMS = 20
+_CONFLICT = (
+    "The workflow was changed while I worked on it, in the same places. Nothing was overwritten; ask again for the "
+    "workflow as it is now."
+)
 _AGAIN = "Nothing was changed. Answer again with the whole JSON object, in which all operations are right."
 
 
@@ -20,24 +26,17 @@ class Outcome:
     with a workflow that is proposed; `is_refused`: the last answer could not be carried out."""
 
     is_done: bool
-    response: dict[str, Any]
+    response: Data
     mend: str = ""
-    update: dict[str, Any] | None = None
+    update: Data | None = None
     is_refused: bool = False
 
 
-def judge(
-    request: str,
-    world: dict[str, Any],
-    response: dict[str, Any],
-    answer: dict[str, Any],
-    results: list[Any],
-    before: dict[str, Any],
-) -> Outcome:
+def judge(request: str, world: Data, response: Data, answer: Data, results: list[Any], before: Data) -> Outcome:
     """Return what became of an answer, whose call, if there was one, has given `results`."""
     operations, result = answer["operations"], results[0] if results else None
 
-    def answered(text: str) -> dict[str, Any]:
+    def answered(text: str) -> Data:
         return {**_summed(response, before), "text": text}
 
     def mend(problems: list[str]) -> Outcome:
@@ -51,9 +50,11 @@ def judge(
         if operations:
             return mend(["no workflow is open, so operations must be []"])
         ids = _ids(world.get("workflow") or {})
-        return Outcome(True, answered(with_nodes(answer["reply"], ids, {}) or said("nothing", request)))
+        reply = with_nodes(answer["reply"], ids, {}) or said("There is nothing to change.", request)
+        return Outcome(True, answered(reply))
     if result["status"] in ("awaiting_approval", "pending"):
-        return Outcome(True, answered(said("waits", request, result.get("task_id") or result.get("taskId"))))
+        task = result.get("task_id") or result.get("taskId")
+        return Outcome(True, answered(said(f"The change waits for approval (task {task}).", request)))
     if result["status"] == "error":
         return mend([result["error"]["message"]])
     patched = PatchResult.model_validate(result["structured"])
@@ -63,10 +64,9 @@ def judge(
         return mend([problem_line(one) for one in patched.problems])
     new = {one.local_id: one.id for one in patched.changes if one.local_id is not None}
     is_auto = answer["mode"] == "auto"
-    reply = with_nodes(answer["reply"], _ids(patched.document or {}), new) or said(
-        "applied" if is_auto else "proposed", request
-    )
-    more: dict[str, Any] = {"mode": "preview", "conversationId": world.get("conversationId")}
+    unsaid = said("The change is made." if is_auto else "Here is what I propose.", request)
+    reply = with_nodes(answer["reply"], _ids(patched.document or {}), new) or unsaid
+    more: Data = {"mode": "preview", "conversationId": world.get("conversationId")}
     update = None if is_auto else update_event(str(world.get("workflowId")), patched, operations, request, **more)
     return Outcome(True, answered(reply), update=update)
 
@@ -82,14 +82,14 @@ def _conflict(request: str, patched: PatchResult) -> str:
     conflict = patched.conflict
     assert conflict is not None
     lines = [f"- {one.kind}: {one.what} {one.id}" for one in conflict.changes[:_MOST_PROBLEMS]]
-    return "\n".join([said("conflict", request), "", *lines])
+    return "\n".join([said(_CONFLICT, request), "", *lines])
 
 
-def _ids(document: dict[str, Any]) -> set[str]:
+def _ids(document: Data) -> set[str]:
     return {str(one.get("id")) for one in document.get("nodes", []) if isinstance(one, dict)}
 
 
-def _summed(response: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+def _summed(response: Data, before: Data) -> Data:
     """Return a model's answer without its calls, with the tokens of the rounds before added."""
     usage, earlier = response.get("usage") or {}, before.get("usage") or {}
     counted = [one for one in (usage, earlier) if one]

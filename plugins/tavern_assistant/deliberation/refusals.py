@@ -4,45 +4,33 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
+
+from tavern_host.contracts.languages import Catalogue
 
 _CJK = re.compile(r"[\u3400-\u9fff]")
 
-_SAID = {
-    "refused": (
-        "I could not make this change; the workflow is as it was.",
-        "这个修改没有成功，工作流保持原样。",
-    ),
-    "wrong": ("What was wrong:", "问题："),
-    "tried": ("What was tried last:", "最后尝试的操作："),
-    "said": ("The model's last answer:", "模型最后的回答："),
-    "conflict": (
-        "The workflow was changed while I worked on it, in the same places. Nothing was overwritten; ask again for the "
-        "workflow as it is now.",
-        "在我处理期间，工作流的同一处被修改了。没有覆盖任何内容，请针对现在的工作流重新提问。",
-    ),
-    "waits": ("The change waits for approval (task {}).", "修改正在等待批准（任务 {}）。"),
-    "applied": ("The change is made.", "已完成修改。"),
-    "proposed": ("Here is what I propose.", "这是我的修改建议。"),
-    "unsaid": ("The answer is not shown: it has calls of tools in it.", "回答中含有工具调用，因此不显示。"),
-    "nothing": ("There is nothing to change.", "没有需要修改的内容。"),
-}
+_CHINESE = Catalogue.read("zh", [Path(__file__).parents[1] / "messages" / "zh.json"])
 _MOST_SHOWN = 10
 
 
-def said(key: str, request: str, *values: Any) -> str:
+def said(text: str, request: str) -> str:
     """Return a sentence in the language of the request."""
-    return _SAID[key][1 if _CJK.search(request) else 0].format(*values)
+    return _CHINESE.say(text) if _CJK.search(request) else text
 
 
 def refusal(request: str, problems: list[str], operations: list[dict[str, Any]], answer: str) -> str:
     """Return that nothing was changed, what was wrong, and what was tried."""
-    lines = [said("refused", request), "", said("wrong", request), *(f"- {one}" for one in problems[:_MOST_SHOWN])]
+    changed = said("I could not make this change; the workflow is as it was.", request)
+    lines = [changed, "", said("What was wrong:", request), *(f"- {one}" for one in problems[:_MOST_SHOWN])]
     if operations:
-        lines += ["", said("tried", request), *(f"- `{operation_line(one)}`" for one in operations[:_MOST_SHOWN])]
-        lines += [f"- … {len(operations) - _MOST_SHOWN}"] if len(operations) > _MOST_SHOWN else []
+        tried = [f"- `{operation_line(one)}`" for one in operations[:_MOST_SHOWN]]
+        tried += [f"- … {len(operations) - _MOST_SHOWN}"] if len(operations) > _MOST_SHOWN else []
+        lines += ["", said("What was tried last:", request), *tried]
     elif answer:
-        lines += ["", said("said", request), *(f"> {line}" for line in answer[:600].splitlines())]
+        quoted = [f"> {line}" for line in answer[:600].splitlines()]
+        lines += ["", said("The model's last answer:", request), *quoted]
     return "\n".join(lines)
 
 

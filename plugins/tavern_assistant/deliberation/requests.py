@@ -6,10 +6,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from tavern_assistant.patches.workflows import present
 from tavern_host import PluginContext
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRequest, AgentRun
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Conflict, NotFound
+from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.executions import EXECUTION_ENGINE, Run, RunFilter
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
@@ -38,37 +39,25 @@ class AssistantRequest(Model):
 async def start(context: PluginContext, request: AssistantRequest, call: CallContext) -> AgentRun:
     """Let the assistant work on a request; return at once. Raises `NotFound` for a workflow or a run."""
     world = await _world(context, request)
-    return await context.services.get(AGENT_RUNTIME).start(
-        AgentRequest(
-            profile_id=AGENT,
-            message=request.message,
-            conversation_id=request.conversation_id,
-            world_state=world,
-        ),
-        call=call,
-    )
+    given: dict[str, Any] = {"message": request.message, "conversation_id": request.conversation_id}
+    asked = AgentRequest(profile_id=AGENT, world_state=world, **given)
+    return await context.services.get(AGENT_RUNTIME).start(asked, call=call)
 
 
 async def _world(context: PluginContext, request: AssistantRequest) -> dict[str, Any]:
     """Return what the assistant perceives: the workflow as it is being made, and the record of its run."""
     manager = context.services.get(WORKFLOW_MANAGER)
-    stored = await manager.get(request.workflow_id)
-    workflow, revision = stored.workflow, stored.revision
-    try:
-        draft = await manager.draft(stored.id)
-    except Conflict:  # of a plugin, which has no drafts
-        pass
-    else:
-        workflow, revision = draft.workflow or workflow, draft.revision
+    id = (await manager.get(request.workflow_id)).id
+    document, revision = await present(manager, id)
     return {
         "request": request.message,
-        "workflowId": stored.id,
-        "workflow": workflow.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        "workflowId": id,
+        "workflow": document,
         "revision": revision,
         "mode": request.mode,
         "conversationId": request.conversation_id,
         "selected": list(request.selected),
-        "run": await latest_record(context, stored.id, request.run_id),
+        "run": await latest_record(context, id, request.run_id),
     }
 
 
@@ -91,26 +80,19 @@ async def latest_record(context: PluginContext, workflow_id: str, run_id: str | 
 
 def run_record(run: Run) -> dict[str, Any]:
     """Return how a run ended, and what became of each node, with its time."""
-    nodes = {
-        id: {
-            "status": state.status.value,
-            "seconds": _seconds(state.started, state.finished),
-            "error": None if state.error is None else state.error.message,
-            "cached": state.cached or None,
-            "attempts": state.attempts if state.attempts > 1 else None,
-            "iterations": state.iterations,
-        }
-        for id, state in run.nodes.items()
-    }
+    kept = {"status", "iterations", "cached", "attempts"}
+    nodes = {}
+    for id, state in run.nodes.items():
+        nodes[id] = state.model_dump(mode="json", include=kept, exclude_defaults=True)
+        if state.started is not None and state.finished is not None:
+            nodes[id]["seconds"] = round(state.finished - state.started, 3)
+        if state.error is not None:
+            nodes[id]["error"] = state.error.message
     began, ended = run.started_at, run.finished_at
     return {
         "id": run.id,
         "status": run.status.value,
         "seconds": None if began is None or ended is None else round((ended - began).total_seconds(), 3),
         "error": None if run.error is None else run.error.message,
-        "nodes": {id: {key: one for key, one in state.items() if one is not None} for id, state in nodes.items()},
+        "nodes": nodes,
     }
-
-
-def _seconds(started: float | None, finished: float | None) -> float | None:
-    return None if started is None or finished is None else round(finished - started, 3)

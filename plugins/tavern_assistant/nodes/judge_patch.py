@@ -48,9 +48,8 @@ async def judge_patch(
     elif found.update is not None:
         context.plugin.events.publish(UPDATE_WORKFLOW, found.update)
     found.response["text"] = await _without_calls(context, found.response["text"])
-    again = (
-        [] if found.is_done else [_message("assistant", str(response.get("text", ""))), _message("user", found.mend)]
-    )
+    said_and_wrong = (("assistant", str(response.get("text", ""))), ("user", found.mend))
+    again = [] if found.is_done else [{"role": role, "content": text} for role, text in said_and_wrong]
     return {"is_done": found.is_done, "messages": [*messages, *again], "response": found.response}
 
 
@@ -72,8 +71,4 @@ async def _without_calls(context: NodeContext, text: str) -> str:
         parsed = await tools.parse_text(shown)
         if not parsed.calls and not parsed.warnings:
             return shown
-    return said("unsaid", text)
-
-
-def _message(role: str, content: str) -> dict[str, str]:
-    return {"role": role, "content": content}
+    return said("The answer is not shown: it has calls of tools in it.", text)

@@ -1,5 +1,6 @@
 """The node `core:ReadPatch`: the operations in a model's answer, as a call of the tool that checks or applies them."""
 
+from dataclasses import asdict
 from typing import Annotated, Any, TypedDict
 
 from tavern_assistant.deliberation.answers import read_answer
@@ -34,15 +35,10 @@ async def read_patch(
     an id needs no call."""
     world, answer = world_state or {}, read_answer(text)
     is_auto = world.get("mode") == "auto" and step == 1
-    read = {**answer.to_json(), "mode": "auto" if is_auto else "preview"}
+    read = {**asdict(answer), "mode": "auto" if is_auto else "preview"}
     id = world.get("workflowId")
     if answer.problem or not answer.operations or id is None:
         return {"tool_call_requests": [], "answer": read}
-    given: dict[str, Any] = {
-        "id": id,
-        "operations": answer.operations,
-        "revision": world.get("revision"),
-        "whole": True,
-    }
-    given |= {"reason": request[:500]} if is_auto else {}
+    given: dict[str, Any] = {"id": id, "operations": answer.operations, "revision": world.get("revision")}
+    given |= {"whole": True, "reason": request[:500]} if is_auto else {"whole": True}
     return {"tool_call_requests": [{"toolId": APPLY if is_auto else PROPOSE, "arguments": given}], "answer": read}

@@ -6,24 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tavern_assistant.patches.operations import Parts, pointer
+from tavern_assistant.patches.operations import Parts, pointer, same
 from tavern_assistant.patches.working_copy import LISTS, Item
 from tavern_host.contracts.assistant import PatchChange
 from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP
 
 _IGNORED = frozenset({"updatedAt"})
 """What an editor writes with each save."""
-
-
-def same(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal; true is not 1, while 1.0 is."""
-    if one is other:
-        return True
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def places(before: Item, after: Item) -> list[Parts]:

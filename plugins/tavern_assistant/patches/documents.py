@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 
 from cachetools import LRUCache
 from pydantic import JsonValue
 
-from tavern_assistant.patches.differences import changes, places, same
-from tavern_assistant.patches.operations import apply_plain, pointer
+from tavern_assistant.patches.differences import changes, places
+from tavern_assistant.patches.operations import apply_plain, pointer, same
 from tavern_assistant.patches.working_copy import Item
 from tavern_host import CallContext, PluginContext
-from tavern_host.contracts.assistant import PatchConflict, PatchKind, PatchProblem, PatchResult
+from tavern_host.contracts.assistant import PatchConflict, PatchKind, PatchProblem, PatchProposal, PatchResult
 from tavern_host.contracts.documents import read_json_object, revision_of, without_comments
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.profilefiles import AGENT_PROFILES
@@ -27,23 +25,13 @@ _FORMER_BYTES = 8 * 1024 * 1024
 """How much is kept of documents as they were before patches, for one host."""
 
 
-class _Kept(ABC):
-    """Where documents of one kind are kept."""
+class _Kept:
+    """Where documents of one kind are kept. Its classes `read` the text of a document and its revision (`NotFound`),
+    `check` one for what is wrong (places, as JSON pointers, and messages), and `save` the text of one that is at a
+    revision, for the new revision (`Conflict`)."""
 
     def __init__(self, context: PluginContext) -> None:
         self._services = context.services
-
-    @abstractmethod
-    async def read(self, id: str, call: CallContext | None) -> tuple[str, str]:
-        """Return the text of a document, and its revision. Raises `NotFound`."""
-
-    @abstractmethod
-    async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
-        """Return what is wrong with a document: places, as JSON pointers, and messages."""
-
-    @abstractmethod
-    async def save(self, id: str, text: str, revision: str, call: CallContext | None) -> str:
-        """Write the text of a document that is at a revision, and return the new one. Raises `Conflict`."""
 
 
 class _Tools(_Kept):
@@ -106,6 +94,9 @@ class _Settings(_Kept):
         return {_short(one.key, id): one for one in options if one.holds_value and not one.is_encrypted}
 
 
+_OfKind = _Tools | _Agents | _Settings
+
+
 def _short(key: str, plugin: str) -> str:
     return key.removeprefix(f"extensions.{plugin}.")
 
@@ -118,51 +109,37 @@ class DocumentPatches:
     """Patches of documents that are no workflows."""
 
     def __init__(self, context: PluginContext) -> None:
-        kinds: dict[PatchKind, type[_Kept]] = {"tool": _Tools, "agent": _Agents, "settings": _Settings}
-        self._kinds = {kind: kept(context) for kind, kept in kinds.items()}
+        kinds: dict[PatchKind, _OfKind] = {"tool": _Tools(context), "agent": _Agents(context)}
+        self._kinds = kinds | {"settings": _Settings(context)}
         self._former: LRUCache[tuple[str, str, str], str] = LRUCache(_FORMER_BYTES, getsizeof=len)
         self._lock = asyncio.Lock()
 
-    async def propose(
-        self,
-        kind: PatchKind,
-        id: str,
-        document: Item | None,
-        operations: Sequence[JsonValue],
-        revision: str | None,
-        call: CallContext | None,
-    ) -> PatchResult:
+    async def propose(self, asked: PatchProposal, call: CallContext | None) -> PatchResult:
         """Return what a patch would do to a document that is kept under an id, or to one that is given."""
-        kept, now = self._kinds[kind], ""
+        kept, id, document, now = self._kinds[asked.kind], asked.id or "", asked.document, ""
         if document is None:
             text, now = await kept.read(id, call)
-            document = read_json_object(text, f"the {kind} {id!r}")
-        if revision not in (None, now):
-            conflict = PatchConflict(expected=str(revision), revision=now)
+            document = read_json_object(text, f"the {asked.kind} {id!r}")
+        if asked.revision not in (None, now):
+            conflict = PatchConflict(expected=str(asked.revision), revision=now)
             return PatchResult(applied=False, conflict=conflict, revision=now, former=now)
-        patched, problems = apply_plain(document, operations)
+        patched, problems = apply_plain(document, asked.operations)
         if not problems and not isinstance(patched, dict):
             problems = [PatchProblem(code="invalid", message="the document must be an object", hint="")]
-        if not problems and isinstance(patched, dict):
+        if not problems:
             found = await kept.check(id, patched, call)
             was = {message for _, message in await kept.check(id, document, call)} if found else set()
             problems = [PatchProblem(path=path, code="invalid", message=m) for path, m in found if m not in was]
-        if problems or not isinstance(patched, dict):
+        if problems:
             return PatchResult(applied=False, problems=problems, revision=now, former=now)
         made = changes(places(document, patched), document, patched)
         return PatchResult(applied=True, document=patched, changes=made, revision=now, former=now)
 
-    async def apply(
-        self,
-        kind: PatchKind,
-        id: str,
-        operations: Sequence[JsonValue],
-        revision: str | None,
-        call: CallContext | None,
-    ) -> PatchResult:
+    async def apply(self, asked: PatchProposal, call: CallContext | None) -> PatchResult:
         """Apply a patch to a document and save it."""
+        kind, id = asked.kind, str(asked.id)
         async with self._lock:
-            result = await self.propose(kind, id, None, operations, revision, call)
+            result = await self.propose(asked, call)
             if not result.applied or not result.changes or result.document is None:
                 return result
             before, _ = await self._kinds[kind].read(id, call)

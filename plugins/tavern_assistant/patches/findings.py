@@ -19,9 +19,6 @@ from tavern_host.contracts.workflows import WorkflowProblem
 
 _PART = re.compile(r'\.([^.\[]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
 """A part of a JSON path, as problems of workflows have it."""
-_MENDED_LATER = frozenset({"required_input"})
-"""What is not said where an operation failed, which may have been meant to mend it."""
-
 _CYCLE = "remove one of the edges between them; what is to be repeated goes into a core:LoopZone"
 
 
@@ -39,8 +36,8 @@ class Findings:
         known = {_key(problem, self._before) for problem in before}
         new = [found for found in now if _key(found, self._patched.document) not in known and self._counts(found)]
         problems = [self._problem(found) for found in new]
-        if self._patched.problems:
-            problems = [one for one in problems if one.code not in _MENDED_LATER]
+        if self._patched.problems:  # an operation that failed may have been meant to mend it
+            problems = [one for one in problems if one.code != "required_input"]
         return [*problems, *self._unknown_values()]
 
     def _counts(self, found: WorkflowProblem) -> bool:
@@ -87,7 +84,7 @@ class Findings:
     def _code_and_hint(self, found: WorkflowProblem, parts: Sequence[str | int], item: Item) -> tuple[str, str]:
         kind, last = (parts[0] if parts else ""), parts[-1] if parts else ""
         if kind == "nodes" and last == "type" and item:
-            return "unknown_type", self._type_hint(item.get("type"))
+            return "unknown_type", ""
         if kind == "nodes" and len(parts) > 2 and parts[2] == "inputValues":
             if found.severity == "error":
                 name = json.dumps(self._name(("nodes", str(item.get("id")))), ensure_ascii=False)
@@ -100,16 +97,10 @@ class Findings:
             return "incompatible", self._fitting(item)
         if kind == "edges" and last in ("source", "target"):
             nodes = [self._name(("nodes", str(node.get("id")))) for node in self._lists["nodes"]]
-            return "unknown_node", suggest(str(item.get(last)), nodes) or f"there are: {listed(nodes)}"
+            return "unknown_node", f"there are: {listed(nodes)}"
         if kind == "edges" and last in ("sourceHandle", "targetHandle") and found.slot is not None:
             return self._handle(item, str(last))
         return "invalid", ""
-
-    def _type_hint(self, given: Any) -> str:
-        types = self._slots.definitions
-        bare = str(given).rpartition(":")[2].casefold()
-        named = [full for full in types if full.rpartition(":")[2].casefold() == bare]
-        return f"did you mean {' or '.join(named)}?" if named else suggest(str(given), types) or ""
 
     def _node(self, identifier: Any) -> Item:
         return next((node for node in self._lists["nodes"] if node.get("id") == identifier), {})
@@ -120,7 +111,7 @@ class Findings:
         slots = inputs if end == "target" else outputs
         handle = str(edge.get(member))
         if (slot := dataflow.find_slot(slots, handle, dynamic=dynamic)) is None:
-            return "unknown_handle", suggest(handle, slots) or f"it has: {listed(slots)}"
+            return "unknown_handle", f"it has: {listed(slots)}"
         others = [
             str(other.get("id"))
             for other in self._lists["edges"]

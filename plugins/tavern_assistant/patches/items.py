@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from tavern_assistant.patches.operations import Refused
+from tavern_assistant.patches.working_copy import Item
 from tavern_host.contracts import dataflow
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP, Workflow, WorkflowNode
 
-Item = dict[str, Any]
 Resolve = Callable[[str, str], str]
 """Returns the id of the node that an id or a localId names; the second argument is where it stands."""
 
@@ -52,8 +52,7 @@ def new_node(value: Item, slots: Slots, resolve: Resolve) -> Item:
     """Return a node as a workflow has it, without an id. Raises `Refused`."""
     item = {**value}
     if not isinstance(item.get("type"), str):
-        hint = "the type has its namespace, such as core:Text"
-        raise Refused("missing_type", "a node needs its `type`", hint)
+        raise Refused("missing_type", "a node needs its `type`", "the type has its namespace, such as core:Text")
     parent = item.pop("parentLocalId", item.get("parentNode"))
     if parent is not None:
         item["parentNode"] = resolve(_text(parent, "parentNode"), "parentNode")

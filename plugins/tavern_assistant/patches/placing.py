@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_assistant.patches.working_copy import Item, off_loop
+from tavern_assistant.patches.working_copy import Item, is_large
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.workflows import LayoutSize, Workflow, WorkflowManager
 
 
@@ -22,27 +23,23 @@ async def place(document: Item, manager: WorkflowManager) -> Item:
     }
     sizes = {node["id"]: size for node in nodes if (size := _size(node)) is not None}
     found = await manager.layout(
-        await off_loop(drawn, lambda: Workflow.model_validate(drawn)),
+        await off_loop(is_large(drawn), Workflow.model_validate, drawn),
         sizes=sizes,
         keep=[node["id"] for node in nodes if node["id"] not in unplaced],
     )
     parents = {node["id"]: node.get("parentNode") for node in nodes}
     grown: set[str] = set()
     for name in unplaced:
-        zone = parents.get(name)
-        while isinstance(zone, str) and zone not in grown:
-            grown.add(zone)
-            zone = parents.get(zone)
+        while isinstance(name := parents.get(name), str) and name not in grown:
+            grown.add(name)
     placed = []
     for node in nodes:
         changed: dict[str, Any] = {}
-        if node["id"] in unplaced and node["id"] in found.positions:
-            at = found.positions[node["id"]]
+        if (at := found.positions.get(node["id"])) is not None:
             changed["position"] = {"x": round(at.x), "y": round(at.y)}
-        if node["id"] in grown and node["id"] in found.zones:
-            needed, has = found.zones[node["id"]], sizes.get(node["id"])
-            changed["width"] = max(needed.width, has.width if has else 0)
-            changed["height"] = max(needed.height, has.height if has else 0)
+        if node["id"] in grown and (needed := found.zones.get(node["id"])) is not None:
+            has = sizes.get(node["id"], needed)
+            changed |= {"width": max(needed.width, has.width), "height": max(needed.height, has.height)}
         placed.append({**node, **changed} if changed else node)
     return {**document, "nodes": placed}
 

@@ -38,6 +38,7 @@ _INTERFACES = {"interfaceInputs": (GROUP_INPUT, "source"), "interfaceOutputs": (
 _OBJECTS = frozenset({"inputValues", "configValues", "inputConnectionOrders", "position", "policy"})
 """Parts of a node that are made where a patch adds to them."""
 _LOCAL = frozenset({"localId", "sourceLocalId", "targetLocalId", "parentLocalId"})
+_WHOLE = frozenset((kind,) for kind in LISTS)
 _BY_ID = "id:"
 """Before an id in a path, for ids that look like an index."""
 _PLACE = re.compile(rf"-|{INDEX.pattern}|{_BY_ID}.+", re.DOTALL)
@@ -95,7 +96,7 @@ class _Patch:
             pass
 
     def _apply(self, operation: Operation) -> None:
-        path, source = self._named(operation.path), self._named(operation.source)
+        (path, at), (source, source_at) = self._named(operation.path), self._named(operation.source)
         value = copy.deepcopy(operation.value)
         if operation.name == "add" and len(path) == 2 and path[0] in LISTS:
             if not _PLACE.fullmatch(operation.path[1]):
@@ -105,37 +106,38 @@ class _Patch:
                 value.setdefault("localId", self._unnamed())
         operation = replace(operation, path=path, source=source, value=value)
         self.result.by_id.append(copy.deepcopy(operation.to_json()))
+        by_index = replace(operation, path=at, source=source_at)
         if operation.name == "test":
-            apply_in_place(self.copy.document, self._by_index(operation), self._copies)
-        elif not path or (operation.name in ("move", "copy") and not source):
-            hint = "change nodes, edges and the interface one by one"
-            raise Refused("whole_document", "the document as a whole cannot be changed by a patch", hint)
+            apply_in_place(self.copy.document, by_index, self._copies)
+        elif not path or path in _WHOLE or (operation.name in ("move", "copy") and (not source or source in _WHOLE)):
+            hint = "change nodes, edges and the interface one by one; new ones are added at /nodes/- and /edges/-"
+            raise Refused("whole_document", "the document and its lists cannot be changed as a whole by a patch", hint)
         elif path == ("id",) or source == ("id",):
             raise Refused("fixed", "a patch does not change the id of a workflow", "move the workflow instead")
-        elif path[0] in LISTS and len(path) == 1:
-            self._whole_list(operation)
         elif path[0] in LISTS and len(path) == 2:
             self._item(operation)
         else:
-            self._inside(operation)
+            self._inside(operation, by_index)
 
     # --- paths ----------------------------------------------------------------------------------------
 
-    def _named(self, path: Parts) -> Parts:
-        """Return a path with the name of an item (an id, or its localId) in the place of its index."""
+    def _named(self, path: Parts) -> tuple[Parts, Parts]:
+        """Return a path with the name of an item (an id, or its localId) in the place of its index, and with its
+        index."""
         if len(path) < 2 or path[0] not in LISTS or path[1] == "-":
-            return path
+            return path, path
         kind, name = path[0], path[1]
         item = self._item_named(kind, name)
         if item is None:
             if len(path) == 2 and INDEX.fullmatch(name) and int(name) == len(self.copy.listed(kind)):
-                return (kind, "-")  # right behind the last one
+                return (kind, "-"), (kind, "-")  # right behind the last one
             raise self._unknown(kind, name)
         found = str(item["id"])
         local = self.result.local_ids.get((kind, found))
         written = found if local is None else local
         is_plain = not INDEX.fullmatch(written) and written != "-" and not written.startswith(_BY_ID)
-        return (kind, written if is_plain else f"{_BY_ID}{written}", *path[2:])
+        by_id = (kind, written if is_plain else f"{_BY_ID}{written}", *path[2:])
+        return by_id, (kind, str(self.copy.ids(kind)[found]), *path[2:])
 
     def _item_named(self, kind: str, name: str) -> Item | None:
         """Return the item of an id, a localId or an index. Raises `Refused` where the name is ambiguous."""
@@ -178,18 +180,6 @@ class _Patch:
                 f"there are: {', '.join(ids[:20])}" if ids else f"there are no {kind}; add one at /{kind}/-"
             )
         return Refused(f"unknown_{what}", message, hint)
-
-    def _by_index(self, operation: Operation) -> Operation:
-        return replace(operation, path=self._located(operation.path), source=self._located(operation.source))
-
-    def _located(self, path: Parts) -> Parts:
-        if len(path) < 2 or path[0] not in LISTS or path[1] == "-":
-            return path
-        item = self._item_named(path[0], path[1])
-        assert item is not None
-        return (path[0], str(self.copy.ids(path[0])[str(item["id"])]), *path[2:])
-
-    # --- the document ---------------------------------------------------------------------------------
 
     # --- items ----------------------------------------------------------------------------------------
 
@@ -289,25 +279,6 @@ class _Patch:
         former.clear()
         former.update({**kept, **value})
 
-    def _whole_list(self, operation: Operation) -> None:
-        """Make a list as it is given: items with known ids, and new ones without."""
-        kind, value = operation.path[0], [] if operation.name == "remove" else operation.value
-        if operation.name in ("move", "copy") or not isinstance(value, list):
-            hint = f"add a single one at /{kind}/-"
-            raise Refused("bad_value", f"/{kind} is a list; this would make it something else", hint)
-        kept = {str(i["id"]) for i in value if isinstance(i, dict) and isinstance(i.get("id"), str)}
-        if unknown := kept - self.copy.ids(kind).keys():
-            raise self._unknown(kind, min(unknown))
-        for identifier in [one for one in self.copy.ids(kind) if one not in kept]:
-            if identifier in self.copy.ids(kind):  # it may have gone with another
-                self.copy.remove(kind, identifier)
-        self.copy.drop_broken(kind)
-        for item in value:
-            if isinstance(item, dict) and isinstance(item.get("id"), str):
-                self._replace(kind, self._existing(kind, f"{_BY_ID}{item['id']}"), item)
-            else:
-                self._add(kind, item, None)
-
     # --- orders of edges ------------------------------------------------------------------------------
 
     def _order(self, edge: Item) -> None:
@@ -330,14 +301,14 @@ class _Patch:
 
     # --- inside of items, and the rest ----------------------------------------------------------------
 
-    def _inside(self, operation: Operation) -> None:
+    def _inside(self, operation: Operation, by_index: Operation) -> None:
         """Change a value inside of an item, or another part of the document."""
         for path, is_changed in ((operation.path, True), (operation.source, operation.name == "move")):
             if path and is_changed:
                 self._prepare(operation, path)
         before = {part: dict(self._interface(part)) for part in _INTERFACES}
-        operation = replace(operation, value=self._value(operation.path, operation.value))
-        apply_in_place(self.copy.document, self._by_index(operation), self._copies)
+        by_index = replace(by_index, value=self._value(operation.path, operation.value))
+        apply_in_place(self.copy.document, by_index, self._copies)
         for part, slots in before.items():
             self._follow_interface(part, slots, operation.path[1] if _is_rename(operation, part) else None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -11,11 +12,19 @@ from tavern_assistant.patches.findings import Findings
 from tavern_assistant.patches.operations import MAX_PROBLEMS, Parts, pointer
 from tavern_assistant.patches.placing import place
 from tavern_assistant.patches.workflow import UNNAMED, Patched, apply_to_workflow
-from tavern_assistant.patches.working_copy import Item, off_loop
+from tavern_assistant.patches.working_copy import Item, is_large
 from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
-from tavern_host.contracts.assistant import PatchConflict, PatchProblem, PatchResult
+from tavern_host.contracts.assistant import (
+    PatchChange,
+    PatchConflict,
+    PatchKind,
+    PatchProblem,
+    PatchProposal,
+    PatchResult,
+)
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.workflows import Workflow, WorkflowManager
 
 _TRIES = 5
@@ -31,39 +40,33 @@ class WorkflowPatches:
         self._context = context
         self._definitions: tuple[int, dict[str, NodeDefinition]] | None = None
 
-    async def propose(self, id: str, operations: Sequence[JsonValue], revision: str | None) -> PatchResult:
-        """Return what a patch would do to a stored workflow."""
-        document, now = await self._present(id)
-        result = await self._result(id, operations, revision, document, now)
-        return result.model_copy(update={"revision": now, "former": now})
+    async def propose(self, asked: PatchProposal, call: CallContext | None = None) -> PatchResult:
+        """Return what a patch would do to a stored workflow, or to a document that is given."""
+        if asked.document is not None:
+            return (await self._evaluated(asked.document, asked.operations))[0]
+        return await self._result(asked, *await present(self._manager, str(asked.id)))
 
-    async def propose_for(self, document: Item, operations: Sequence[JsonValue]) -> PatchResult:
-        """Return what a patch would do to a document."""
-        return (await self._evaluated(document, operations))[0]
-
-    async def apply(
-        self, id: str, operations: Sequence[JsonValue], revision: str | None, reason: str, call: CallContext | None
-    ) -> PatchResult:
+    async def apply(self, asked: PatchProposal, call: CallContext | None) -> PatchResult:
         """Apply a patch to a workflow, and save it as its draft."""
+        id = str(asked.id)
         for _ in range(_TRIES):
-            document, now = await self._present(id, to_change=True)
-            result = await self._result(id, operations, revision, document, now)
-            result = result.model_copy(update={"revision": now, "former": now})
+            document, now = await present(self._manager, id, to_change=True)
+            result = await self._result(asked, document, now)
             if not result.applied or not result.changes or result.document is None:
                 return result
             try:
-                saved = await self._save(id, result.document, now, reason, call)
+                saved = await self._save(id, result.document, now, asked.reason, call)
             except Conflict as conflict:
                 if "revision" not in conflict.info.details:
                     raise
-                revision = revision or now
+                asked = asked.model_copy(update={"revision": asked.revision or now})
                 continue
             return result.model_copy(update={"revision": saved})
         raise Conflict(f"the workflow {id!r} is changed all the time; try again later")
 
-    async def undo(self, id: str, revision: str, to: str, call: CallContext | None) -> PatchResult:
+    async def undo(self, kind: PatchKind, id: str, revision: str, to: str, call: CallContext | None) -> PatchResult:
         """Make a workflow what it was at the revision `to`."""
-        before, now = await self._present(id, to_change=True)
+        before, now = await present(self._manager, id, to_change=True)
         if now != revision:
             raise Conflict(f"the workflow {id!r} was changed: it is at revision {now}", revision=now, expected=revision)
         document = await self._at(id, to)
@@ -75,50 +78,47 @@ class WorkflowPatches:
 
     # --- what a patch does ----------------------------------------------------------------------------
 
-    async def _result(
-        self, id: str, operations: Sequence[JsonValue], revision: str | None, document: Item, now: str
-    ) -> PatchResult:
-        """Return what a patch that was made for a revision does to a document that is at the revision `now`."""
-        if revision in (None, now):
-            return (await self._evaluated(document, operations))[0]
-        base = await self._at(id, str(revision))
-        if base is None:
-            return await self._refused(id, str(revision), now, [], [], document, document)
-        theirs = places(base, document)
-        patched = await self._patched(base, operations)
-        if patched.problems:
-            return (await self._evaluated(base, operations))[0].model_copy(update={"document": None})
-        result, rebased = await self._evaluated(document, patched.by_id)
-        old = [
-            one for one in places(base, patched.document) if one[:2] not in patched.local_ids
-        ]  # new ids are other ones
-        ours = [*old, *places(document, rebased.document)]
-        if (touched := in_both(ours, theirs)) or not result.applied:
-            refused = await self._refused(id, str(revision), now, touched, theirs, base, document)
-            return refused.model_copy(update={"problems": result.problems})
-        return result.model_copy(update={"rebased": True})
+    async def _result(self, asked: PatchProposal, document: Item, now: str) -> PatchResult:
+        """Return what a patch does to a workflow, whose document is at the revision `now`."""
+        if asked.revision in (None, now):
+            result = (await self._evaluated(document, asked.operations))[0]
+        else:
+            result = await self._rebased(asked, document, now)
+        return result.model_copy(update={"revision": now, "former": now})
 
-    async def _refused(
-        self, id: str, expected: str, now: str, touched: list[Parts], theirs: list[Parts], base: Item, document: Item
+    async def _rebased(self, asked: PatchProposal, document: Item, now: str) -> PatchResult:
+        """Return what a patch that was made for another revision does, where it touches nothing that became other."""
+        base = await self._at(str(asked.id), str(asked.revision))
+        if base is None:
+            return await self._conflict(asked, now)
+        theirs = places(base, document)
+        patched = await self._patched(base, asked.operations)
+        if patched.problems:
+            return (await self._evaluated(base, asked.operations))[0].model_copy(update={"document": None})
+        result, rebased = await self._evaluated(document, patched.by_id)
+        # the ids of what is new are other ones
+        old = [one for one in places(base, patched.document) if one[:2] not in patched.local_ids]
+        touched = in_both([*old, *places(document, rebased.document)], theirs)
+        if result.applied and not touched:
+            return result.model_copy(update={"rebased": True})
+        refused = await self._conflict(asked, now, changes(theirs, base, document), touched)
+        return refused.model_copy(update={"problems": result.problems})
+
+    async def _conflict(
+        self, asked: PatchProposal, now: str, since: Sequence[PatchChange] = (), touched: Sequence[Parts] = ()
     ) -> PatchResult:
-        newest = await self._manager.history(id, limit=1)
+        newest = await self._manager.history(str(asked.id), limit=1)
         by, at = (newest[0].by, newest[0].at) if newest else (None, None)
-        conflict = PatchConflict(
-            expected=expected,
-            revision=now,
-            by=by,
-            at=at,
-            changes=changes(theirs, base, document),
-            touched=[pointer(place) for place in touched[:_MAX_TOUCHED]],
-        )
-        return PatchResult(applied=False, conflict=conflict)
+        both = [pointer(place) for place in touched[:_MAX_TOUCHED]]
+        known: dict[str, Any] = {"expected": str(asked.revision), "revision": now, "by": by, "at": at}
+        return PatchResult(applied=False, conflict=PatchConflict(**known, changes=list(since), touched=both))
 
     async def _evaluated(self, before: Item, operations: Sequence[JsonValue]) -> tuple[PatchResult, Patched]:
         """Return what comes of a patch: the checked document with places for new nodes, or problems."""
         patched = await self._patched(before, operations)
         now = await self._manager.check(patched.document)
         was, types = await self._manager.check(before) if now else [], await self._node_types()
-        found = await off_loop(before, lambda: Findings(before, patched, types).problems(now, was))
+        found = await off_loop(is_large(before), lambda: Findings(before, patched, types).problems(now, was))
         problems = [*patched.problems, *found]
         if now and not problems:
             problems = await self._shape(patched.document)
@@ -127,7 +127,7 @@ class WorkflowPatches:
             return PatchResult(applied=False, problems=problems[:MAX_PROBLEMS]), patched
         named = {key: local for key, local in patched.local_ids.items() if not local.startswith(UNNAMED)}
         after = patched.document
-        made = await off_loop(after, lambda: changes(places(before, after), before, after, named))
+        made = await off_loop(is_large(after), lambda: changes(places(before, after), before, after, named))
         return PatchResult(applied=True, document=await place(after, self._manager), changes=made), patched
 
     async def _shape(self, document: Item) -> list[PatchProblem]:
@@ -141,27 +141,13 @@ class WorkflowPatches:
 
     async def _patched(self, before: Item, operations: Sequence[JsonValue]) -> Patched:
         types = await self._node_types()
-        return await off_loop(before, lambda: apply_to_workflow(before, operations, types), len(operations))
+        return await off_loop(is_large(before, len(operations)), apply_to_workflow, before, operations, types)
 
     # --- the workflow service -------------------------------------------------------------------------
 
     @property
     def _manager(self) -> WorkflowManager:
         return self._context.services.get(WORKFLOW_MANAGER)
-
-    async def _present(self, id: str, *, to_change: bool = False) -> tuple[Item, str]:
-        """Return a workflow's document as it is being made, and its revision. Raises `NotFound`, and `Conflict` for one
-        that is to be changed and cannot be."""
-        try:
-            draft = await self._manager.draft(id)
-        except (NotFound, Conflict):  # of a plugin, or a revision
-            if to_change:
-                raise
-        else:
-            if draft.workflow is not None:
-                return await _document(draft.workflow), draft.revision
-        stored = await self._manager.get(id)
-        return await _document(stored.workflow), stored.revision
 
     async def _at(self, id: str, revision: str) -> Item | None:
         """Return a workflow's document as it was at a revision, or None where that is not known."""
@@ -178,10 +164,8 @@ class WorkflowPatches:
 
     async def _save(self, id: str, document: Item, revision: str, reason: str, call: CallContext | None) -> str:
         workflow = await self._manager.parse(document)
-        draft = await self._manager.save_draft(
-            id, workflow, expected_revision=revision, reason=reason or "a patch", call=call
-        )
-        return draft.revision
+        given: dict[str, Any] = {"expected_revision": revision, "reason": reason or "a patch"}
+        return (await self._manager.save_draft(id, workflow, **given, call=call)).revision
 
     async def _node_types(self) -> dict[str, NodeDefinition]:
         services, revision = self._context.services, self._context.hooks.revision
@@ -193,7 +177,22 @@ class WorkflowPatches:
         return self._definitions[1]
 
 
+async def present(manager: WorkflowManager, id: str, *, to_change: bool = False) -> tuple[Item, str]:
+    """Return a workflow's document as it is being made, and its revision. Raises `NotFound`, and `Conflict` for one
+    that is to be changed and cannot be."""
+    try:
+        draft = await manager.draft(id)
+    except (NotFound, Conflict):  # of a plugin, or a revision
+        if to_change:
+            raise
+    else:
+        if draft.workflow is not None:
+            return await _document(draft.workflow), draft.revision
+    stored = await manager.get(id)
+    return await _document(stored.workflow), stored.revision
+
+
 async def _document(workflow: Workflow) -> Item:
     """Return a workflow as its file has it: what was set and nothing else, unknown keys included."""
-    sizes = {"nodes": workflow.nodes, "edges": workflow.edges}
-    return await off_loop(sizes, lambda: workflow.model_dump(mode="json", exclude_unset=True))
+    is_many = is_large({"nodes": workflow.nodes, "edges": workflow.edges})
+    return await off_loop(is_many, workflow.model_dump, mode="json", exclude_unset=True)

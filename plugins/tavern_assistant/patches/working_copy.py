@@ -3,17 +3,15 @@ removed. What is not changed is shared with the document."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import re
-from collections.abc import Callable, Container, Iterator
-from typing import Any, TypeVar
+from collections.abc import Container, Iterator
+from typing import Any
 
 from tavern_assistant.patches.operations import Refused
 from tavern_host.contracts.documents import json_type
 
 Item = dict[str, Any]
-T = TypeVar("T")
 
 LISTS = ("nodes", "edges", "comments")
 """The lists of a document whose items have ids."""
@@ -23,11 +21,10 @@ MULTI = re.compile(r"__[0-9]{1,9}$")
 """What ends a handle of an input for several edges."""
 
 
-async def off_loop(document: Item, work: Callable[[], T], more: int = 0) -> T:
-    """Return what some work on a document gives, of a large one done in a thread."""
+def is_large(document: Item, more: int = 0) -> bool:
+    """Return whether work on a document, and on so much `more`, belongs into a thread."""
     lists = (document.get(key) for key in ("nodes", "edges"))
-    size = more + sum(len(found) for found in lists if isinstance(found, list))
-    return await asyncio.to_thread(work) if size > _LARGE else work()
+    return more + sum(len(found) for found in lists if isinstance(found, list)) > _LARGE
 
 
 def text_in(item: Item, key: str) -> str | None:
@@ -168,11 +165,6 @@ class WorkingCopy:
         self._indexes.pop(kind, None)
         for identifier in gone:
             self.touch(kind, identifier)
-
-    def drop_broken(self, kind: str) -> None:
-        """Remove the items of a list that have no id."""
-        self.own_list(kind)[:] = [*self.items(kind)]
-        self._indexes.pop(kind, None)
 
     def node(self, node: str) -> Item:
         """Return a node as it is."""
