@@ -27,6 +27,7 @@ from tavern_engine.run.output_calls import check_principal, with_call_results
 from tavern_engine.run.priority_semaphore import PrioritySemaphore
 from tavern_engine.run.queue_messages import QueueMessages
 from tavern_engine.run.record import RunRecord, list_in_memory, withheld
+from tavern_engine.run.remote_nodes import cluster_of
 from tavern_engine.run.run_blobs import RunBlobs
 from tavern_engine.run.run_execution import Results, RunExecution, check_targets
 from tavern_engine.run.scheduler import GRACE
@@ -336,7 +337,7 @@ class Engine(ExecutionEngine):
                     record.started()
                     self._queue_messages.changed()
                     await self.recorder.started(record)
-                    await active.execution.run()
+                    await active.execution.run(await cluster_of(self._context))
                     record.nodes.close()
                     nodes = await record.nodes.all_states()
         except TimeoutError:

@@ -53,13 +53,13 @@ def open_node(
 class InProcessNodeRunner:
     """Makes instances of one node type in this process; see `contracts.nodes.NodeRunner`.
 
-    `source` is where the code of a folder plugin is, for a node that runs in a process of its own.
+    `source` is where the code of a folder plugin is, for a node that runs in another process.
     """
 
     def __init__(self, code: NodeCode, context: PluginContext, source: FolderSource | None = None) -> None:
         self._code = code
         self._context = context
-        self._source = source
+        self.source = source
         schema = code.definition.config_schema or {}
         self._defaults = {key: slot.default for key, slot in schema.items() if slot.has_default}
         self._is_same_for_all = not (code.raw or code.is_class or code.config_parameters)
@@ -69,7 +69,7 @@ class InProcessNodeRunner:
         """Return an instance with these configuration values, filled up with the declared defaults."""
         if self._shared is not None:
             return self._shared
-        instance = _Instance(self._code, self._context, self._source, self._defaults | config)
+        instance = _Instance(self._code, self._context, self.source, self._defaults | config)
         if self._is_same_for_all:
             self._shared = instance
         return instance

@@ -8,6 +8,7 @@ from tavern_host.contracts.accounts import Accounts
 from tavern_host.contracts.agents import AgentRuntime
 from tavern_host.contracts.assistant import Assistant
 from tavern_host.contracts.audit import Audit
+from tavern_host.contracts.clusters import NodeCluster
 from tavern_host.contracts.executions import ExecutionEngine
 from tavern_host.contracts.histories import ChatHistory
 from tavern_host.contracts.knowledge import KnowledgeBase
@@ -36,6 +37,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     WorkflowManager,
     ExecutionEngine,
     RunStore,
+    NodeCluster,
     ToolManager,
     ToolFiles,
     SystemTools,

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.clusters import RemoteWork
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
@@ -83,7 +84,7 @@ class NodeState(Model):
     very long one the first are kept (100,000, or about 8 MiB).
 
     `cached`: the outputs are those of an earlier run; `given`: they came with the run. `attempts`: how often it was
-    tried, where more than once. `iterations`: how often it ran, in a loop.
+    tried, where more than once. `iterations`: how often it ran, in a loop. `remote`: what a cluster did for it last.
     """
 
     status: RunStatus
@@ -96,6 +97,7 @@ class NodeState(Model):
     bypassed: bool = False
     attempts: int = 1
     iterations: int | None = None
+    remote: RemoteWork | None = None
 
 
 class Run(Model):

@@ -53,7 +53,8 @@ class NodePolicy(OpenModel):
 class WorkflowNode(OpenModel):
     """A node on the canvas: its full type, where it stands, its own values, and what becomes of it when it fails.
 
-    A `bypassed` node is not run; what it gives instead is the business of its type's `bypassBehavior`.
+    A `bypassed` node is not run; what it gives instead is the business of its type's `bypassBehavior`. One with the
+    `placement` `cluster` is run on a cluster where one is set up, and otherwise as any other.
     """
 
     id: str
@@ -66,6 +67,7 @@ class WorkflowNode(OpenModel):
     input_connection_orders: dict[str, list[str]] = Field(default_factory=dict)
     bypassed: bool = False
     policy: NodePolicy | None = None
+    placement: Literal["cluster"] | None = None
 
 
 class WorkflowEdge(OpenModel):

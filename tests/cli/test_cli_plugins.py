@@ -14,6 +14,7 @@ FIRST_PARTY = {
     "tavern-advisories",
     "tavern-alarms",
     "tavern-assistant",
+    "tavern-dask",
     "tavern-demo",
     "tavern-devtools",
     "tavern-engine",

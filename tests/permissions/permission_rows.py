@@ -25,6 +25,7 @@ from tavern_host.contracts.agents import AgentRequest
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.catalogue import interfaces
+from tavern_host.contracts.clusters import RemoteGroup, RemoteNode, Values
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied, PluginFailure, TavernError
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
@@ -569,6 +570,7 @@ def _simplest(annotation: Any) -> Any:
 
 
 WORKER = "worker-of-the-table"
+REMOTE = RemoteNode(number=0, source=0, config=Values(), inputs=Values())
 NOW = datetime.now(UTC)
 EMPTY_HISTORY = HistoryExport(id="x", created_at=NOW, changed_at=NOW, active="main", branches=[], messages=[])
 RUN = RunRequest(workflow_id="think", inputs={"messages": []})
@@ -615,6 +617,8 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "agentRuntime.ask": ["keeper", "Good evening"],
     "nodeManager.act": ["core:RandomNumber", "reroll"],
     "runStore.claim": [WORKER, 60.0],
+    "nodeCluster.run": [RemoteGroup(pass_id="none", sources=(), nodes=(REMOTE,))],
+    "nodeCluster.release": ["none"],
     "runStore.renew": [WORKER, [], 60.0],
     "runStore.put": [b"{}"],
     "chatHistory.import_history": [EMPTY_HISTORY],

@@ -42,7 +42,7 @@ async def test_a_plugin_has_the_fields_of_the_platform(site: HttpClient) -> None
 async def test_every_plugin_has_what_each_must_have(site: HttpClient) -> None:
     plugins = await (await site.get("/api/plugins")).json()
 
-    assert len(plugins) == len({plugin["name"] for plugin in plugins}) == 23
+    assert len(plugins) == len({plugin["name"] for plugin in plugins}) == 24
     for plugin in plugins:
         for key in ("name", "displayName", "version", "state"):
             assert isinstance(plugin[key], str) and plugin[key]

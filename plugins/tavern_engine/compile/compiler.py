@@ -124,6 +124,7 @@ class _Compiler:
                 kind is not None
                 and not (about["config_values"] or about["bypassed"] or about["parent_node"])
                 and about["policy"] is None
+                and about["placement"] is None
             ):
                 plain.append(node)
                 kinds.append(kind)
@@ -199,12 +200,13 @@ class _Compiler:
         """Add a node that has a type and is run."""
         number = self._show(layout.prefix + node.id)
         traits = kind.node_type.definition.traits
-        if not (node.config_values or node.policy is not None or kind.is_asked or traits.streams):
+        is_own = node.config_values or node.policy is not None or node.placement is not None
+        if not (is_own or kind.is_asked or traits.streams):
             level.add_plain([node], [kind], number)
             return len(level.gives) - 1
         built = PlanNode(self._ids[number], Role.NODE, number, kind.type, node.display_name or kind.label)
         built.node_type, built.kind, built.policy = kind.node_type, kind, node.policy
-        built.outputs, built.written = kind.outputs, kind.values(node)
+        built.outputs, built.written, built.placement = kind.outputs, kind.values(node), node.placement
         if traits.streams:
             self._streaming[number] = tuple(key for key, slot in kind.outputs.items() if slot.is_stream)
         token: bytes | None = b"" if kind.token is not None else None

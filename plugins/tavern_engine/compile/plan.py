@@ -97,6 +97,7 @@ class PlanNode:
     instance: NodeInstance | None = None
     policy: NodePolicy | None = None
     loop: Loop | None = None
+    placement: str | None = None
 
     @property
     def plugin(self) -> str | None:
@@ -195,6 +196,11 @@ class Level:
     branching: frozenset[int] = frozenset()
     """The nodes with an output that may be left out."""
     _cone: Cone | None = None
+
+    @cached_property
+    def placed(self) -> list[int]:
+        """The nodes that the workflow places on a cluster."""
+        return [index for index, node in enumerate(self.nodes) if node.placement]
 
     @cached_property
     def ends(self) -> tuple[int, ...]:

@@ -188,7 +188,7 @@ def _node(node: WorkflowNode, *, values: bool) -> Any:
     policy = node.policy.model_dump_json() if node.policy is not None else None
     orders = node.input_connection_orders
     about = (node.id, node.type, node.parent_node, node.display_name, node.bypassed, node.config_values)
-    return (*about, written, policy, orders)
+    return (*about, written, policy, node.placement, orders)
 
 
 def _refusal(name: str, problems: list[WorkflowProblem]) -> InvalidInput:

@@ -13,14 +13,16 @@ from tavern_engine.compile.plan import VALUE, Level, PlanNode, Role
 from tavern_engine.run.attempts import run_attempt
 from tavern_engine.run.event_batch import PARTIAL
 from tavern_engine.run.inputs import InputResolver, Outcome
-from tavern_engine.run.json_values import carried_outputs, error_form
+from tavern_engine.run.json_values import carried_outputs, error_form, large
 from tavern_engine.run.loop_log import LoopLog
 from tavern_engine.run.loops import Body, run_loop
 from tavern_engine.run.node_table import State
+from tavern_engine.run.remote_nodes import AWAY, RemoteNodes
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.selection import Selection
 from tavern_engine.run.stream_writer import StreamOpener, StreamWriter
 from tavern_engine.run.streams import ListStream, StreamBroken
+from tavern_host.contracts.blobs import BINARY
 from tavern_host.contracts.dataflow import coerce, empty_value
 from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, OutputError, PluginFailure, describe
 from tavern_host.contracts.nodes import NodeCall, NodeInstance, SlotDefinition
@@ -70,6 +72,7 @@ class NodeExecutor:
         self._scope = scope
         self._events = scope.events
         self._iteration = iteration
+        self.remote: RemoteNodes | None = None
         self._interface = scope.interface
         self.resolver = InputResolver(level, written, scheduler.results)
         self._streams = StreamOpener(level, runs, self.resolver.outcomes, scope.events.stream_messages, scope.interface)
@@ -87,6 +90,8 @@ class NodeExecutor:
             return None
         if node.role is Role.RELAY:
             return {VALUE: inputs[VALUE]} if VALUE in inputs else {}
+        if self.remote is not None and index in self.remote.placed and await self.remote.add(index, inputs):
+            return AWAY
         if node.role is Role.NODE or node.role is Role.LOOP:
             return await self._run(index, node, inputs, began)
         if node.role is Role.OUTPUT and self._interface:
@@ -99,6 +104,14 @@ class NodeExecutor:
             shown = {} if node.role is Role.OUTPUT else inputs
             self._record(node, began, state, shown)
         return inputs
+
+    def record_remote(self, index: int, began: float, outputs: dict[str, Any], kept: dict[str, int]) -> None:
+        """Record the outputs of a node that was run elsewhere; of those that were `kept` there, how large they are."""
+        node, signature = self._level.nodes[index], self._signatures[index]
+        if kept:
+            outputs = outputs | {key: large(BINARY, size) for key, size in kept.items()}
+            signature = PARTIAL
+        self._record(node, began, State.DONE, outputs, signature)
 
     def unusual(self, index: int, began: float, given: Any) -> dict[str, Any] | None:
         """Return the outputs of a result that is no plain dict, or came after the run was stopped."""
@@ -179,7 +192,7 @@ class NodeExecutor:
                 has_begun = (writer is not None and writer.has_begun) or self.resolver.has_read(index)
                 if attempt <= policy.retry and not has_begun and _code(error) != StreamBroken.code:
                     attempt += 1
-                    self._retried(node, attempt, delay, error)
+                    self.retried(node, attempt, delay, error)
                     await asyncio.sleep(delay)
                     delay *= 2
                     continue
@@ -187,7 +200,7 @@ class NodeExecutor:
             self.resolver.leave_streams(index)
             return self._completed(index, node, outputs, writer, began)
 
-    def _retried(self, node: PlanNode, attempt: int, delay: float, error: BaseException) -> None:
+    def retried(self, node: PlanNode, attempt: int, delay: float, error: BaseException) -> None:
         """Record that a node failed and is retried."""
         self._events.table.set_attempts(node.number, attempt)
         place, again = f"run {self._scope.run_id}, node {node.id}", f"attempt {attempt} comes in {delay:g} s"

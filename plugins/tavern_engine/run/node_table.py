@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from pydantic import JsonValue
 
+from tavern_host.contracts.clusters import RemoteWork
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import NodeState, RunStatus
 
@@ -59,6 +60,7 @@ class NodeTable:
         self.errors: dict[int, ErrorInfo] = {}
         self.attempts: dict[int, int] = {}
         self.iterations: dict[int, int] = {}
+        self.remote: dict[int, RemoteWork] = {}
         self.sizes: dict[int, int] = {}
         """About how many bytes the outputs of those nodes take whose are not small."""
         self.load_output: Callable[[int], dict[str, JsonValue] | None] = lambda number: None
@@ -182,6 +184,7 @@ class NodeTable:
             bypassed=state is State.BYPASSED,
             attempts=self.attempts.get(number, 1),
             iterations=self.iterations.get(number),
+            remote=self.remote.get(number),
         )
 
 

@@ -50,6 +50,10 @@ class RunBlobs:
         self._seen.add(blob)
         return blob
 
+    async def content(self, blob: Blob) -> bytes:
+        """Return the bytes of a Blob. Raises `NotFound`."""
+        return await self._blobs.read(blob)
+
     def see(self, blob: Blob) -> None:
         """Hold a Blob that is among the run's values, soon."""
         if blob in self._seen:

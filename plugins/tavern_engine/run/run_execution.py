@@ -18,7 +18,7 @@ from tavern_engine.run.inputs import MISSING, InputResolver
 from tavern_engine.run.json_values import json_form
 from tavern_engine.run.node_table import State
 from tavern_engine.run.scheduler import Scheduler
-from tavern_engine.run.scope import Scope
+from tavern_engine.run.scope import Cluster, Scope
 from tavern_engine.run.selection import Selection, after_known, changed, everything, needed
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput
 from tavern_host.contracts.names import did_you_mean
@@ -70,10 +70,12 @@ class RunExecution:
         """The failure that is the run's own."""
         return self._scheduler.error if self._scheduler is not None else None
 
-    async def run(self) -> None:
-        """Run the selected nodes; returns when none is left or `stop` was called. Cancelling stops too."""
+    async def run(self, cluster: Cluster | None = None) -> None:
+        """Run the selected nodes, some on a cluster if there is one; returns when none is left or `stop` was called.
+        Cancelling stops too."""
         if self._is_stopped:
             return
+        self._scope.cluster = cluster
         scope, level = self._scope, self._bound.plan.level
         scope.events.begin()
         selection = self._selection() if self._disk is None else await self._selection_with_disk(self._disk)

@@ -23,6 +23,7 @@ from tavern_engine.run.event_batch import Completions
 from tavern_engine.run.inputs import InputResolver
 from tavern_engine.run.json_values import carried_outputs
 from tavern_engine.run.node_executor import NodeExecutor
+from tavern_engine.run.remote_nodes import AWAY, RemoteNodes
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.selection import Selection
 from tavern_host.contracts.errors import ErrorInfo, OutputError
@@ -79,7 +80,7 @@ class Scheduler:
         self._in_degree = selection.waiting_for
         self._remaining = selection.count
         self._ready: deque[int] = deque(selection.ready)
-        self._scope = scope
+        self.scope = scope
         self._events = scope.events
         self._completed = Completions()
         self._opened: set[int] = set()
@@ -88,7 +89,14 @@ class Scheduler:
         self.results: list[dict[str, Any] | None] = [None] * len(level.nodes)
         for index, outputs in selection.known.items():
             self.results[index] = outputs
-        self._executor = NodeExecutor(self, level, written, self._signatures, selection.runs, scope, iteration)
+        self.executor = NodeExecutor(self, level, written, self._signatures, selection.runs, scope, iteration)
+        self._invocations = level.invocations
+        self._remote: RemoteNodes | None = None
+        if scope.cluster is not None:
+            remote = RemoteNodes(self, level, written, self._in_degree, scope.cluster)
+            if remote.placed:
+                self._remote = self.executor.remote = remote
+                self._invocations = [None if i in remote.placed else how for i, how in enumerate(level.invocations)]
         self._workers: dict[asyncio.Task[Any], Worker] = {}
         self._fresh: list[Worker] = []
         self._armed: asyncio.Handle | None = None
@@ -107,7 +115,7 @@ class Scheduler:
     @property
     def resolver(self) -> InputResolver:
         """Resolves the inputs of this level."""
-        return self._executor.resolver
+        return self.executor.resolver
 
     async def run(self) -> None:
         """Run all nodes, or until `stop`; cancelling stops too."""
@@ -117,11 +125,13 @@ class Scheduler:
                 await self._finished
         finally:
             self.stop()
+            if self._remote is not None:
+                await self._remote.close(self.scope.call)
             if busy := self._busy():
                 await asyncio.wait(busy, timeout=GRACE)
                 if not self._is_top and self.stragglers:  # the owner of the top level says so itself
                     what = "a node in a loop ignores being cancelled and may still be running"
-                    self._scope.log.warning("run %s: %s", self._scope.run_id, what)
+                    self.scope.log.warning("run %s: %s", self.scope.run_id, what)
             self.report_completed()
             if self._is_top:
                 self._events.flush()
@@ -135,6 +145,8 @@ class Scheduler:
             self._armed.cancel()
         for worker in self._workers:
             worker.cancel()
+        if self._remote is not None:
+            self._remote.stop()
         if not self._finished.done():
             self._finished.set_result(None)
 
@@ -189,7 +201,7 @@ class Scheduler:
         The cost per node is spent here: all that it needs is local, and what is rare is called.
         """
         level, ready, in_degree, results = self._level, self._ready, self._in_degree, self.results
-        invocations, sources, followers, early = level.invocations, level.sources, level.followers, level.early
+        invocations, sources, followers, early = self._invocations, level.sources, level.followers, level.early
         numbers, own, written, signatures = level.numbers, level.written, self._written, self._signatures
         completed, cancelling = self._completed.rows, worker.task.cancelling
         began = perf_counter()
@@ -214,6 +226,9 @@ class Scheduler:
                         arguments = None  # a node before it gave no value
             if arguments is None:
                 outputs = await self._take(index, began)
+                if outputs is AWAY:
+                    began = perf_counter()
+                    continue
             else:
                 try:
                     result = function(*arguments)  # type: ignore[misc]  # there is one where arguments are in order
@@ -221,7 +236,7 @@ class Scheduler:
                         result = await result
                     outputs = {output: result}
                     if result.__class__ is bytes:
-                        result = outputs[output] = await self._scope.blobs.kept(result)
+                        result = outputs[output] = await self.scope.blobs.kept(result)
                 except BaseException as error:  # a node that calls sys.exit must not end the host
                     outputs, arguments = self._failed(index, began, error), None
             ended = perf_counter()
@@ -250,10 +265,10 @@ class Scheduler:
 
     async def _take(self, index: int, began: float) -> dict[str, Any] | None:
         """Execute a node that takes its inputs by their names, or that needs more than a call; return its outputs."""
-        invocation = self._level.invocations[index]
+        invocation = self._invocations[index]
         inputs = None if invocation is None else self._inputs_by_name(index, invocation)
         if invocation is None or inputs is None:
-            return await self._executor.take(index, began)
+            return await self.executor.take(index, began)
         try:
             if invocation.function is None:
                 outputs = await invocation.call(inputs, None)
@@ -263,11 +278,11 @@ class Scheduler:
                     result = await result
                 outputs = {invocation.output: result}
             if outputs.__class__ is dict and bytes in map(type, outputs.values()):
-                await self._scope.blobs.keep(outputs)
+                await self.scope.blobs.keep(outputs)
         except BaseException as error:
             return self._failed(index, began, error)
         if self.stopping or outputs.__class__ is not dict:
-            return self._executor.unusual(index, began, outputs)
+            return self.executor.unusual(index, began, outputs)
         return self._complete(index, began, perf_counter(), outputs)
 
     def _inputs_by_name(self, index: int, invocation: Invocation) -> dict[str, Any] | None:
@@ -295,7 +310,31 @@ class Scheduler:
         """Return the outputs of a node that failed, if any. Raises the error where the run was stopped."""
         if self.stopping or isinstance(error, GeneratorExit):
             raise error
-        return self._executor.failed(index, began, error)
+        return self.executor.failed(index, began, error)
+
+    def make_ready(self, index: int) -> None:
+        """Put a node into the ready queue; `has_settled` is to be called when there are no more."""
+        self._ready.append(index)
+
+    def settle(self, index: int, outputs: dict[str, Any] | None) -> None:
+        """Set the outputs of a node that was run elsewhere, and release what waits for it; see `make_ready`."""
+        self.results[index] = outputs
+        for follower in self._level.followers[index]:
+            self._in_degree[follower] -= 1
+            if not self._in_degree[follower] and not (self._remote is not None and self._remote.holds(follower)):
+                self._ready.append(follower)
+        self._remaining -= 1
+
+    def has_settled(self) -> None:
+        """Go on with what has become ready, or end."""
+        self._arm()
+        if not self._remaining and not self._finished.done():
+            self._finished.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error of the engine."""
+        if not self._finished.done():
+            self._finished.set_exception(error)
 
     def open_streams(self, index: int, streams: dict[str, Any]) -> None:
         """Set the streams of a node as its results, and release their readers."""

@@ -13,7 +13,16 @@ from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.priority_semaphore import PrioritySemaphore
 from tavern_engine.run.run_blobs import RunBlobs
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.clusters import NodeCluster
 from tavern_host.contracts.nodes import NodeInstance
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where nodes may be sent; `takes_all` that are pure, or those alone that the workflow places there."""
+
+    service: NodeCluster
+    takes_all: bool
 
 
 @dataclass(slots=True)
@@ -23,6 +32,7 @@ class Scope:
     `loops` are the states of loops to resume from, by the loop's id. `interface` maps the streams of the top level, by
     node and output, to the keys of the interface outputs that publish them. `is_tainted`: in this loop a default stands
     for what a node should have given. `processes` limits how many nodes run in a process of their own at a time.
+    `cluster` is where nodes may be sent.
     """
 
     run_id: str
@@ -35,6 +45,8 @@ class Scope:
     interface: Mapping[tuple[int, str], list[Any]] = field(default_factory=dict)
     is_tainted: bool = False
     processes: PrioritySemaphore = field(default_factory=lambda: PrioritySemaphore(lambda: os.cpu_count() or 1))
+
+    cluster: Cluster | None = None
 
     async def close(self) -> None:
         """Close the nodes that hold something."""

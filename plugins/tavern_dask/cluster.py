@@ -1,0 +1,149 @@
+"""The service `nodeCluster` on a Dask cluster: has a connection when one is needed, and runs passes over it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, Literal
+
+from tavern_host import PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.clusters import NodeCluster, RemoteGroup, RemoteResult
+from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable, TavernError, describe
+from tavern_host.runtime.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from tavern_dask.code import Shipping
+    from tavern_dask.local import LocalCluster
+    from tavern_dask.passes import Pass
+
+Batches = AsyncGenerator[list[RemoteResult], None]
+
+_CONNECTS = 10.0
+"""Seconds that the scheduler has to answer."""
+_LONGEST = 5.0
+"""Seconds between two attempts to connect, at most."""
+
+
+class DaskCluster(NodeCluster):
+    """The cluster that is set up. `distributed` is imported, and a local cluster started, when a node is to be run."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self._lock = asyncio.Lock()
+        self._client: Client | None = None
+        self.local: LocalCluster | None = None
+        self.shipping: Shipping
+        self.seconds: dict[str, float] = {}
+        """By the name of a node type's code how long its nodes take."""
+        self._passes: dict[str, Pass] = {}
+
+    async def takes(self) -> Literal["none", "placed", "pure"]:
+        """Return for which nodes it is there."""
+        if not self._context.settings.get("scheduler"):
+            return "none"
+        return "pure" if self._context.settings.get("nodes") == "pure" else "placed"
+
+    async def run(self, group: RemoteGroup, *, call: CallContext | None = None) -> Batches:
+        """Run a group; yields the result of each node once, as they end."""
+        left = {node.number for node in group.nodes}
+        try:
+            known = await self._pass(group.pass_id)
+            async with contextlib.aclosing(known.run(group)) as batches:
+                async for results in batches:
+                    left.difference_update(result.number for result in results)
+                    yield results
+        except TavernError as error:
+            yield [RemoteResult(number=number, error=error.info) for number in sorted(left)]
+
+    async def _pass(self, pass_id: str) -> Pass:
+        await self.client()
+        from tavern_dask.passes import Pass
+
+        return self._passes.setdefault(pass_id, Pass(self, pass_id))
+
+    async def release(self, pass_id: str, *, call: CallContext | None = None) -> None:
+        """Forget the values of a pass."""
+        known = self._passes.pop(pass_id, None)
+        if known is not None:
+            await known.close()
+
+    async def client(self) -> Client:
+        """Return a client that is connected. Raises `ServiceUnavailable`, unless nodes are to wait for that."""
+        delay = 0.1
+        while True:
+            async with self._lock:
+                if self._client is not None and self._client.status == "running":
+                    return self._client
+                try:
+                    self._client = await self._connected()
+                    return self._client
+                except ServiceUnavailable as error:
+                    if not self.waits:
+                        raise
+                    self._context.log.warning("%s; nodes wait for it", error.message)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _LONGEST)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nodes wait while there is no connection; else they fail."""
+        return bool(self._context.settings.get("whenLost") == "wait")
+
+    async def close(self) -> None:
+        """Close the connection, and end a local cluster."""
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(OSError, TimeoutError):
+                await client.close(timeout=2)
+        local, self.local = self.local, None
+        if local is not None:
+            await local.close()
+
+    async def _connected(self) -> Client:
+        address = str(self._context.settings.get("scheduler") or "")
+        if not address:
+            raise ServiceUnavailable("no Dask cluster is set up")
+        await run_in_thread(_import, what="importing distributed")
+        from distributed import Client
+
+        from tavern_dask.code import Shipping
+        from tavern_dask.local import LocalCluster
+
+        await self._disconnect()
+        security = self._security()
+        if address == "local":
+            local = self.local = LocalCluster(self._context, int(self._context.settings.get("workers", 0)))
+            await local.start()
+            address, security = local.address, local.security
+        try:
+            about: dict[str, Any] = {"security": security, "timeout": _CONNECTS, "name": "tavern-host"}
+            client: Client = await Client(address, asynchronous=True, set_as_default=False, **about)
+        except (OSError, TimeoutError, ValueError, RuntimeError) as error:
+            raise ServiceUnavailable(f"the Dask scheduler at {address} cannot be reached: {describe(error)}") from error
+        self.shipping = Shipping(client)
+        return client
+
+    def _security(self) -> Any:
+        """Return the certificates that are set. Raises `Misconfigured` where there are only some."""
+        from distributed.security import Security
+
+        names = {"tls_ca_file": "tlsCa", "tls_client_cert": "tlsCert", "tls_client_key": "tlsKey"}
+        given = {name: value for name, key in names.items() if (value := self._context.settings.get(key))}
+        if not given:
+            return None
+        if len(given) < len(names):
+            lacking = ", ".join(f"extensions.tavern-dask.{key}" for name, key in names.items() if name not in given)
+            raise Misconfigured(f"the certificates for the Dask cluster are not complete: {lacking} is not set")
+        return Security(require_encryption=True, **given)
+
+
+def _import() -> None:
+    import tavern_dask.local
+    import tavern_dask.passes  # noqa: F401

@@ -1,0 +1,50 @@
+"""One process of a local cluster: its scheduler or a worker. It reads what to be from standard input, and ends with it:
+so it never outlives the host. Everything listens on 127.0.0.1 alone and asks for a certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from typing import Any
+
+import dask
+from distributed import Scheduler, Worker
+from distributed.security import Security
+
+HERE = "127.0.0.1"
+QUIET: dict[str, Any] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+"""No pages: they would be open to every user of the machine."""
+
+
+async def main(about: dict[str, Any]) -> None:
+    """Run until standard input ends, or the worker is closed."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: _Lifeline(ended), sys.stdin)
+    security = Security(require_encryption=True, **about["security"])
+    common = {"host": HERE, "security": security, "dashboard": False, "dashboard_address": f"{HERE}:0"}
+    if about["role"] == "scheduler":
+        server: Any = Scheduler(protocol="tls://", port=0, **common)
+    else:
+        server = Worker(about["scheduler"], nthreads=1, memory_limit=0, local_directory=about["folder"], **common)
+    async with server:
+        print(server.address, flush=True)
+        finished = asyncio.ensure_future(server.finished())
+        await asyncio.wait([finished, asyncio.ensure_future(ended.wait())], return_when=asyncio.FIRST_COMPLETED)
+
+
+class _Lifeline(asyncio.Protocol):
+    def __init__(self, ended: asyncio.Event) -> None:
+        self._ended = ended
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._ended.set()
+
+
+if __name__ == "__main__":
+    logging.getLogger("distributed").setLevel(logging.WARNING)
+    given = json.loads(sys.stdin.readline())
+    with dask.config.set({**QUIET, **given["config"]}):
+        asyncio.run(main(given))

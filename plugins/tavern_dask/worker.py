@@ -1,0 +1,284 @@
+"""What runs at a worker: nodes of a workflow, several one after the other, whose values stay there as bytes.
+
+A task never raises: it gives what became of each of its nodes, so that what was done before a failure is not lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+import dask
+from distributed import Semaphore, get_worker
+
+from tavern_dask.code import opened
+from tavern_host.contracts.blobs import Blob
+from tavern_host.contracts.clusters import RemoteNode, RemoteResult, RemoteWork, Values
+from tavern_host.contracts.dataflow import converter
+from tavern_host.contracts.errors import (
+    DeadlineExceeded,
+    PluginFailure,
+    ServiceUnavailable,
+    describe,
+    error_info,
+)
+from tavern_host.contracts.nodes import NodeInstance
+from tavern_host.storage.values import decode_loose, encode_loose
+
+LARGE = 64 * 1024
+"""From how many bytes on a value stays at the cluster, if the host does not want it."""
+
+_running: dict[str, set[Callable[[], None]]] = {}
+"""By pass, what stops each node that is running now."""
+_lock = threading.Lock()
+_of_thread = threading.local()
+_contents: contextvars.ContextVar[dict[str, bytes]] = contextvars.ContextVar("contents")
+
+
+class Placed(NamedTuple):
+    """A node with the name of its code; `key` names this attempt alone."""
+
+    node: RemoteNode
+    code: str
+    key: str
+
+
+class Work(NamedTuple):
+    """A task of a pass: nodes, each after those whose values it takes."""
+
+    pass_id: str
+    nodes: list[Placed]
+
+
+@dataclass
+class Outcome:
+    """What became of the nodes of a task: what the host gets, and by node the values."""
+
+    results: list[RemoteResult]
+    values: dict[int, Values] = field(default_factory=dict)
+
+
+class Holding(Outcome):
+    """An outcome with values that the host need not get."""
+
+
+class _Misplaced(Exception):
+    """A node needs what is at the host alone."""
+
+
+def run_work(encoded: bytes, *before: Outcome) -> Outcome:
+    """Run a task; `before` are the outcomes of those whose values it takes."""
+    work: Work = pickle.loads(encoded)
+    values = {number: given for outcome in before for number, given in outcome.values.items()}
+    own: dict[int, Values] = {}
+    results = []
+    for placed in work.nodes:
+        result, outputs = _run(placed, work.pass_id, values)
+        results.append(result)
+        if outputs is not None:
+            own[result.number] = values[result.number] = outputs
+    return (Holding if any(result.kept for result in results) else Outcome)(results, own)
+
+
+def report(outcome: Outcome) -> list[RemoteResult]:
+    """Return what the host gets of an outcome."""
+    return outcome.results
+
+
+def stop(pass_id: str) -> None:
+    """Stop what is running for a pass. Code that does not wait for anything runs to its end."""
+    with _lock:
+        for cancel in _running.get(pass_id, ()):
+            cancel()
+
+
+def _run(placed: Placed, pass_id: str, values: dict[int, Values]) -> tuple[RemoteResult, Values | None]:
+    node = placed.node
+    worker, began = get_worker().address, time.perf_counter()
+    if not all(handle.node in values and _has(values[handle.node], handle.key) for handle in node.handles):
+        return RemoteResult(number=node.number, is_undone=True), None
+    received = _size(node.inputs) + sum(_size_of(values[handle.node], handle.key) for handle in node.handles)
+    about: dict[str, Any] = {}
+    outputs = None
+    try:
+        if not node.may_repeat:
+            _begin_once(placed.key)
+        instance = opened(placed.code, node.config, _CONTEXT)
+        given = _limited(instance, node, _inputs(node, values), pass_id)
+        outputs = _encoded(given)
+    except _Misplaced as reason:
+        if node.may_repeat:
+            return RemoteResult(number=node.number, is_misplaced=True), None
+        about["error"] = error_info(PluginFailure(f"it cannot run on a cluster: {reason}"))
+    except BaseException as error:  # the code of a node may raise anything
+        about["error"] = error_info(error if isinstance(error, Exception) else PluginFailure(_said(error)))
+    if outputs is not None:
+        kept = {} if node.is_wanted else {key: n for key in _keys(outputs) if (n := _size_of(outputs, key)) >= LARGE}
+        about |= {"outputs": _without(outputs, kept), "kept": kept}
+    seconds, size = time.perf_counter() - began, _size(outputs) if outputs is not None else 0
+    done = RemoteWork(worker=worker, received=received, given=size, seconds=seconds)
+    return RemoteResult(number=node.number, work=done, **about), outputs
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, asyncio.CancelledError):
+        return "it was cancelled by its own code"
+    return f"it tried to end the program ({describe(error)})"
+
+
+def _begin_once(key: str) -> None:
+    """Raise `ServiceUnavailable` where this was begun before, at a worker that was lost: the scheduler remembers."""
+    worker = get_worker()
+    with dask.config.set({"distributed.scheduler.locks.lease-timeout": "inf"}):
+        first = Semaphore(1, name=key, scheduler_rpc=worker.scheduler, loop=worker.loop)
+        first.refresh_leases = False
+        if not first.acquire(timeout=0):
+            raise ServiceUnavailable("it was begun at a worker that was lost, and may not be run twice")
+
+
+# --- running ----------------------------------------------------------------------------------------------
+
+
+def _limited(instance: NodeInstance, node: RemoteNode, inputs: dict[str, Any], pass_id: str) -> dict[str, Any]:
+    """Run a node; with a timeout in a thread, which is left behind when the time is over."""
+    if node.timeout is None:
+        return _awaited(instance, node, inputs, pass_id)
+    found: Future[dict[str, Any]] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(_awaited(instance, node, inputs, pass_id))
+        except BaseException as error:  # it is raised where the result is waited for
+            found.set_exception(error)
+        _of_thread.runner.close()
+
+    threading.Thread(target=run, name="node with a timeout", daemon=True).start()
+    if not wait([found], timeout=node.timeout).done:
+        raise DeadlineExceeded(f"it did not end within {node.timeout:g} s")
+    return found.result()
+
+
+def _awaited(instance: NodeInstance, node: RemoteNode, inputs: dict[str, Any], pass_id: str) -> dict[str, Any]:
+    """Run a node on the event loop of this thread, in a context of its own."""
+    runner: asyncio.Runner | None = getattr(_of_thread, "runner", None)
+    if runner is None:
+        runner = _of_thread.runner = asyncio.Runner()
+    loop = runner.get_loop()
+
+    async def run() -> dict[str, Any]:
+        _contents.set(node.blobs)
+        task = asyncio.current_task()
+        assert task is not None
+
+        def cancel() -> None:
+            loop.call_soon_threadsafe(task.cancel)
+
+        with _lock:
+            _running.setdefault(pass_id, set()).add(cancel)
+        try:
+            return await instance.run(inputs, None, None)
+        finally:
+            with _lock:
+                _running[pass_id].discard(cancel)
+                if not _running[pass_id]:
+                    del _running[pass_id]
+
+    return runner.run(run(), context=contextvars.Context())
+
+
+class _Blobs:
+    """The Blobs that came with the node that is running."""
+
+    async def read(self, blob: Blob) -> bytes:
+        """Return all bytes."""
+        contents = _contents.get()
+        if blob.hash not in contents:
+            raise _Misplaced("it reads a Blob that is at the host")
+        return contents[blob.hash]
+
+    async def put(self, content: Any, media_type: str = "", *, holder: str | None = None) -> Blob:
+        """Refuse: Blobs are kept at the host."""
+        raise _Misplaced("it makes a Blob")
+
+
+class _Context:
+    """Stands for the context of a plugin: there are no services, settings and secrets at a worker."""
+
+    blobs = _Blobs()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _Misplaced(f"it uses {name} of its plugin's context")
+
+
+_CONTEXT = _Context()
+
+
+# --- values -----------------------------------------------------------------------------------------------
+
+
+def _inputs(node: RemoteNode, values: dict[int, Values]) -> dict[str, Any]:
+    inputs = decoded(node.inputs)
+    for handle in node.handles:
+        value = _value(values[handle.node], handle.key)
+        if handle.given is not None and handle.wanted is not None:
+            convert = converter(handle.given, handle.wanted)
+            value = value if convert is None else convert(value)
+        if handle.place is None:
+            inputs[handle.input] = value
+        else:
+            inputs[handle.input][handle.place] = value
+    return inputs
+
+
+def decoded(values: Values) -> dict[str, Any]:
+    """Return values, new each time."""
+    return {key: decode_loose(value, []) for key, value in values.encoded.items()} | values.binary
+
+
+def _encoded(outputs: dict[str, Any]) -> Values:
+    if not isinstance(outputs, dict):
+        raise PluginFailure(f"it returned {type(outputs).__name__}, expected a dict with its outputs")
+    encoded, binary = {}, {}
+    for key, value in outputs.items():
+        if type(value) is bytes:
+            binary[key] = value
+            continue
+        encoded[key], kept = encode_loose(value)
+        if kept:
+            raise _Misplaced(f"its output {key!r} holds a {type(kept[0]).__name__}, which has no codec")
+    return Values(encoded=encoded, binary=binary)
+
+
+def _keys(values: Values) -> list[str]:
+    return [*values.encoded, *values.binary]
+
+
+def _has(values: Values, key: str) -> bool:
+    return key in values.encoded or key in values.binary
+
+
+def _value(values: Values, key: str) -> Any:
+    return values.binary[key] if key in values.binary else decode_loose(values.encoded[key], [])
+
+
+def _size_of(values: Values, key: str) -> int:
+    return len(values.binary[key] if key in values.binary else values.encoded[key])
+
+
+def _size(values: Values) -> int:
+    return sum(map(len, values.encoded.values())) + sum(map(len, values.binary.values()))
+
+
+def _without(values: Values, kept: dict[str, int]) -> Values:
+    if not kept:
+        return values
+    parts = (values.encoded, values.binary)
+    encoded, binary = ({key: value for key, value in part.items() if key not in kept} for part in parts)
+    return Values(encoded=encoded, binary=binary)

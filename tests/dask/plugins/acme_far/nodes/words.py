@@ -1,0 +1,3 @@
+"""A module of the plugin beside its nodes."""
+
+GREETING = "hello from afar"

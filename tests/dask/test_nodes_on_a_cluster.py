@@ -1,0 +1,114 @@
+"""Runs whose nodes are on a Dask cluster: where they run, what of values comes back, failures and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import Bench, slot, workflow
+from helpers.dask_cluster import FOLDERS, TRUST, TestCluster
+
+from tavern_host import Host
+from tavern_host.contracts.executions import RunStatus
+
+
+def far(type: str, **values: Any) -> dict[str, Any]:
+    """Return a node of the plugin `acme-far`, with what is no input taken out of its values."""
+    own = {key: values.pop(key) for key in ("policy", "placement", "configValues") if key in values}
+    return {"type": f"acme-far:{type}", "inputValues": values, **own}
+
+
+async def test_values_stay_where_nodes_run(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(host)
+    size = 300_000
+    nodes = {
+        "place": far("Place"),
+        "text": far("Grow", size=size),
+        "length": far("Length"),
+        "shown": far("Grow", size=size),
+        "bytes": far("GrowBytes", size=2 * 2**20),
+        "weight": far("Weigh"),
+        "configured": far("Configured", configValues={"text": "odd"}),
+        "end": "core:GroupOutput",
+    }
+    document = workflow(
+        nodes,
+        "text.value > length.value",
+        "bytes.value > weight.value",
+        "length.value > end.length",
+        "shown.value > end.shown",
+        interfaceOutputs={"length": slot("INTEGER"), "shown": slot("STRING")},
+    )
+    run = await bench.run(document)
+    assert (run.status, run.error) == (RunStatus.COMPLETE, None)
+    place = run.nodes["place"].output["value"]
+    assert place["process"] != os.getpid() and place["greeting"] == "hello from afar"
+    assert run.outputs == {"length": size, "shown": "x" * size}
+    kept = {"type": "large", "mediaType": "application/octet-stream"}
+    assert run.nodes["text"].output["value"] == {**kept, "length": size + 2}
+    assert run.nodes["bytes"].output["value"] == {**kept, "length": 2 * 2**20}
+    assert run.nodes["weight"].output == {"value": 2 * 2**20}
+    assert run.nodes["configured"].output == {"value": "odd"}
+    work = {name: run.nodes[name].remote for name in ("text", "length", "end")}
+    assert work["end"] is None and work["text"].given == size + 2 < work["length"].received
+    assert work["text"].worker.startswith("tls://127.0.0.1:") and work["text"].seconds > 0
+    again = await bench.run(document)
+    assert again.outputs == run.outputs
+    assert again.nodes["length"].cached and again.nodes["shown"].cached
+
+
+async def test_policies_hold_at_a_cluster(host: Host, tmp_path: Path) -> None:
+    bench = Bench(host)
+    tries, later = tmp_path / "tries", tmp_path / "later"
+    nodes = {
+        "again": far("FailAtFirst", path=str(tries), times=2, policy={"retry": 2}),
+        "after": far("Length", value="abc"),
+        "never": far("FailAtFirst", path=str(later), times=9, policy={"retry": 1, "onError": "route"}),
+        "late": far("Spin", seconds=60, policy={"timeout": 0.05, "onError": "default", "defaults": {"value": 5}}),
+        "taken": {"type": "Take"},
+        "broken": {"type": "Boom", "policy": {"onError": "skip_branch"}},
+        "skipped": {"type": "Take"},
+    }
+    run = await bench.run(workflow(nodes, "late.value > taken.value", "broken.value > skipped.value"))
+    assert (run.status, run.error) == (RunStatus.COMPLETE, None)
+    assert (run.nodes["again"].output, run.nodes["again"].attempts) == ({"value": 3}, 3)
+    assert run.nodes["never"].output["error"]["message"].startswith("ValueError: failed 2 times")
+    assert run.nodes["late"].error.code == "deadline_exceeded" and run.nodes["taken"].output == {"value": 5}
+    assert run.nodes["skipped"].status is RunStatus.SKIPPED and run.nodes["broken"].remote is not None
+
+
+async def test_an_interrupt_stops_nodes_at_workers(host: Host, tmp_path: Path) -> None:
+    bench, seen = Bench(host), tmp_path / "seen"
+    run_id = await bench.start(
+        workflow({"wait": far("WaitFor", path=str(seen)), "after": "Take"}, "wait.value > after.value")
+    )
+    async with asyncio.timeout(60):
+        while not seen.exists():
+            await asyncio.sleep(0.02)
+        run = await bench.interrupted(run_id)
+        assert run.status is RunStatus.INTERRUPTED
+        while seen.read_text() != "ended":
+            await asyncio.sleep(0.02)
+
+
+async def test_a_placement_alone_moves_nodes(cluster: TestCluster, tmp_path: Path) -> None:
+    """The same workflow, on one machine and on a cluster to which it sends one node."""
+    nodes = {
+        "here": far("Place"),
+        "far": far("Place", placement="cluster"),
+        "sum": {"type": "Add", "inputValues": {"a": 1}},
+    }
+    nodes["noted"] = far("Note", path=str(tmp_path / "notes"), text="a", placement="cluster")
+    document = workflow(nodes)
+    processes, sums = [], []
+    for number, more in enumerate(({}, cluster.settings | {"extensions.tavern-dask.nodes": "placed"})):
+        async with Host(tmp_path / str(number), plugins=FOLDERS, trust=TRUST, settings=more) as host:
+            run = await Bench(host).run(document)
+            assert run.error is None
+            processes.append([run.nodes[name].output["value"]["process"] == os.getpid() for name in ("here", "far")])
+            sums.append(run.nodes["sum"].output)
+    assert processes == [[True, True], [True, False]] and sums[0] == sums[1]
+    assert (tmp_path / "notes").read_text() == "a\na\n"
