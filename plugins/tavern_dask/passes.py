@@ -9,19 +9,17 @@ import pickle
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from dask.task_spec import Task, TaskRef
 from distributed import Client, Future, as_completed
 from distributed.scheduler import KilledWorker
 
+from tavern_dask.code import Shipping
 from tavern_dask.tasks import UNKNOWN, tasks_of
 from tavern_dask.worker import Holding, Outcome, Placed, Work, report, run_work, stop
 from tavern_host.contracts.clusters import RemoteGroup, RemoteNode, RemoteResult
 from tavern_host.contracts.errors import ServiceUnavailable, describe, error_info
-
-if TYPE_CHECKING:
-    from tavern_dask.cluster import DaskCluster
 
 MOST_LOSSES = 10
 """How often a node is sent again at most whose worker, or the connection to it, was lost."""
@@ -33,10 +31,24 @@ _LEARNED = 0.2
 """The weight of a node's time in what is known of its type."""
 
 
+class Connection(Protocol):
+    """What is needed of the cluster."""
+
+    seconds: dict[str, float]
+    shipping: Shipping
+
+    @property
+    def waits(self) -> bool:
+        """Whether nodes wait while there is no connection; else they fail."""
+
+    async def client(self) -> Client:
+        """Return a client that is connected. Raises `ServiceUnavailable`."""
+
+
 class Pass:
     """The nodes and values of one pass. `futures` are by number of a node those of the tasks that have its values."""
 
-    def __init__(self, cluster: DaskCluster, pass_id: str) -> None:
+    def __init__(self, cluster: Connection, pass_id: str) -> None:
         self._cluster = cluster
         self._id = pass_id
         self._nodes: dict[int, Placed] = {}

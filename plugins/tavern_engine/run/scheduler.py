@@ -204,8 +204,7 @@ class Scheduler:
         invocations, sources, followers, early = self._invocations, level.sources, level.followers, level.early
         numbers, own, written, signatures = level.numbers, level.written, self._written, self._signatures
         completed, cancelling = self._completed.rows, worker.task.cancelling
-        began = perf_counter()
-        slice_end = began + SLICE
+        slice_end = (began := perf_counter()) + SLICE
         while ready and began < slice_end:
             worker.index = index = ready.popleft()
             if not worker.is_fresh:
@@ -225,9 +224,7 @@ class Scheduler:
                     except (KeyError, TypeError):
                         arguments = None  # a node before it gave no value
             if arguments is None:
-                outputs = await self._take(index, began)
-                if outputs is AWAY:
-                    began = perf_counter()
+                if (outputs := await self._take(index, began)) is AWAY and (began := perf_counter()):
                     continue
             else:
                 try:
