@@ -156,7 +156,8 @@ class _Program:
                         raise ValueError(f"it sent a message of more than {MOST_BYTES >> 20} MiB")
                 elif output.kind == "ended":
                     note = output.data.decode("utf-8", "replace")
-                    self._why = f"it ended with the exit code {output.exit_code}" + (f": {note}" if note else "")
+                    code = "" if output.exit_code is None else f"it ended with the exit code {output.exit_code}"
+                    self._why = ": ".join(part for part in (code, note) if part) or self._why
 
 
 @asynccontextmanager

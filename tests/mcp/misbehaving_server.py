@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import anyio
 import mcp_types as types
@@ -53,7 +54,7 @@ def tools() -> list[types.Tool]:
     return [
         types.Tool(name="echo", description=said["echo"], input_schema=TEXT),
         types.Tool(name="lie", input_schema=OBJECT, output_schema=lie),
-        types.Tool(name="write", input_schema=TEXT),
+        *(types.Tool(name=name, input_schema=TEXT) for name in ("write", "read", "fetch")),
         *(types.Tool(name=name, input_schema=OBJECT) for name in plain),
         *(types.Tool(name=name, input_schema=OBJECT) for name in said if name != "echo"),
     ]
@@ -120,7 +121,17 @@ async def call_tool(ctx: Asked, params: types.CallToolRequestParams) -> Any:
             return text(*sorted(os.environ), *(name for name in sys.argv[1:] if Path(name).exists()))
         case "write":
             Path(arguments["text"]).write_text("written")
+        case "read":
+            return text(await anyio.to_thread.run_sync(Path(arguments["text"]).read_text))
+        case "fetch":
+            return text(await anyio.to_thread.run_sync(fetch, arguments["text"]))
     return text("done")
+
+
+def fetch(address: str) -> str:
+    """Return what is at an address, over the proxy that the environment names."""
+    with urlopen(address, timeout=20) as answer:
+        return str(answer.read().decode())
 
 
 async def answered(ctx: Asked, params: types.CallToolRequestParams, request: Any, result: Any) -> Any:

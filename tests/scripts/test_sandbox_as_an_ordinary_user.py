@@ -11,13 +11,13 @@ import pytest
 from tests.scripts.ordinary import run_as_ordinary_user, why_not
 
 HERE = Path(__file__).parent
-ALL = ("test_sandbox_*.py", "test_pool.py", "test_sessions.py", "test_calls_from_code.py")
+ALL = ("test_sandbox_*.py", "test_pool.py", "test_sessions.py", "test_calls_from_code.py", "../mcp/test_mcp_rights.py")
 
 
 SOME = (
     "test_pool and (cannot_tell or every_property or closing)"
     " or test_sessions and (live_on or files_come_back or closing)"
-    " or test_calls_from_code and (functions or forged or withdrawn or caller_may)"
+    " or test_calls_from_code and (functions or forged or withdrawn or caller_may) or test_mcp_rights"
 )
 
 
