@@ -25,14 +25,16 @@ from tavern_mcp.definitions import ANSWER, clean
 _MOST = 4
 """How many questions of one server are open at once."""
 _MOST_TEXT = 100_000
-_LOOK = 20.0
+_LOOK = 1.0
 
 
 class Answers:
-    """Answers one server. `calls` are the calls of its tools at this moment, on whose behalf it asks."""
+    """Answers one server. `calls` are the calls of its tools at this moment, on whose behalf it asks; `ended` is set
+    when the connection is lost."""
 
     def __init__(self, context: PluginContext, declared: Declared) -> None:
         self.calls: Mapping[int, CallContext] = {}
+        self.ended = asyncio.Event()
         self._context = context
         self._declared = declared
         self._open = 0
@@ -96,6 +98,7 @@ class Answers:
         if self._open >= _MOST:
             raise LimitReached(f"{_MOST} questions of the MCP server {self._declared.name} wait for a person already")
         self._open += 1
+        ended = self.ended
         tools = self._context.services.get(TOOL_MANAGER)
         arguments: dict[str, JsonValue] = {
             "server": self._declared.name,
@@ -109,6 +112,8 @@ class Answers:
             result = await tools.call(ToolCallRequest(tool_id=ANSWER, arguments=arguments))
             task_id = result.task_id
             while task_id is not None:
+                if ended.is_set():
+                    raise ServiceUnavailable("the server is gone")
                 task = await tools.task(task_id, wait=_LOOK)
                 if task.status.is_final:
                     task_id = None

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import mcp_types as types
 from mcp import Client
 from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -38,7 +39,7 @@ from tavern_mcp.transport import Run, Streams, http_streams, paced, program_stre
 
 T = TypeVar("T")
 
-_MOST_TOOLS, _MOST_PAGES, _MOST_CALLS = 1000, 100, 64
+_MOST_TOOLS, _MOST_PAGES, _MOST_LIST, _MOST_CALLS = 1000, 100, 8 << 20, 64
 _BACKOFF, _LONGEST, _NEWS_EVERY = 1.0, 60.0, 1.0
 _FOLLOWED = (types.ToolListChangedNotification, types.PromptListChangedNotification)
 _RESOURCES = (types.ResourceListChangedNotification, types.ResourceUpdatedNotification)
@@ -113,14 +114,15 @@ class Connection:
         name = self.declared.name
         try:
             return await ask(client, _progress(current_report()))
-        except MCPError as error:
-            if self._client is not client or error.code == types.CONNECTION_CLOSED:
-                self._lost("the connection was lost")  # of a program there is a better reason by now
-                raise self._unavailable(self.problem or "the connection was lost") from None
-            raise PluginFailure(f"the MCP server {name} refused: {error.error.message[:2000]}") from None
         except TavernError:
             raise
         except Exception as error:
+            if self._client is client and isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
+                self._lost("the connection was lost")  # of a program there is a better reason by now
+            if self._client is not client:
+                raise self._unavailable(self.problem or "the connection was lost") from None
+            if isinstance(error, MCPError):
+                raise PluginFailure(f"the MCP server {name} refused: {error.error.message[:2000]}") from None
             raise PluginFailure(f"the MCP server {name} answered wrongly: {describe(error)[:2000]}") from None
         finally:
             del self._calls[number]
@@ -130,6 +132,7 @@ class Connection:
     async def _stay(self) -> None:
         """Connect, and follow what the server tells, until it is lost."""
         self._ended, self._news = asyncio.Event(), asyncio.Event()
+        self._answers.ended = self._ended
         self.problem = ""
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -231,24 +234,32 @@ class Connection:
 
     async def _listen(self, client: Client) -> None:
         with contextlib.suppress(Exception):  # a server need not tell of changes
-            async with client.listen(
-                tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
-            ) as events:
-                async for event in events:
-                    self._are_resources_new |= "resources" in type(event).__name__.lower()
-                    self._news.set()
+            while True:
+                with contextlib.suppress(SubscriptionLost):
+                    async with client.listen(
+                        tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
+                    ) as events:
+                        async for event in events:
+                            self._are_resources_new |= "resources" in type(event).__name__.lower()
+                            self._news.set()
+                await asyncio.sleep(_NEWS_EVERY)
+                self._are_resources_new = True  # nobody knows what was not told meanwhile
+                self._news.set()
 
     async def _note(self, client: Client) -> None:
         """Record what the server offers: what is new counts as approved, what was approved stays as it was."""
         has = client.server_capabilities
-        tools = await _all(client.list_tools, "tools") if has.tools else []
-        prompts = await _all(client.list_prompts, "prompts") if has.prompts else []
+        tools = await all_of(client.list_tools, "tools") if has.tools else []
+        prompts = await all_of(client.list_prompts, "prompts") if has.prompts else []
         seen = {tool.name: content_of(tool.model_dump(by_alias=True, mode="json")) for tool in tools}
         said = [
             {"name": prompt.name, "needs": [a.name for a in prompt.arguments or [] if a.required]} for prompt in prompts
         ]
         besides = [name for name in ("resources", "prompts") if getattr(has, name)]
         before = self._approvals.of(self.declared.name)
+
+        if len({**seen, **before.tools}) > 3 * _MOST_TOOLS:
+            raise InvalidInput(f"it has had {3 * _MOST_TOOLS:,} tools: tavern mcp approve forgets those that are gone")
 
         def noted(approved: Approved) -> Approved:
             known = {**seen, **approved.tools}
@@ -268,18 +279,19 @@ class Connection:
         return ServiceUnavailable(f"the MCP server {self.declared.name} cannot be used: {reason}", retryable=True)
 
 
-async def _all(fetch: Callable[..., Awaitable[Any]], field: str) -> list[Any]:
+async def all_of(fetch: Callable[..., Awaitable[Any]], field: str) -> list[Any]:
+    """Return all pages of a list. Raises `InvalidInput` for one that is too long."""
     found: list[Any] = []
     cursor: str | None = None
-    for _ in range(_MOST_PAGES):
+    size = 0
+    while True:
         page = await fetch(cursor=cursor)
         found += getattr(page, field)
-        cursor = page.next_cursor
-        if cursor is None or len(found) > _MOST_TOOLS:
-            break
-    if len(found) > _MOST_TOOLS:
-        raise InvalidInput(f"it offers more than {_MOST_TOOLS} {field}")
-    return found
+        size += len(page.model_dump_json()) + _MOST_LIST // _MOST_PAGES
+        if len(found) > _MOST_TOOLS or size > _MOST_LIST:
+            raise InvalidInput(f"its list of {field} is too long: {_MOST_TOOLS:,} in {_MOST_LIST >> 20} MiB are taken")
+        if (cursor := page.next_cursor) is None:
+            return found
 
 
 def _progress(report: Report | None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -128,8 +129,9 @@ class Declared:
         """Return in lines what it is and what it gets."""
         server = self.server
         if server.url is not None:
-            return [f"reaches {server.url}"]
-        lines = [f"runs {' '.join([server.command or '', *server.args])}"]
+            return [f"reaches {server.url}", *(f"sends the header {name}" for name in server.headers)]
+        lines = [f"runs {shlex.join([server.command or '', *server.args])}"]
+        lines += [f"sets {key}" + ("" if self.is_trusted else f"={one}") for key, one in server.env.items()]
         if not server.sandbox:
             return [*lines, "WITHOUT A SANDBOX: with all rights of the host's user"]
         lines += [f"sees {path}" for path in (*server.read, *(() if self.is_trusted else self._words()))]

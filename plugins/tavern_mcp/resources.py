@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from hashlib import sha256
 from typing import Any
 
 import mcp_types as types
@@ -15,10 +17,11 @@ from tavern_host.contracts.knowledge import (
     KnowledgeEntry,
     ManagementMetadata,
 )
+from tavern_mcp.connection import all_of
 from tavern_mcp.declarations import Declared
 from tavern_mcp.definitions import clean
 
-_MOST, _MOST_TEXT = 200, 100_000
+_MOST, _MOST_TEXT, _MOST_ID = 200, 100_000, 200
 
 
 async def keep_resources(context: PluginContext, declared: Declared, client: Any) -> None:
@@ -29,28 +32,36 @@ async def keep_resources(context: PluginContext, declared: Declared, client: Any
     base = f"mcp-{declared.name}"
     try:
         entries = []
-        for resource in (await client.list_resources()).resources[:_MOST]:
-            contents = (await client.read_resource(resource.uri)).contents
-            text = "\n".join(one.text for one in contents if isinstance(one, types.TextResourceContents))
-            if text:
-                entries.append(_entry(resource, text, declared.name))
+        async with asyncio.timeout(declared.server.seconds):
+            for resource in (await all_of(client.list_resources, "resources"))[:_MOST]:
+                contents = (await client.read_resource(resource.uri)).contents
+                text = "\n".join(one.text for one in contents if isinstance(one, types.TextResourceContents))
+                if text:
+                    entries.append(_entry(resource, text, entries_of(declared)))
         knowledge = context.services.get(KNOWLEDGE_BASE)
         header = BaseHeader(kb_id=base, kb_displayName=f"MCP: {declared.name}")
         await knowledge.save_base(header)
         await knowledge.put(base, entries)
         kept = {entry.id for entry in entries}
-        old = [one.entry.id for one in (await knowledge.list_entries(base, limit=1000)).entries]
-        await knowledge.delete(base, [entry for entry in old if entry not in kept])
+        old = [one.entry for one in (await knowledge.list_entries(base, limit=1000)).entries]
+        gone = [one.id for one in old if one.id not in kept and one.management_metadata.source == entries_of(declared)]
+        await knowledge.delete(base, gone)
     except Exception as error:  # a server that gives nothing to read still has its tools
         reason = error.message if isinstance(error, TavernError) else describe(error)
         context.log.warning("the resources of the MCP server %s are not kept: %s", declared.name, reason)
 
 
-def _entry(resource: types.Resource, text: str, server: str) -> KnowledgeEntry:
+def entries_of(declared: Declared) -> str:
+    """Return what a server's entries name as their source: those of a person in the base are left alone."""
+    return f"mcp:{declared.name}"
+
+
+def _entry(resource: types.Resource, text: str, source: str) -> KnowledgeEntry:
+    uri = str(resource.uri)
     return KnowledgeEntry(
-        id=str(resource.uri)[:200],
+        id=uri if len(uri) <= _MOST_ID else f"{uri[: _MOST_ID - 17]}:{sha256(uri.encode()).hexdigest()[:16]}",
         entry_type="resource",
         displayName=clean(resource.title or resource.name, 200),
         content=EntryContent(mime_type="text/plain", value=clean(text, _MOST_TEXT)),
-        management_metadata=ManagementMetadata(tags=["mcp"], source=f"mcp:{server}"),
+        management_metadata=ManagementMetadata(tags=["mcp"], source=source),
     )

@@ -102,11 +102,13 @@ class Servers(McpServers):
                 lambda client, _: client.get_prompt(str(arguments["name"]), texts), _by(call)
             )
             return await self._output(server, [message.content for message in filled.messages], None)
+        from tavern_mcp.connection import all_of
+
         fields = ("uri", "name", "title", "description", "mimeType", "size", "arguments")
 
         async def listed(client: Any, _: object) -> list[JsonValue]:
-            page = await (client.list_resources() if what == "resources" else client.list_prompts())
-            found = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in getattr(page, what)]
+            pages = await all_of(client.list_resources if what == "resources" else client.list_prompts, what)
+            found = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in pages]
             return [{key: one[key] for key in fields if key in one} for one in found]
 
         return ToolOutput(structured=await connection.asked(listed, _by(call)))
@@ -122,7 +124,7 @@ class Servers(McpServers):
 
         def approved(before: Approved) -> Approved:
             same = before if before.digest == digest else Approved(digest=digest)
-            return same.model_copy(update={"tools": {**same.tools, **same.seen}})
+            return same.model_copy(update={"tools": same.seen or same.tools})
 
         details: dict[str, JsonValue] = {"digest": digest, "shown": [*declared.shown()]}
         await self._context.services.get(AUDIT).record("mcp.approved", subject=name, details=details, call=call)

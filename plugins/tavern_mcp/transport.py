@@ -28,6 +28,8 @@ MOST_UNASKED = 500
 _PATIENT = 3
 """For how many seconds in a row that may be so."""
 _TAIL, _MOST_WAITING = 4096, 256
+_MOST_LOG, _PAUSE = 1 << 20, 0.1
+"""After how many bytes of its log a program waits, and for how many seconds."""
 _PATIENCE = 2.0
 
 Run = Callable[[AsyncIterator[bytes]], AsyncIterator[SandboxOutput]]
@@ -138,20 +140,22 @@ class _Program:
     async def _coming(self, outputs: AsyncIterator[SandboxOutput]) -> AsyncGenerator[SessionMessage | Exception]:
         """Yield each line as a message, and note how the program ended. Raises `ValueError` for one that is too
         long."""
-        buffer = bytearray()
+        buffer, logged = bytearray(), 0
         async with aclosing(outputs) as coming:  # type: ignore[type-var]
             async for output in coming:
                 if output.kind == "stderr":
                     self._said += output.data
                     del self._said[:-_TAIL]
+                    logged += len(output.data)
+                    if logged > _MOST_LOG:
+                        logged = 0
+                        await asyncio.sleep(_PAUSE)
                 elif output.kind == "stdout":
-                    looked = len(buffer)
-                    buffer += output.data
-                    while (end := buffer.find(b"\n", looked)) >= 0:
-                        line, looked = bytes(buffer[:end]), 0
-                        del buffer[: end + 1]
-                        if line.strip():
-                            yield _message(line)
+                    rest, *lines = output.data.split(b"\n")
+                    buffer += rest
+                    for line in lines:
+                        yield _message(bytes(buffer))  # an empty one counts, too
+                        buffer = bytearray(line)
                     if len(buffer) > MOST_BYTES:
                         raise ValueError(f"it sent a message of more than {MOST_BYTES >> 20} MiB")
                 elif output.kind == "ended":

@@ -20,7 +20,12 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
     shared.mkdir()
     shared.chmod(0o777)
     (place / "secret").write_text("secret")
-    server = odd(args=[str(SERVER), str(place / "secret"), str(SERVER)], write=[str(shared)], env={"GREETING": "hi"})
+    server = odd(
+        args=[str(SERVER), str(place / "secret"), str(SERVER)],
+        write=[str(shared)],
+        env={"GREETING": "hi"},
+        resources="knowledge",
+    )
     replies = {"m": {"adapter": "scripted", "file": "replies.json"}}
     old = odd(args=[str(SERVER), "--legacy"], sandbox=False)
     settings = {

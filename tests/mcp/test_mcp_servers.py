@@ -13,9 +13,11 @@ from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, operator_call
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, EntryContent, KnowledgeEntry
 from tavern_host.contracts.toolcalls import ToolErrorType, current_report, reporting_to
 from tavern_host.contracts.tools import ToolFilter
 from tavern_host.testing.http import served
+from tavern_mcp.approvals import Approved, content_of
 
 pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -78,6 +80,7 @@ async def test_each_fault_costs_its_call_alone(desk: Desk) -> None:
                 assert (await desk.call("text:loud", text="still")).structured == "STILL"
                 assert (await desk.call("mcp:odd/echo", text="again")).structured == "again"
     assert (await desk.call("mcp:odd/garbage")).structured == "after the garbage"
+    assert (await desk.call("mcp:odd/shout")).status == "done"
 
 
 async def test_a_flood_leaves_the_host_its_time(desk: Desk) -> None:
@@ -111,9 +114,69 @@ async def test_questions_are_answered_by_approval(desk: Desk, server: str) -> No
     assert (await asking).error is not None
 
 
+async def test_no_question_outlives_its_server(desk: Desk) -> None:
+    for server in ("odd", "old"):
+        asking = asyncio.create_task(desk.call(f"mcp:{server}/ask", AGENT))
+        await _waiting(desk)
+        await desk.call(f"mcp:{server}/die", AGENT)
+        result = await asking
+        assert result.error is not None and result.error.type is ToolErrorType.SERVICE_UNAVAILABLE, result
+        await _until(desk.tools.tasks, lambda tasks: all(task.status.is_final for task in tasks))
+        assert (await desk.call(f"mcp:{server}/echo", text="again")).structured == "again"
+
+
+async def test_every_part_of_a_tool_that_is_approved_is_compared() -> None:
+    tool: dict[str, Any] = {"name": "t", "inputSchema": {"properties": {"a": {"description": "A."}}}}
+    for part, other in (
+        ("inputSchema", {"properties": {"a": {"description": "A, and the password."}}}),
+        ("outputSchema", {"type": "object"}),
+        ("title", "T"),
+        ("description", "T."),
+        ("annotations", {"readOnlyHint": True}),
+    ):
+        approved = Approved(tools={"t": content_of(tool)}, seen={"t": content_of({**tool, part: other})})
+        assert approved.changes("t") == part
+    assert Approved(tools={"t": content_of(tool)}, seen={"t": content_of({**tool, "_meta": {}})}).changes("t") == ""
+
+
+async def test_resources_become_knowledge_and_prompts_prompts(desk: Desk) -> None:
+    knowledge = desk.host.services.get(KNOWLEDGE_BASE)
+    listed = await desk.call("mcp:odd/resources.list")
+    assert [one["uri"][:11] for one in listed.structured] == ["mem://old", "mem://bytes", "mem://xxxxx"]
+    assert (await desk.call("mcp:odd/resources.read", uri="mem://old")).structured == "Old."
+    read = await desk.call("mcp:odd/resources.read", uri="mem://bytes")
+    assert (desk.host.project.root / "files" / str(read.content[0].uri)).read_bytes() == b"\0"
+
+    async def texts() -> dict[str, str]:
+        found = {base.id for base in await knowledge.bases()}
+        entries = (await knowledge.list_entries("mcp-odd")).entries if "mcp-odd" in found else []
+        return {one.entry.id[:11]: str(one.entry.content.value) for one in entries}
+
+    async def filled(text: str) -> Any:
+        return (await desk.tools.expand(text, call=operator_call())).value
+
+    assert await filled("{{{mcp:odd/greet 你}}}") == "greet 你 {} { { {system:time}}}"
+    assert await filled("{{{mcp:odd/about}}} {{{mcp:odd/new}}}") == "{{{mcp:odd/about}}} {{{mcp:odd/new}}}"
+    long = {"mem://xxxxx": "Long."}
+    await _until(texts, lambda found: found == {"mem://old": "Old.", **long})
+    own = KnowledgeEntry(id="own", content=EntryContent(mime_type="text/plain", value="Mine."))
+    await knowledge.put("mcp-odd", [own])
+    assert (await desk.call("mcp:odd/learn")).status == "done"
+    news = {"mem://new": "New. { { {system:time}}}", **long, "own": "Mine."}
+    await _until(texts, lambda found: found == news)
+
+    listed = await desk.call("mcp:odd/prompts.list")
+    assert [one["name"] for one in listed.structured] == ["greet 你", "about", "new"]
+    got = await desk.call("mcp:odd/prompts.get", name="about", arguments={"what": "tea"})
+    assert str(got.structured).startswith("about {'what': 'tea'}")
+    await _until(lambda: filled("{{{mcp:odd/new}}}"), lambda text: text.startswith("new {}"))
+
+
 async def test_changed_tools_ask_again(desk: Desk) -> None:
     assert (await desk.call("mcp:odd/grow")).status == "done"
     await _until(lambda: desk.call("mcp:odd/grown"), lambda result: result.status == "done")
+    assert (await desk.call("mcp:odd/unlisten")).status == "done"  # what is not told is looked at
+    await _until(lambda: desk.call("mcp:odd/later"), lambda result: result.status == "done")
     assert (await desk.call("mcp:odd/rename")).status == "done"
     changed = await _until(lambda: desk.call("mcp:odd/echo", text="x"), lambda result: result.error is not None)
     assert changed.error is not None and changed.error.type is ToolErrorType.PERMISSION_DENIED

@@ -84,7 +84,8 @@ class Registry:
         self._stamp: _Stamp | None = None
         self._workflows: dict[str, tuple[str, StoredWorkflow]] = {}
         self._catalog = Catalog({})
-        self._offers = 0
+        self.offers = 0
+        """How often plugins have said that they offer other tools."""
         self._reported_at = -1
         self._looked_at = -_RECENT
         self._looking: asyncio.Task[Catalog] | None = None
@@ -92,7 +93,7 @@ class Registry:
     async def follow(self) -> None:
         """Ask plugins again what they offer whenever one says that it has changed; until cancelled."""
         async for _ in self._context.events.subscribe(_OFFERED):
-            self._offers += 1
+            self.offers += 1
 
     async def find(self, name: str) -> Tool:
         """Return the tool that a call names, as it was within the last second: files are not looked at for every call.
@@ -128,7 +129,7 @@ class Registry:
     def _is_fresh(self, seconds: float = _FRESH) -> bool:
         """Return whether the catalog was looked at within the last seconds, and plugins are the same since."""
         stamp = self._stamp
-        if stamp is None or (stamp.plugins, stamp.offers) != (self._context.hooks.revision, self._offers):
+        if stamp is None or (stamp.plugins, stamp.offers) != (self._context.hooks.revision, self.offers):
             return False
         return time.monotonic() - self._looked_at < seconds
 
@@ -163,7 +164,7 @@ class Registry:
         if self._sources.plugins != revision:
             self._sources = await self._find_sources(revision)
         sources = self._sources
-        node_tools, offers = self._node_tools(), self._offers
+        node_tools, offers = self._node_tools(), self.offers
         files = await self._files(sources)
         if sources.workflows_are_files:
             return _Stamp(revision, offers, node_tools, files, None)

@@ -13,6 +13,7 @@ from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.tools import ExpandedPrompt
 from tavern_tools.catalog.contributions import mend_hint
+from tavern_tools.catalog.registry import registry_of
 from tavern_tools.protocols.expansion import Expander
 
 _HOOK = "tavern_register_prompt_macros"
@@ -23,11 +24,13 @@ _Offers = dict[str, list[tuple[PromptMacroInfo, Contribution[Any]]]]
 
 
 class PromptMacros:
-    """Collects the macros again whenever plugins or grants have changed. One that two plugins offer is not used."""
+    """Collects the macros again whenever plugins or grants have changed, or a plugin has published `TOOLS_CHANGED`. One
+    that two plugins offer is not used."""
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._revision = -1
+        self._registry = registry_of(context)
+        self._revision = (-1, 0)
         self._offers: _Offers = {}
         self._failed: set[str] = set()
 
@@ -84,7 +87,7 @@ class PromptMacros:
             self._context.hooks.report(plugin, f"the macro {name!r} {reason}", hint=mend_hint(plugin))
 
     async def _collect(self) -> None:
-        revision = self._context.hooks.revision
+        revision = (self._context.hooks.revision, self._registry.offers)
         if revision == self._revision:
             return
         offers: _Offers = {}
