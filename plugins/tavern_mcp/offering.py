@@ -60,7 +60,7 @@ def make_server(context: PluginContext, call_of: CallOf) -> Server[Any]:
 
 
 class _Server(Server[Any]):
-    """Says to clients of before 2026, too, that they are told of other tools."""
+    """Says to clients of before 2026, too, that they are notified of other tools."""
 
     def create_initialization_options(self, *_: Any, **more: Any) -> InitializationOptions:
         return super().create_initialization_options(NotificationOptions(tools_changed=True), **more)
