@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from tavern_assistant.deliberation.push import update_event
+from tavern_assistant.deliberation.outcome import update_event
 from tavern_assistant.patches.documents import DocumentPatches, documents_of
 from tavern_assistant.patches.workflows import WorkflowPatches
 from tavern_host import CallContext, PluginContext

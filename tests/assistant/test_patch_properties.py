@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from tavern_host import Host
 from tavern_host.contracts.assistant import ASSISTANT, PatchResult
-from tavern_host.contracts.calls import operator_call
+from tavern_host.contracts.settings import SETTINGS
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, WorkflowProblem
+from tavern_host.testing.http import HttpClient, served
 
 WORKFLOW: dict[str, Any] = {
     "name": "Shop",
@@ -131,7 +132,7 @@ GOOD: list[Any] = [
     {"op": "copy", "from": "/nodes/id:0", "path": "/nodes/-"},
     {"op": "copy", "from": "/nodes/b", "path": "/nodes/2"},
     {"op": "replace", "path": "/nodes/b/inputValues/text", "value": ""},
-    {"op": "add", "path": "/nodes/join/inputValues/separator", "value": ", "}, {"op": "remove", "path": "/edges"},
+    {"op": "add", "path": "/nodes/join/inputValues/separator", "value": ", "},
     {"op": "replace", "path": "/nodes/join/position", "value": {"x": 1, "y": 2}},
     {"op": "remove", "path": "/comments/note"},
     {"op": "add", "path": "/comments/-", "value": {"text": "new"}}, {"op": "add", "path": "/description", "value": "d"},
@@ -139,29 +140,60 @@ GOOD: list[Any] = [
     {"op": "test", "path": "/edges/e3/source", "value": "join"}, {"op": "remove", "path": "/previewTarget"},
 ]  # fmt: skip
 patches = st.lists(operations, max_size=5) | st.lists(st.sampled_from(GOOD), min_size=1, max_size=6)
+NODE = {"type": "node", "nodeType": "core:Text"}
+TOOL = {"id": "say", "description": "Say it.", "implementation": NODE, "tags": ["a"]}
+NEEDED = {"version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "w"}
+PROFILE = {"id": "smith", "name": "Smith", **NEEDED, "tool_ids_inventory": ["a"], "limits": {"steps": 3}, "~": {"/": 1}}
+KEPT: dict[str, tuple[str, list[str]]] = {
+    "workflow": ("shop", []),
+    "tool": (
+        "say",
+        ["/description", "/tags", "/tags/0", "/tags/-", "/displayName", "/implementation", "/version", "/id"],
+    ),
+    "agent": (
+        "smith",
+        ["/name", "/tool_ids_inventory/-", "/tool_ids_inventory/0", "/limits", "/limits/steps", "/~0/~1", "/id"],
+    ),
+    "settings": ("tavern-agents", ["/recordRuns", "/recordDeliberations", "/nothing", ""]),
+}
+"""By kind of document the one that is patched, and places in it that patches change."""
 PatchOf = Callable[[dict[str, Any], list[Any]], tuple[PatchResult, list[WorkflowProblem]]]
-ApplyAndUndo = Callable[[list[Any]], tuple[PatchResult, Any, Any]]
-HostAndRun = tuple[Host, Callable[..., Any]]
-STORED = "shop"
+ApplyAndUndo = Callable[[str, list[Any]], tuple[Any, Any, Any]]
+HostAndRun = tuple[HttpClient, Callable[..., Any]]
+
+
+def plain(kind: str) -> st.SearchStrategy[list[Any]]:
+    """Patches of what is no workflow."""
+    where, said = st.sampled_from(KEPT[kind][1]), values | st.sampled_from([True, False, "1.0.1", ["x"], {"steps": 2}])
+    written = {"op": st.sampled_from(["add", "replace"]), "path": where, "value": said}
+    moved = {"op": st.sampled_from(["move", "copy"]), "path": where, "from": where}
+    removed = {"op": st.just("remove"), "path": where}
+    return st.lists(st.one_of(*map(st.fixed_dictionaries, (written, moved, removed))), max_size=3)
 
 
 @pytest.fixture(scope="module")
 def host_and_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostAndRun]:
-    """A host with the workflow in its project, and what runs calls to it."""
+    """A served host with a document of each kind in its project, and what runs calls to it."""
     root: Path = tmp_path_factory.mktemp("project")
-    (root / "workflows").mkdir()
-    (root / "workflows" / f"{STORED}.json").write_text(json.dumps(WORKFLOW))
+    for name, document in (
+        ("workflows/shop.json", WORKFLOW), ("tools/say.tool.json", TOOL), ("agents/smith.json", PROFILE)
+    ):  # fmt: skip
+        (root / name).parent.mkdir()
+        (root / name).write_text(json.dumps(document))
     with asyncio.Runner() as runner:
-        host = Host(project=root)
+        host = Host(project=root, third_party=False)
         runner.run(host.__aenter__())
-        yield host, runner.run
+        serving = served(host)
+        yield runner.run(serving.__aenter__()), runner.run
+        runner.run(serving.__aexit__(None, None, None))
         runner.run(host.__aexit__(None, None, None))
 
 
 @pytest.fixture(scope="module")
 def propose(host_and_run: HostAndRun) -> PatchOf:
     """What proposes a patch of a document, and says what the check finds in what comes of it."""
-    host, run = host_and_run
+    client, run = host_and_run
+    host = client.host
 
     async def both(document: dict[str, Any], patch: list[Any]) -> tuple[PatchResult, list[WorkflowProblem]]:
         result = await host.services.get(ASSISTANT).propose_patch(patch, document=document)
@@ -173,22 +205,25 @@ def propose(host_and_run: HostAndRun) -> PatchOf:
 
 @pytest.fixture(scope="module")
 def apply_and_undo(host_and_run: HostAndRun) -> ApplyAndUndo:
-    """What applies a patch to the stored workflow and takes it back; gives the documents before and after, too."""
-    host, run = host_and_run
-    assistant, manager = host.services.get(ASSISTANT), host.services.get(WORKFLOW_MANAGER)
+    """What applies a patch to the document of a kind and takes it back; gives what is kept before and after, too."""
+    client, run = host_and_run
 
-    async def present() -> Any:
-        draft = await manager.draft(STORED)
-        return (draft.workflow or (await manager.get(STORED)).workflow).model_dump(mode="json", exclude_unset=True)
+    async def present(kind: str, id: str) -> Any:
+        asked = {"kind": kind, "id": id, "operations": []}
+        found = await (await client.post("/api/patches/check", json=asked)).json()
+        return found["document"], found["revision"], await client.host.services.get(SETTINGS).values("tavern-agents")
 
-    async def both(patch: list[Any]) -> tuple[PatchResult, Any, Any]:
-        before = await present()
-        result = await assistant.apply_patch(patch, STORED, call=operator_call())
-        if result.applied and result.revision != result.former:
-            await assistant.undo_patch(STORED, result.revision, result.former, call=operator_call())
-        return result, before, await present()
+    async def both(kind: str, patch: list[Any]) -> tuple[Any, Any, Any]:
+        named = {"kind": kind, "id": KEPT[kind][0]}
+        path = "/api/settings-patches" if kind == "settings" else "/api/patches"
+        before = await present(**named)
+        result = await (await client.post(path, json={**named, "operations": patch})).json()
+        if result.get("applied") and result["revision"] != result["former"]:
+            ends = {"revision": result["revision"], "to": result["former"]}
+            assert (await client.post(f"{path}/undo", json={**named, **ends})).status == 200
+        return result, before, await present(**named)
 
-    return lambda patch: run(both(patch))
+    return lambda kind, patch: run(both(kind, patch))
 
 
 @settings(
@@ -219,11 +254,10 @@ def test_patch_applies_validly_or_changes_nothing(propose: PatchOf, patch: list[
     } == new
 
 
-@settings(
-    max_examples=repetitions(30, 1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(patch=patches)
-def test_a_patch_taken_back_leaves_what_was_there(apply_and_undo: ApplyAndUndo, patch: list[Any]) -> None:
-    result, before, after = apply_and_undo(patch)
+@pytest.mark.parametrize("kind", KEPT)
+@settings(max_examples=repetitions(12, 500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_patch_taken_back_leaves_what_was_there(apply_and_undo: ApplyAndUndo, kind: str, data: st.DataObject) -> None:
+    result, before, after = apply_and_undo(kind, data.draw(patches if kind == "workflow" else plain(kind)))
     assert after == before
-    assert result.applied or result.problems
+    assert result.get("applied") or result["problems"], result

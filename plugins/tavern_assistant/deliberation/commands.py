@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from tavern_assistant.deliberation.answers import LINK
 from tavern_assistant.deliberation.difference import difference
-from tavern_assistant.deliberation.handover import taken
+from tavern_assistant.deliberation.outcome import taken
 from tavern_assistant.deliberation.requests import AGENT, latest_record
 from tavern_host import AGENT_RUNTIME, WORKFLOW_MANAGER, CommandOutput, PluginContext
 from tavern_host.contracts.agents import AgentRequest

@@ -1,18 +1,25 @@
-"""What became of a patch: the answer to the creator, what the model is to mend, what the studio is to show. Pure."""
+"""What became of a patch: the answer to the creator, what the model is to mend, what the studio is to show;
+and where that waits for the command that asked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import JsonValue
+
 from tavern_assistant.deliberation.answers import with_nodes
-from tavern_assistant.deliberation.push import update_event
 from tavern_assistant.deliberation.refusals import refusal, said
+from tavern_host import PluginContext
 from tavern_host.contracts.assistant import PatchProblem, PatchResult
 
 Data = dict[str, Any]
 
 _MOST_PROBLEMS = 20
+_STATE = "assistant.outcomes"
+_MOST = 100
+"""How many outcomes wait for somebody at most; those that nobody takes are forgotten, the oldest first."""
+
 _CONFLICT = (
     "The workflow was changed while I worked on it, in the same places. Nothing was overwritten; ask again for the "
     "workflow as it is now."
@@ -71,6 +78,22 @@ def judge(request: str, world: Data, response: Data, answer: Data, results: list
     return Outcome(True, answered(reply), update=update)
 
 
+def update_event(
+    workflow_id: str, result: PatchResult, operations: list[JsonValue], reason: str, **more: JsonValue
+) -> dict[str, Any]:
+    """Return the payload of `UPDATE_WORKFLOW_STATE_FROM_AGENT`; of a patch that is only proposed `more` says so."""
+    return {
+        "workflowId": workflow_id,
+        "revision": result.revision,
+        "workflow": result.document,
+        "changes": [one.to_json() for one in result.changes],
+        "reason": reason[:500],
+        "mode": "auto",
+        "operations": operations,
+        **more,
+    }
+
+
 def problem_line(problem: PatchProblem) -> str:
     """Return a problem as one line."""
     where = "" if problem.index is None else f"operation {problem.index}"
@@ -96,3 +119,17 @@ def _summed(response: Data, before: Data) -> Data:
     known = {key for one in counted for key, value in one.items() if value is not None}
     added = {key: sum(one.get(key) or 0 for one in counted) for key in known}
     return {**response, "tool_calls": [], "choices": [], "usage": added}
+
+
+def hand_over(context: PluginContext, world: dict[str, Any], outcome: Outcome) -> None:
+    """Keep an outcome for whoever waits for it."""
+    outcomes: dict[str, Outcome] = context.state.setdefault(_STATE, {})
+    outcomes[str(world.get("conversationId"))] = outcome
+    while len(outcomes) > _MOST:
+        del outcomes[next(iter(outcomes))]
+
+
+def taken(context: PluginContext, conversation: str) -> Outcome:
+    """Return what became of the request of a conversation, and forget it."""
+    outcomes: dict[str, Outcome] = context.state.setdefault(_STATE, {})
+    return outcomes.pop(conversation, Outcome(is_done=True, response={}))

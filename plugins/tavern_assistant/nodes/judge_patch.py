@@ -2,8 +2,7 @@
 
 from typing import Annotated, Any, TypedDict
 
-from tavern_assistant.deliberation.handover import hand_over
-from tavern_assistant.deliberation.outcome import judge
+from tavern_assistant.deliberation.outcome import hand_over, judge
 from tavern_assistant.deliberation.refusals import said
 from tavern_host import NodeContext, Slot, node
 from tavern_host.contracts.assistant import ASSISTANT, UPDATE_WORKFLOW

@@ -17,7 +17,7 @@ from tavern_host.contracts.assistant import PatchConflict, PatchKind, PatchProbl
 from tavern_host.contracts.documents import read_json_object, revision_of, without_comments
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.profilefiles import AGENT_PROFILES
-from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange
+from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange, SettingValue
 from tavern_host.contracts.toolfiles import TOOL_FILES, ToolSource
 
 _STATE = "assistant.documents"
@@ -32,6 +32,10 @@ class _Kept:
 
     def __init__(self, context: PluginContext) -> None:
         self._services = context.services
+
+    async def before(self, id: str, text: str, call: CallContext | None) -> str:
+        """Return what is saved to make a document again what it is now; `text` is that of it."""
+        return text
 
 
 class _Tools(_Kept):
@@ -68,10 +72,13 @@ class _Settings(_Kept):
     """The settings of a plugin by their keys, without `extensions.{plugin}.` and without those that are secret."""
 
     async def read(self, id: str, call: CallContext | None) -> tuple[str, str]:
-        options = await self._options(id)
-        values = await self._services.get(SETTINGS).values(id, call=call)
-        document = {_short(one.key, id): one.value for one in values if _short(one.key, id) in options}
+        document = {key: one.value for key, one in (await self._values(id, call)).items()}
         return _text(document), revision_of(document)
+
+    async def before(self, id: str, text: str, call: CallContext | None) -> str:
+        """Return the values that were saved; what comes from elsewhere is not saved by going back either."""
+        values = await self._values(id, call)
+        return _text({key: one.value if one.origin == "operator" else None for key, one in values.items()})
 
     async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
         options = await self._options(id)
@@ -88,6 +95,11 @@ class _Settings(_Kept):
         changed = {key: value for key, value in new.items() if not same(before.get(key), value)}
         await self._services.get(SETTINGS).save(SettingsChange(plugin=id, values=changed), call=call)
         return (await self.read(id, call))[1]
+
+    async def _values(self, id: str, call: CallContext | None) -> dict[str, SettingValue]:
+        options = await self._options(id)
+        values = await self._services.get(SETTINGS).values(id, call=call)
+        return {key: one for one in values if (key := _short(one.key, id)) in options}
 
     async def _options(self, id: str) -> dict[str, SettingItem]:
         options = await self._services.get(SETTINGS).options(id)
@@ -142,7 +154,8 @@ class DocumentPatches:
             result = await self.propose(asked, call)
             if not result.applied or not result.changes or result.document is None:
                 return result
-            before, _ = await self._kinds[kind].read(id, call)
+            text, _ = await self._kinds[kind].read(id, call)
+            before = await self._kinds[kind].before(id, text, call)
             saved = await self._kinds[kind].save(id, _text(result.document), result.revision, call)
             self._keep(kind, id, result.former, before)
             return result.model_copy(update={"revision": saved})
@@ -151,15 +164,17 @@ class DocumentPatches:
         """Make a document what it was before one of the last patches."""
         async with self._lock:
             text, now = await self._kinds[kind].read(id, call)
+            before = await self._kinds[kind].before(id, text, call)
             if now != revision:
                 raise Conflict(f"{id!r} was changed: it is at revision {now}", revision=now, expected=revision)
             kept = self._former.get((kind, id, to))
             if kept is None:
                 raise NotFound(f"what {id!r} was at revision {to} is not kept any more")
-            saved = await self._kinds[kind].save(id, kept, revision, call)
-            self._keep(kind, id, revision, text)
-        before, document = json.loads(text), json.loads(kept)
-        made = changes(places(before, document), before, document)
+            await self._kinds[kind].save(id, kept, revision, call)
+            self._keep(kind, id, revision, before)
+            now_text, saved = await self._kinds[kind].read(id, call)
+        old, document = json.loads(text), json.loads(now_text)
+        made = changes(places(old, document), old, document)
         return PatchResult(applied=True, revision=saved, former=revision, document=document, changes=made)
 
     def _keep(self, kind: str, id: str, revision: str, text: str) -> None:
