@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import FrameType
 
 from tavern_host.contracts.errors import describe
@@ -76,7 +77,7 @@ class Watchdog:
         while not stopped.is_set() and not loop.is_closed():
             if self._is_answered:
                 with self._lock:
-                    self._is_answered, self._asked_at = False, time.monotonic()
+                    self._is_answered, self._asked_at = False, clock.now
                 try:
                     loop.call_soon_threadsafe(self._answer)
                 except RuntimeError:  # the loop was closed in this moment
@@ -85,8 +86,8 @@ class Watchdog:
             with self._lock:
                 self._asked_at += idle
                 if not loop.is_running():
-                    self._asked_at = time.monotonic()
-                seconds = time.monotonic() - self._asked_at
+                    self._asked_at = clock.now
+                seconds = clock.now - self._asked_at
                 is_blocked = not self._is_answered and self._found is None and seconds >= self._limit
             if is_blocked and not stopped.is_set():
                 self._look(seconds)
@@ -133,29 +134,42 @@ class Watchdog:
 
 
 class _Clock:
-    """Waits, and says how much of that time the process was stopped or had no processor to run on."""
+    """Waits, and says how much of the time the process was stopped or had no processor to run on.
+
+    All times are those of the last reading: the process may be stopped between any two lines.
+    """
 
     def __init__(self, thread: int) -> None:
         self._cpu: Callable[[], float] = time.process_time
         if hasattr(time, "pthread_getcpuclockid"):
             clock = time.pthread_getcpuclockid(thread)
             self._cpu = lambda: time.clock_gettime(clock)
+        self._statistics = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+        self.now, self._ran, self._queued = time.monotonic(), self._cpu_time(), self._queue_time()
 
     def wait(self, stopped: threading.Event, seconds: float) -> float:
-        """Wait for `seconds`; return by how much it took longer without the watched thread running.
+        """Wait for `seconds`; return for how long the watched thread could not run, since it was here last.
 
         A thread that wakes too late was stopped with the process, or starved by code that holds the
         interpreter's lock: that code is running, and blocks the loop.
         """
-        began, cpu = time.monotonic(), self._cpu_time()
+        began, ran, queued = self.now, self._ran, self._queued
         stopped.wait(seconds)
-        late = time.monotonic() - began - seconds
-        return max(0.0, late - (self._cpu_time() - cpu))
+        self.now, self._ran, self._queued = time.monotonic(), self._cpu_time(), self._queue_time()
+        late = self.now - began - seconds
+        return max(0.0, late - (self._ran - ran), self._queued - queued)
 
     def _cpu_time(self) -> float:
         try:
             return self._cpu()
         except OSError:  # the watched thread has ended
+            return 0.0
+
+    def _queue_time(self) -> float:
+        """Return how long the watched thread has waited for a processor, where the system says so."""
+        try:
+            return int(self._statistics.read_text().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
             return 0.0
 
 

@@ -8,12 +8,13 @@ import os
 import socket
 
 
-def notify(state: str) -> None:
-    """Send a state such as `READY=1` where systemd waits for it."""
+def notify(state: str, seconds: float = 1.0) -> None:
+    """Send a state such as `READY=1` where systemd waits for it, in so many seconds: it may have more to read."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address:
         address = f"\0{address[1:]}" if address.startswith("@") else address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to, contextlib.suppress(OSError):
+            to.settimeout(seconds)
             to.sendto(state.encode(), address)
 
 
@@ -22,5 +23,5 @@ async def stay_watched() -> None:
     microseconds = os.environ.get("WATCHDOG_USEC", "")
     if microseconds.isdigit() and os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
         while True:
-            notify("WATCHDOG=1")
+            notify("WATCHDOG=1", 0)  # the event loop never waits: what systemd has not read yet says the same
             await asyncio.sleep(int(microseconds) / 2e6)

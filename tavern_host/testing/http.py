@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -50,11 +51,12 @@ class HttpClient:
 async def served(host: Host) -> AsyncIterator[HttpClient]:
     """Serve a started host until the end of the `with`."""
     from aiohttp import DummyCookieJar
-    from aiohttp.test_utils import TestClient, TestServer, unused_port
+    from aiohttp.test_utils import TestClient, TestServer
 
     from tavern_host.server.app import make_app
 
-    port = unused_port()
-    server = TestServer(make_app(host, token=TOKEN, port=port), port=port)
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    server = TestServer(make_app(host, token=TOKEN, port=port), socket_factory=lambda *_: listening)
     async with TestClient(server, cookie_jar=DummyCookieJar()) as client:
         yield HttpClient(host, client, port)

@@ -29,7 +29,7 @@ async def killed(folder: Path) -> dict[str, str]:
     )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(100):
             line = await process.stdout.readline()
     finally:
         process.kill()

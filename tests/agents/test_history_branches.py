@@ -369,7 +369,7 @@ async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, _: int
     )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(100):
             lines = [await process.stdout.readline() for _ in range(random.randint(60, 240))]
     finally:
         process.kill()

@@ -32,7 +32,7 @@ async def killed(folder: Path) -> tuple[int, int]:
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(100):
             lines = [await process.stdout.readline() for _ in range(LINES)]
     finally:
         process.kill()

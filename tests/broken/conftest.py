@@ -39,10 +39,10 @@ async def release(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     yield
     event.set()
     if left := asyncio.all_tasks() - tasks - {asyncio.current_task()}:
-        await asyncio.wait(left, timeout=5)
+        await asyncio.wait(left, timeout=60)
     for thread in set(threading.enumerate()) - threads:
         if thread.daemon:
-            thread.join(5)
+            thread.join(60)
 
 
 @pytest.fixture(autouse=True)

@@ -154,7 +154,7 @@ def test_ctrl_c_interrupts_a_run(tmp_path: Path) -> None:
     try:
         assert process.stderr.readline().decode() == "w (core:Wait) …\n"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
 

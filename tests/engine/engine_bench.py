@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 from helpers.workflow_documents import workflow_document
 
 from tavern_engine.engine import Engine
@@ -19,6 +21,7 @@ from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import ExecutionEngine, NodeState, Run, RunRequest, RunStatus
 from tavern_host.contracts.nodes import NodeManager
 from tavern_host.contracts.workflows import Workflow, WorkflowManager
+from tavern_host.server.app import make_app
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -52,7 +55,7 @@ def group(reference: str, **values: Any) -> dict[str, Any]:
 
 
 async def no_tasks_are_left(before: set[asyncio.Task[Any]]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while {t for t in asyncio.all_tasks() - before if not t.get_name().startswith(("leases", "journal"))}:
             await asyncio.sleep(0.01)
 
@@ -124,3 +127,13 @@ def output(run: Run, node_id: str, key: str = "value") -> Any:
 
 
 OpenHost = Callable[..., AbstractAsyncContextManager[Bench]]
+
+
+@asynccontextmanager
+async def web_client(host: Host) -> AsyncIterator[TestClient[Any, Any]]:
+    """Serve a host, and give a client that may enter."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    app = make_app(host, token="let-me-in", port=listening.getsockname()[1])
+    server = TestServer(app, socket_factory=lambda *_: listening)
+    async with TestClient(server, headers={"Authorization": "Bearer let-me-in"}) as opened:
+        yield opened

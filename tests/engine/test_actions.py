@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientWebSocketResponse
-from aiohttp.test_utils import TestClient, TestServer, unused_port
-from engine_bench import Bench, OpenHost, workflow
+from aiohttp.test_utils import TestClient
+from engine_bench import Bench, OpenHost, web_client, workflow
 
 from tavern_host import WORKFLOW_MANAGER
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure
 from tavern_host.plugins import lifecycle
-from tavern_host.server.app import make_app
 
 DICE = "acme-buttons:Dice"
 
@@ -30,9 +29,7 @@ async def bench(open_host: OpenHost) -> AsyncIterator[Bench]:
 
 @pytest.fixture
 async def client(bench: Bench) -> AsyncIterator[Client]:
-    port = unused_port()
-    server = TestServer(make_app(bench.host, token="let-me-in", port=port), port=port)
-    async with TestClient(server, headers={"Authorization": "Bearer let-me-in"}) as opened:
+    async with web_client(bench.host) as opened:
         yield opened
 
 
@@ -77,7 +74,7 @@ async def test_a_failing_button_is_its_plugins_failure(bench: Bench, caplog: pyt
 async def test_an_unloaded_plugin_does_not_wait_for_buttons(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 0.05)
     pressed = asyncio.create_task(bench.nodes.act(DICE, "wait", inputs={}, config={}))
-    await asyncio.sleep(0.05)
+    await bench.until("ACME_WAITS")
     await bench.host.disable("acme-buttons")
     with pytest.raises(DeadlineExceeded, match="acme-buttons was unloaded before the action 'wait'"):
         await pressed

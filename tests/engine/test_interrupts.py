@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,7 @@ async def test_stopping_the_host_stops_its_runs(open_host: OpenHost) -> None:
         while not (await bench.engine.queue()).pending:
             await asyncio.sleep(0)
 
-    runs = await asyncio.wait_for(asyncio.gather(running, waiting), timeout=5)
+    runs = await asyncio.wait_for(asyncio.gather(running, waiting), timeout=60)
     assert [run.status for run in runs] == ["interrupted", "interrupted"]
 
 
@@ -93,7 +92,7 @@ async def test_a_node_may_clean_up_before_its_run_ends(shared: Bench, tmp_path: 
 
 
 async def test_a_node_that_ignores_an_interrupt_is_left_behind(open_host: OpenHost, tmp_path: Path) -> None:
-    node = flow("Swallow", file=tmp_path / "notes", seconds=4)
+    node = flow("Swallow", file=tmp_path / "notes", seconds=90)
     places: dict[str, dict[str, Any]] = {
         "alone": {"n": node},
         "with a time limit": {"n": policy(node, timeout=60)},
@@ -101,23 +100,24 @@ async def test_a_node_that_ignores_an_interrupt_is_left_behind(open_host: OpenHo
         "in a loop": {"z": loop(count=2), "n": inside("z", node)},
         "in two loops": {"z": loop(count=2), "y": inside("z", loop(count=2)), "n": inside("y", node)},
         "in a loop with a time limit": {"z": policy(loop(count=2), timeout=60), "n": inside("z", node)},
-        "ends at last": {"n": {"type": "Stubborn", "inputValues": {"seconds": 2.5}}},
-        "in a thread": {"n": flow("Block", file=tmp_path / "blocked", seconds=3)},
+        "ends at last": {"n": flow("Swallow", file=tmp_path / "last", seconds=90)},
+        "in a thread": {"n": flow("Block", file=tmp_path / "blocked", seconds=90)},
     }
     settings = {"extensions.tavern-engine.maxConcurrentRuns": len(places) + 1}
     async with open_host("acme_flow", settings=settings) as bench:
         runs = {name: await bench.start(workflow(nodes)) for name, nodes in places.items()}
         for run_id in runs.values():
             await bench.until("NODE_EXECUTING", nodeId="n", promptId=run_id)
-        began = time.monotonic()
 
         ended = dict(zip(runs, await asyncio.gather(*map(bench.interrupted, runs.values())), strict=True))
 
-        assert time.monotonic() - began < 3.5
         assert {(run.status, run.nodes["n"].status) for run in ended.values()} == {("interrupted", "interrupted")}
-        assert notes(tmp_path / "blocked") == []
+        assert [notes(tmp_path / name).count("ended") for name in ("notes", "last", "blocked")] == [0, 0, 0]
         assert (await bench.run(workflow({"one": give(1)}))).status == "complete"
-        await asyncio.sleep(2.5 - (time.monotonic() - began))
+        for name in ("notes", "last", "blocked"):
+            (tmp_path / f"{name}.over").touch()
+        while "ended" not in notes(tmp_path / "last"):
+            await asyncio.sleep(0.02)
         assert await bench.engine.get(runs["ends at last"]) == ended["ends at last"]
 
 
@@ -131,5 +131,5 @@ async def test_a_quick_loop_can_be_interrupted_anywhere(shared: Bench) -> None:
         run_id = await shared.start(document)
         for _ in range(turns):
             await asyncio.sleep(0)
-        run = await asyncio.wait_for(shared.interrupted(run_id), 10)
+        run = await asyncio.wait_for(shared.interrupted(run_id), 60)
         assert run.status == "interrupted"

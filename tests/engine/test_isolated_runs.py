@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from pathlib import Path
 
 from engine_bench import OpenHost, output, state, workflow
@@ -64,10 +63,10 @@ async def test_processes_are_limited_over_all_runs(open_host: OpenHost, tmp_path
 async def test_waiting_for_a_process_costs_no_time_limit(open_host: OpenHost, tmp_path: Path) -> None:
     file = tmp_path / "notes"
     async with open_host("acme_flow", settings={LIMIT: 1}) as bench:
-        first = await bench.start(workflow({"a": flow("Apart", file=file, seconds=2.5)}))
+        first = await bench.start(workflow({"a": flow("Apart", file=file, seconds=6)}))
         await begun(file)
 
-        run = await bench.run(workflow({"b": policy(flow("Apart", file=file, seconds=0), timeout=2.4)}))
+        run = await bench.run(workflow({"b": policy(flow("Apart", file=file, seconds=0), timeout=5.5)}))
 
         assert state(run, "b").status == "complete"
         assert (await bench.engine.wait(first)).status == "complete"
@@ -80,11 +79,10 @@ async def test_a_node_waiting_for_a_process_can_be_interrupted(open_host: OpenHo
         await begun(file)
         second = await bench.start(workflow({"b": flow("Apart", file=file, seconds=0)}))
         await asyncio.sleep(0.05)
-        began = time.monotonic()
 
         await bench.engine.interrupt(second)
         assert (await bench.engine.wait(second)).status == "interrupted"
-        assert time.monotonic() - began < 5
+        assert [line.split()[0] for line in notes(file)] == ["begin"]
         await bench.engine.interrupt(first)
         await bench.engine.wait(first)
         third = await bench.run(workflow({"c": flow("Apart", file=file, seconds=0, value=3)}))

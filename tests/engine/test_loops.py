@@ -245,7 +245,7 @@ async def test_a_loops_items_are_read_while_it_runs(shared: Bench, tmp_path: Pat
         "wait.value > z.each__n",
         "z.stream__n > read.items",
     )
-    run = await asyncio.wait_for(shared.run(document), 10)
+    run = await asyncio.wait_for(shared.run(document), 60)
     assert (output(run, "read", "list"), notes(seen)) == ([0, 1, 2], ["0", "1", "2"])
 
 
@@ -313,7 +313,7 @@ async def test_a_loop_that_has_streamed_is_not_retried(shared: Bench, tmp_path: 
         "bad.value > z.each__n",
         "z.stream__n > read.items",
     )
-    run = await asyncio.wait_for(shared.run(document), 10)
+    run = await asyncio.wait_for(shared.run(document), 60)
     assert (state(run, "z").status, state(run, "read").status) == ("error", "skipped")
     assert notes(tmp_path / "calls") == ["0", "1"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,7 @@ async def test_an_interrupt_ends_the_delay_before_a_retry(shared: Bench, file: P
     while not notes(file) or not notes(tmp_path / "other"):
         await asyncio.sleep(0.01)
 
-    run = await asyncio.wait_for(shared.interrupted(run_id), 10)
+    run = await asyncio.wait_for(shared.interrupted(run_id), 60)
 
     assert (run.status, state(run, "n").status, len(notes(file))) == ("interrupted", "interrupted", 1)
 
@@ -128,7 +127,7 @@ async def test_a_retry_gets_its_inputs_unchanged(shared: Bench, file: Path) -> N
 
 async def test_a_node_that_cancels_its_task_is_retried(shared: Bench, file: Path) -> None:
     node = policy(flow("CancelAndFail", file=file, times=2, value=1), retry=2)
-    run = await asyncio.wait_for(shared.run(workflow({"n": node, "after": "Take"}, "n.value > after.value")), 10)
+    run = await asyncio.wait_for(shared.run(workflow({"n": node, "after": "Take"}, "n.value > after.value")), 60)
 
     assert output(run, "after") == 1
 
@@ -173,19 +172,18 @@ async def test_a_node_is_cancelled_at_its_time_limit(shared: Bench) -> None:
 async def test_a_node_that_ignores_its_limit_is_left_behind(
     shared: Bench, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    late = policy(flow("Swallow", file=file, seconds=4), timeout=0.1, onError="default", defaults={"value": "instead"})
+    late = policy(flow("Swallow", file=file, seconds=90), timeout=0.1, onError="default", defaults={"value": "instead"})
     document = workflow(
-        {"n": late, "after": "Take", "b": policy(flow("Block", file=file, seconds=1.5), timeout=0.1)},
+        {"n": late, "after": "Take", "b": policy(flow("Block", file=file, seconds=90), timeout=0.1)},
         "n.value > after.value",
     )
-    began = time.monotonic()
 
     with caplog.at_level(logging.WARNING):
         run = await shared.run(document)
 
-    assert time.monotonic() - began < 3
     assert output(run, "after") == "instead"
     assert "ended" not in notes(file)
+    file.with_name(f"{file.name}.over").touch()
     assert any("ignores that its time is over" in record.message for record in caplog.records)
     error = state(run, "b").error
     assert error is not None and error.code == "deadline_exceeded"

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientWebSocketResponse
-from aiohttp.test_utils import TestClient, TestServer, unused_port
-from engine_bench import Bench, workflow
+from aiohttp.test_utils import TestClient
+from engine_bench import Bench, web_client, workflow
 from helpers.repetition import Failures
 
 from tavern_host import WORKFLOW_MANAGER
 from tavern_host.contracts.executions import RunActions
-from tavern_host.server.app import make_app
 
 PROMPT = {
     "nodes": [
@@ -36,9 +35,7 @@ Client = TestClient[Any, Any]
 
 @pytest.fixture
 async def client(bench: Bench) -> AsyncIterator[Client]:
-    port = unused_port()
-    server = TestServer(make_app(bench.host, token="let-me-in", port=port), port=port)
-    async with TestClient(server, headers={"Authorization": "Bearer let-me-in"}) as opened:
+    async with web_client(bench.host) as opened:
         yield opened
 
 

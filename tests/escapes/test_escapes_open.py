@@ -381,6 +381,6 @@ async def test_a_thread_goes_on(tmp_path: Path) -> None:
         assert on.host.plugin("acme").state is PluginState.NEEDS_REVIEW
         while module.BEATS.acquire(blocking=False):
             pass
-        assert await asyncio.to_thread(module.BEATS.acquire, timeout=10)
+        assert await asyncio.to_thread(module.BEATS.acquire, timeout=60)
         module.STOP.set()
         module.THREAD.join()

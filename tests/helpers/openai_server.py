@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -19,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-START_SECONDS = 30.0
+from helpers.ports import free_port
+
+START_SECONDS = 100.0
 
 _SERVE = "from stubllm.cli import cli; cli()"
 
@@ -36,7 +37,7 @@ class OpenAiServer:
         return counts
 
     def _get(self, path: str) -> Any:
-        with _opener().open(self.base_url.removesuffix("/v1") + path, timeout=5) as response:
+        with _opener().open(self.base_url.removesuffix("/v1") + path, timeout=60) as response:
             return json.load(response)
 
 
@@ -62,7 +63,7 @@ def openai_server(folder: Path, answers: list[dict[str, Any]]) -> Iterator[OpenA
     fixtures.write_text(json.dumps({"fixtures": answers}), encoding="utf-8")
     log = folder / "openai-server.log"
     with log.open("wb") as output:
-        port = _free_port()
+        port = free_port()
         options = [
             "--host",
             "127.0.0.1",
@@ -86,17 +87,10 @@ def openai_server(folder: Path, answers: list[dict[str, Any]]) -> Iterator[OpenA
         finally:
             process.terminate()
             try:
-                process.wait(timeout=10)
+                process.wait(timeout=30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -105,7 +99,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
         if process.poll() is not None:
             break
         try:
-            with _opener().open(f"http://127.0.0.1:{port}/health", timeout=1):
+            with _opener().open(f"http://127.0.0.1:{port}/health", timeout=30):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.05)

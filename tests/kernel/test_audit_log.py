@@ -105,7 +105,7 @@ async def test_closing_writes_all_and_ends_the_thread(log: AuditLog) -> None:
     (writer,) = {thread for thread in set(threading.enumerate()) - before if "audit" in thread.name}
     await log.close()
     assert len(written(log)) == 1000
-    writer.join(10)
+    writer.join(60)
     assert not writer.is_alive()
     await log.close()
 

@@ -187,14 +187,18 @@ async def test_a_plugins_timeout_error_is_its_own(tmp_path: Path) -> None:
 
 
 async def test_cancelling_the_caller_reaches_the_implementation(tmp_path: Path) -> None:
-    body = "try:\n    await asyncio.sleep(60)\nexcept asyncio.CancelledError:\n    SEEN.append('cancelled')\n    raise"
+    body = (
+        "try:\n    SEEN.append('begun')\n    await asyncio.sleep(60)\n"
+        "except asyncio.CancelledError:\n    SEEN.append('cancelled')\n    raise"
+    )
     async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
         task = asyncio.create_task(run_through(host))
-        await asyncio.sleep(0.01)
+        while not module_of("a").SEEN:
+            await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert module_of("a").SEEN == ["cancelled"]
+        assert module_of("a").SEEN == ["begun", "cancelled"]
         assert problems_of(host, "a") == []
 
 

@@ -40,7 +40,7 @@ def saved_in(state: Path) -> Path:
 
 
 async def next_of(changes: Any) -> list[str]:
-    keys: list[str] = await asyncio.wait_for(anext(changes), 5)
+    keys: list[str] = await asyncio.wait_for(anext(changes), 60)
     return keys
 
 
@@ -168,9 +168,9 @@ async def test_closing_settings_ends_changes(tmp_path: Path) -> None:
     await store.save({SIZE: 3})
     found.close()
     found.close()
-    assert await asyncio.wait_for(_all(late), 5) == [["size"]]
-    assert await asyncio.wait_for(waiting, 5) == [["size"]]
-    assert await asyncio.wait_for(_all(found.changes()), 5) == []
+    assert await asyncio.wait_for(_all(late), 60) == [["size"]]
+    assert await asyncio.wait_for(waiting, 60) == [["size"]]
+    assert await asyncio.wait_for(_all(found.changes()), 60) == []
 
 
 async def _all(changes: Any) -> list[list[str]]:

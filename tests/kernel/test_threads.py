@@ -20,7 +20,7 @@ async def test_calls_one_after_another_share_few_threads() -> None:
 
 
 async def test_concurrent_calls_have_their_own_threads() -> None:
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=60)
     calls = (run_in_thread(lambda: (together.wait(), threading.get_ident())[1], what="one of three") for _ in range(3))
     assert len(set(await asyncio.gather(*calls))) == 3
 
@@ -68,6 +68,6 @@ async def test_threads_that_have_nothing_to_do_end() -> None:
 async def test_ending_threads_lose_no_call() -> None:
     async def call(number: int) -> int:
         await asyncio.sleep(number % 7 * 0.05)
-        return await run_in_thread(lambda: number, what=f"call {number}", deadline=10)
+        return await run_in_thread(lambda: number, what=f"call {number}", deadline=60)
 
     assert await asyncio.gather(*(call(n) for n in range(200))) == list(range(200))

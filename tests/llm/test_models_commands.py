@@ -36,7 +36,7 @@ def server() -> Iterator[ModelServer]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
     thread.start()
-    assert is_up.wait(10)
+    assert is_up.wait(60)
     yield with_server[0]
     loop.call_soon_threadsafe(is_over.set)
     thread.join()

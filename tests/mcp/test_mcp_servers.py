@@ -248,7 +248,7 @@ async def _waiting(desk: Desk) -> Any:
 
 
 async def _until(ask: Any, holds: Any) -> Any:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds(found := await ask()):
             await asyncio.sleep(0.05)
     return found

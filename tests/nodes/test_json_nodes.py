@@ -91,7 +91,7 @@ def doubled(times: int) -> Any:
     return value
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(100)
 async def test_small_values_that_are_written_endlessly_are_refused(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,7 +94,7 @@ async def test_unreadable_paths_are_refused_despite_defaults(nodes: Nodes) -> No
             await nodes.run("JsonSelector", {"data": DATA, "path": path}, {"missing": "default"})
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(100)
 @pytest.mark.parametrize(
     "path", ["a" * 3_000, "[" * 2_000, ".a" * 500, "['" + "\\'" * 900, "[" + " " * 1_900, "['" + "a" * 1_900]
 )
@@ -103,7 +103,7 @@ async def test_no_path_takes_long(nodes: Nodes, path: str) -> None:
         await nodes.run("JsonSelector", {"data": DATA, "path": path})
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(100)
 async def test_parts_that_are_endless_when_they_are_listed_are_refused(nodes: Nodes) -> None:
     value: Any = "x"
     for _ in range(50):

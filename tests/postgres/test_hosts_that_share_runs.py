@@ -101,7 +101,7 @@ async def test_a_run_at_one_host_is_followed_at_another(database: str, tmp_path:
         warm = await engine.run(RunRequest(workflow=graph_of(7, depth=2, width=2).workflow()))
         run_id = await engine.submit(RunRequest(workflow=graph_of(1, depth=2, width=2).workflow()))
         statuses, nodes = [], set[str]()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             async for event in heard:
                 assert isinstance(event, Event) and event.plugin == "tavern-postgres"
                 if event.payload["promptId"] == run_id and event.type == "NODE_COMPLETE":

@@ -23,7 +23,7 @@ MB = 1 << 20
 IS_ROOT = os.geteuid() == 0
 PYTHON = os.path.realpath(sys.executable)
 LIMITS = ScriptLimits(
-    wall=30,
+    wall=100,
     cpu=10,
     memory=128 * MB,
     processes=16,

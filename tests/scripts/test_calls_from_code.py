@@ -356,9 +356,10 @@ async def test_a_script_waits_for_an_approval(open_scripts: Scripts) -> None:
     manager = open_scripts.host.services.get(TOOL_MANAGER)
     scope = ToolScope(allowed=OPEN, approval=[ToolRule(tool="FileOperator.*")])
     for decision, expected in (("approve", "approved.txt"), ("refuse", ["PermissionDenied", True])):
-        running = asyncio.create_task(value(open_scripts, WAITING, scope=scope, timeoutMs=1500))
+        running = asyncio.create_task(value(open_scripts, WAITING, scope=scope, timeoutMs=5000))
         task_id = await asked(open_scripts)
-        await asyncio.sleep(2)  # longer than the script may take by itself
+        if decision == "approve":
+            await asyncio.sleep(5.5)  # longer than the script may take by itself
         await manager.decide(task_id, decision)  # type: ignore[arg-type]
         assert await running == expected
 

@@ -90,7 +90,8 @@ async def test_what_a_killed_process_left_is_cleared_and_its_lock_is_free(tmp_pa
     assert process.stdout is not None and await process.stdout.readline() == b"ready\n"
     store, waited = Store(tmp_path), list[bool]()
     task = asyncio.create_task(build(store, {"a": "1"}, wait=lambda: waited.append(True)))
-    await asyncio.sleep(0.2)
+    while not waited:
+        await asyncio.sleep(0.01)
     assert waited == [True] and not task.done()
     assert store.prune(0) == [] and any(entry.name.startswith(".building") for entry in tmp_path.iterdir())
     process.kill()

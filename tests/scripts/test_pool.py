@@ -184,11 +184,12 @@ async def test_usage_is_that_of_the_script_alone(rooms: Rooms) -> None:
     await rooms.warmed()
     await asyncio.sleep(0.5)
 
+    began = time.monotonic()
     came = await rooms.warm("import sys; print(sys.stdin.read(), file=sys.stderr); print(12345)", b"[1, 2]")
 
-    usage = came.ended.usage
+    took, usage = time.monotonic() - began, came.ended.usage
     assert (usage.input, usage.output, usage.log) == (6, 6, 7)
-    assert usage.wall_ms < 500
+    assert usage.wall_ms <= took * 1000 + 1
 
 
 async def test_isolation_holds_in_a_warm_interpreter(rooms: Rooms) -> None:
@@ -241,7 +242,8 @@ async def test_closing_ends_a_script_and_its_processes(rooms: Rooms) -> None:
 
     async with aclosing(rooms.pool.run(rooms.backend, what, given())) as outputs:
         assert (await anext(outputs)).data == b"began\n"
-        assert processes_with(token)
+        while not processes_with(token):
+            await asyncio.sleep(0.02)
 
     assert not processes_with(token)
 

@@ -14,17 +14,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from helpers.ports import free_port
 
 from tavern_scripts.network import relay
 from tests.scripts.proxied import Proxied, proxied, raw_server, secure_server, telling_server
 
 RELAY = Path(relay.__file__)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def run(
@@ -128,7 +123,8 @@ async def test_idle_connections_cost_no_time() -> None:
         "time.sleep(1)\n"
         "for stat in pathlib.Path('/proc').glob('[0-9]*/stat'):\n"
         "    try:\n"
-        f"        if {str(RELAY)!r}.encode() + b'\\0' in stat.with_name('cmdline').read_bytes():\n"
+        "        line = stat.with_name('cmdline').read_bytes().split(b'\\0')\n"
+        f"        if {str(RELAY)!r}.encode() in line and str(port).encode() in line:\n"
         "            print(sum(map(int, stat.read_text().rpartition(')')[2].split()[11:13])))\n"
         "    except OSError:\n"
         "        pass\n"

@@ -86,7 +86,7 @@ async def test_a_user_logs_in_works_and_logs_out(inn: HttpClient) -> None:
     assert (left.status, left.cookies[f"tavern_{inn.port}"]["max-age"]) == (200, "0")
     assert (await inn.get("/api/me", headers=headers)).status == 401
     await socket.send_json({"type": "PROMPT_REQUEST", "payload": {}})
-    while (message := await socket.receive(timeout=10)).type is WSMsgType.TEXT:
+    while (message := await socket.receive(timeout=60)).type is WSMsgType.TEXT:
         assert message.json()["type"] != "error"
     assert (message.type, message.data) == (WSMsgType.CLOSE, 1008)
     assert (await inn.get("/api/me", headers=browser(inn, other))).status == 200

@@ -171,20 +171,20 @@ async def test_a_socket_ends_with_the_membership(inn: Inn) -> None:
     await inn.of_barn.set_member("dan", "viewer")
     async with inn.client.client.ws_connect(path, headers=inn.headers("dan")) as socket:
         await socket.send_json({"type": "PROMPT_REQUEST", "payload": {}})
-        refused = await socket.receive_json(timeout=10)
+        refused = await socket.receive_json(timeout=60)
         assert refused["payload"]["details"]["code"] == "forbidden"
         await inn.of_barn.set_member("dan", "creator")
         await socket.send_json({"type": "PROMPT_REQUEST", "payload": {}})
-        taken = await socket.receive_json(timeout=10)
+        taken = await socket.receive_json(timeout=60)
         assert (taken["payload"].get("details") or {}).get("code") != "forbidden"
         await inn.of_barn.remove_member("dan")
         await socket.send_json({"type": "SUBSCRIBE", "payload": {}})
-        while (message := await socket.receive(timeout=10)).type is WSMsgType.TEXT:
+        while (message := await socket.receive(timeout=60)).type is WSMsgType.TEXT:
             assert message.json()["type"] != "SUBSCRIBED"
         assert (message.type, message.data) == (WSMsgType.CLOSE, 1008)
     async with inn.client.client.ws_connect("/ws", headers=inn.headers("eve")) as socket:
         await socket.send_json({"type": "SUBSCRIBE", "payload": {"projectId": inn.barn}})
-        reply = await socket.receive_json(timeout=10)
+        reply = await socket.receive_json(timeout=60)
         assert "this server has no project" in reply["payload"]["message"]
 
 

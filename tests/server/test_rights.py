@@ -215,7 +215,7 @@ async def test_a_role_may_send_what_its_row_says(inn: tuple[HttpClient, dict[str
     async with client.client.ws_connect("/ws", headers=headers) as socket:
         for row in (row for row in NEEDS if row.startswith("/ws/")):
             await socket.send_json({"type": row.removeprefix("/ws/"), "payload": {"nonsense": 1}})
-            reply = await socket.receive_json(timeout=10)
+            reply = await socket.receive_json(timeout=60)
             details = reply["payload"].get("details") or {}
             assert (details.get("code") == "forbidden") is not allowed(role, row), reply
 
@@ -233,8 +233,8 @@ async def test_what_is_told_of_the_audit_log_is_for_those_who_may_read_it(
         host.events.publish(type, {"of": "the test"})
     for asked in (f"since={since}", f"since={since}&types=A*&types=SETTINGS_CHANGED"):
         async with client.client.ws_connect(f"/ws?{asked}", headers=headers) as socket:
-            heard = [(await socket.receive_json(timeout=10))["type"]]
+            heard = [(await socket.receive_json(timeout=60))["type"]]
             while heard[-1] != "SETTINGS_CHANGED":
-                heard.append((await socket.receive_json(timeout=10))["type"])
+                heard.append((await socket.receive_json(timeout=60))["type"])
             told = ["ALARM", "ADVISORY"] if allowed(role, "GET /api/audit") else []
             assert [type for type in heard if type in ("ALARM", "ADVISORY")] == told

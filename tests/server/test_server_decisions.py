@@ -123,7 +123,7 @@ async def test_a_changed_plugin_is_read_anew_once_it_was_reviewed(ahoy: HttpClie
     assert await (await ahoy.get("/api/x/ahoy/word")).json() == "new"
     told = []
     while not told or told[-1]["payload"]["state"] != "started":
-        message = await socket.receive(timeout=5)
+        message = await socket.receive(timeout=60)
         assert message.type is WSMsgType.TEXT
         told.append(message.json())
     assert [(t["type"], t["payload"]["name"], t["payload"]["state"]) for t in told] == [

@@ -70,7 +70,7 @@ async def test_what_is_granted_over_http_works_on_the_next_call_and_what_is_take
             return (await answer.json())["results"][0]["structured"]
 
         async def changed() -> Any:
-            while (message := await socket.receive_json(timeout=10))["type"] != "PLUGINS_CHANGED":
+            while (message := await socket.receive_json(timeout=60))["type"] != "PLUGINS_CHANGED":
                 pass
             return message["payload"]
 

@@ -199,8 +199,8 @@ async def test_a_disabled_plugin_is_not_part_of_the_configuration(tmp_path: Path
 async def test_a_page_is_told_of_changed_keys(site: HttpClient) -> None:
     socket = await site.socket()
     await save(site, {"token": "hunter2"})
-    message = await socket.receive_json(timeout=5)
+    message = await socket.receive_json(timeout=60)
     while message["type"] != "SETTINGS_CHANGED":
-        message = await socket.receive_json(timeout=5)
+        message = await socket.receive_json(timeout=60)
     assert message["payload"] == {"plugin": "acme-bar", "keys": [f"{PREFIX}token"]}
     await socket.close()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from helpers.folder_plugins import write_plugin
 from playwright.async_api import WebSocketRoute, expect
 from studio_bench import Studio
-
-from tavern_host.events.bus import KEPT
 
 TELLER = """
 import asyncio
@@ -52,7 +51,9 @@ class Line:
             await end.close()
 
 
-async def test_a_page_shows_what_it_missed_and_says_what_is_lost(studio: Studio) -> None:
+async def test_a_page_shows_what_it_missed_and_says_what_is_lost(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page, site, line = studio.page, studio.site, Line()
     root = site.host.project.root
     said = root / "said"
@@ -97,7 +98,8 @@ async def test_a_page_shows_what_it_missed_and_says_what_is_lost(studio: Studio)
     await line.cut()
     await expect(lost).to_be_visible()
     await say(2, "three")
-    for number in range(KEPT):  # more than the host keeps for those who come back
+    monkeypatch.setattr(site.host.events, "_kept_limit", 20)
+    for number in range(20):  # as many as the host keeps for those who come back
         site.host.events.publish("teller.counted", {"number": number})
     line.joined.set()
     await expect(lost).to_have_count(0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 from pathlib import Path
 
+from helpers.ports import free_port
 from helpers.serve_process import serving
 from playwright.async_api import Browser, Page, expect
 from studio_bench import WAIT
@@ -25,12 +25,6 @@ REPLIES = """
 """
 ACCESS = {"roles": {"asker": {"approve": ["workflow:spell"]}}, "principals": {"agent:*": ["asker"]}}
 """The operator's rule that agents ask before they call the tool."""
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 async def prepared(root: Path) -> None:

@@ -144,7 +144,7 @@ def turn(limits: Limits, tool: Tool) -> AbstractAsyncContextManager[None]:
 
 async def test_calls_of_a_tool_without_a_limit_do_not_wait() -> None:
     limits, tool = Limits(), narrow(None)
-    async with asyncio.timeout(5), limits.turn(tool), limits.turn(tool), limits.turn(tool):
+    async with asyncio.timeout(60), limits.turn(tool), limits.turn(tool), limits.turn(tool):
         pass
 
 
@@ -189,7 +189,7 @@ async def test_a_turn_is_given_back_when_the_call_fails_or_is_cancelled() -> Non
     await until_all_wait()
     waiting.cancel()
     await asyncio.gather(holding, waiting, return_exceptions=True)
-    async with asyncio.timeout(5), turn(limits, tool):
+    async with asyncio.timeout(60), turn(limits, tool):
         pass
 
 
@@ -209,15 +209,15 @@ async def test_whoever_stops_waiting_takes_nobodys_turn() -> None:
     tasks[1].cancel()  # it has just been given its turn
     await asyncio.gather(*tasks, return_exceptions=True)
     assert done == [3, 4]
-    async with asyncio.timeout(5), turn(limits, tool):
+    async with asyncio.timeout(60), turn(limits, tool):
         pass
 
 
 async def test_a_call_that_a_tool_makes_of_itself_does_not_wait_for_ever() -> None:
     limits, tool, other = Limits(), narrow(1), narrow(1, "kb:Other")
-    async with asyncio.timeout(5), turn(limits, tool), turn(limits, other), turn(limits, tool):
+    async with asyncio.timeout(60), turn(limits, tool), turn(limits, other), turn(limits, tool):
         pass
-    async with asyncio.timeout(5), turn(limits, tool), turn(limits, other):
+    async with asyncio.timeout(60), turn(limits, tool), turn(limits, other):
         pass
 
 

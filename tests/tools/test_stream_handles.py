@@ -213,7 +213,7 @@ async def test_items_of_a_finished_stream_that_nobody_reads_are_told_as_lost(has
     source = Source(3)
     handle = hasty.open(source.items(), LIN)
     await source.closed.wait()
-    await asyncio.sleep(0.15)
+    await asyncio.sleep(1)
     read = await hasty.read(handle, LIN)
     assert (read.items, read.finished) == ([], True)
     assert "closed since nobody had read it" in (read.error or "")

@@ -62,7 +62,9 @@ async def test_a_task_that_cannot_be_written_at_its_end_is_written_when_it_can(t
         await bench.is_at(task, TaskStatus.RUNNING)
         locking = sqlite3.connect(database(tmp_path / "p"), isolation_level=None)
         locking.execute("BEGIN IMMEDIATE")
-        await asyncio.sleep(1)
+        while len(bench.noted()) < 2:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.5)
         assert locking.execute("SELECT status FROM tasks").fetchall() == [("running",)]
         assert [note[1] for note in bench.noted()] == ["began", "ended"]
         locking.execute("COMMIT")

@@ -114,7 +114,7 @@ async def test_a_file_that_something_else_changes_is_a_revision_and_a_draft_is_b
     file.write_text(json.dumps(says("by git")))
     _, draft, _ = await asked(site, "GET", f"{PATH}/draft")
     assert draft["base"] != draft["published"] and draft["workflow"] == says("hi", id="greet")
-    event = await asyncio.wait_for(anext(events), 5)
+    event = await asyncio.wait_for(anext(events), 60)
     assert (event.payload["workflowId"], event.payload["change"]) == ("greet", "outside")
     assert (await kinds(site))[0] == (3, "outside", "")
 
@@ -130,7 +130,7 @@ async def test_a_host_that_serves_tells_of_changed_files_by_itself(tmp_path: Pat
         await manager.save("greet", Workflow.model_validate(says("hello")), call=operator_call(host.project.id))
         events = host.events.subscribe("WORKFLOW_CHANGED")
         (host.project.root / "workflows" / "greet.json").write_text(json.dumps(says("by git")))
-        event = await asyncio.wait_for(anext(events), 30)
+        event = await asyncio.wait_for(anext(events), 60)
         assert (event.payload["change"], event.payload["by"]) == ("outside", None)
 
 

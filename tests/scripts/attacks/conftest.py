@@ -40,7 +40,7 @@ class Started:
         for host in self._hosts.values():
             if isinstance(host, HostProcess):
                 host.close()
-                left += wait_for_nothing(Observed("", "", None, None), mark_of(host.secret), seconds=5)
+                left += wait_for_nothing(Observed("", "", None, None), mark_of(host.secret), seconds=30)
                 left += [
                     line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(host.folder) in line
                 ]

@@ -161,7 +161,7 @@ class HostProcess:
         with contextlib.suppress(OSError):
             self.link.shutdown(socket.SHUT_WR)
         try:
-            self.process.wait(20)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
         self.free()

@@ -422,7 +422,7 @@ while True:
     asked = {"control": f"GET http://127.0.0.1:{servers.allowed}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"}
     async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
         context = _may_reach(servers.allowed)
-        holding = asyncio.create_task(scripts.python(slow, security_context=context, timeout_ms=4_000))
+        holding = asyncio.create_task(scripts.python(slow, security_context=context, timeout_ms=8_000))
         await asyncio.sleep(1.5)
 
         answers = await scripts.output(code=SPEAK, language="python", input_data=asked, security_context=context)

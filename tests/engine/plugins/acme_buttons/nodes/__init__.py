@@ -20,7 +20,7 @@ def fail(inputs: dict[str, Any], config: dict[str, Any]) -> None:
 
 
 async def wait(inputs: dict[str, Any], config: dict[str, Any], context: PluginContext) -> None:
-    context.state["waiting"] = True
+    context.events.publish("ACME_WAITS", {})
     await asyncio.Event().wait()
 
 

@@ -88,9 +88,9 @@ async def slow_to_end(file: str, seconds: float, value: Any = None) -> Passed:
 
 @node()
 async def swallow(file: str, seconds: float, value: Any = None) -> Passed:
-    """Go on although it is cancelled, as often as that happens."""
+    """Go on although it is cancelled, as often as that happens, until there is a file `{file}.over`."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and not Path(f"{file}.over").exists():
         try:
             await asyncio.sleep(0.02)
         except asyncio.CancelledError:
@@ -111,7 +111,9 @@ async def cancel_and_fail(file: str, times: int = 1, value: Any = None) -> Passe
 
 @node(blocking=True)
 def block(file: str, seconds: float, value: Any = None) -> Passed:
-    time.sleep(seconds)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not Path(f"{file}.over").exists():
+        time.sleep(0.02)
     _note(file, "ended")
     return value
 

@@ -143,7 +143,7 @@ _MEETINGS: dict[tuple[str, str], asyncio.Barrier] = {}
 async def meet(context: NodeContext, room: str, people: int, value: Any = None) -> Annotated[Any, Slot(key="value")]:
     """Wait until `people` nodes of this run are in the same room."""
     barrier = _MEETINGS.setdefault((context.run_id, room), asyncio.Barrier(people))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await barrier.wait()
     return value
 
