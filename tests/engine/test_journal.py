@@ -66,6 +66,25 @@ async def test_closing_writes_what_is_left(store: SqliteRunStore) -> None:
     assert await outputs(store, "run_2") == {("n", None): {"value": "run_2"}}
 
 
+async def test_a_cancelled_end_is_written_once(journal: Journal) -> None:
+    journal.begin("run_1")
+    go_on, ends = asyncio.Event(), []
+
+    async def last(batch: Any) -> None:
+        ends.append(batch)
+        await go_on.wait()
+
+    cut_off = asyncio.create_task(journal.end("run_1", last))
+    while not ends:
+        await asyncio.sleep(0)
+    cut_off.cancel()
+    again = asyncio.create_task(journal.end("run_1", last))
+    await asyncio.wait([cut_off])
+    go_on.set()
+    await again
+    assert ends == [None]
+
+
 async def test_a_cancelled_drain_loses_no_results(store: SqliteRunStore, journal: Journal) -> None:
     await accepted(store, "run_1")
     run = journal.begin("run_1")

@@ -130,6 +130,7 @@ class RunJournal:
         self._writing: asyncio.Task[None] | None = None
         self._writing_since = 0.0
         self._last: Last | None = None
+        self._ending: asyncio.Future[None] | None = None
         self._kept: set[str] = set()
         self._is_reported = self._is_lost = False
 
@@ -195,7 +196,9 @@ class RunJournal:
         await self.drain()
         if self._last is not None:  # there was nothing to write, or that could not be written
             self._last = None
-            await last(None)
+            if self._ending is None:  # whoever is cancelled here calls once more, while this goes on
+                self._ending = asyncio.ensure_future(last(None))
+            await asyncio.shield(self._ending)
 
     def stop(self) -> None:
         """Discard what is not written."""
