@@ -795,7 +795,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     yield __import__("sample_nodes")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "sample_nodes"]:
+    for name in [name for name in list(sys.modules) if name.partition(".")[0] == "sample_nodes"]:
         del sys.modules[name]
 
 

@@ -84,6 +84,11 @@ class _FolderFinder(importlib.abc.MetaPathFinder):
         return spec
 
 
+sys.modules[_FOLDERS] = ModuleType(_FOLDERS)
+sys.modules[_FOLDERS].__path__ = []
+sys.meta_path.insert(0, _FolderFinder())
+
+
 def import_folder(package: str, root: Path, reviewed: Mapping[str, bytes] | None) -> ModuleType:
     """Import a folder plugin; without an `__init__.py` it is an empty package.
 
@@ -91,10 +96,6 @@ def import_folder(package: str, root: Path, reviewed: Mapping[str, bytes] | None
     """
     if reviewed is not None:
         _reserved[package] = root, reviewed
-    if _FOLDERS not in sys.modules:
-        sys.meta_path.insert(0, _FolderFinder())  # first: other threads import folder plugins meanwhile
-        spec = importlib.machinery.ModuleSpec(_FOLDERS, None, is_package=True)
-        sys.modules[_FOLDERS] = importlib.util.module_from_spec(spec)
     init = root / "__init__.py"
     loader = _SourceLoader(package, str(init)) if init.is_file() else None
     spec = importlib.machinery.ModuleSpec(package, loader, origin=str(init), is_package=True)

@@ -50,13 +50,12 @@ class HttpClient:
 @asynccontextmanager
 async def served(host: Host) -> AsyncIterator[HttpClient]:
     """Serve a started host until the end of the `with`."""
-    from aiohttp import DummyCookieJar
-    from aiohttp.test_utils import TestClient, TestServer
+    from aiohttp import DummyCookieJar, test_utils
 
     from tavern_host.server.app import make_app
 
     listening = socket.create_server(("127.0.0.1", 0))
-    port = listening.getsockname()[1]
-    server = TestServer(make_app(host, token=TOKEN, port=port), socket_factory=lambda *_: listening)
-    async with TestClient(server, cookie_jar=DummyCookieJar()) as client:
-        yield HttpClient(host, client, port)
+    app = make_app(host, token=TOKEN, port=listening.getsockname()[1])
+    server = test_utils.TestServer(app, socket_factory=lambda *_: listening)
+    async with test_utils.TestClient(server, cookie_jar=DummyCookieJar()) as client:
+        yield HttpClient(host, client, client.port)

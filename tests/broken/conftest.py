@@ -59,6 +59,6 @@ def inn(tmp_path: Path, operator_folders: Path, monkeypatch: pytest.MonkeyPatch)
     opened = Inn(tmp_path)
     monkeypatch.syspath_prepend(opened.site)
     yield opened
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         if str(getattr(module, "__file__", None) or "").startswith(str(opened.site)):
             del sys.modules[name]

@@ -138,8 +138,8 @@ def _log_and_modules_restored() -> Iterator[None]:
     finally:
         logger.propagate, logger.handlers = before[:2]
         logger.setLevel(before[2])
-        for name in [name for name in sys.modules if name.startswith("tavern_plugins.")]:
-            del sys.modules[name]
+        for name in [name for name in list(sys.modules) if name.startswith("tavern_plugins.")]:
+            sys.modules.pop(name, None)
 
 
 def minds_ctrl_c() -> None:

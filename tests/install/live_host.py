@@ -62,7 +62,7 @@ async def main(project: Path) -> dict[str, Any]:
         workflows = host.services.get(WORKFLOW_MANAGER)
         list_workflows = workflows.list_workflows
         seen["refused"] = await look(host)
-        seen["imported while refused"] = [name for name in sys.modules if name.startswith("my_awesome_plugin")]
+        seen["imported while refused"] = [name for name in list(sys.modules) if name.startswith("my_awesome_plugin")]
         await host.grant(NAME)
         await workflows.save("tale", Workflow(name="Second tale"), call=host.call())
         seen["granted"] = await look(host)

@@ -60,7 +60,7 @@ async def test_a_failed_import_leaves_no_module_behind(tmp_path: Path) -> None:
     async with host_with(tmp_path / "p", folder, trust=[]) as host:
         await host.grant("acme")
         assert host.plugin("acme").state is PluginState.FAILED
-        assert not [name for name in sys.modules if name.startswith("tavern_plugins.acme")]
+        assert not [name for name in list(sys.modules) if name.startswith("tavern_plugins.acme")]
         write(folder / "part.py", "value = 2\n")
         write(folder / "__init__.py", "from . import part\n")
         await host.grant("acme")  # reviews what is there now

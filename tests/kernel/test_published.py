@@ -266,7 +266,9 @@ async def test_views_of_a_changed_interface_must_be_renewed(tmp_path: Path) -> N
 def _view(host: Host) -> Any:
     """Return the operator's view of the published service."""
     contracts = [
-        m for name, m in sys.modules.items() if re.fullmatch(r"tavern_plugins\.acme_search(_\d+)?\.contracts", name)
+        m
+        for name, m in sys.modules.copy().items()
+        if re.fullmatch(r"tavern_plugins\.acme_search(_\d+)?\.contracts", name)
     ]
     return host.services.get(ServiceKey(contracts[-1].SearchIndex))
 

@@ -163,7 +163,7 @@ class Stage:
 
     def forget(self) -> None:
         """Forget the plugin's modules, as a new process would."""
-        for name in [n for n in sys.modules if n == self.package or n.startswith(f"{self.package}.")]:
+        for name in [n for n in list(sys.modules) if n == self.package or n.startswith(f"{self.package}.")]:
             del sys.modules[name]
 
     @property
