@@ -48,15 +48,24 @@ def tavern_register_prompt_macros(context: PluginContext) -> list[PromptMacroInf
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
     """Return the way for clients over HTTP."""
+    json, events = "application/json", "text/event-stream"
     sums = {
-        "POST": "A message of an MCP client (streamable HTTP), answered as JSON or as events.",
-        "GET": "What the server tells an MCP client by itself, as events.",
-        "DELETE": "End the session of an MCP client.",
+        "POST": ("A message of an MCP client (streamable HTTP), answered as JSON or as events.", f"{json}, {events}"),
+        "GET": ("What the server tells an MCP client by itself, as events.", events),
+        "DELETE": ("End the session of an MCP client.", json),
     }
-    handler, errors = "tavern_mcp.http:answer", "application/json"
     return [
-        RouteInfo(method=method, path="/mcp", handler=handler, summary=summary, error_type=errors, access="create")
-        for method, summary in sums.items()
+        RouteInfo(
+            method=method,
+            path="/mcp",
+            handler="tavern_mcp.http:answer",
+            summary=summary,
+            content_type=types,
+            accepts=method == "POST",
+            error_type=json,
+            access="create",
+        )
+        for method, (summary, types) in sums.items()
     ]
 
 

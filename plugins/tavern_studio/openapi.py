@@ -46,12 +46,13 @@ class _Document:
         answer = self.shared(dict(route.schemas[info.answer]), tag) if info.answer in route.schemas else {}
         done: dict[str, Any] = {"description": "Done."}
         if info.status not in (101, 204):
-            done["content"] = {info.content_type: {"schema": answer}}
+            done["content"] = {kind.strip(): {"schema": answer} for kind in info.content_type.split(",")}
         problem: dict[str, Any] = {"$ref": "#/components/responses/Problem"}
         if info.error_type:
             content = {_PROBLEM: {"schema": self.problem}, info.error_type: {}}
             problem = {"description": "What is wrong.", "content": content}
-        operation["responses"] = {str(info.status): done, "4XX": problem, "5XX": problem}
+        accepted = {"202": {"description": "Accepted; there is no answer."}} if info.accepts else {}
+        operation["responses"] = {str(info.status): done, **accepted, "4XX": problem, "5XX": problem}
         if info.needs == "public":
             operation["security"] = []
         operation["x-access"] = info.needs

@@ -166,8 +166,9 @@ class RouteInfo(Model):
     `body`, `query` and `answer` say what goes in and out, for `GET /api/openapi.json`: `module:Type`, the pydantic
     model that the handler itself reads with (`HttpRequest.read`, `read_query`) or answers with, in the plugin or in
     `tavern_host.contracts`; `module:Type[]` is a list of them. They are looked up when somebody asks. `status` and
-    `content_type` are those of success; `error_type` is that of errors that a protocol has a form of its own for,
-    beside problem details. Without `access` a GET needs `read`, any other method `create`.
+    `content_type` are those of success, several types with commas between; with `accepts`, success may be 202 without
+    content, too. `error_type` is that of errors that a protocol has a form of its own for, beside problem details.
+    Without `access` a GET needs `read`, any other method `create`.
     """
 
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=HttpResponse | AsyncIterator[ServerEvent])
@@ -181,6 +182,7 @@ class RouteInfo(Model):
     answer: str = ""
     status: int = 200
     content_type: str = "application/json"
+    accepts: bool = False
     error_type: str = ""
     access: Access | None = None
 

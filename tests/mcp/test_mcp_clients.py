@@ -232,7 +232,12 @@ async def begun(web: HttpClient, begins: str, uses: str) -> int:
     info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info}
     headers = {**accept, "Authorization": f"Bearer {begins}"}
-    session = (await web.post("/mcp", headers=headers, json=first)).headers["mcp-session-id"]
+    answer = await web.post("/mcp", headers=headers, json=first)
+    assert (answer.status, answer.content_type) == (200, "text/event-stream")
+    session = answer.headers["mcp-session-id"]
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    answer = await web.post("/mcp", headers={**headers, "Mcp-Session-Id": session}, json=ready)
+    assert (answer.status, await answer.read()) == (202, b"")
     headers = {**accept, "Authorization": f"Bearer {uses}", "Mcp-Session-Id": session}
     return (await web.post("/mcp", headers=headers, json={"jsonrpc": "2.0", "id": 2, "method": "ping"})).status
 
