@@ -11,7 +11,7 @@ from typing import Any
 
 import mcp_types as types
 from mcp.client.session import ClientRequestContext
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
@@ -82,7 +82,10 @@ class Answers:
             return types.ErrorData(code=types.INVALID_REQUEST, message=error.message)
         if not isinstance(answer, dict) or any(key not in answer for key in schema.get("required", ())):
             return types.ElicitResult(action="cancel")
-        return types.ElicitResult(action="accept", content={key: answer[key] for key in answer if key in fields})
+        try:
+            return types.ElicitResult(action="accept", content={key: answer[key] for key in answer if key in fields})
+        except ValidationError:  # of values the protocol carries plain ones only
+            return types.ElicitResult(action="cancel")
 
     def _caller(self) -> CallContext:
         """Return on whose behalf a server asks. Raises `ServiceUnavailable` where that cannot be said."""

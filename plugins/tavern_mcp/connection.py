@@ -185,7 +185,8 @@ class Connection:
                 raise Forbidden(f"it is not approved as it is now: tavern mcp approve {declared.name}")
             self._approvals.change(declared.name, lambda _: Approved(digest=digest))
         if declared.server.url is not None:
-            return http_streams(declared.server.url, declared.values(declared.server.headers), declared.server.seconds)
+            headers = declared.values(declared.server.headers)
+            return http_streams(declared.server.url, headers, declared.server.seconds, self._lost)
         return program_streams(await asyncio.to_thread(self._run), self._lost)
 
     def _run(self) -> Run:

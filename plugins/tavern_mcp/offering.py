@@ -10,7 +10,9 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from hashlib import sha256
 from typing import Any
 
 import mcp_types as types
@@ -221,15 +223,15 @@ class Offering:
     async def _offered(self) -> dict[str, ToolDefinition]:
         """Return what is offered, by names that clients take. Tells clients where that is not what it was."""
         patterns = self._patterns()
+        all_of_them = await self._tools.list_tools(ToolFilter(ids=patterns)) if patterns else []
+        alike = Counter(_name(one.id) for one in all_of_them)
         found: dict[str, ToolDefinition] = {}
-        for definition in await self._tools.list_tools(ToolFilter(ids=patterns)) if patterns else ():
-            name = base = _UNUSUAL.sub("_", definition.id)[:60]
-            number = 1
-            while name in found:
-                number += 1
-                name = f"{base}_{number}"
-            if definition.unavailable is None:
-                found[name] = definition
+        for one in all_of_them:
+            name = _name(one.id)
+            if alike[name] > 1:  # each has a name that never was, or becomes, another's
+                name = f"{name[:50]}_{sha256(one.id.encode()).hexdigest()[:8]}"
+            if one.unavailable is None:
+                found[name] = one
         before, self._names, self._named_at = self._names, found, time.monotonic()
         if before is not None and before != found:
             await self.changes.publish(ToolsListChanged())
@@ -275,6 +277,10 @@ async def _reporting(ctx: Asked) -> AsyncIterator[Callable[[float | None, str | 
 
 def _nobody(progress: float | None, text: str | None) -> None:
     """Report to nobody."""
+
+
+def _name(tool_id: str) -> str:
+    return _UNUSUAL.sub("_", tool_id)[:60]
 
 
 def _can_ask(ctx: Asked) -> bool:

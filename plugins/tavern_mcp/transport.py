@@ -240,19 +240,28 @@ class _Counted(httpx2.AsyncByteStream):
 
 
 class _BoundedHttp(httpx2.AsyncHTTPTransport):
-    """Answers that are no streams of events are read up to a size; of events the SDK bounds each."""
+    """Answers that are no streams of events are read up to a size; of events the SDK bounds each. A session that the
+    server does not know any more, since it was started again, is over."""
+
+    def __init__(self, on_end: Callable[[str], None]) -> None:
+        super().__init__()
+        self._on_end = on_end
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)
+        if response.status_code == 404 and "mcp-session-id" in request.headers:
+            self._on_end("it has ended the session")
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = _Counted(response.stream)
         return response
 
 
 @asynccontextmanager
-async def http_streams(url: str, headers: dict[str, str], seconds: float) -> AsyncIterator[Streams]:
-    """Give the streams of messages from and to a server at an address."""
+async def http_streams(
+    url: str, headers: dict[str, str], seconds: float, on_end: Callable[[str], None]
+) -> AsyncIterator[Streams]:
+    """Give the streams of messages from and to a server at an address. `on_end` is called where the server ends it."""
     timeout = httpx2.Timeout(seconds, read=None)
-    client = httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedHttp())
+    client = httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedHttp(on_end))
     async with client, streamable_http_client(url, http_client=client, max_sse_event_size=MOST_BYTES) as streams:
         yield streams

@@ -7,9 +7,12 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import aiohttp.test_utils
+import aiohttp.web
 import pytest
 import pytest_asyncio
 from helpers.command_line import COMMAND
@@ -22,6 +25,7 @@ from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.settings import SETTINGS as HOST_SETTINGS
 from tavern_host.contracts.settings import SettingsChange
+from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.testing.http import TOKEN, HttpClient, served
 from tavern_mcp.interface import MCP_SERVERS
@@ -165,20 +169,27 @@ async def told_of_other_tools(client: Client, person: Person) -> AsyncIterator[N
 
 
 async def test_clients_are_told_of_other_tools(web: HttpClient) -> None:
-    new = web.host.project.root / "tools" / "new.tool.json"
+    new, other = (web.host.project.root / "tools" / f"{name}.tool.json" for name in ("new", "other"))
     settings = web.host.services.get(HOST_SETTINGS)
     text = '{"id": "text:new", "implementation": {"type": "node", "nodeType": "core:UpperCase"}}'
     described = text.replace("{", '{"description": "New.", ', 1)
     all_of_them = ["text_asked", "text_loud", "text_new"]
+    alike = {one: f"text___{sha256(one.encode()).hexdigest()[:8]}" for one in ("text:呼", "text:喊")}
 
     async def offer(*patterns: str) -> None:
         await settings.save(SettingsChange(plugin="tavern-mcp", values={OFFER: [*patterns]}))
+
+    async def offer_alike() -> None:
+        for file, one in zip((new, other), alike, strict=True):
+            file.write_text(text.replace("text:new", one))
+        await offer(*alike)
 
     steps: dict[str, tuple[Callable[[], Awaitable[object]], list[str]]] = {
         "file": (lambda: asyncio.to_thread(new.write_text, text), all_of_them),
         "description": (lambda: asyncio.to_thread(new.write_text, described), all_of_them),
         "setting": (lambda: offer("text:new"), ["text_new"]),
-        "nothing": (lambda: asyncio.to_thread(new.unlink), []),
+        "names": (offer_alike, [*alike.values()]),
+        "nothing": (lambda: asyncio.to_thread(new.unlink), ["text__"]),
     }
     people = {mode: Person(YES) for mode in ERAS}
     async with AsyncExitStack() as stack:
@@ -191,6 +202,7 @@ async def test_clients_are_told_of_other_tools(web: HttpClient) -> None:
                 await change()
             for mode, client in clients.items():
                 assert [tool.name for tool in (await client.list_tools()).tools] == offered, (name, mode)
+    other.unlink()
     await offer("text:*")
 
 
@@ -224,6 +236,49 @@ async def test_a_host_is_a_server_of_another(web: HttpClient, tmp_path: Path, mo
         assert (result.structured, result.error) == ("FROM AFAR", None)
         states = {one.name: one.status for one in await host.services.get(MCP_SERVERS).servers()}
         assert states == {"other": "connected", "shut": "failed"}
+
+
+class OldServer:
+    """A server of before 2026 at an address, which forgets its sessions when it is started again."""
+
+    def __init__(self) -> None:
+        self.sessions: set[str] = set()
+        self.app = aiohttp.web.Application()
+        self.app.router.add_route("*", "/mcp", self.answer)
+
+    async def answer(self, request: aiohttp.web.Request) -> aiohttp.web.Response:
+        asked = await request.json() if request.method == "POST" else {}
+        session, tool = request.headers.get("Mcp-Session-Id", ""), {"name": "t", "inputSchema": {"type": "object"}}
+        if asked.get("method") == "initialize":
+            self.sessions.add(session := f"session-{len(self.sessions)}")
+        elif session not in self.sessions:
+            return aiohttp.web.Response(status=404 if session else 400)
+        about = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "x", "version": ""},
+        }
+        results = {"tools/list": {"tools": [tool]}, "tools/call": {"content": [{"type": "text", "text": session}]}}
+        if "id" not in asked:
+            return aiohttp.web.Response(status=202 if asked else 405)
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": results.get(asked["method"], about)}
+        return aiohttp.web.json_response(answer, headers={"Mcp-Session-Id": session})
+
+
+async def test_a_server_that_forgot_its_session_is_connected_again(tmp_path: Path) -> None:
+    old = OldServer()
+    async with aiohttp.test_utils.TestServer(old.app) as there:
+        url = str(there.make_url("/mcp"))
+        folders = make_project(tmp_path, {SERVERS: {"one": {"url": url}, "two": {"url": url}}})
+        async with Host(tmp_path / "project", folders=folders) as host:
+            desk = Desk(host)
+            sessions = {str((await desk.call(f"mcp:{name}/t")).structured) for name in ("one", "two")}
+            assert sessions == {"session-0", "session-1"}  # tools of the same name are those of their servers
+            old.sessions = {"another"}
+            lost = await desk.call("mcp:one/t")
+            assert lost.error is not None and lost.error.type is ToolErrorType.SERVICE_UNAVAILABLE
+            assert "has ended the session" in lost.error.message
+            assert (await desk.call("mcp:one/t")).structured == "session-1"
 
 
 async def begun(web: HttpClient, begins: str, uses: str) -> int:

@@ -18,6 +18,7 @@ from tavern_host.contracts.toolcalls import ToolErrorType, current_report, repor
 from tavern_host.contracts.tools import ToolFilter
 from tavern_host.testing.http import served
 from tavern_mcp.approvals import Approved, content_of
+from tavern_mcp.declarations import Declared, Server
 
 pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -219,6 +220,18 @@ async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
         assert (await servers.approve("given", call=operator_call())).status == "idle"
         script.write_text("print(2)")  # what was approved is the program, too
         assert {one.name: one.status for one in await servers.servers()}["given"] == "unapproved"
+        edits: list[dict[str, Any]] = [
+            *({"command": "python"}, {"args": ["server.py", "-v"]}, {"env": {"A": "b"}}, {"read": ["tools"]}),
+            *({"write": ["tools"]}, {"hosts": ["example.org"]}, {"tools": ["a*"]}, {"folder": "tools"}, {"seconds": 9}),
+        ]
+        servers_of = [Declared("given", "project", Server(**{**given, **one}), host.project) for one in [{}, *edits]]
+        assert len({one.digest() for one in servers_of}) == len(servers_of)
+        before = Declared("given", "project", Server(**given, read=["tools"]), host.project)
+        digest = before.digest()
+        (tmp_path / "project" / "tools" / "new").write_text("")
+        assert before.digest() != digest
+        shown = Declared("x", "project", Server(command="python3", args=["a b"], env={"A": "b"}), host.project).shown()
+        assert shown == ["runs python3 'a b'", "sets A=b"]
 
 
 async def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
