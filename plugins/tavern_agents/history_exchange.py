@@ -86,7 +86,7 @@ def import_history(connection: sqlite3.Connection, exported: HistoryExport, hist
         if memory.message_id in states:
             raise InvalidInput(f"memories[{index}].messageId: {memory.message_id!r} stands twice")
         body = json.dumps({id: one.to_json() for id, one in memory.agents.items()}, ensure_ascii=False)
-        new = connection.execute("INSERT INTO states (body) VALUES (?)", (body,)).lastrowid
+        (new,) = connection.execute("INSERT INTO states (body) VALUES (?) RETURNING seq", (body,)).fetchone()
         states[memory.message_id] = new if memory.agents else None
     kept: dict[str, tuple[int, int]] = {}
     for index, message in enumerate(exported.messages):

@@ -241,13 +241,14 @@ def turn_start(connection: sqlite3.Connection, message: int) -> int | None:
 
 def called_beside(connection: sqlite3.Connection, history: str, message_id: str, run: str) -> list[str]:
     """Return the tools that other runs have called, or tried to, which answered a message or one in its place."""
-    rows = connection.execute(
-        f"{_RUNS_BESIDE} SELECT json_extract(CAST(s.body AS TEXT), '$.data.toolId') FROM steps s "
-        "WHERE s.run IN beside AND json_extract(CAST(s.body AS TEXT), '$.kind') = 'tool_running' "
-        "UNION SELECT json_extract(CAST(c.result AS TEXT), '$.toolId') FROM calls c WHERE c.run IN beside",
-        (message_id, history, run),
+    runs, values = "IN (SELECT run FROM beside)", (message_id, history, run)
+    steps = connection.execute(f"{_RUNS_BESIDE} SELECT body FROM steps WHERE run {runs}", values)
+    begun = [step["data"] for (body,) in steps if (step := json.loads(body))["kind"] == "tool_running"]
+    results = connection.execute(
+        f"{_RUNS_BESIDE} SELECT result FROM calls WHERE result IS NOT NULL AND run {runs}", values
     )
-    return sorted(tool for (tool,) in rows if tool is not None)
+    called = [*begun, *(json.loads(body) for (body,) in results)]
+    return sorted({tool for call in called if isinstance(tool := call.get("toolId"), str)})
 
 
 def latest_below(connection: sqlite3.Connection, history: str, message: int) -> int:
@@ -340,7 +341,7 @@ def add_messages(
         move_branch(connection, history, place.branch, parent, at)
         connection.execute(
             "INSERT INTO histories (id, created, changed, messages, active) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) "
-            "DO UPDATE SET changed = excluded.changed, messages = messages + excluded.messages",
+            "DO UPDATE SET changed = excluded.changed, messages = histories.messages + excluded.messages",
             (history, at, at, len(bodies), place.branch),
         )
     return added
@@ -349,11 +350,11 @@ def add_messages(
 def insert_message(connection: sqlite3.Connection, *values: str | int | bytes | None) -> int:
     """Keep one message: its id, conversation, parent, depth, time, run, body and state. Return its number."""
     row = connection.execute(
-        "INSERT INTO messages (id, history, parent, depth, created, run, body, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO messages (id, history, parent, depth, created, run, body, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+        "RETURNING seq",
         values,
-    )
-    assert row.lastrowid is not None
-    return row.lastrowid
+    ).fetchone()
+    return int(row[0])
 
 
 def move_branch(connection: sqlite3.Connection, history: str, branch: str, head: int, at: int) -> None:
@@ -414,7 +415,7 @@ def write_states(connection: sqlite3.Connection, message: int, agents: dict[str,
     """Keep what each agent remembers at a message; those that were added behind it are not changed."""
     (old,) = connection.execute("SELECT state FROM messages WHERE seq = ?", (message,)).fetchone()
     body = json.dumps(agents, ensure_ascii=False)
-    new = connection.execute("INSERT INTO states (body) VALUES (?)", (body,)).lastrowid
+    (new,) = connection.execute("INSERT INTO states (body) VALUES (?) RETURNING seq", (body,)).fetchone()
     connection.execute("UPDATE messages SET state = ? WHERE seq = ?", (new, message))
     drop_states(connection, [old])
 

@@ -62,7 +62,7 @@ class KeptRun:
     tasks: set[str] = field(default_factory=set)
 
 
-def insert_run(connection: sqlite3.Connection, run: AgentRun, head: int | None, entry: str, owner: str) -> None:
+def insert_run(connection: sqlite3.Connection, run: AgentRun, head: int | None, entry: bytes, owner: str) -> None:
     connection.execute(
         "INSERT INTO runs (id, profile, conversation, branch, head, parent, status, is_open, owner, started, usage, "
         "text, entry) VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?)",

@@ -1,4 +1,6 @@
-"""Keeps conversations and the runs of agents in a SQLite database. Decides nothing about what an agent does.
+"""Keeps conversations and the runs of agents in SQLite, or in a database that hosts share.
+
+Decides nothing about what an agent does.
 
 What a method wrote has survived the end of the process when it returns. Methods raise `TavernError` where the database
 cannot be read or written.
@@ -49,9 +51,11 @@ from tavern_host.contracts.agents import (
     AgentTrace,
 )
 from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.databases import Database, HostNames, SharedDatabase, shared_database
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.toolcalls import ToolResult
+from tavern_host.contracts.wire import Model
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread
 
@@ -61,6 +65,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STATE = "agents.store"
+
+_KEEP_STEP = "INSERT INTO steps VALUES (?, ?, ?) ON CONFLICT (run, seq) DO UPDATE SET body = excluded.body"
 
 
 @dataclass
@@ -101,7 +107,9 @@ def store_of(context: PluginContext) -> AgentStore:
     """Return the store that the services of this plugin share in one host."""
     store = context.state.get(_STATE)
     if not isinstance(store, AgentStore):
-        store = context.state[_STATE] = AgentStore(context.operator_dir / "agents", context.log)
+        folder = context.operator_dir / "agents"
+        shared = shared_database(context.services, "agents", folder / AGENTS.file, AGENTS.migrations)
+        store = context.state[_STATE] = AgentStore(folder, context.log, shared)
     return store
 
 
@@ -109,10 +117,10 @@ class AgentStore:
     """One project's conversations and runs, as one host sees them. They are the operator's: who sends a project cannot
     send runs to be resumed, with rights, along with it."""
 
-    def __init__(self, folder: Path, log: logging.Logger) -> None:
+    def __init__(self, folder: Path, log: logging.Logger, shared: SharedDatabase | None) -> None:
         self.host = new_id("host")
-        self.database = DatabaseThread(folder, AGENTS, log, "store of agents")
-        self._hosts = ProcessLocks(folder / "hosts")
+        self.database: Database = shared or DatabaseThread(folder, AGENTS, log, "store of agents")
+        self._hosts: HostNames = ProcessLocks(folder / "hosts") if shared is None else shared.names
 
     async def close(self) -> None:
         """Finish the writes in flight, and close the store."""
@@ -150,7 +158,9 @@ class AgentStore:
 
     async def summarise(self, until: int, text: str) -> None:
         """Keep a summary of the messages that lead to `until`, itself among them."""
-        await self._execute("INSERT OR REPLACE INTO summaries VALUES (?, ?)", (until, text))
+        await self._execute(
+            "INSERT INTO summaries VALUES (?, ?) ON CONFLICT (until) DO UPDATE SET body = excluded.body", (until, text)
+        )
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -178,9 +188,9 @@ class AgentStore:
             repeated = called_beside(connection, history, kept[-1].id, run.id)
             begun = Begun(run.model_copy(update={"branch": place.branch}), kept[-1].id, summary, kept, repeated)
             kept_entry = entry.model_copy(update={"first": begun.first})
-            insert_run(connection, begun.run, kept[-1].seq, kept_entry.model_dump_json(), self.host)
+            insert_run(connection, begun.run, kept[-1].seq, _json(kept_entry), self.host)
             connection.executemany(
-                "INSERT INTO steps VALUES (?, ?, ?)", [(run.id, step.seq, step.model_dump_json()) for step in steps]
+                "INSERT INTO steps VALUES (?, ?, ?)", [(run.id, step.seq, _json(step)) for step in steps]
             )
             return begun
 
@@ -221,8 +231,8 @@ class AgentStore:
         """Keep what a step of a run added; return the messages as they are kept."""
         run, messages = progress.run, progress.messages
         bodies = [message_body(message) for message in messages]
-        steps = [(run.id, step.seq, step.model_dump_json()) for step in progress.steps]
-        results = [(r.model_dump_json(), *place) for place, r in progress.results.items()]
+        steps = [(run.id, step.seq, _json(step)) for step in progress.steps]
+        results = [(_json(r), *place) for place, r in progress.results.items()]
 
         def work(connection: sqlite3.Connection) -> list[Kept]:
             added: list[tuple[int, str]] = []
@@ -236,7 +246,7 @@ class AgentStore:
             tasks = [(task, *place) for place, task in progress.tasks.items()]
             connection.executemany("UPDATE calls SET task = ? WHERE message = ? AND place = ?", tasks)
             connection.executemany("UPDATE calls SET result = ? WHERE message = ? AND place = ?", results)
-            connection.executemany("INSERT OR REPLACE INTO steps VALUES (?, ?, ?)", steps)
+            connection.executemany(_KEEP_STEP, steps)
             rows, texts = progress.recorded
             connection.executemany("INSERT INTO recordings (run, body) VALUES (?, ?)", [(run.id, row) for row in rows])
             connection.executemany(
@@ -295,7 +305,7 @@ class AgentStore:
 
     async def runs(self, filter: AgentRunFilter) -> list[AgentRun]:
         """Return runs, newest first."""
-        where, values = ["1"], list[Any]()
+        where, values = ["TRUE"], list[Any]()
         for column, value in (("profile", filter.profile_id), ("conversation", filter.conversation_id)):
             if value is not None:
                 where.append(f"{column} = ?")
@@ -376,6 +386,10 @@ class AgentStore:
 
     async def _execute(self, statement: str, values: Sequence[Any]) -> None:
         await self.database.write(lambda connection: connection.execute(statement, values))
+
+
+def _json(model: Model) -> bytes:
+    return model.model_dump_json().encode()
 
 
 def _has_mail(connection: sqlite3.Connection, run_id: str) -> bool:

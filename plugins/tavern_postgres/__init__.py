@@ -1,5 +1,5 @@
-"""Keeps what a host keeps in a PostgreSQL database, which several hosts can share: the service `runStore`; and carries
-events between them.
+"""Keeps what a host keeps in a PostgreSQL database, which several hosts can share: the services `runStore` and
+`sharedDatabases`; and carries events between them.
 
 Nothing is replaced, and nothing imported, until the operator has named a database.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 
 from tavern_host import CommandInfo, PluginContext, ServiceInfo, hookimpl, service_info
+from tavern_host.contracts.databases import SHARED_DATABASES
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.runs import RUN_STORE
 
@@ -34,10 +35,17 @@ def tavern_register_commands() -> list[CommandInfo]:
     return [
         CommandInfo(
             name="storage move",
-            help="Copy the runs of the project's files to the PostgreSQL database that is set up.",
+            help="Copy what is in the project's files to the PostgreSQL database that is set up.",
             handler="tavern_postgres.moving:move",
         )
     ]
+
+
+@hookimpl
+def tavern_register_services(context: PluginContext) -> list[ServiceInfo]:
+    """Give the stores of conversations and tasks their databases, if there is one."""
+    handler = "tavern_postgres.sql_databases:ProjectDatabases"
+    return [service_info(SHARED_DATABASES, handler)] if context.settings.get("url") else []
 
 
 @hookimpl

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tavern_host import PluginContext
 from tavern_host.contracts.errors import Conflict, Misconfigured, ServiceUnavailable
-from tavern_postgres.tables import MIGRATIONS
+from tavern_postgres.tables import OWN, Tables
 
 if TYPE_CHECKING:
     import psycopg
@@ -31,7 +31,8 @@ class Connection:
     """One connection, used by one caller at a time, in the order in which they came; it is made when it is needed, and
     again when it was lost."""
 
-    def __init__(self, url: str, schema: str, log: logging.Logger, *, name: str) -> None:
+    def __init__(self, url: str, schema: str, log: logging.Logger, *, name: str, tables: Tables = OWN) -> None:
+        self._tables = tables
         self._url = url
         self._schema = schema
         self._log = log
@@ -143,10 +144,11 @@ class Connection:
         """Bring the tables to this version, one host at a time. Raises `Misconfigured` for those of a newer one."""
         from psycopg import sql
 
+        newest = self._tables.newest
         found = await (await connection.execute("SELECT to_regclass('versions')")).fetchone()
         if found is not None and found[0] is not None:
             done = await (await connection.execute("SELECT max(version) FROM versions")).fetchone()
-            if done is not None and done[0] == len(MIGRATIONS):
+            if done is not None and done[0] == newest:
                 return
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_key(self._schema, "\0migration"),))
@@ -156,16 +158,16 @@ class Connection:
             )
             row = await (await connection.execute("SELECT coalesce(max(version), 0) FROM versions")).fetchone()
             version = row[0] if row is not None else 0
-            if version > len(MIGRATIONS):
+            if version > newest:
                 raise Misconfigured(
                     f"the schema {self._schema!r} of the PostgreSQL database was written by a newer version of"
-                    f" tavern-host (its tables are of version {version}, known is {len(MIGRATIONS)})"
+                    f" tavern-host (its tables are of version {version}, known is {newest})"
                 )
-            for number, statements in enumerate(MIGRATIONS[version:], version + 1):
-                for statement in statements:
+            if version < newest:
+                for statement in self._tables.since(version):
                     await connection.execute(statement.encode())
-                await connection.execute("INSERT INTO versions (version) VALUES (%s)", (number,))
-                self._log.info("the schema %s of the PostgreSQL database is of version %d now", self._schema, number)
+                await connection.execute("INSERT INTO versions (version) VALUES (%s)", (newest,))
+                self._log.info("the schema %s of the PostgreSQL database is of version %d now", self._schema, newest)
 
 
 class Database:
@@ -195,6 +197,12 @@ class Database:
     def names(self) -> list[str]:
         """The names that are held."""
         return [*self._held]
+
+    async def give_up(self, names: Sequence[str]) -> None:
+        """Hold some names no longer."""
+        for name in names:
+            if (key := self._held.pop(name, None)) is not None:
+                await self._names.rows("SELECT pg_advisory_unlock(%s)", (key,))
 
     async def keep_names(self) -> None:
         """Take the names again if the connection that held them was lost."""

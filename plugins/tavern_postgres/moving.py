@@ -1,4 +1,4 @@
-"""`tavern storage move`: takes the runs of the project's files into the database, once one is set up.
+"""`tavern storage move`: takes what is in the project's files into the database, once one is set up.
 
 Both stores are used through the interface alone. A run that is not finished is claimed first, so that it is not resumed
 at both places; in the files it is marked as moved.
@@ -16,6 +16,7 @@ from tavern_host import CommandOutput, PluginContext
 from tavern_host.contracts.errors import Conflict, Interrupted, Misconfigured
 from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
 from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry, RunStore
+from tavern_postgres.moving_stores import move_stores, stopped
 from tavern_postgres.runs import REPLACED
 
 _PAGE = 200
@@ -24,9 +25,17 @@ _PARTLY = "it was not moved to the database completely: run `tavern storage move
 
 
 async def move(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
-    """Copy every run that the database does not have. Raises `Misconfigured` where none is set up."""
+    """Copy every run that the database does not have, and what stores have. Raises `Misconfigured` where none is set
+    up, `Conflict` while the project is served and for stores that the database has already."""
     if not context.settings.get("url"):
         raise Misconfigured("no database is set up: name it in extensions.tavern-postgres.url first")
+    with stopped(context):
+        async for output in _moving(context):
+            yield output
+
+
+async def _moving(context: PluginContext) -> AsyncIterator[CommandOutput]:
+    stores = await move_stores(context)
     target = context.services.get(RUN_STORE)
     await target.list_runs(RunFilter(limit=1))  # connects, and opens the store that it replaced
     source: RunStore = context.state[REPLACED]
@@ -43,7 +52,9 @@ async def move(arguments: dict[str, JsonValue], context: PluginContext) -> Async
         f" and were left; of {len(listed)} runs the database has {len(listed) - len(missing)}."
     )
     yield CommandOutput(kind="message", text=text)
-    yield CommandOutput(kind="result", data={"runs": len(listed), **counts, "missing": [*missing]})
+    for store, count in stores.items():
+        yield CommandOutput(kind="message", text=f"{count} rows of {store} are in the database.")
+    yield CommandOutput(kind="result", data={"runs": len(listed), **counts, "missing": [*missing], "rows": {**stores}})
 
 
 async def _moved(source: RunStore, target: RunStore, run: RunSummary, mover: str) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain
+
 _RUNS = (
     # `entry` is what is never changed after a run was accepted, `state` what every update replaces, both JSON as
     # bytes: a text of PostgreSQL has neither NUL nor lone surrogates. What is asked for stands in columns of its own;
@@ -74,5 +78,22 @@ _EVENTS = (
 
 _UNWANTED = ("ALTER TABLE runs ADD COLUMN is_unwanted boolean NOT NULL DEFAULT false",)
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_RUNS, _EVENTS, _UNWANTED)
+_HOSTS = (
+    # Who said last when that it is alive; the name is also an advisory lock of its connection.
+    "CREATE TABLE hosts (name text PRIMARY KEY, key bigint NOT NULL, seen timestamptz NOT NULL)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_RUNS, _EVENTS, _UNWANTED, _HOSTS)
 """The statements that bring the tables from one version to the next. None is changed once it was published."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a schema: their newest version, and the statements that bring them there from a version, 0 for
+    none."""
+
+    newest: int
+    since: Callable[[int], Iterable[str]]
+
+
+OWN = Tables(len(MIGRATIONS), lambda version: chain.from_iterable(MIGRATIONS[version:]))

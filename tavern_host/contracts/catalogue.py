@@ -9,6 +9,7 @@ from tavern_host.contracts.agents import AgentRuntime
 from tavern_host.contracts.assistant import Assistant
 from tavern_host.contracts.audit import Audit
 from tavern_host.contracts.clusters import NodeCluster
+from tavern_host.contracts.databases import SharedDatabases
 from tavern_host.contracts.executions import ExecutionEngine
 from tavern_host.contracts.histories import ChatHistory
 from tavern_host.contracts.knowledge import KnowledgeBase
@@ -38,6 +39,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     ExecutionEngine,
     RunStore,
     NodeCluster,
+    SharedDatabases,
     ToolManager,
     ToolFiles,
     SystemTools,

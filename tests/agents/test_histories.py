@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from helpers.postgres import shared_server
 from helpers.repetition import Failures
 from helpers.workflow_documents import function
 
 from tavern_agents.schema import AGENTS
-from tavern_host import EXECUTION_ENGINE, Host
+from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
@@ -28,22 +29,28 @@ from tests.agents.agent_bench import AgentBench, agent_bench
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
+DATABASES: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "sqlite": lambda folder: {},
+    "postgres": lambda folder: {
+        "extensions.tavern-postgres.url": shared_server(),
+        "extensions.tavern-postgres.schema": folder.name,
+    },
+}
+"""The settings with which a host has the databases that the tests of this file are about."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DATABASES)
+async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
     """Give one host for all tests of this file."""
-    async with agent_bench(tmp_path_factory.mktemp("histories")) as made:
+    folder = tmp_path_factory.mktemp("histories")
+    async with agent_bench(folder, settings=DATABASES[request.param](folder)) as made:
         yield made
 
 
-HISTORIES: dict[str, Callable[[Host], ChatHistory]] = {"sqlite": lambda host: host.services.get(CHAT_HISTORY)}
-"""The implementations that the tests of this file are about; a further one is a further entry. The tests that take
-`kept` know the interface alone."""
-
-
-@pytest.fixture(params=HISTORIES)
-def kept(request: pytest.FixtureRequest, bench: AgentBench) -> ChatHistory:
-    """Return the service as an implementation provides it."""
-    return HISTORIES[request.param](bench.host)
+@pytest.fixture
+def kept(bench: AgentBench) -> ChatHistory:
+    """Return the service; the tests that take it know the interface alone."""
+    return bench.host.services.get(CHAT_HISTORY)
 
 
 def user(text: str) -> ChatMessage:
@@ -215,8 +222,10 @@ async def test_each_change_is_an_event(bench: AgentBench, kept: ChatHistory) -> 
     assert found == [{"historyId": "e", "change": what} for what in ("added", "edited", "forked", "deleted")]
 
 
-async def test_two_hosts_of_a_project_lose_nothing(tmp_path: Path) -> None:
-    async with agent_bench(tmp_path) as one, agent_bench(tmp_path) as two:
+@pytest.mark.parametrize("database", DATABASES)
+async def test_two_hosts_of_a_project_lose_nothing(tmp_path: Path, database: str) -> None:
+    settings = DATABASES[database](tmp_path)
+    async with agent_bench(tmp_path, settings=settings) as one, agent_bench(tmp_path, settings=settings) as two:
         kept = [bench.host.services.get(CHAT_HISTORY) for bench in (one, two)]
         (first,) = await kept[0].append("h", [user("0")])
         done = await asyncio.gather(
@@ -230,6 +239,7 @@ async def test_two_hosts_of_a_project_lose_nothing(tmp_path: Path) -> None:
             nodes = await service.tree("h")
             assert len(nodes) == 27 - len(refused)
             assert {f"a{n}" for n in range(20)} <= {node.text for node in nodes}
+    assert [*tmp_path.rglob("agents.sqlite3")] == [] or database == "sqlite"
 
 
 async def test_a_failed_read_overwrites_nothing(tmp_path: Path) -> None:

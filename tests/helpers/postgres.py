@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200")
 """Settings of a server that nobody keeps anything in."""
@@ -20,6 +24,16 @@ def programs() -> Path | None:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     named = shutil.which("initdb")
     return found[-1].parent if found else Path(named).resolve().parent if named else None
+
+
+@cache
+def shared_server() -> str:
+    """Return the address of a server that is there until the tests of this process end; skips where there is none."""
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed")
+    server = ExitStack()
+    atexit.register(server.close)
+    return server.enter_context(postgres_server())
 
 
 @contextmanager

@@ -76,7 +76,10 @@ async def test_an_unknown_service_is_unavailable(project: Path, tmp_path: Path) 
 # --- what is there to see ----------------------------------------------------------------------------
 
 
-async def test_a_view_has_only_its_interfaces_methods(project: Path, tmp_path: Path) -> None:
+async def test_a_view_has_only_its_interfaces_methods(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAVERN_SETTINGS", '{"extensions.tavern-postgres.url": "postgresql:///none"}')
     async with host_with(project, contextual(tmp_path)):
         for interface in interfaces().values():
             view = context_of().services.get(ServiceKey(interface))

@@ -26,6 +26,7 @@ from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.clusters import RemoteGroup, RemoteNode, Values
+from tavern_host.contracts.databases import SHARED_DATABASES, SharedDatabases, SqlDatabase
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied, PluginFailure, TavernError
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
@@ -85,14 +86,22 @@ def rows() -> list[Row]:
     kinds = {kind: [p for p in listed if p.name.partition(":")[0] == kind] for kind in ("hook", "services.use")}
     client = tuple(p.name for p in kinds["hook"] if p.name.startswith("hook:client:"))
     replaced = {f"services.override:{service}": interface for service, interface in interfaces().items()}
+    shared = {name: replaced.pop(name) for name in [f"services.override:{SHARED_DATABASES.name}"]}
     single = [_hook(p) for p in kinds["hook"] if p.name not in client]
-    use = [_use(p.name, p.level, list(interfaces().values()), p.name.partition(":")[2]) for p in kinds["services.use"]]
+    usual = [*replaced.values()]
+    use = [
+        replace(_use(p.name, p.level, [SharedDatabases], p.name.partition(":")[2]), without=ALL_OTHERS)
+        if SHARED_DATABASES.name in p.name
+        else _use(p.name, p.level, usual, p.name.partition(":")[2])
+        for p in kinds["services.use"]
+    ]
     return [
         *_together(row for row in single if row is not None),
         *_together(use),
         Row(client, "intercept", "", _granted(client), {"hooks": list(client)}, without=ALL_OTHERS),
         *(_ui(kind, [p.name for p in listed if p.name.startswith(f"ui.{kind}:")]) for kind in _UI),
         _override(replaced),
+        replace(_override(shared), without=ALL_OTHERS),
         *_beside(),
     ]
 
@@ -519,7 +528,7 @@ async def _arguments(stage: Stage, interface: type[ServiceInterface], method: st
         return [stage.kept]
     if name in ("runStore.append", "runStore.update"):
         return [WORKER, stage.kept.id, b"" if method == "append" else RunEnd(status=RunStatus.COMPLETE)]
-    if name == "runStore.delete":
+    if name in ("runStore.delete", "runStore.interrupt"):
         return [stage.kept.id]
     if name == "accounts.log_in":
         return list(await _user(stage))
@@ -576,6 +585,7 @@ EMPTY_HISTORY = HistoryExport(id="x", created_at=NOW, changed_at=NOW, active="ma
 RUN = RunRequest(workflow_id="think", inputs={"messages": []})
 MADE = ToolSource(text='{"id": "text:made", "implementation": {"type": "node", "nodeType": "core:UpperCase"}}')
 _ARGUMENTS: dict[str, list[Any]] = {
+    "sharedDatabases.begin": [SqlDatabase(name="x", file="", migrations=[])],
     "plugins.grant": ["other"],
     "plugins.revoke": ["other"],
     "plugins.enable": ["other"],
@@ -649,6 +659,8 @@ _ASKED_FOR_NOTHING = {
 }
 """Methods that are asked about what there is not, such as a run or a task: to say so they must be reached."""
 _NAMED: dict[str, dict[str, Any]] = {
+    "sharedDatabases.begin": {"writes": True},
+    "sharedDatabases.end": {"commit": True},
     "nodeManager.act": {"inputs": {}, "config": {}},
     "scriptExecution.execute": {"code": "1", "language": "python"},
     "chatHistory.edit": {"head": "msg_0"},

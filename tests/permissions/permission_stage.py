@@ -62,6 +62,7 @@ def pub_opened(key: str, context: PluginContext) -> None:
 
 PUBLISHER = """
 from tavern_host import ServiceInfo, hookimpl
+from tavern_host.contracts.databases import SqlResult
 
 
 class MyBox:
@@ -79,9 +80,32 @@ class MyBox:
         return "who is there?"
 
 
+class NoDatabases:
+    async def begin(self, database, *, writes, call=None):
+        return "x"
+
+    async def execute(self, transaction, statement, values, *, call=None):
+        return SqlResult(rows=[], count=0)
+
+    async def end(self, transaction, *, commit, call=None):
+        pass
+
+    async def hold(self, name, *, call=None):
+        pass
+
+    async def is_gone(self, name, *, call=None):
+        return True
+
+    async def release(self, names, *, call=None):
+        pass
+
+
 @hookimpl
-def tavern_register_services():
-    return [ServiceInfo(service="pub.box", handler=f"{__name__}:MyBox")]
+def tavern_register_services(context):
+    box = ServiceInfo(service="pub.box", handler=f"{__name__}:MyBox")
+    if context.services.has("toolManager"):  # whose tasks would be in the databases
+        return [box]
+    return [box, ServiceInfo(service="sharedDatabases", handler=f"{__name__}:NoDatabases")]
 """
 PUBLISHES = {
     "services": [

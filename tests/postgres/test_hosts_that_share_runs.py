@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import logging
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -20,9 +19,17 @@ from helpers.workflow_documents import workflow_document
 from benchmarks.enginegraphs import node_id
 from benchmarks.faultchild import Place, graph_of
 from tavern_host import EXECUTION_ENGINE, Host
+from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
+from tavern_host.contracts.histories import CHAT_HISTORY
+from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.tasks import NewTask, TaskEntry
+from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.workflows import Workflow
+from tavern_postgres.moving import move
+from tavern_tools.tasks.store import SqliteTaskStore
 
 ROOT = Path(__file__).parent.parent.parent
 KILLS = 3
@@ -163,36 +170,38 @@ async def test_lost_connections_cost_no_result(database: str, tmp_path: Path) ->
         assert all(kept.nodes[node_id(i)].output == values for i, values in graph_of(3).results.items())
 
 
-async def test_runs_move_from_files_to_the_database(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+async def test_what_is_in_files_moves_to_the_database(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     place = Place(tmp_path / "place")
     killed = await killed_host(place, 0)
     async with place.host(serving=False) as host:
         before = {run.id: run for run in await host.services.get(EXECUTION_ENGINE).history()}
         nodes = {run_id: await nodes_of(host, run_id) for run_id in before}
+        first = await host.services.get(CHAT_HISTORY).append("tale", [ChatMessage(role="user", content="ž\0\n")] * 3)
+        told = await host.services.get(CHAT_HISTORY).export_history("tale")
+        folder = host._manager.active["tavern-tools"].context.operator_dir / "tasks"
+        tasks = SqliteTaskStore(folder, "host_of_before", logging.getLogger("test"))
+        asked = TaskEntry(request=ToolCallRequest(tool_id="acme:work"), call=system_call(host.project.id))
+        assert await tasks.add(NewTask("task_1", "acme:work", asked, False), 9)
+        await tasks.close()
     request.getfixturevalue("database")
 
-    def move() -> dict[str, Any]:
-        command = [
-            sys.executable,
-            "-m",
-            "tavern_host.cli",
-            "storage",
-            "move",
-            "--json",
-            "--project",
-            place.root / "project",
-        ]
-        environment = {f"XDG_{name}_HOME": str(tmp_path / name) for name in ("CONFIG", "STATE", "DATA")}
-        done = subprocess.run(command, capture_output=True, env={**os.environ, **environment}, check=False)
-        assert done.returncode == 0, done.stderr.decode()
-        return json.loads(done.stdout)
+    async def moved() -> Any:
+        async with place.host(serving=False) as host:
+            context = host._manager.active["tavern-postgres"].context
+            return [output.data async for output in move({}, context) if output.kind == "result"]
 
-    assert move() == {"runs": 2, "moved": 2, "missing": []}
-    assert move() == {"runs": 2, "there": 2, "missing": []}
+    rows = {"agents": 5, "tasks": 2}
+    assert await moved() == [{"runs": 2, "moved": 2, "missing": [], "rows": rows}]
+    assert await moved() == [{"runs": 2, "there": 2, "missing": [], "rows": rows}]
     async with place.host(serving=False) as host:
         after = {run.id: run for run in await host.services.get(EXECUTION_ENGINE).history()}
         assert after == before
         assert {run_id: await nodes_of(host, run_id) for run_id in after} == nodes
+        kept = host.services.get(CHAT_HISTORY)
+        assert await kept.export_history("tale") == told
+        (more,) = await kept.append("tale", [ChatMessage(role="user", content="more")], parent_id=first[-1].id)
+        assert [one.id for one in await kept.load("tale")] == [*(one.id for one in first), more.id]
+        assert [task.id for task in await host.services.get(TOOL_MANAGER).tasks()] == ["task_1"]
     async with place.host(serving=True) as host, asyncio.timeout(60):
         while not (run := await host.services.get(EXECUTION_ENGINE).get(killed)).status.is_final:
             await asyncio.sleep(0.1)

@@ -6,29 +6,44 @@ folder it is the same store. The tests know the interface in `tavern_host.contra
 
 from __future__ import annotations
 
-import atexit
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
-from functools import cache
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-import pytest
-from helpers.postgres import postgres_server, programs
+from helpers.postgres import shared_server
 
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_host.audit.store import SqliteAuditStore
 from tavern_host.contracts.audit import AuditStore
+from tavern_host.contracts.databases import SharedDatabase, SqlDatabase
 from tavern_host.contracts.runs import RunStore
 from tavern_host.contracts.tasks import TaskStore
 from tavern_host.contracts.workflow_history import WorkflowHistoryStore
+from tavern_host.storage.sqlite import Schema
 from tavern_postgres.database import Database
 from tavern_postgres.runs import PostgresRunStore
+from tavern_postgres.sql_databases import PostgresDatabases
+from tavern_tools.tasks.schema import TASKS
 from tavern_tools.tasks.store import SqliteTaskStore
 from tavern_workflows.history import SqliteWorkflowHistory
 
 LOG = logging.getLogger("test")
+
+
+class _Opened(SharedDatabase):
+    """A database that hosts share, as one of them has it: closed with its store."""
+
+    def __init__(self, folder: Path, name: str, schema: Schema) -> None:
+        self._databases = PostgresDatabases(shared_server(), f"stores {folder}", LOG)
+        migrations = [[*statements] for statements in schema.migrations]
+        super().__init__(self._databases, SqlDatabase(name=name, file="", migrations=migrations))
+
+    async def close(self, last: Callable[[], None] | None = None) -> None:
+        await super().close(last)
+        await self._databases.close()
+
 
 OpenAudit = Callable[[], AuditStore]
 OpenRuns = Callable[[], AbstractAsyncContextManager[RunStore]]
@@ -42,6 +57,7 @@ AUDIT_STORES: dict[str, Callable[[Path], AuditStore]] = {
 
 TASK_STORES: dict[str, Callable[[Path, str], TaskStore]] = {
     "sqlite": lambda folder, host: SqliteTaskStore(folder / "tasks", host, LOG),
+    "postgres": lambda folder, host: SqliteTaskStore(folder, host, LOG, _Opened(folder, "tasks", TASKS)),
 }
 
 WORKFLOW_HISTORIES: dict[str, Callable[[Path], WorkflowHistoryStore]] = {
@@ -58,19 +74,9 @@ async def _sqlite_runs(folder: Path) -> AsyncIterator[RunStore]:
         await store.close()
 
 
-@cache
-def postgres() -> str:
-    """Return the address of a PostgreSQL server that is there until the tests of this process end."""
-    if programs() is None:
-        pytest.skip("PostgreSQL is not installed")
-    server = ExitStack()
-    atexit.register(server.close)
-    return server.enter_context(postgres_server())
-
-
 @asynccontextmanager
 async def _postgres_runs(folder: Path) -> AsyncIterator[RunStore]:
-    store = PostgresRunStore(Database(postgres(), f"runs {folder}", LOG))
+    store = PostgresRunStore(Database(shared_server(), f"runs {folder}", LOG))
     try:
         yield store
     finally:

@@ -104,6 +104,8 @@ async def test_tasks_are_found_newest_first_by_what_is_asked(open_tasks: OpenTas
     assert await found(statuses=[TaskStatus.RUNNING]) == ["task_3"]
     assert await found(tool="acme:other") == await found(only=OPERATOR) == []
     assert len(await found(only=AGENT)) == 5
+    patterns = {"*": 5, "acme:w?rk": 5, "acme:*": 5, "ac": 0, "acme.work": 0, "a[c]me*": 0, "(acme|b)*": 0, "ACME*": 0}
+    assert {pattern: len(await found(tool=pattern)) for pattern in patterns} == patterns
     await store.cancel("task_0", OPERATOR)
     assert "task_0" not in await found(since=time.time_ns())  # it ended before
     await store.close()

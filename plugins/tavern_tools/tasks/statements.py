@@ -81,7 +81,7 @@ def listing(filter: TaskFilter, only: Principal | None, since: int) -> tuple[str
         conditions.append(f"status IN ({', '.join('?' * len(filter.statuses))})")
         asked += [status.value for status in filter.statuses]
     if filter.tool is not None:
-        conditions.append("tool GLOB ?")
+        conditions.append("glob(?, tool)")
         asked.append(_text(filter.tool).replace("[", "[[]"))
     for principal in (filter.principal, None if only is None else str(only)):
         if principal is not None:
@@ -102,7 +102,7 @@ def delete_old(connection: sqlite3.Connection, before: int) -> int:
 
 def delete_beyond(connection: sqlite3.Connection, max_bytes: int) -> int:
     """Delete some of the oldest ended tasks while all take more than `max_bytes`; return how many."""
-    surplus = connection.execute("SELECT total(size) FROM tasks").fetchone()[0] - max_bytes
+    surplus = connection.execute("SELECT coalesce(sum(size), 0) FROM tasks").fetchone()[0] - max_bytes
     count = 0
     ended = "SELECT seq, size FROM tasks WHERE is_open = 0 ORDER BY finished, seq LIMIT ?"
     for seq, size in connection.execute(ended, (AT_ONCE,)).fetchall() if surplus > 0 else []:

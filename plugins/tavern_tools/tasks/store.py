@@ -1,4 +1,4 @@
-"""Keeps tasks in a SQLite database: which host may do what to which task, each change in one transaction.
+"""Keeps tasks in SQLite, or in a database that hosts share: which host may do what to which, each in one transaction.
 
 Knows nothing of how a task is carried out. Several processes may have one store open.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from tavern_host.contracts.calls import Principal
+from tavern_host.contracts.databases import Database, HostNames, SharedDatabase
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.tasks import NewTask, Outcome, Seen, TaskRow, TaskStore
 from tavern_host.contracts.toolcalls import (
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 3
 """How often a call is begun that a host died in the middle of."""
 
+Step = Callable[["sqlite3.Connection"], list[TaskRow]]
+
 CLOSE_SECONDS = 5.0
 """How long closing waits for operations in flight."""
 
@@ -64,11 +67,12 @@ CLOSE_SECONDS = 5.0
 class SqliteTaskStore(TaskStore):
     """Keeps tasks in a database in a folder. Nothing is made before the first task is kept."""
 
-    def __init__(self, folder: Path, host: str, log: logging.Logger) -> None:
+    def __init__(self, folder: Path, host: str, log: logging.Logger, shared: SharedDatabase | None = None) -> None:
         self.host = host
         self._log = log
-        self._database = DatabaseThread(folder, TASKS, log, "store of tasks", close_seconds=CLOSE_SECONDS)
-        self._hosts = ProcessLocks(folder / "hosts")
+        own = DatabaseThread(folder, TASKS, log, "store of tasks", close_seconds=CLOSE_SECONDS)
+        self._database: Database = shared or own
+        self._hosts: HostNames = ProcessLocks(folder / "hosts") if shared is None else shared.names
         self._seen = -1
 
     async def close(self) -> None:
@@ -216,7 +220,17 @@ class SqliteTaskStore(TaskStore):
     async def look(self, *, takes_up: bool) -> Seen:
         """Return what others changed since the last time; let the time of decisions be over; with `takes_up` take up
         what no living host has."""
-        return await self._database.read(lambda connection: self._look(connection, takes_up), absent=Seen([], []))
+        none: list[Step] = []
+        steps = await self._database.read(lambda connection: self._steps(connection, takes_up), absent=none)
+
+        def work(connection: sqlite3.Connection) -> list[tuple[list[TaskRow], bool]]:
+            return [(step(connection), step != self._take_up) for step in steps]
+
+        done = await self._database.write(work) if steps else []
+        rows = [row for found, _ in done for row in found]
+        unaudited = [row for found, is_decided in done if is_decided for row in found]
+        seen = await self._database.read(self._changed, absent=Seen([], []))
+        return Seen([*{row.id: row for row in (*rows, *unaudited, *seen.rows)}.values()], unaudited, seen.tells)
 
     async def callbacks(self) -> list[TaskRow]:
         """Return this host's ended tasks whose callbacks are due."""
@@ -251,39 +265,30 @@ class SqliteTaskStore(TaskStore):
 
     # --- on the thread ----------------------------------------------------------------------------
 
-    def _look(self, connection: sqlite3.Connection, takes_up: bool) -> Seen:
+    def _steps(self, connection: sqlite3.Connection, takes_up: bool) -> list[Step]:
+        """Return what is to be written now."""
         self._begin_to_see(connection)
-        rows: list[TaskRow] = []
-        unaudited: list[TaskRow] = []
+        steps: list[Step] = []
         if takes_up and self._orphans(connection):
-            rows += self._together(connection, self._take_up)
+            steps.append(self._take_up)
         if connection.execute(DUE, (self.host, now())).fetchone():
-            unaudited += self._together(connection, self._expire)
+            steps.append(self._expire)
         if takes_up and connection.execute(UNAUDITED, (self.host,)).fetchone():
-            unaudited += self._together(connection, self._take_decisions)
+            steps.append(self._take_decisions)
+        return steps
+
+    def _changed(self, connection: sqlite3.Connection) -> Seen:
+        """Return what others changed since the last time."""
         changed = f"{WHOLE} WHERE changed > ? AND writer <> ? ORDER BY changed"
-        rows += self._read(connection, changed, [self._seen, self.host])
+        rows = self._read(connection, changed, [self._seen, self.host])
         self._seen = latest_change(connection)
         tells = connection.execute(HAS_CALLBACKS_DUE, (self.host, now())).fetchone() is not None
-        return Seen([*{row.id: row for row in (*rows, *unaudited)}.values()], unaudited, tells)
+        return Seen(rows, [], tells)
 
     def _begin_to_see(self, connection: sqlite3.Connection) -> None:
         """Take no notice of what was changed before this host had a task."""
         if self._seen < 0:
             self._seen = latest_change(connection)
-
-    def _together(
-        self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], list[TaskRow]]
-    ) -> list[TaskRow]:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            rows = work(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        return rows
 
     def _orphans(self, connection: sqlite3.Connection) -> list[str | None]:
         """Return the owners of open tasks that have ended."""

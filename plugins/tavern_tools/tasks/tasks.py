@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
+from tavern_host.contracts.databases import shared_database
 from tavern_host.contracts.errors import NotFound, PermissionDenied, TavernError, describe
 from tavern_host.contracts.tasks import NewTask, TaskEntry, TaskRow, TaskStore
 from tavern_host.contracts.toolcalls import (
@@ -41,6 +42,7 @@ from tavern_tools.tasks.callbacks import Callbacks
 from tavern_tools.tasks.execution import GRACE, CarryOut, TaskExecution, TaskRun
 from tavern_tools.tasks.notifications import Notifier, approval_payload, update_payload
 from tavern_tools.tasks.rows import now, shown
+from tavern_tools.tasks.schema import TASKS
 from tavern_tools.tasks.store import SqliteTaskStore
 
 MayDecide = Callable[[Principal, str, dict[str, JsonValue] | None], Awaitable[bool]]
@@ -68,7 +70,9 @@ class Tasks:
         self._context = context
         self._may_decide = may_decide
         self._check = check
-        self._store: TaskStore = SqliteTaskStore(context.operator_dir / "tasks", new_id("host"), context.log)
+        folder = context.operator_dir / "tasks"
+        shared = shared_database(context.services, "tasks", folder / TASKS.file, TASKS.migrations)
+        self._store: TaskStore = SqliteTaskStore(folder, new_id("host"), context.log, shared)
         self._execution = TaskExecution(
             self._store,
             carry_out,
