@@ -35,6 +35,7 @@ ODD: dict[str, Any] = {
     "edges": [],
     "interfaceInputs": {"__proto__": {"dataFlowType": "STRING"}},
     "grow": {"a": ["x" * 100]},
+    "flag": True,
 }
 
 
@@ -81,6 +82,9 @@ REFUSED: tuple[tuple[str, list[Any], str], ...] = (
                              {"op": "move", "from": f"/d{n - 1}", "path": f"/d{n}{'/0' * 89}"}))], "too_large"),
     ("levels by copies", [{"op": "add", "path": "/d", "value": {}},
                           *({"op": "copy", "from": "/d", "path": f"/d{'/d' * n}"} for n in range(1, 90))], "too_large"),
+    ("true as 1", [{"op": "test", "path": "/flag", "value": 1}], "test_failed"),
+    ("a localId in a comment",
+     [{"op": "add", "path": "/comments/-", "value": {"localId": "c", "parentLocalId": "z"}}], "bad_member"),
     ("NaN", [{"op": "add", "path": "/n", "value": float("nan")}], "not_json"),
     ("an endless number", [{"op": "add", "path": "/n", "value": 2**64}], "not_json"),
     ("no text", [{"op": "add", "path": "/n", "value": {1: 2}}], "not_json"),

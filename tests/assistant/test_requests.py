@@ -124,7 +124,7 @@ async def test_requests_come_to_what_they_are_meant_to(asked: Asked) -> None:
         for number, row in enumerate(ROWS):
             with failures.row(row["request"]):
                 await check(asked, f"w{number}", row)
-    assert len(ROWS) == 41
+    assert len(ROWS) == 43
 
 
 async def check(asked: Asked, id: str, row: dict[str, Any]) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tavern_host.contracts.wire import carried
+
 MOST_OPERATIONS = 200
 """How many operations one answer may have."""
 
@@ -53,7 +55,7 @@ def _json_in(text: str) -> tuple[Any, str]:
         return None, f"there is no JSON in the answer: {_SHAPE}"
     start = min(starts)
     try:
-        return json.JSONDecoder().raw_decode(text, start)[0], ""
+        return carried(json.JSONDecoder().raw_decode(text, start)[0]), ""
     except (ValueError, RecursionError) as error:
         what, at = getattr(error, "msg", str(error)), getattr(error, "pos", start)
         return None, f"the JSON is broken at {text[max(start, at - 30) : at + 10]!r} ({what}): {_SHAPE}"

@@ -123,7 +123,7 @@ class DocumentPatches:
     def __init__(self, context: PluginContext) -> None:
         kinds: dict[PatchKind, _OfKind] = {"tool": _Tools(context), "agent": _Agents(context)}
         self._kinds = kinds | {"settings": _Settings(context)}
-        self._former: LRUCache[tuple[str, str, str], str] = LRUCache(_FORMER_BYTES, getsizeof=len)
+        self._former: LRUCache[tuple[str, str, str], bytes] = LRUCache(_FORMER_BYTES, getsizeof=len)
         self._lock = asyncio.Lock()
 
     async def propose(self, asked: PatchProposal, call: CallContext | None) -> PatchResult:
@@ -170,7 +170,7 @@ class DocumentPatches:
             kept = self._former.get((kind, id, to))
             if kept is None:
                 raise NotFound(f"what {id!r} was at revision {to} is not kept any more")
-            await self._kinds[kind].save(id, kept, revision, call)
+            await self._kinds[kind].save(id, kept.decode(), revision, call)
             self._keep(kind, id, revision, before)
             now_text, saved = await self._kinds[kind].read(id, call)
         old, document = json.loads(text), json.loads(now_text)
@@ -178,8 +178,8 @@ class DocumentPatches:
         return PatchResult(applied=True, revision=saved, former=revision, document=document, changes=made)
 
     def _keep(self, kind: str, id: str, revision: str, text: str) -> None:
-        if len(text) <= _FORMER_BYTES:
-            self._former[kind, id, revision] = text
+        if len(kept := text.encode()) <= _FORMER_BYTES:
+            self._former[kind, id, revision] = kept
 
 
 def documents_of(context: PluginContext) -> DocumentPatches:

@@ -56,7 +56,7 @@ def new_node(value: Item, slots: Slots, resolve: Resolve) -> Item:
     parent = item.pop("parentLocalId", item.get("parentNode"))
     if parent is not None:
         item["parentNode"] = resolve(_text(parent, "parentNode"), "parentNode")
-    _refuse(item, ("localId", "sourceLocalId", "targetLocalId"), "a node")
+    refuse(item, ("localId", "sourceLocalId", "targetLocalId"), "a node")
     data = item.pop("data", None)
     for key in _VALUES:
         if key in item and not isinstance(item[key], dict):
@@ -101,11 +101,12 @@ def new_edge(value: Item, slots: Slots, resolve: Resolve, node: Callable[[str], 
             keys = inputs if end == "target" else outputs
             hint = f"{'inputs' if end == 'target' else 'outputs'} of the node: {listed(keys)}"
             raise Refused("missing_handle", f"an edge needs `{end}Handle`, the key of a slot", hint)
-    _refuse(item, ("localId", "parentLocalId"), "an edge")
+    refuse(item, ("localId", "parentLocalId"), "an edge")
     return item
 
 
-def _refuse(item: Item, keys: Iterable[str], what: str) -> None:
+def refuse(item: Item, keys: Iterable[str], what: str) -> None:
+    """Raise `Refused` for keys that something does not have."""
     for key in keys:
         if key in item:
             raise Refused("bad_member", f"{what} has no `{key}`", "leave it out")

@@ -32,15 +32,14 @@ _SHOWN = 120
 """How many characters of a value a message shows."""
 
 
+@dataclass(eq=False)
 class Refused(Exception):
     """Why an operation cannot be applied: a code, a message and a hint; `path` is where in its value."""
 
-    def __init__(self, code: str, message: str, hint: str = "", path: str | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.hint = hint
-        self.path = path
+    code: str
+    message: str
+    hint: str = ""
+    path: str | None = None
 
     def problem(self, index: int, path: str) -> PatchProblem:
         """Return it as the problem of an operation."""
@@ -93,8 +92,7 @@ def same(one: Any, other: Any) -> bool:
 class Copies:
     """Adds up what a patch copies and moves. Raises `Refused` where it is too much, or too deep."""
 
-    def __init__(self) -> None:
-        self._left = MAX_COPIED
+    _left = MAX_COPIED
 
     def add(self, value: JsonValue) -> None:
         """Count a value."""

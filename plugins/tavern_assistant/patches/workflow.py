@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
-from tavern_assistant.patches.items import Slots, new_edge, new_node
+from tavern_assistant.patches.items import Slots, new_edge, new_node, refuse
 from tavern_assistant.patches.operations import (
     INDEX,
     MAX_PROBLEMS,
@@ -235,7 +235,8 @@ class _Patch:
             item = new_edge(value, self.slots, self._node, self.copy.node)
             wanted = f"{item['source']}-{item['target']}"
         else:
-            item, wanted = {**value}, "note"
+            refuse(item := {**value}, _LOCAL, "a comment")
+            wanted = "note"
         item = {"id": self.copy.free_id(kind, wanted, self._local[kind]), **item}
         if local_id is not None:
             self._local[kind][local_id] = item["id"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,8 +30,6 @@ from tavern_host.contracts.workflows import Workflow, WorkflowManager
 
 _TRIES = 5
 """How often a patch is retried because somebody saved the workflow meanwhile."""
-_PAGE = 500
-_MAX_TOUCHED = 50
 
 
 class WorkflowPatches:
@@ -38,6 +37,7 @@ class WorkflowPatches:
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
+        self._lock = asyncio.Lock()  # a patch does not lose against others, only against people who save meanwhile
         self._definitions: tuple[int, dict[str, NodeDefinition]] | None = None
 
     async def propose(self, asked: PatchProposal, call: CallContext | None = None) -> PatchResult:
@@ -49,19 +49,20 @@ class WorkflowPatches:
     async def apply(self, asked: PatchProposal, call: CallContext | None) -> PatchResult:
         """Apply a patch to a workflow, and save it as its draft."""
         id = str(asked.id)
-        for _ in range(_TRIES):
-            document, now = await present(self._manager, id, to_change=True)
-            result = await self._result(asked, document, now)
-            if not result.applied or not result.changes or result.document is None:
-                return result
-            try:
-                saved = await self._save(id, result.document, now, asked.reason, call)
-            except Conflict as conflict:
-                if "revision" not in conflict.info.details:
-                    raise
-                asked = asked.model_copy(update={"revision": asked.revision or now})
-                continue
-            return result.model_copy(update={"revision": saved})
+        async with self._lock:
+            for _ in range(_TRIES):
+                document, now = await present(self._manager, id, to_change=True)
+                result = await self._result(asked, document, now)
+                if not result.applied or not result.changes or result.document is None:
+                    return result
+                try:
+                    saved = await self._save(id, result.document, now, asked.reason, call)
+                except Conflict as conflict:
+                    if "revision" not in conflict.info.details:
+                        raise
+                    asked = asked.model_copy(update={"revision": asked.revision or now})
+                    continue
+                return result.model_copy(update={"revision": saved})
         raise Conflict(f"the workflow {id!r} is changed all the time; try again later")
 
     async def undo(self, kind: PatchKind, id: str, revision: str, to: str, call: CallContext | None) -> PatchResult:
@@ -109,7 +110,7 @@ class WorkflowPatches:
     ) -> PatchResult:
         newest = await self._manager.history(str(asked.id), limit=1)
         by, at = (newest[0].by, newest[0].at) if newest else (None, None)
-        both = [pointer(place) for place in touched[:_MAX_TOUCHED]]
+        both = [pointer(place) for place in touched[:MAX_PROBLEMS]]
         known: dict[str, Any] = {"expected": str(asked.revision), "revision": now, "by": by, "at": at}
         return PatchResult(applied=False, conflict=PatchConflict(**known, changes=list(since), touched=both))
 
@@ -155,7 +156,7 @@ class WorkflowPatches:
         if stored.revision == revision:
             return await _document(stored.workflow)
         before: int | None = None
-        while found := await self._manager.history(id, before=before, limit=_PAGE):
+        while found := await self._manager.history(id, before=before, limit=500):
             for one in found:
                 if one.revision == revision:
                     return await _document((await self._manager.get(f"{stored.id}@r{one.number}")).workflow)
@@ -194,5 +195,4 @@ async def present(manager: WorkflowManager, id: str, *, to_change: bool = False)
 
 async def _document(workflow: Workflow) -> Item:
     """Return a workflow as its file has it: what was set and nothing else, unknown keys included."""
-    is_many = is_large({"nodes": workflow.nodes, "edges": workflow.edges})
-    return await off_loop(is_many, workflow.model_dump, mode="json", exclude_unset=True)
+    return await off_loop(is_large(vars(workflow)), workflow.model_dump, mode="json", exclude_unset=True)
