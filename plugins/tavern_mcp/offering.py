@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 import mcp_types as types
 from mcp.server import NotificationOptions, Server
@@ -25,7 +25,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import NotFound, TavernError
-from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolResult, ToolScope, ToolTask, reporting_to
+from tavern_host.contracts.toolcalls import (
+    ContentPart,
+    Report,
+    ToolCallRequest,
+    ToolResult,
+    ToolScope,
+    ToolTask,
+    reporting_to,
+)
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolFilter
 from tavern_host.storage.confined_fs import confined_folder, open_file
 from tavern_mcp.changes import Changes
@@ -69,8 +77,7 @@ class _Server(Server[Any]):
 
 
 class Offering:
-    """Answers clients. A client calls as the agent `mcp` of the operator, or `mcp.USER`, within what is offered; who
-    uses the client approves."""
+    """Answers clients, within what is offered."""
 
     def __init__(self, context: PluginContext, call_of: CallOf) -> None:
         self._context = context
@@ -89,131 +96,19 @@ class Offering:
         self, ctx: Asked, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Call a tool, and return what it gave."""
-        person = self._call_of(ctx)
-        agent = "mcp" if person.principal.id == "operator" else f"mcp.{person.principal.id}"
-        caller = person.child(principal=Principal(kind="agent", id=agent))
         try:
             definition = (self._names or {}).get(params.name)
             if definition is None or time.monotonic() - self._named_at > _FRESH:
                 definition = (await self._offered()).get(params.name)
             if definition is None:
                 raise NotFound(f"there is no tool {params.name!r:.200}")
+            scope = ToolScope(allowed=self._patterns(), streams=True)
             async with _reporting(ctx) as report:
                 with reporting_to(report):
-                    return await self._called(ctx, params, definition, caller, person, report)
+                    call = _ClientCall(self._context, definition, self._call_of(ctx), report)
+                    return await call.made(ctx, params, scope)
         except TavernError as error:
             return _failure(f"{error.code}: {error.message}")
-
-    async def _called(
-        self,
-        ctx: Asked,
-        params: types.CallToolRequestParams,
-        definition: ToolDefinition,
-        caller: CallContext,
-        person: CallContext,
-        report: Callable[[float | None, str | None], None],
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        if params.request_state is not None:
-            return await self._decided(params, definition, caller, person, report)
-        request = ToolCallRequest(tool_id=definition.id, arguments=params.arguments or {})
-        result = await self._tools.call(request, scope=ToolScope(allowed=self._patterns(), streams=True), call=caller)
-        if result.status == "awaiting_approval" and result.task_id is not None:
-            task = await self._tools.task(result.task_id, call=caller)
-            asked = types.ElicitRequestFormParams(message=_question(definition, task), requested_schema=_YES_OR_NO)
-            if not _can_ask(ctx):
-                return _failure(f"{result.content[0].text} The client cannot ask anybody.")
-            if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                requests: types.InputRequests = {_APPROVE: types.ElicitRequest(params=asked)}
-                return types.InputRequiredResult(input_requests=requests, request_state=result.task_id)
-            said = await ctx.session.elicit_form(asked.message, asked.requested_schema, ctx.request_id)
-            await self._decide(result.task_id, said, person)
-        if result.task_id is not None:
-            result = await self._ended(result.task_id, caller, report)
-        return await self._result(result, definition, caller, report)
-
-    async def _decided(
-        self,
-        params: types.CallToolRequestParams,
-        definition: ToolDefinition,
-        caller: CallContext,
-        person: CallContext,
-        report: Callable[[float | None, str | None], None],
-    ) -> types.CallToolResult:
-        """Go on with a call that waits, for a client that brings what the person said."""
-        task_id = params.request_state or ""
-        task = await self._tools.task(task_id, call=caller)  # of this caller, or there is none
-        if task.tool_id != definition.id:
-            raise NotFound(f"there is no call {task_id!r:.100} of {definition.id}")
-        await self._decide(task_id, (params.input_responses or {}).get(_APPROVE), person)
-        return await self._result(await self._ended(task_id, caller, report), definition, caller, report)
-
-    async def _decide(self, task_id: str, said: object, person: CallContext) -> None:
-        answer = said.content or {} if isinstance(said, types.ElicitResult) and said.action == "accept" else {}
-        decision = "approve" if answer.get(_APPROVE) is True else "refuse"
-        await self._tools.decide(task_id, decision, comment="by the MCP client", call=person)  # type: ignore[arg-type]
-
-    async def _ended(
-        self, task_id: str, caller: CallContext, report: Callable[[float | None, str | None], None]
-    ) -> ToolResult:
-        """Return what a task gave. It is cancelled with the request."""
-        try:
-            while True:
-                task = await self._tools.task(task_id, wait=1 if report is not _nobody else _LOOK, call=caller)
-                report(task.progress, task.progress_text)
-                if task.status.is_final:
-                    break
-        except asyncio.CancelledError:
-            await asyncio.shield(self._tools.cancel_task(task_id, call=caller))
-            raise
-        if task.result is None:
-            raise TavernError(f"the call ended as {task.status}")
-        return task.result
-
-    async def _result(
-        self,
-        result: ToolResult,
-        definition: ToolDefinition,
-        caller: CallContext,
-        report: Callable[[float | None, str | None], None],
-    ) -> types.CallToolResult:
-        if result.error is not None:
-            return _failure(f"{result.error.type}: {result.error.message}")
-        parts, structured = result.content, result.structured
-        if [part.type for part in parts] == ["stream"]:
-            items = [item async for item in self._items(str(parts[0].uri), caller, report)]
-            structured = "".join(map(str, items)) if all(isinstance(item, str) for item in items) else items
-            parts = [ContentPart(type="data", data=structured)]
-        content = [
-            await asyncio.to_thread(self._picture, part) if part.type == "image" else _block(part) for part in parts
-        ]
-        is_declared = _object(definition.output) is not None and isinstance(structured, dict)
-        return types.CallToolResult(content=content, structured_content=structured if is_declared else None)
-
-    async def _items(
-        self, handle: str, caller: CallContext, report: Callable[[float | None, str | None], None]
-    ) -> AsyncIterator[Any]:
-        while True:
-            found = await self._tools.read_stream(handle, call=caller)
-            for item in found.items:
-                report(None, item if isinstance(item, str) else json.dumps(item, ensure_ascii=False))
-                yield item
-            if found.error is not None:
-                raise TavernError(f"the stream broke off: {found.error}")
-            if found.finished:
-                return
-
-    def _picture(self, part: ContentPart) -> types.ContentBlock:
-        """Return a picture that a call gave, or where it is if it cannot be sent. Blocking."""
-        *folders, name = str(part.uri).split("/")
-        with (
-            contextlib.suppress(OSError),
-            confined_folder(self._context.project.folder("files"), folders) as folder,
-            os.fdopen(open_file(folder, name), "rb") as file,
-        ):
-            if len(data := file.read(_MOST_PICTURE + 1)) <= _MOST_PICTURE:
-                mime_type = part.mime_type or "image/png"
-                return types.ImageContent(type="image", data=base64.b64encode(data).decode(), mime_type=mime_type)
-        return _text(f"[the file {part.uri} of the project]")
 
     def _patterns(self) -> list[str]:
         layers = self._context.settings.layers("offer")
@@ -238,8 +133,106 @@ class Offering:
         return found
 
 
+class _ClientCall:
+    """One call of a client, who calls as the agent `mcp` of the operator, or `mcp.USER`; the `person` approves."""
+
+    def __init__(self, context: PluginContext, definition: ToolDefinition, person: CallContext, report: Report) -> None:
+        agent = "mcp" if person.principal.id == "operator" else f"mcp.{person.principal.id}"
+        self._context = context
+        self._tools = context.services.get(TOOL_MANAGER)
+        self._definition = definition
+        self._person = person
+        self._caller = person.child(principal=Principal(kind="agent", id=agent))
+        self._report = report
+
+    async def made(
+        self, ctx: Asked, params: types.CallToolRequestParams, scope: ToolScope
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Make it, or go on with it where the client brings what the person said."""
+        if params.request_state is not None:
+            task = await self._tools.task(params.request_state, call=self._caller)  # of this caller, or there is none
+            if task.tool_id != self._definition.id:
+                raise NotFound(f"there is no call {task.id} of {self._definition.id}")
+            await self._decide(task.id, (params.input_responses or {}).get(_APPROVE))
+            return await self._result(await self._ended(task.id))
+        request = ToolCallRequest(tool_id=self._definition.id, arguments=params.arguments or {})
+        result = await self._tools.call(request, scope=scope, call=self._caller)
+        if result.status == "awaiting_approval" and result.task_id is not None:
+            if not _can_ask(ctx):
+                return _failure(f"{result.content[0].text} The client cannot ask anybody.")
+            question = self._question(await self._tools.task(result.task_id, call=self._caller))
+            if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                asked = types.ElicitRequestFormParams(message=question, requested_schema=_YES_OR_NO)
+                requests: types.InputRequests = {_APPROVE: types.ElicitRequest(params=asked)}
+                return types.InputRequiredResult(input_requests=requests, request_state=result.task_id)
+            await self._decide(result.task_id, await ctx.session.elicit_form(question, _YES_OR_NO, ctx.request_id))
+        if result.task_id is not None:
+            result = await self._ended(result.task_id)
+        return await self._result(result)
+
+    def _question(self, task: ToolTask) -> str:
+        reason = f" ({task.approval.reason})" if task.approval is not None else ""
+        return f"{task.tool_id} is to be called{reason}, with {_json(task.arguments)[:4000]}"
+
+    async def _decide(self, task_id: str, said: object) -> None:
+        answer = said.content or {} if isinstance(said, types.ElicitResult) and said.action == "accept" else {}
+        decision: Literal["approve", "refuse"] = "approve" if answer.get(_APPROVE) is True else "refuse"
+        await self._tools.decide(task_id, decision, comment="by the MCP client", call=self._person)
+
+    async def _ended(self, task_id: str) -> ToolResult:
+        """Return what a task gave. It is cancelled with the request."""
+        wait = 1 if self._report is not _nobody else _LOOK
+        try:
+            while not (task := await self._tools.task(task_id, wait=wait, call=self._caller)).status.is_final:
+                self._report(task.progress, task.progress_text)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._tools.cancel_task(task_id, call=self._caller))
+            raise
+        if task.result is None:
+            raise TavernError(f"the call ended as {task.status}")
+        return task.result
+
+    async def _result(self, result: ToolResult) -> types.CallToolResult:
+        if result.error is not None:
+            return _failure(f"{result.error.type}: {result.error.message}")
+        parts, structured = result.content, result.structured
+        if [part.type for part in parts] == ["stream"]:
+            items = [item async for item in self._items(str(parts[0].uri))]
+            structured = "".join(map(str, items)) if all(isinstance(item, str) for item in items) else items
+            parts = [ContentPart(type="data", data=structured)]
+        content = [
+            await asyncio.to_thread(self._picture, part) if part.type == "image" else _block(part) for part in parts
+        ]
+        is_declared = _object(self._definition.output) is not None and isinstance(structured, dict)
+        return types.CallToolResult(content=content, structured_content=structured if is_declared else None)
+
+    async def _items(self, handle: str) -> AsyncIterator[Any]:
+        while True:
+            found = await self._tools.read_stream(handle, call=self._caller)
+            for item in found.items:
+                self._report(None, item if isinstance(item, str) else _json(item))
+                yield item
+            if found.error is not None:
+                raise TavernError(f"the stream broke off: {found.error}")
+            if found.finished:
+                return
+
+    def _picture(self, part: ContentPart) -> types.ContentBlock:
+        """Return a picture that a call gave, or where it is if it cannot be sent. Blocking."""
+        *folders, name = str(part.uri).split("/")
+        with (
+            contextlib.suppress(OSError),
+            confined_folder(self._context.project.folder("files"), folders) as folder,
+            os.fdopen(open_file(folder, name), "rb") as file,
+        ):
+            if len(data := file.read(_MOST_PICTURE + 1)) <= _MOST_PICTURE:
+                mime_type = part.mime_type or "image/png"
+                return types.ImageContent(type="image", data=base64.b64encode(data).decode(), mime_type=mime_type)
+        return _text(f"[the file {part.uri} of the project]")
+
+
 @contextlib.asynccontextmanager
-async def _reporting(ctx: Asked) -> AsyncIterator[Callable[[float | None, str | None], None]]:
+async def _reporting(ctx: Asked) -> AsyncIterator[Report]:
     """Give what takes reports, and send the latest to the client, ten times a second at most, if it asked for that."""
     if (ctx.meta or {}).get("progress_token") is None:
         yield _nobody
@@ -286,11 +279,6 @@ def _name(tool_id: str) -> str:
 def _can_ask(ctx: Asked) -> bool:
     has = ctx.session.client_capabilities
     return has is not None and has.elicitation is not None
-
-
-def _question(definition: ToolDefinition, task: ToolTask) -> str:
-    reason = f" ({task.approval.reason})" if task.approval is not None else ""
-    return f"{definition.id} is to be called{reason}, with {_json(task.arguments)[:4000]}"
 
 
 def _tool(name: str, definition: ToolDefinition) -> types.Tool:

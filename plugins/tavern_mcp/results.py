@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import mimetypes
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 from pydantic import JsonValue
 
+from tavern_host.context import Project
 from tavern_host.contracts.errors import OutputError
 from tavern_host.contracts.toolcalls import ContentPart, ToolOutput
 from tavern_host.storage.confined_fs import confined_folder, reason_of, replace_file, writing
@@ -23,8 +23,8 @@ _MOST = 16 << 20
 class Kept:
     """Keeps what a server gave in the project. All of it blocks."""
 
-    def __init__(self, files: Path, server: str) -> None:
-        self._files = files
+    def __init__(self, project: Project, server: str) -> None:
+        self._project = project
         self._server = server
         self._left = _MOST
 
@@ -64,7 +64,8 @@ class Kept:
         kind = kind if kind and mimetypes.guess_extension(kind) else "application/octet-stream"
         name = f"{sha256(content).hexdigest()[:32]}{mimetypes.guess_extension(kind) or ''}"
         try:
-            with confined_folder(self._files, (FOLDER, self._server), make=True) as folder, writing(folder, 5):
+            files = self._project.folder("files")
+            with confined_folder(files, (FOLDER, self._server), make=True) as folder, writing(folder, 5):
                 replace_file(folder, name, content, overwrite=True)
         except OSError as error:
             raise OutputError(f"what the MCP server {self._server} gave cannot be kept: {reason_of(error)}") from None

@@ -16,6 +16,7 @@ from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import Forbidden, Misconfigured, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.services import gives_new
 from tavern_host.contracts.toolcalls import ToolOutput
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_mcp.approvals import Approvals, Approved
@@ -61,6 +62,7 @@ class Servers(McpServers):
             found.append(McpServer(name=name, source=source, status="failed", problem=problem))
         return sorted(found, key=lambda one: one.name)
 
+    @gives_new
     async def call_tool(
         self, server: str, tool: str, arguments: dict[str, JsonValue], *, call: CallContext | None = None
     ) -> ToolOutput:
@@ -82,6 +84,7 @@ class Servers(McpServers):
             raise PluginFailure(said or f"{tool_id(server, tool)} failed and does not say why")
         return output
 
+    @gives_new
     async def ask(
         self,
         server: str,
@@ -247,7 +250,7 @@ class Servers(McpServers):
     async def _output(self, server: str, content: list[Any], structured: Any) -> ToolOutput:
         from tavern_mcp.results import Kept
 
-        kept = Kept(self._context.project.folder("files"), server)
+        kept = Kept(self._context.project, server)
         if all(one.type == "text" for one in content if hasattr(one, "type")):
             return kept.output(content, structured)
         return await asyncio.to_thread(kept.output, content, structured)
