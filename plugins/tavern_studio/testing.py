@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tavern_host.testing.http import HttpClient
 
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-WAIT = 30_000
+WAIT = 60_000
 """Milliseconds that a test waits for what should be on the page."""
 
 

@@ -146,7 +146,7 @@ class Report:
     def assets(self, kind: str) -> list[PluginAsset]:
         """Return the folders of a kind (`tools`, `workflows`) that loaded plugins declare, or their own: `plugin`."""
         assets = []
-        for name, loaded in [*self.lifecycle.active.items()]:
+        for name, loaded in self.lifecycle.active.copy().items():
             root, entry = loaded.record.root, getattr(loaded.manifest, kind, None)
             if kind == "plugin" and root is not None:
                 changed = _differs_from_review(loaded.record)

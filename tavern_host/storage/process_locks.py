@@ -17,7 +17,7 @@ from tavern_host.storage.files import make_folder
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-_TAKE_SECONDS = 0.2
+_TAKE_SECONDS = 1.0
 """How long a lock is waited for: one that looks whether its process is gone holds it for a moment."""
 
 

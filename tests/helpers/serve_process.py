@@ -17,7 +17,7 @@ import aiohttp
 
 from helpers.command_line import COMMAND
 
-SECONDS = 60.0
+SECONDS = 100.0
 
 
 @dataclass

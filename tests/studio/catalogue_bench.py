@@ -5,15 +5,14 @@ Its front end does nothing by itself: `window.catalogue[PLUGIN]` adds and clears
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from helpers.folder_plugins import write_plugin
-from playwright.async_api import TimeoutError, expect
-from studio_bench import Studio
+from playwright.async_api import expect
+from studio_bench import Studio, read_until
 
 from tavern_host.contracts.hook_names import ALIASES, CLIENT_HOOKS
 from tavern_host.contracts.ui import COMPONENTS, OUTLETS
@@ -82,7 +81,6 @@ WORKFLOW = {
 _VISIBLE = """
 [...document.querySelectorAll("[data-row]")].filter((one) => one.checkVisibility()).map((one) => one.dataset.row)
 """
-_HAS_ALL = f"((seen) => rows.every((row) => seen.includes(row)))({_VISIBLE.strip()})"
 
 
 def make_catalogue_project(root: Path) -> None:
@@ -126,10 +124,10 @@ async def check_visible(studio: Studio, rows: Iterable[str]) -> None:
         if rows and not wanted:
             continue
         await open_view(studio, view, is_whole=not rows)
-        with contextlib.suppress(TimeoutError):  # the assertion says what is missing
-            await studio.page.wait_for_function(f"(rows) => {_HAS_ALL}", arg=wanted, timeout=5000)
-        seen = set(await studio.page.evaluate(_VISIBLE))
-        assert set(wanted) <= seen <= rows, f"in the view {view}"
+        seen = await read_until(
+            lambda seen, wanted=wanted: {*wanted} <= {*seen} <= rows, lambda: studio.page.evaluate(_VISIBLE)
+        )
+        assert {*wanted} <= {*seen} <= rows, f"in the view {view}"
 
 
 async def open_view(studio: Studio, view: str, *, is_whole: bool = True) -> None:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from playwright.async_api import Page, expect
-from studio_bench import Studio
+from studio_bench import Studio, read_until
 
 
 def add(local: str, type: str, name: str) -> dict[str, Any]:
@@ -75,8 +75,12 @@ async def test_the_assistant_changes_what_is_on_the_canvas(studio: Studio) -> No
     await say(page, "Make it loud")
     await expect(panel.get_by_role("heading", name="Changed")).to_be_visible()
     await expect(nodes).to_have_count(6)
-    places = [await nodes.nth(index).bounding_box() for index in range(6)]
-    assert len({(box["x"], box["y"]) for box in places if box}) == 6, "new nodes are laid out"
+
+    async def places() -> set[tuple[float, float]]:
+        boxes = [await nodes.nth(index).bounding_box() for index in range(6)]
+        return {(box["x"], box["y"]) for box in boxes if box}
+
+    assert len(await read_until(lambda found: len(found) == 6, places)) == 6, "new nodes are laid out"
     await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
     await page.keyboard.press("Control+z")
     await expect(nodes).to_have_count(5)

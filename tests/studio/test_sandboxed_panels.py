@@ -24,10 +24,11 @@ async def listening() -> AsyncIterator[tuple[str, list[str]]]:
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            line = (await asyncio.wait_for(reader.readline(), 0.3)).decode()
+            line = await asyncio.wait_for(reader.readline(), 0.3)
         except TimeoutError:
-            line = ""
-        heard.append(line.partition(" HTTP")[0] or "connected")
+            heard.append("connected")
+            line = await reader.readline()  # of one that was slow
+        heard.append(line.decode().partition(" HTTP")[0] or "connected")
         head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nAccess-Control-Allow-Origin: *\r\nContent-Length: 0\r\n"
         writer.write(f"{head}Connection: close\r\n\r\n".encode())
         writer.close()
