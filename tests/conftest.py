@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from helpers.forking import fork_what_is_preloaded
 from helpers.read_once import read_installation_once
 from helpers.repetition import repetitions, set_extended
 from hypothesis import settings
@@ -36,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     watchdog.LIMIT = 60.0  # on a busy machine whatever runs may stand still for seconds, which is no plugin's fault
     settings.register_profile("tests", max_examples=repetitions(15, 200), deadline=None)
     settings.load_profile("tests")
+    fork_what_is_preloaded()
     _keep_bytecode(config)
     _begin_elsewhere(config)
 

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from helpers.forking import PYTHON
 from helpers.repetition import repetitions
 from helpers.told_model import said, written
 
@@ -25,7 +26,7 @@ async def killed(folder: Path) -> dict[str, str]:
     """Kill a host when its agents are at their stages; return their runs."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.agents.survivor", str(folder)), stdout=asyncio.subprocess.PIPE, env=environment
+        *(*PYTHON, "-m", "tests.agents.survivor", str(folder)), stdout=asyncio.subprocess.PIPE, env=environment
     )
     assert process.stdout is not None
     try:

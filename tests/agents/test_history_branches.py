@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from helpers.forking import PYTHON
 from helpers.repetition import Failures, repetitions
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
@@ -363,7 +364,7 @@ async def test_many_turns_read_back_exactly(tmp_path: Path, seed: int) -> None:
 async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, _: int) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.agents.history_writer", str(tmp_path)),
+        *(*PYTHON, "-m", "tests.agents.history_writer", str(tmp_path)),
         stdout=asyncio.subprocess.PIPE,
         env=environment,
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.forking import PYTHON
 from helpers.repetition import repetitions
 from helpers.tavern_project import Tavern
 from helpers.told_model import said
@@ -28,7 +29,7 @@ LINES = 60
 async def killed(folder: Path) -> tuple[int, int]:
     """Kill a host while its agents talk; return the number and the revision of the last change that it acknowledged."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = (sys.executable, "-m", "tests.agents.scene_survivor", str(folder))
+    command = (*PYTHON, "-m", "tests.agents.scene_survivor", str(folder))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
     assert process.stdout is not None
     try:

@@ -12,7 +12,6 @@ import shutil
 import sqlite3
 import stat
 import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ import pytest
 from documentation.pages import ROOT
 from helpers.command_line import tavern
 from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
+from helpers.forking import PYTHON
 from helpers.repetition import Failures, repetitions
 
 from tavern_engine.journal.run_store.schema import RUNS
@@ -151,7 +151,7 @@ def test_databases_are_copied_as_at_one_moment(project: Path, tmp_path: Path) ->
     for path in paths:
         with contextlib.closing(sqlite3.connect(path)) as connection:
             connection.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER); INSERT INTO t VALUES (0);")
-    with subprocess.Popen([sys.executable, "-c", WRITER, *map(str, paths)], stdout=subprocess.PIPE) as writer:
+    with subprocess.Popen([*PYTHON, "-c", WRITER, *map(str, paths)], stdout=subprocess.PIPE) as writer:
         try:
             assert writer.stdout is not None
             writer.stdout.readline()  # it has begun
@@ -402,7 +402,7 @@ def test_a_half_replaced_project_is_not_opened(nth: int, project: Path, saved: P
     before = tree(project / "plugins", project / "files")
     write(project / "files" / "new.txt", "new")
 
-    died = subprocess.run([sys.executable, "-c", DIES, str(nth), saved], check=False, capture_output=True)
+    died = subprocess.run([*PYTHON, "-c", DIES, str(nth), saved], check=False, capture_output=True)
 
     ran = tavern("--project", project, "plugins", "list")
     assert (died.returncode, ran.code, f"a restore of {project} has not ended" in ran.error) == (9, 2, True)
@@ -434,9 +434,9 @@ def test_databases_are_migrated_after_a_dry_run(project: Path) -> None:
 
     dry = tavern("--project", project, "migrate", "--dry-run")
     assert (dry.code, path.read_bytes()) == (0, before)
-    assert "1 → 3" in dry.out and "2 migrations, tried on a copy" in dry.out
+    assert f"1 → {len(RUNS.migrations)}" in dry.out and f"{len(RUNS.migrations) - 1} migrations, tried on a copy" in dry.out
     assert tavern("--project", project, "migrate").code == 0
-    assert "3 → 3" in tavern("--project", project, "migrate", "--dry-run").out
+    assert f"{len(RUNS.migrations)} → {len(RUNS.migrations)}" in tavern("--project", project, "migrate", "--dry-run").out
 
 
 def test_a_migration_that_would_fail_changes_nothing(project: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from helpers.command_line import tavern
+from helpers.forking import PYTHON
 
 from tavern_host import __version__
 
@@ -64,7 +65,7 @@ def test_every_command_explains_itself() -> None:
     script = (
         f"from tavern_host.cli.terminal import run\nfor c in {COMMANDS}: print('exit', run([*c.split(), '--help']))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([*PYTHON, "-c", script], capture_output=True, text=True, check=True, timeout=60)
 
     pages = done.stdout.split("exit 0\n")
     assert pages.pop() == ""

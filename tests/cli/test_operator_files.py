@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from helpers.command_line import tavern
 from helpers.folder_plugins import INTERCEPTING, write_plugin
+from helpers.forking import PYTHON
 from helpers.repetition import Failures
 
 HOLDS = """
@@ -60,7 +60,7 @@ def open_to_all() -> Iterator[None]:
 @contextmanager
 def holding(lock: Path) -> Iterator[subprocess.Popen[str]]:
     """Have another process hold a lock file."""
-    command = [sys.executable, "-c", HOLDS, str(lock)]
+    command = [*PYTHON, "-c", HOLDS, str(lock)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline() == "held\n"

@@ -7,11 +7,12 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+from helpers.forking import PYTHON
 
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store.store import SqliteRunStore
@@ -37,7 +38,7 @@ async def begin(code: str, **more: Any) -> asyncio.subprocess.Process:
     path = os.pathsep.join([str(HERE), str(HERE.parent), str(PLUGINS), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path}
     pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=pipe, env=env, **more)
+    return await asyncio.create_subprocess_exec(*PYTHON, "-c", code, stdout=pipe, env=env, **more)
 
 
 class Child:
@@ -62,7 +63,7 @@ class Child:
         )
         path = os.pathsep.join([str(HERE), str(HERE.parent), str(PLUGINS), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program],
+            [*PYTHON, "-c", program],
             stdout=subprocess.PIPE,
             stdin=subprocess.PIPE,
             text=True,

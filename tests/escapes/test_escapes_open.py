@@ -16,6 +16,7 @@ import pytest
 from escape_doors import attributes, closures, frames, reach
 from escape_scene import ACME, SECRET, acme_plugin, module_of, scene
 from helpers.folder_plugins import write_plugin
+from helpers.forking import PYTHON
 
 from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
@@ -319,7 +320,7 @@ asyncio.run(main())
 def test_a_plugin_can_end_the_process(tmp_path: Path) -> None:
     """`os._exit` ends the process at once, without a shutdown."""
     folder = acme_plugin(tmp_path, code=ENDS)
-    command = [sys.executable, "-c", RUNS, str(tmp_path / "project"), str(folder)]
+    command = [*PYTHON, "-c", RUNS, str(tmp_path / "project"), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (7, "")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from helpers.audit_logs import tail, unwritable, verify
+from helpers.forking import PYTHON
 
 from tavern_host.audit import log as audit
 from tavern_host.audit.log import AuditLog, HostAudit
@@ -67,7 +67,7 @@ async def test_entries_reach_the_disk_unasked(log: AuditLog) -> None:
 
 def test_entries_survive_a_program_ending_at_once(tmp_path: Path) -> None:
     path = tmp_path / "audit.sqlite3"
-    subprocess.run([sys.executable, "-c", ENDS_AT_ONCE, str(path)], check=True)
+    subprocess.run([*PYTHON, "-c", ENDS_AT_ONCE, str(path)], check=True)
     assert [entry.action for entry in tail(path, 10)] == ["plugin.granted"]
     assert verify(path) == AuditCheck(entries=1)
 

@@ -9,13 +9,13 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.audit_logs import read_after, tail, verify
+from helpers.forking import PYTHON
 from helpers.repetition import Failures
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -139,7 +139,7 @@ def test_a_later_writer_continues_the_log(full: Log) -> None:
 
 
 def test_several_processes_write_into_one_log(log: Log) -> None:
-    arguments = [sys.executable, "-c", MANY_WRITERS, str(log.path), str(log.anchor)]
+    arguments = [*PYTHON, "-c", MANY_WRITERS, str(log.path), str(log.anchor)]
     running = [subprocess.Popen([*arguments, name]) for name in ("one", "two", "three")]
     for number in range(40):
         while log.store.append([entry(f"mine.{number}")]) is not None:
@@ -359,7 +359,7 @@ def test_a_damaged_anchor_is_reported_and_kept(full: Log, content: bytes) -> Non
 
 def test_a_killed_writer_leaves_whole_batches(log: Log) -> None:
     """What it said was written is there, with the batch that it was writing or without."""
-    arguments = [sys.executable, "-c", ENDLESS_WRITER, str(log.path), str(log.anchor)]
+    arguments = [*PYTHON, "-c", ENDLESS_WRITER, str(log.path), str(log.anchor)]
     said = 0
     for _ in range(3):
         writer = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sqlite3
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from helpers.forking import PYTHON
 from helpers.repetition import repetitions
 
 from tavern_host.contracts.blobs import Blob
@@ -115,7 +115,7 @@ asyncio.run(main())
 async def test_what_is_held_survives_a_kill(tmp_path: Path) -> None:
     folder, said = tmp_path / "blobs", []
     for _ in range(repetitions(2, 20)):
-        command = (sys.executable, "-c", WRITER, str(folder))
+        command = (*PYTHON, "-c", WRITER, str(folder))
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         assert process.stdout is not None
         said += [(await process.stdout.readline()).decode().strip() for _ in range(5)]

@@ -8,13 +8,13 @@ import gc
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.forking import PYTHON
 from helpers.repetition import repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -240,7 +240,7 @@ async def main():
 asyncio.run(main())
 """
     here = Path(__file__).parent
-    writers = [subprocess.Popen([sys.executable, "-c", code, tmp_path, str(n), here]) for n in range(4)]
+    writers = [subprocess.Popen([*PYTHON, "-c", code, tmp_path, str(n), here]) for n in range(4)]
     assert [writer.wait(timeout=100) for writer in writers] == [0, 0, 0, 0]
     saved = file_in(tmp_path).read()
     assert (len(saved.values), len(saved.secrets)) == (76, 4)
@@ -262,7 +262,7 @@ asyncio.run(main())
 """
     here = Path(__file__).parent
     for saves in (1, 2, 5, 9):
-        with subprocess.Popen([sys.executable, "-c", code, tmp_path, here], stdout=subprocess.PIPE) as writer:
+        with subprocess.Popen([*PYTHON, "-c", code, tmp_path, here], stdout=subprocess.PIPE) as writer:
             for _ in range(saves):
                 writer.stdout.readline()
             writer.kill()

@@ -7,9 +7,9 @@ import itertools
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+from helpers.forking import PYTHON
 from helpers.repetition import repetitions
 
 from tavern_host import Folders, Host
@@ -23,7 +23,7 @@ def killed(root: Path, state: Path, after: int) -> list[str]:
     folders = {f"TAVERN_{name.upper()}_DIR": str(state / name) for name in ("config", "state", "data")}
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(ROOT / "plugins")])
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.knowledge.survivor", str(root)],
+        [*PYTHON, "-m", "tests.knowledge.survivor", str(root)],
         cwd=ROOT,
         env={**os.environ, **folders, "PYTHONPATH": paths},
         stdout=subprocess.PIPE,

@@ -6,8 +6,9 @@ import asyncio
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
+
+from helpers.forking import PYTHON
 
 from tavern_host import Host
 from tavern_host.storage.content_files import ContentFiles, hash_of
@@ -66,11 +67,10 @@ def left(*folders: Path) -> list[str]:
 
 
 async def test_files_of_killed_writers_are_removed(tmp_path: Path, operator_folders: Path) -> None:
-    script = tmp_path / "writer.py"
     for name, what in WRITERS.items():
         project = tmp_path / name.replace(" ", "-")
-        script.write_text(WRITER.replace("WHAT", what))
-        ran = await asyncio.to_thread(subprocess.run, [sys.executable, script, project], stderr=subprocess.PIPE)
+        code = WRITER.replace("WHAT", what)
+        ran = await asyncio.to_thread(subprocess.run, [*PYTHON, "-c", code, project], stderr=subprocess.PIPE)
         assert ran.returncode == -9, f"{name}: {ran.stderr.decode()}"
         assert len(left(project, operator_folders)) == 1, name
         async with Host(project), asyncio.timeout(60):

@@ -14,6 +14,7 @@ from typing import Any
 
 import isolated_nodes
 import pytest
+from helpers.forking import PYTHON
 from node_runners import RunnerOf, direct
 
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
@@ -212,7 +213,7 @@ async def test_a_host_that_is_killed_leaves_no_process(tmp_path: Path, ordinary:
         if parent.owner() == Path("/").owner() and str(parent).startswith(str(tmp_path.parent.parent)):
             parent.chmod(parent.stat().st_mode | 0o001)
     note = folder / "pids"
-    command = [*(someone_else() if ordinary else []), sys.executable, "-c", HOST, str(note)]
+    command = [*(someone_else() if ordinary else []), *PYTHON, "-c", HOST, str(note)]
     host = await asyncio.create_subprocess_exec(*command)
     try:
         pids = await written(note)

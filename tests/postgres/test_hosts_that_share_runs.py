@@ -6,13 +6,13 @@ import asyncio
 import json
 import logging
 import signal
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.forking import PYTHON
 from helpers.postgres import postgres_server, programs
 from helpers.workflow_documents import workflow_document
 
@@ -48,7 +48,7 @@ async def killed_host(place: Place, number: int) -> str:
     """Start a host, kill it while its nodes run; return the run that it had accepted."""
     place.fill()
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.faultchild", str(place.root), str(number), "1"),
+        *(*PYTHON, "-m", "benchmarks.faultchild", str(place.root), str(number), "1"),
         stdout=asyncio.subprocess.PIPE,
         cwd=ROOT,
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from helpers import forking
 from helpers.repetition import Failures, repetitions
 
 from tavern_host.contracts.audit import AUDIT
@@ -476,7 +477,7 @@ async def test_nothing_of_calls_is_left_of_a_killed_host(tmp_path: Path) -> None
 
 def started(*arguments: str) -> subprocess.Popen[bytes]:
     """Return a host in a process of its own whose script calls tools without end."""
-    return subprocess.Popen([sys.executable, "-c", HOST, *arguments], cwd=ROOT)
+    return subprocess.Popen([*forking.PYTHON, "-c", HOST, *arguments], cwd=ROOT)
 
 
 def running(token: str) -> list[str]:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.forking import PYTHON
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,7 +85,7 @@ async def test_what_a_killed_process_left_is_cleared_and_its_lock_is_free(tmp_pa
         "        await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
-    command = [sys.executable, "-c", code, str(tmp_path), KEY]
+    command = [*PYTHON, "-c", code, str(tmp_path), KEY]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None and await process.stdout.readline() == b"ready\n"
     store, waited = Store(tmp_path), list[bool]()

@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from helpers.forking import PYTHON
+
 from tavern_host import Host, PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunFilter
@@ -278,7 +280,7 @@ async def main():
 asyncio.run(main())
 """
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program],
+            [*PYTHON, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

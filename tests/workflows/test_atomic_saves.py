@@ -7,10 +7,10 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
+from helpers.forking import PYTHON
 from helpers.repetition import repetitions
 
 from tavern_host.storage.files import TEMPORARY
@@ -39,13 +39,11 @@ asyncio.run(main())
 
 
 def test_a_killed_save_leaves_a_whole_workflow(tmp_path: Path) -> None:
-    script = tmp_path / "saver.py"
-    script.write_text(SAVER)
     project = tmp_path / "project"
     found = set()
 
     for _ in range(repetitions(2, 12)):
-        process = subprocess.Popen([sys.executable, str(script), str(project)], stdout=subprocess.PIPE, env=os.environ)
+        process = subprocess.Popen([*PYTHON, "-c", SAVER, str(project)], stdout=subprocess.PIPE, env=os.environ)
         assert process.stdout.readline() == b"saving\n"
         time.sleep(random.uniform(0, 0.2))
         process.send_signal(signal.SIGKILL)
