@@ -264,7 +264,7 @@ class Child:
         body = "\n".join(f"        {line}" for line in code.splitlines())
         program = f"""
 import asyncio, json, os, random, sys
-sys.path[:0] = [{str(HERE)!r}]
+sys.path[:0] = [{str(HERE)!r}, {str(HERE.parent)!r}]
 from pathlib import Path
 from task_bench import *
 
