@@ -2,6 +2,7 @@
 
 `python -m benchmarks.faultchild PLACE FIRST COUNT` says `ready`, then the id of each run once it was accepted. Its
 nodes write into a log when they begin and end, so that what was run how often is known without asking the engine.
+Where `HOLD_AFTER` says after how many, the nodes that are begun later do not end.
 """
 
 from __future__ import annotations
@@ -45,9 +46,15 @@ import time
 
 from tavern_host import NodeContext, node
 
+left = int(os.environ.get("HOLD_AFTER", 10**9))
+
 
 async def work(context: NodeContext, value: int) -> int:
+    global left
     say(context, "begins")
+    left -= 1
+    if left < 0:
+        await asyncio.Event().wait()
     await asyncio.sleep(random.random() * 0.01)
     say(context, "ends")
     return value & 0xFF

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -47,16 +48,18 @@ def database(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 async def killed_host(place: Place, number: int) -> str:
     """Start a host, kill it while its nodes run; return the run that it had accepted."""
     place.fill()
+    nodes = 60 + 50 * number  # of 200; before them it runs four others
     child = await asyncio.create_subprocess_exec(
         *(*PYTHON, "-m", "benchmarks.faultchild", str(place.root), str(number), "1"),
         stdout=asyncio.subprocess.PIPE,
         cwd=ROOT,
+        env={**os.environ, "HOLD_AFTER": str(nodes + 4)},
     )
     assert child.stdout is not None
     try:
         assert await asyncio.wait_for(child.stdout.readline(), 60) == b"ready\n"
         accepted = (await child.stdout.readline()).decode().strip()
-        while begun([place], accepted).total() < 60 + 50 * number:  # of 200 nodes
+        while begun([place], accepted).total() < nodes:
             assert child.returncode is None
             await asyncio.sleep(0.005)
     finally:
