@@ -430,13 +430,13 @@ def test_databases_are_migrated_after_a_dry_run(project: Path) -> None:
         for statement in RUNS.migrations[0]:
             connection.execute(statement)
         connection.execute("PRAGMA user_version = 1")
-    before = path.read_bytes()
+    before, version = path.read_bytes(), len(RUNS.migrations)
 
     dry = tavern("--project", project, "migrate", "--dry-run")
     assert (dry.code, path.read_bytes()) == (0, before)
-    assert f"1 → {len(RUNS.migrations)}" in dry.out and f"{len(RUNS.migrations) - 1} migrations, tried on a copy" in dry.out
+    assert f"1 → {version}" in dry.out and f"{version - 1} migrations, tried on a copy" in dry.out
     assert tavern("--project", project, "migrate").code == 0
-    assert f"{len(RUNS.migrations)} → {len(RUNS.migrations)}" in tavern("--project", project, "migrate", "--dry-run").out
+    assert f"{version} → {version}" in tavern("--project", project, "migrate", "--dry-run").out
 
 
 def test_a_migration_that_would_fail_changes_nothing(project: Path) -> None:
