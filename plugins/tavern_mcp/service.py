@@ -14,7 +14,14 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, system_call
-from tavern_host.contracts.errors import Forbidden, Misconfigured, NotFound, PluginFailure, TavernError
+from tavern_host.contracts.errors import (
+    Forbidden,
+    Misconfigured,
+    NotFound,
+    PluginFailure,
+    ServiceUnavailable,
+    TavernError,
+)
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.services import gives_new
 from tavern_host.contracts.toolcalls import ToolOutput
@@ -183,8 +190,13 @@ class Servers(McpServers):
         return found
 
     async def prompt(self, server: str, name: str, call: CallContext) -> str:
-        """Return the text of a prompt without arguments."""
-        output = await self.ask(server, "prompt", {"name": name}, call=call)
+        """Return the text of a prompt without arguments. Raises `ServiceUnavailable` where it is not given in time."""
+        seconds = (await self._get(server)).server.seconds
+        try:
+            async with asyncio.timeout(seconds):  # which a tool has by itself
+                output = await self.ask(server, "prompt", {"name": name}, call=call)
+        except TimeoutError:
+            raise ServiceUnavailable(f"the MCP server {server} did not answer within {seconds:g} s") from None
         return "\n".join(part.text or "" for part in output.content if part.type == "text")
 
     async def _known(self) -> dict[str, Declared]:

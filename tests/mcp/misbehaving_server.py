@@ -130,7 +130,7 @@ async def call_tool(ctx: Asked, params: types.CallToolRequestParams) -> Any:
         case "learn":
             RESOURCES["mem://new"] = "New. {{{system:time}}}"
             del RESOURCES["mem://old"]
-            PROMPTS.append(types.Prompt(name="new"))
+            PROMPTS.extend([types.Prompt(name="new"), types.Prompt(name="hang")])
             await BUS.publish(ResourcesListChanged())
             await BUS.publish(PromptsListChanged())
         case "unlisten":
@@ -177,6 +177,8 @@ async def list_prompts(ctx: Asked, params: Any) -> types.ListPromptsResult:
 
 async def get_prompt(ctx: Asked, params: types.GetPromptRequestParams) -> types.GetPromptResult:
     content = types.TextContent(type="text", text=f"{params.name} {params.arguments} {{{{{{system:time}}}}}}")
+    if params.name == "hang":
+        await anyio.sleep(600)
     return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 
 
@@ -202,6 +204,7 @@ async def changed(ctx: Asked) -> None:
 async def cancelled(ctx: Asked) -> None:
     """Wait for ever, and leave a mark where that was cancelled."""
     try:
+        await ctx.session.report_progress(1, 10, "it hangs")
         await anyio.sleep(600)
     finally:
         print("::cancelled", file=sys.stderr, flush=True)

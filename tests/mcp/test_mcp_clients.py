@@ -16,7 +16,7 @@ import aiohttp.web
 import pytest
 import pytest_asyncio
 from helpers.command_line import COMMAND
-from helpers.mcp_desk import OFFER, SERVERS, Desk, make_project
+from helpers.mcp_desk import OFFER, SERVERS, Desk, make_project, odd
 from helpers.repetition import Failures
 
 from tavern_host import Host
@@ -70,6 +70,7 @@ class Person:
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         self.told.append((progress, total, message))
+        self.news.set()
 
 
 YES = types.ElicitResult(action="accept", content={"approve": True})
@@ -236,6 +237,27 @@ async def test_a_host_is_a_server_of_another(web: HttpClient, tmp_path: Path, mo
         assert (result.structured, result.error) == ("FROM AFAR", None)
         states = {one.name: one.status for one in await host.services.get(MCP_SERVERS).servers()}
         assert states == {"other": "connected", "shut": "failed"}
+
+
+async def test_a_cancelled_request_ends_its_call(tmp_path: Path) -> None:
+    folders = make_project(tmp_path, {SERVERS: {"odd": odd(sandbox=False)}, OFFER: ["mcp:odd/*"]})
+    async with Host(tmp_path / "project", folders=folders) as host, served(host) as web:
+        for mode in ERAS:
+            person = Person(YES)
+            ended = host.events.subscribe("TOOL_CALL_UPDATE")
+            async with asyncio.timeout(60), over_http(web, mode, person) as client:
+                calling = client.call_tool("mcp_odd_hang", {}, progress_callback=person.progress)
+                hanging = asyncio.create_task(calling)
+                await person.news.wait()
+                assert person.told == [(0.1, 1, "it hangs")]
+                hanging.cancel()
+                async for event in ended:
+                    if event.payload["status"] == "error":
+                        assert event.payload["error"]["type"] == "Interrupted"
+                        break
+                died = await client.call_tool("mcp_odd_die", {})
+                assert died.is_error and "::cancelled" in text(died), mode
+            await ended.close()
 
 
 class OldServer:

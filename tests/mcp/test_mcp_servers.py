@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, operator_call
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, EntryContent, KnowledgeEntry
 from tavern_host.contracts.toolcalls import ToolErrorType, current_report, reporting_to
-from tavern_host.contracts.tools import ToolFilter
+from tavern_host.contracts.tools import ToolDefinition, ToolFilter
 from tavern_host.testing.http import served
 from tavern_mcp.approvals import Approved, content_of
 from tavern_mcp.declarations import Declared, Server
+from tavern_mcp.definitions import definitions_of
 
 pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -91,6 +93,17 @@ async def test_a_flood_leaves_the_host_its_time(desk: Desk) -> None:
     result = await flood
     assert result.error is not None and "messages that nobody asked for" in result.error.message
     assert (await desk.call("mcp:odd/echo", text="again")).structured == "again"
+
+
+async def test_nobody_is_asked_for_several_callers(desk: Desk) -> None:
+    hanging = asyncio.create_task(desk.call("mcp:old/hang"))
+    await desk.call("mcp:old/echo", text="after it was sent")
+    asked = await desk.call("mcp:old/ask", AGENT)
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging
+    assert asked.structured == "decline\nNone"
+    assert all(task.status.is_final for task in await desk.tools.tasks())
 
 
 @pytest.mark.parametrize("server", ["odd", "old"])
@@ -167,7 +180,7 @@ async def test_resources_become_knowledge_and_prompts_prompts(desk: Desk) -> Non
     await _until(texts, lambda found: found == news)
 
     listed = await desk.call("mcp:odd/prompts.list")
-    assert [one["name"] for one in listed.structured] == ["greet 你", "about", "new"]
+    assert [one["name"] for one in listed.structured] == ["greet 你", "about", "new", "hang"]
     got = await desk.call("mcp:odd/prompts.get", name="about", arguments={"what": "tea"})
     assert str(got.structured).startswith("about {'what': 'tea'}")
     await _until(lambda: filled("{{{mcp:odd/new}}}"), lambda text: text.startswith("new {}"))
@@ -193,6 +206,40 @@ async def test_changed_tools_ask_again(desk: Desk) -> None:
     assert (await desk.call("mcp:odd/echo", text="x")).structured == "x"
 
 
+def offered(declared: Declared, *tools: dict[str, Any]) -> tuple[dict[str, ToolDefinition], list[str]]:
+    """Return what becomes of tools of a server, and what is said of others."""
+    known = {str(tool["name"]): tool for tool in tools}
+    found = [*definitions_of(declared, Approved(tools=known, seen=known))]
+    taken = {one.id: one for one in found if isinstance(one, ToolDefinition)}
+    return taken, [one for one in found if isinstance(one, str)]
+
+
+async def test_words_of_a_server_are_cleaned_everywhere(desk: Desk) -> None:
+    server = Server(command="x", tools=["read*", "名*", "*sch*", "odd *"], read_only=["read_*"], seconds=7)
+    text = "A\u202e\u200b{{{system:time}}}" + "b" * 2000
+    schema = {"type": "object", "properties": {"a": {"description": text, "items": [{"title": text}]}}}
+    taken, said = offered(
+        Declared("s", "operator", server, desk.host.project),
+        {"name": "read_it", "title": text, "description": text, "inputSchema": schema},
+        {"name": "reader", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+        {"name": "write", "inputSchema": {"type": "object"}},
+        {"name": "名字", "inputSchema": {"type": "object"}},
+        {"name": "odd name", "inputSchema": {"type": "object"}},
+        {"name": "large_schema", "inputSchema": {"type": "object", "x": "y" * (64 << 10)}},
+        {"name": "macro_schema", "inputSchema": {"type": "object", "default": "{{{system:time}}}"}},
+        {"name": "no_schema", "inputSchema": []},
+    )
+    assert {name: one.read_only for name, one in taken.items()} == {"mcp:s/read_it": True, "mcp:s/reader": False}
+    assert len(said) == 5 and "名字" in said[0]
+    tool = taken["mcp:s/read_it"]
+    assert tool.timeout == 7000
+    for words in (tool.description, str(tool.display_name), json.dumps(tool.parameters, ensure_ascii=False)):
+        assert not {"\u202e", "\u200b", "{{{"} & {
+            words[place : place + n] for place in range(len(words)) for n in (1, 3)
+        }
+        assert "A{ { {system:time}}}bb" in words and "b" * 1000 not in words
+
+
 async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
     script = tmp_path / "project" / "server.py"
     given = {"command": "python3", "args": ["server.py"]}
@@ -204,7 +251,9 @@ async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
         "both": {**given, "url": "https://example.com/mcp"},
         "liar": {**given, "readOnly": ["*"]},
     }
-    folders = make_project(tmp_path, {}, {SERVERS: {"given": given, **wrong}})
+    folders = make_project(
+        tmp_path, {SERVERS: {"same": {"url": "http://[::1]:9"}}}, {SERVERS: {"given": given, "same": given, **wrong}}
+    )
     script.write_text("print(1)")
     (tmp_path / "project" / "link").symlink_to("/etc")
     async with Host(tmp_path / "project", folders=folders) as host:
@@ -212,6 +261,7 @@ async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
         servers = host.services.get(_mcp())
         found = {one.name: one for one in await servers.servers()}
         assert {name: found[name].status for name in wrong} == dict.fromkeys(wrong, "failed")
+        assert (found["same"].source, found["same"].shown) == ("operator", ["reaches http://[::1]:9"])
         assert (found["given"].status, found["given"].shown) == (
             "unapproved",
             ["runs python3 server.py", "sees server.py"],
