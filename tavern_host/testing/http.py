@@ -55,8 +55,7 @@ async def served(host: Host) -> AsyncIterator[HttpClient]:
     from tavern_host.server.app import make_app
 
     listening = socket.create_server(("127.0.0.1", 0))
-    port: int = listening.getsockname()[1]
-    app = make_app(host, token=TOKEN, port=port)
+    app = make_app(host, token=TOKEN, port=(port := listening.getsockname()[1]))
     server = test_utils.TestServer(app, socket_factory=lambda *_: listening)
     async with test_utils.TestClient(server, cookie_jar=DummyCookieJar()) as client:
         yield HttpClient(host, client, port)
