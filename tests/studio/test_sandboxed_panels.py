@@ -94,8 +94,25 @@ async def test_a_sandboxed_panel_reaches_nothing_but_its_plugin(browser: Browser
             await page.get_by_role("button", name=title, exact=True).click()
             await expect(page.locator("aside").get_by_role("alert")).to_contain_text(why)
             assert await page.locator("aside iframe").count() == 0
-        await in_panel(page, "Late")
+        await late_ones_are_closed(page)
         await host.disable("acme-frame")
         await expect(page.locator("iframe")).to_have_count(0)
         assert {*heard} <= {"connected"}
         await context.close()
+
+
+async def late_ones_are_closed(page: Page) -> None:
+    """Let ten seconds pass for a panel that does not begin, and for one whose document does not come; try it again."""
+    aside = page.locator("aside")
+    await page.clock.install()
+    await in_panel(page, "Late")
+    await page.clock.fast_forward(10_000)
+    await expect(aside.get_by_role("alert")).to_contain_text("did not begin within ten seconds")
+    await page.route("**/sandbox?*", lambda route: None)  # nobody answers
+    await aside.get_by_role("button", name="Try again").click()
+    await expect(aside.locator("iframe")).to_have_count(1)
+    await page.clock.fast_forward(10_000)
+    await expect(aside.get_by_role("alert")).to_contain_text("did not begin within ten seconds")
+    await page.unroute("**/sandbox?*")
+    await aside.get_by_role("button", name="Try again").click()
+    await expect(aside.locator("iframe")).to_have_count(1)
