@@ -58,7 +58,7 @@ class Person:
         self.answer = answer
         self.asked: list[str] = []
         self.told: list[tuple[float, float | None, str | None]] = []
-        self.news = asyncio.Event()
+        self.news, self.moved = asyncio.Event(), asyncio.Event()
 
     async def elicit(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         self.asked.append(params.message)
@@ -70,7 +70,7 @@ class Person:
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         self.told.append((progress, total, message))
-        self.news.set()
+        self.moved.set()
 
 
 YES = types.ElicitResult(action="accept", content={"approve": True})
@@ -248,7 +248,7 @@ async def test_a_cancelled_request_ends_its_call(tmp_path: Path) -> None:
             async with asyncio.timeout(60), over_http(web, mode, person) as client:
                 calling = client.call_tool("mcp_odd_hang", {}, progress_callback=person.progress)
                 hanging = asyncio.create_task(calling)
-                await person.news.wait()
+                await person.moved.wait()
                 assert person.told == [(0.1, 1, "it hangs")]
                 hanging.cancel()
                 async for event in ended:
@@ -269,7 +269,9 @@ class OldServer:
         self.app.router.add_route("*", "/mcp", self.answer)
 
     async def answer(self, request: aiohttp.web.Request) -> aiohttp.web.Response:
-        asked = await request.json() if request.method == "POST" else {}
+        if request.method != "POST":
+            return aiohttp.web.Response(status=405)
+        asked = await request.json()
         session, tool = request.headers.get("Mcp-Session-Id", ""), {"name": "t", "inputSchema": {"type": "object"}}
         if asked.get("method") == "initialize":
             self.sessions.add(session := f"session-{len(self.sessions)}")
@@ -282,7 +284,7 @@ class OldServer:
         }
         results = {"tools/list": {"tools": [tool]}, "tools/call": {"content": [{"type": "text", "text": session}]}}
         if "id" not in asked:
-            return aiohttp.web.Response(status=202 if asked else 405)
+            return aiohttp.web.Response(status=202)
         answer = {"jsonrpc": "2.0", "id": asked["id"], "result": results.get(asked["method"], about)}
         return aiohttp.web.json_response(answer, headers={"Mcp-Session-Id": session})
 
