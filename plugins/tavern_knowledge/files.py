@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,11 @@ class BaseFile:
     rows: list[Row]
 
 
+def is_id(base: str) -> bool:
+    """Return whether a base may have this id."""
+    return _ID.fullmatch(base) is not None
+
+
 def check_id(base: str) -> str:
     """Return the id of a base. Raises `InvalidInput` for what is no name of a file."""
     if not _ID.fullmatch(base) or base.endswith((".", " ")):
@@ -54,8 +59,14 @@ def check_id(base: str) -> str:
 class BaseFolder:
     """The folder `knowledge` of a project. Nothing is read or written through a link."""
 
+    is_shared = False
+
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Keep others that share the files, but not the index, from writing within the block."""
+        return nullcontext()
 
     def stamps(self) -> dict[str, str]:
         """Return how each base's file is now, by id: equal only as long as nobody writes it."""
@@ -86,9 +97,7 @@ class BaseFolder:
     def write(self, base: str, header: str, bodies: Iterable[str]) -> tuple[str, str]:
         """Replace a base's file; return its stamp and hash. Readers find the old content or the new, also after a
         crash. Raises `InvalidInput` for more than fits."""
-        name, data = f"{base}{SUFFIX}", _document(header, bodies)
-        if len(data) > MAX_DOCUMENT:
-            raise InvalidInput(f"the base {base!r} would have more than {MAX_DOCUMENT >> 20} MiB")
+        name, data = f"{base}{SUFFIX}", document_of(base, header, bodies)
         with confined_folder(self._path, [], make=True) as folder, writing(folder, _LOCK_SECONDS):
             replace_file(folder, name, data, overwrite=True)
             return _stamp(os.stat(name, dir_fd=folder, follow_symlinks=False)), hash_of(data)
@@ -125,13 +134,17 @@ def hash_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _document(header: str, bodies: Iterable[str]) -> bytes:
-    """Return the file of a base: an entry on each line, so that a change is a line."""
+def document_of(base: str, header: str, bodies: Iterable[str]) -> bytes:
+    """Return the file of a base: an entry on each line, so that a change is a line. Raises `InvalidInput` for more than
+    fits."""
     about = json.loads(header)
     lines = [f"  {json.dumps(key, ensure_ascii=False)}: {json.dumps(about[key], ensure_ascii=False)}," for key in about]
     entries = ",\n".join(f"    {body}" for body in bodies)
     tail = f'  "entries": [\n{entries}\n  ]\n' if entries else '  "entries": []\n'
-    return "\n".join(["{", *lines, f"{tail}}}\n"]).encode("utf-8", "replace")
+    data = "\n".join(["{", *lines, f"{tail}}}\n"]).encode("utf-8", "replace")
+    if len(data) > MAX_DOCUMENT:
+        raise InvalidInput(f"the base {base!r} would have more than {MAX_DOCUMENT >> 20} MiB")
+    return data
 
 
 # --- reading what anybody may have written --------------------------------------------------------

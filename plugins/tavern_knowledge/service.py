@@ -10,6 +10,7 @@ from typing import Any
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.databases import shared_database
 from tavern_host.contracts.documents import MAX_DOCUMENT
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.knowledge import (
@@ -34,7 +35,9 @@ from tavern_knowledge.activation import activate, scanned
 from tavern_knowledge.definitions import HEADERS, Definitions
 from tavern_knowledge.embeddings import Embeddings
 from tavern_knowledge.exchange.documents import read, write
+from tavern_knowledge.files import BaseFolder
 from tavern_knowledge.index import Entries, Match, Query, Row, candidates, entry_of, fused
+from tavern_knowledge.shared_files import FILES, SharedFolder
 from tavern_knowledge.store import Change, Store, StoredBase
 
 MAX_LIMIT = 1_000
@@ -52,7 +55,9 @@ class Knowledge(KnowledgeBase):
         self._context = context
         self._loop = asyncio.get_running_loop()
         folder, private = context.project.folder("knowledge"), context.operator_dir / "knowledge"
-        self._store = Store(folder, private, context.log, self._tell)
+        shared = shared_database(context.services, "knowledge", folder, FILES)
+        self._files = BaseFolder(folder) if shared is None else SharedFolder(shared)
+        self._store = Store(self._files, private, context.log, self._tell)
         self._definitions = Definitions(context, self._store.run)
         self._embeddings = Embeddings(context)
 
@@ -71,7 +76,7 @@ class Knowledge(KnowledgeBase):
         """Return the bases that the caller may read."""
         rights = await rights_of(self._context, call)
         found = [base for base in await self._store.bases() if rights.may_read(base.id, base.header)]
-        return [_summary(base, rights) for base in (*found, *[await self._definitions.base(id) for id in HEADERS])]
+        return [self._summary(base, rights) for base in (*found, *[await self._definitions.base(id) for id in HEADERS])]
 
     async def header(self, base: str, *, call: CallContext | None = None) -> BaseHeader:
         """Return a base without its entries."""
@@ -197,7 +202,7 @@ class Knowledge(KnowledgeBase):
     async def save_base(self, header: BaseHeader, *, call: CallContext | None = None) -> BaseSummary:
         """Make a base, or change what is said of it."""
         rights = await self._person(header.kb_id, call)
-        return _summary(await self._store.save(header.kb_id, header), rights)
+        return self._summary(await self._store.save(header.kb_id, header), rights)
 
     @gives_new
     async def export_base(
@@ -225,6 +230,18 @@ class Knowledge(KnowledgeBase):
         """Remove a base with its file."""
         await self._person(base, call)
         return await self._store.delete_base(base)
+
+    def _summary(self, base: StoredBase, rights: Rights) -> BaseSummary:
+        return BaseSummary(
+            id=base.id,
+            name=base.header.display_name or base.id,
+            description=base.header.description,
+            entries=base.entries,
+            tags=base.header.tags,
+            file=None if base.id in HEADERS or self._files.is_shared else f"knowledge/{base.id}.json",
+            writable="no" if base.problem is not None else rights.writable(base.id, base.header),
+            problem=base.problem,
+        )
 
     # --- rights -----------------------------------------------------------------------------------
 
@@ -257,19 +274,6 @@ class Knowledge(KnowledgeBase):
 
 def _given(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _summary(base: StoredBase, rights: Rights) -> BaseSummary:
-    return BaseSummary(
-        id=base.id,
-        name=base.header.display_name or base.id,
-        description=base.header.description,
-        entries=base.entries,
-        tags=base.header.tags,
-        file=None if base.id in HEADERS else f"knowledge/{base.id}.json",
-        writable="no" if base.problem is not None else rights.writable(base.id, base.header),
-        problem=base.problem,
-    )
 
 
 def _stored(base: str, row: Row) -> StoredEntry:

@@ -49,8 +49,8 @@ class Change:
 class Store(Entries):
     """One project's bases, as one host sees them. `tell` is called on the store's thread."""
 
-    def __init__(self, folder: Path, private: Path, log: logging.Logger, tell: Callable[[Change], None]) -> None:
-        self._files = BaseFolder(folder)
+    def __init__(self, files: BaseFolder, private: Path, log: logging.Logger, tell: Callable[[Change], None]) -> None:
+        self._files = files
         self._thread = DatabaseThread(private, INDEX, log, "store of knowledge")
         self._tell = tell
         self.frequencies = Frequencies()
@@ -125,7 +125,7 @@ class Store(Entries):
             self._save(connection, base, _dumped(header))
             return rows
 
-        written = await self._thread.write(work)
+        written = await self._change(work)
         self._tell(Change(base, [row.id for row in rows]))
         return written
 
@@ -141,7 +141,7 @@ class Store(Entries):
                 self._save(connection, base, _dumped(header))
             return found
 
-        found = await self._thread.write(work)
+        found = await self._change(work)
         if found:
             self._tell(Change(base, found))
         return len(found)
@@ -174,7 +174,7 @@ class Store(Entries):
             self._save(connection, base, _dumped(header))
             return _base(connection, base)
 
-        saved = await self._thread.write(work)
+        saved = await self._change(work)
         self._tell(Change(base, [] if rows is None else [row.id for row in rows]))
         return saved
 
@@ -191,10 +191,19 @@ class Store(Entries):
             index.remove_base(connection, base)
             return is_there
 
-        was_there = await self._thread.write(work)
+        was_there = await self._change(work)
         if was_there:
             self._tell(Change(base, [], removed=True))
         return was_there
+
+    async def _change(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return `work(connection)`, within which nobody else writes, at whatever host."""
+
+        def alone(connection: sqlite3.Connection) -> T:
+            with self._files.exclusive():
+                return work(connection)
+
+        return await self._thread.write(alone)
 
     # --- on the thread ----------------------------------------------------------------------------
 

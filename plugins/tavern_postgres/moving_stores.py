@@ -12,6 +12,7 @@ from tavern_host import PluginContext
 from tavern_host.contracts.databases import SharedDatabases, SqlDatabase, SqlValue
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.histories import CHAT_HISTORY
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
 from tavern_host.contracts.toolcalls import TaskFilter
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.storage.process_locks import ProcessLocks
@@ -45,6 +46,7 @@ async def move_stores(context: PluginContext) -> dict[str, int]:
     of the store's already that were not moved."""
     await context.services.get(CHAT_HISTORY).list_histories(limit=1)  # opens the stores
     await context.services.get(TOOL_MANAGER).tasks(TaskFilter(limit=1))
+    await context.services.get(KNOWLEDGE_BASE).bases()
     databases: PostgresDatabases = context.state[DATABASES]
     return {name: await _moved(context, databases, database) for name, database in sorted(databases.files.items())}
 
@@ -53,6 +55,8 @@ async def _moved(context: PluginContext, target: SharedDatabases, database: SqlD
     file = Path(database.file)
     if not await asyncio.to_thread(file.exists):
         return 0
+    if await asyncio.to_thread(file.is_dir):
+        return await _moved_files(file, target, database)
     schema = Schema(file.name, tuple(tuple(statements) for statements in database.migrations))
     source, _ = await asyncio.to_thread(open_database, file.parent, schema, context.log)
     with contextlib.closing(source):
@@ -64,6 +68,25 @@ async def _moved(context: PluginContext, target: SharedDatabases, database: SqlD
             raise
         await target.end(transaction, commit=True)
     return count
+
+
+async def _moved_files(folder: Path, target: SharedDatabases, database: SqlDatabase) -> int:
+    """Copy the files of a folder into the table `files`, which has name, stamp and content; return how many."""
+
+    def read() -> list[list[SqlValue]]:
+        paths = sorted(path for path in folder.iterdir() if path.is_file() and not path.is_symlink())
+        return [[path.name, "moved", path.read_bytes()] for path in paths if path.suffix in (".json", ".png")]
+
+    files = await asyncio.to_thread(read)
+    transaction = await target.begin(database, writes=True)
+    insert = "INSERT OR IGNORE INTO files (name, stamp, content) VALUES (?, ?, ?)"
+    try:
+        await target.execute(transaction, insert, files)
+    except BaseException:
+        await target.end(transaction, commit=False)
+        raise
+    await target.end(transaction, commit=True)
+    return len(files)
 
 
 async def _copied(source: sqlite3.Connection, target: SharedDatabases, transaction: str, name: str) -> int:

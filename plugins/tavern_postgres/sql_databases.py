@@ -63,10 +63,12 @@ class PostgresDatabases(SharedDatabases):
         self._connections: dict[tuple[str, bool], Connection] = {}
         self._transactions: dict[str, _Transaction] = {}
         self._keeping: asyncio.Task[None] | None = None
+        self._is_closed = False
         self.files: dict[str, SqlDatabase] = {}
 
     async def close(self) -> None:
         """Undo what was not ended, give all names up, and close the connections."""
+        self._is_closed = True
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
@@ -92,6 +94,9 @@ class PostgresDatabases(SharedDatabases):
             connection = Connection(self._url, schema, self._log, name=name, tables=tables)
             self._connections[schema, writes] = connection
         cursor = await held.enter_async_context(connection.cursor(transaction=True))
+        if self._is_closed:  # while this waited for the connection
+            await held.aclose()
+            raise ServiceUnavailable("the databases are closed")
         transaction, begun = uuid4().hex, _Transaction(held, cursor, asyncio.Lock())
         self._transactions[transaction] = begun
         try:

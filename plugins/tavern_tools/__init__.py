@@ -50,6 +50,13 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
 
 
 @hookimpl
+async def tavern_shutdown(context: PluginContext) -> None:
+    """Leave the tasks to the next host, while the service is there that they may be kept by."""
+    if (manager := context.state.get("tools.manager")) is not None:
+        await manager.leave_tasks()
+
+
+@hookimpl
 async def tavern_review_plugin(plugin: ReviewedPlugin, context: PluginContext) -> list[ReviewNote]:
     """Say which script tools a plugin has, what they ask for, and what of it the policy denies."""
     from tavern_tools.catalog.review import review_notes

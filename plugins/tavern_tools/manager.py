@@ -56,6 +56,10 @@ class Tools(ToolManager):
         """Look after the tasks that are left over from before, from now on."""
         await self._caller.tasks.adopt_tasks()
 
+    async def leave_tasks(self) -> None:
+        """Leave the tasks to the next host."""
+        await self._caller.tasks.close()
+
     async def close(self) -> None:
         """End tasks and streams."""
         await self._caller.tasks.close()

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts
 from tavern_host.contracts.wire import Model
 
@@ -114,6 +116,8 @@ class SharedDatabase:
         self._service = service
         self._database = database
         self._loop = asyncio.get_running_loop()
+        self._jobs: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
         self.names = _Names(service, database.name, self.wait)
 
     async def read(self, work: Callable[[sqlite3.Connection], T], absent: T) -> T:
@@ -125,20 +129,49 @@ class SharedDatabase:
         return await self._do(work, writes=True)
 
     async def close(self, last: Callable[[], None] | None = None) -> None:
-        """Call `last` on a thread."""
+        """Finish the jobs that wait, and call `last` on a thread."""
+        self._is_closed = True
+        if self._jobs:
+            await asyncio.wait([*self._jobs])
         if last is not None:
             await asyncio.to_thread(last)
 
     async def _do(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
+        """Return what a job gives; one whose caller is cancelled is finished all the same."""
+        if self._is_closed:
+            raise ServiceUnavailable(f"the database of {self._database.name} is closed")
+        job = asyncio.create_task(self._done(work, writes), name=f"database of {self._database.name}")
+        self._jobs.add(job)
+        job.add_done_callback(self._forget)
+        return await asyncio.shield(job)
+
+    def _forget(self, job: asyncio.Task[Any]) -> None:
+        self._jobs.discard(job)
+        if not job.cancelled():
+            job.exception()  # whose caller may be gone
+
+    async def _done(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
         transaction = await self._service.begin(self._database, writes=writes)
         connection = cast("sqlite3.Connection", _Connection(self, transaction))
         try:
             result = await asyncio.to_thread(work, connection)
         except BaseException:
-            await asyncio.shield(self._service.end(transaction, commit=False))
+            await self._service.end(transaction, commit=False)
             raise
         await self._service.end(transaction, commit=True)
         return result
+
+    @contextmanager
+    def transaction(self, *, writes: bool) -> Iterator[sqlite3.Connection]:
+        """Give a connection in a transaction, on another thread than the loop's: committed at the end of the block, or
+        undone where it raises."""
+        transaction = self.wait(self._service.begin(self._database, writes=writes))
+        try:
+            yield cast("sqlite3.Connection", _Connection(self, transaction))
+        except BaseException:
+            self.wait(self._service.end(transaction, commit=False))
+            raise
+        self.wait(self._service.end(transaction, commit=True))
 
     def execute(self, transaction: str, statement: str, values: list[list[SqlValue]]) -> SqlResult:
         """Execute a statement, on another thread than the loop's."""

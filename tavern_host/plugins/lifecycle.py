@@ -228,15 +228,18 @@ class Lifecycle:
     async def unload(self, loaded: LoadedPlugin) -> None:
         """Shut a load down within its deadline, then release all that it owns; work in flight is not waited for."""
         self.deactivate(loaded)
-        if loaded.started:
-            loaded.started = False
-            for implementation in loaded.implementations:
-                if implementation.info.hook == "tavern_shutdown":
-                    try:
-                        await self._kernel.dispatcher.call_one(implementation, {}, deadline=SHUTDOWN_DEADLINE)
-                    except Exception as error:
-                        self._kernel.dispatcher.report(loaded.record.name, "tavern_shutdown", error)
+        await self.shut_down(loaded)
         await self._release(loaded)
+
+    async def shut_down(self, loaded: LoadedPlugin) -> None:
+        """Call `tavern_shutdown` of a load that was started, once, within its deadline."""
+        implementations, loaded.started = loaded.implementations if loaded.started else [], False
+        for implementation in implementations:
+            if implementation.info.hook == "tavern_shutdown":
+                try:
+                    await self._kernel.dispatcher.call_one(implementation, {}, deadline=SHUTDOWN_DEADLINE)
+                except Exception as error:
+                    self._kernel.dispatcher.report(loaded.record.name, "tavern_shutdown", error)
 
     async def _release(self, loaded: LoadedPlugin) -> None:
         loaded.in_flight.start_closing()

@@ -200,13 +200,15 @@ class Manager:
                 record.state = PluginState.STARTED
 
     async def stop_all(self) -> None:
-        """Stop and unload every plugin, in the reverse of the load order."""
+        """Stop every plugin, then unload them, in the reverse of the load order: while one is stopped, all services are
+        there."""
         self.lifecycle.stop_waiting()
         async with self.operations.exclusive():
             await self.lifecycle.interrupt_active()
-            for loaded in reversed(self._in_load_order()):
-                await self.lifecycle.unload(loaded)
-                loaded.record.state = PluginState.STOPPED
+            for step in (self.lifecycle.shut_down, self.lifecycle.unload):
+                for loaded in reversed(self._in_load_order()):
+                    await step(loaded)
+                    loaded.record.state = PluginState.STOPPED
             self.is_running = False
             await self.lifecycle.drained()
             self.update_hooks()

@@ -20,14 +20,12 @@ def load_order(records: list[Record]) -> list[Record]:
     Plugins that require each other in a circle come last; `dependency_problems` says so.
     """
     waiting = sorted(records, key=lambda r: (not r.first_party, r.name))
-    names = {record.name for record in waiting}
     ordered: list[Record] = []
-    placed: set[str] = set()
     while waiting:
-        ready = next((r for r in waiting if all(d in placed or d not in names for d in r.required)), waiting[0])
+        pending = {record.name for record in waiting}
+        ready = next((r for r in waiting if pending.isdisjoint(r.required)), waiting[0])
         waiting.remove(ready)
         ordered.append(ready)
-        placed.add(ready.name)
     return ordered
 
 

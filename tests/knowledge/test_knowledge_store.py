@@ -16,7 +16,10 @@ from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, NODES, TOOLS, BaseHeader, KnowledgeEntry
 from tests.knowledge.conftest import Bench
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.parametrize("bench", ["files", "postgres"], indirect=True, scope="module"),
+]
 
 LORE = {
     "kb_id": "kb_lore",
@@ -125,7 +128,7 @@ async def test_edits_of_the_file_count_at_once(bench: Bench) -> None:
     event = await anext(aiter(events))
     assert getattr(event, "payload", None) == {"base": "lore", "entries": ["inn"], "removed": False}
     await events.close()
-    (bench.root / "knowledge" / "lore.json").unlink()
+    bench.remove("lore")
     assert [base.id for base in await bench.kb.bases()] == [NODES, TOOLS]
     bench.write("knowledge/lore.json", LORE)
     assert len(await bench.kb.bases()) == 3
@@ -151,8 +154,8 @@ async def test_a_wrong_file_is_named_and_never_overwritten(bench: Bench) -> None
     with Failures() as failures:
         for content, problem in rows:
             with failures.row(problem):
-                path = bench.write("knowledge/wrong.json", content)
-                before = path.read_bytes()
+                bench.write("knowledge/wrong.json", content)
+                before = bench.content("wrong")
                 (told,) = [base for base in await bench.kb.bases() if base.id == "wrong"]
                 assert problem in str(told.problem)
                 for act in (
@@ -162,9 +165,11 @@ async def test_a_wrong_file_is_named_and_never_overwritten(bench: Bench) -> None
                 ):
                     with pytest.raises(TavernError, match=r"knowledge/wrong\.json"):
                         await act
-                assert path.read_bytes() == before
+                assert bench.content("wrong") == before
     assert [hit.id for hit in await bench.kb.search("inn")] == ["inn"]
     assert await bench.kb.delete_base("wrong")
+    if not bench.has_files:
+        return
     outside = bench.write("outside.json", LORE)
     (bench.root / "knowledge" / "link.json").symlink_to(outside)
     (link,) = [base for base in await bench.kb.bases() if base.id == "link"]
@@ -273,6 +278,8 @@ async def test_common_words_find_entries_in_a_large_index(bench: Bench) -> None:
 
 async def test_a_lost_or_damaged_index_is_made_again(bench: Bench, tmp_path: Path) -> None:
     root, folders = tmp_path / "again", Folders(tmp_path / "config", tmp_path / "state", tmp_path / "data")
+    if not bench.has_files:
+        pytest.skip("its index is as that of a base in a file")
     shutil.copytree(bench.root / "knowledge", root / "knowledge")
     for number in range(3):
         async with Host(root, folders=folders) as host:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from helpers.forking import PYTHON
 from helpers.postgres import postgres_server, programs
+from helpers.repetition import repetitions
 from helpers.workflow_documents import workflow_document
 
 from benchmarks.enginegraphs import node_id
@@ -24,6 +25,7 @@ from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.histories import CHAT_HISTORY
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeEntry
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.tasks import NewTask, TaskEntry
 from tavern_host.contracts.toolcalls import ToolCallRequest
@@ -33,7 +35,8 @@ from tavern_postgres.moving import move
 from tavern_tools.tasks.store import SqliteTaskStore
 
 ROOT = Path(__file__).parent.parent.parent
-KILLS = 3
+KILLS = repetitions(3, 30)
+AT_ONCE = 3
 
 
 @pytest.fixture
@@ -48,7 +51,7 @@ def database(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 async def killed_host(place: Place, number: int) -> str:
     """Start a host, kill it while its nodes run; return the run that it had accepted."""
     place.fill()
-    nodes = 60 + 50 * number  # of 200; before them it runs four others
+    nodes = 60 + 50 * (number % AT_ONCE)  # of 200; before them it runs four others
     child = await asyncio.create_subprocess_exec(
         *(*PYTHON, "-m", "benchmarks.faultchild", str(place.root), str(number), "1"),
         stdout=asyncio.subprocess.PIPE,
@@ -76,29 +79,35 @@ def begun(places: list[Place], run_id: str) -> Counter[str]:
 
 
 async def test_runs_of_killed_hosts_end_once_elsewhere(database: str, tmp_path: Path) -> None:
-    survivor, *places = (Place(tmp_path / str(number)) for number in range(KILLS + 1))
+    survivor = Place(tmp_path / "survivor")
     survivor.fill()
-    everywhere = [survivor, *places]  # any host may take a run up
     async with survivor.host(serving=True) as host:
-        engine = host.services.get(EXECUTION_ENGINE)
-        accepted = await asyncio.gather(*(killed_host(place, number) for number, place in enumerate(places)))
-        kept = {
-            run_id: [n for n, state in (await engine.get(run_id)).nodes.items() if state.status.is_final]
-            for run_id in accepted
-        }
-        before = {run_id: begun(everywhere, run_id) for run_id in accepted}
-        assert any(kept.values())
-        for number, run_id in enumerate(accepted):
-            async with asyncio.timeout(90):
-                while not (run := await engine.get(run_id)).status.is_final:
-                    await asyncio.sleep(0.2)
-            assert (run.status, run.error) == (RunStatus.COMPLETE, None)
-            assert run.attempt > 1 or before[run_id].total() == 200  # its host had come to the end
-            results = {node_id(i): values for i, values in graph_of(number).results.items()}
-            assert {node: run.nodes[node].output for node in results} == results
-            times = begun(everywhere, run_id)
-            assert len(times) == 200
-            assert [node for node in kept[run_id] if times[node] != before[run_id][node]] == []
+        for first in range(0, KILLS, AT_ONCE):
+            places = {number: Place(tmp_path / str(number)) for number in range(first, first + AT_ONCE)}
+            await end_once(host, [survivor, *places.values()], places)
+
+
+async def end_once(host: Host, everywhere: list[Place], places: dict[int, Place]) -> None:
+    """Kill hosts at these places, and see that each run that they had accepted ends once, at any host."""
+    engine = host.services.get(EXECUTION_ENGINE)
+    accepted = await asyncio.gather(*(killed_host(place, number) for number, place in places.items()))
+    kept = {
+        run_id: [n for n, state in (await engine.get(run_id)).nodes.items() if state.status.is_final]
+        for run_id in accepted
+    }
+    before = {run_id: begun(everywhere, run_id) for run_id in accepted}
+    assert any(kept.values())
+    for number, run_id in zip(places, accepted, strict=True):
+        async with asyncio.timeout(90):
+            while not (run := await engine.get(run_id)).status.is_final:
+                await asyncio.sleep(0.2)
+        assert (run.status, run.error) == (RunStatus.COMPLETE, None)
+        assert run.attempt > 1
+        results = {node_id(i): values for i, values in graph_of(number).results.items()}
+        assert {node: run.nodes[node].output for node in results} == results
+        times = begun(everywhere, run_id)
+        assert len(times) == 200
+        assert [node for node in kept[run_id] if times[node] != before[run_id][node]] == []
 
 
 async def test_a_run_at_one_host_is_followed_at_another(database: str, tmp_path: Path) -> None:
@@ -150,6 +159,25 @@ async def test_a_run_is_interrupted_at_another_host(database: str, tmp_path: Pat
         assert (await engine.get(left)).status is RunStatus.INTERRUPTED
 
 
+async def test_what_two_hosts_write_is_there_at_both(
+    database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, there = Place(tmp_path / "here"), Place(tmp_path / "there")
+    for place in (here, there):
+        place.fill()
+    async with here.host(serving=True) as host, there.host(serving=True) as other:
+        bases = [one.services.get(KNOWLEDGE_BASE) for one in (host, other)]
+        await bases[0].save_base(BaseHeader(kb_id="lore"))
+        entries = [KnowledgeEntry.model_validate({"id": f"e{n}", "content": {"value": "ale"}}) for n in range(12)]
+        await asyncio.gather(*(bases[n % 2].put("lore", [entry]) for n, entry in enumerate(entries)))
+        for base in bases:
+            page = await base.list_entries("lore")
+            assert sorted(stored.entry.id for stored in page.entries) == sorted(entry.id for entry in entries)
+            assert len(await base.search("ale", limit=20)) == 12
+        assert [*tmp_path.rglob("lore.json")] == []
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
 async def test_lost_connections_cost_no_result(database: str, tmp_path: Path) -> None:
     import psycopg
 
@@ -186,6 +214,8 @@ async def test_what_is_in_files_moves_to_the_database(tmp_path: Path, request: p
         asked = TaskEntry(request=ToolCallRequest(tool_id="acme:work"), call=system_call(host.project.id))
         assert await tasks.add(NewTask("task_1", "acme:work", asked, False), 9)
         await tasks.close()
+    (place.root / "project" / "knowledge").mkdir(exist_ok=True)
+    (place.root / "project" / "knowledge" / "lore.json").write_text('{"entries": [{"id": "inn"}]}')
     request.getfixturevalue("database")
 
     async def moved() -> Any:
@@ -193,7 +223,7 @@ async def test_what_is_in_files_moves_to_the_database(tmp_path: Path, request: p
             context = host._manager.active["tavern-postgres"].context
             return [output.data async for output in move({}, context) if output.kind == "result"]
 
-    rows = {"agents": 5, "tasks": 2}
+    rows = {"agents": 5, "knowledge": 1, "tasks": 2}
     assert await moved() == [{"runs": 2, "moved": 2, "missing": [], "rows": rows}]
     assert await moved() == [{"runs": 2, "there": 2, "missing": [], "rows": rows}]
     async with place.host(serving=False) as host:
@@ -204,6 +234,7 @@ async def test_what_is_in_files_moves_to_the_database(tmp_path: Path, request: p
         assert await kept.export_history("tale") == told
         (more,) = await kept.append("tale", [ChatMessage(role="user", content="more")], parent_id=first[-1].id)
         assert [one.id for one in await kept.load("tale")] == [*(one.id for one in first), more.id]
+        assert (await host.services.get(KNOWLEDGE_BASE).get("lore", "inn")).entry.id == "inn"
         assert [task.id for task in await host.services.get(TOOL_MANAGER).tasks()] == ["task_1"]
     async with place.host(serving=True) as host, asyncio.timeout(60):
         while not (run := await host.services.get(EXECUTION_ENGINE).get(killed)).status.is_final:

@@ -91,6 +91,7 @@ class Tasks:
         self._watch: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._is_stopping = False
+        self._is_closed = False
 
     # --- what the manager asks for ----------------------------------------------------------------
 
@@ -215,7 +216,10 @@ class Tasks:
             self._begin_to_watch()
 
     async def close(self) -> None:
-        """Ask what runs to end, store how it ended, and leave the rest to the next host."""
+        """Ask what runs to end, store how it ended, and leave the rest to the next host; once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._stop()
         own = [task for task in (self._watch, self._telling) if task is not None and not task.done()]
         for task in own:
