@@ -21,7 +21,7 @@ ANSWER = "mcp:answer"
 """The tool whose approval is a person's answer to a server."""
 MOST_SCHEMA = 64 << 10
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
-_MOST_TEXT = 1000
+_MOST_TEXT, _AROUND = 1000, 60
 _SEEN = "\n\t"
 _OBJECT: dict[str, JsonValue] = {"type": "object"}
 _OWN: dict[str, tuple[str, str, dict[str, JsonValue]]] = {
@@ -78,6 +78,19 @@ def definitions_of(declared: Declared, approved: Approved) -> Iterator[ToolDefin
             values: dict[str, JsonValue] = {"server": declared.name, "what": what}
             method = ToolImplementation(kind="service", service=McpServers.service_name, method="ask", values=values)
             yield _definition(declared, name, method, description=description, parameters=parameters, read_only=True)
+
+
+def differences(approved: Approved) -> list[str]:
+    """Return in words what is other about tools of a server than was approved; a text from where it is another one."""
+    found = []
+    for tool, now in approved.seen.items():
+        for part in filter(None, approved.changes(tool).split(", ")):
+            both = [json.dumps(one.get(part), ensure_ascii=False) for one in (approved.tools[tool], now)]
+            other = (place for place, (a, b) in enumerate(zip(*both, strict=False)) if a != b)
+            start = max(0, next(other, min(map(len, both))) - _AROUND)
+            old, new = (clean(("…" if start else "") + one[start:], MOST_SCHEMA) for one in both)
+            found.append(f"{tool}: {part} was {old} and is {new}")
+    return found
 
 
 def answer_tool() -> ToolDefinition:

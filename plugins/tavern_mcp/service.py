@@ -4,7 +4,6 @@ imported when a server is reached first."""
 from __future__ import annotations
 
 import asyncio
-import json
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +27,7 @@ from tavern_host.contracts.toolcalls import ToolOutput
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_mcp.approvals import Approvals, Approved
 from tavern_mcp.declarations import Declared, read_servers
-from tavern_mcp.definitions import answer_tool, clean, definitions_of, tool_id
+from tavern_mcp.definitions import answer_tool, definitions_of, differences, tool_id
 from tavern_mcp.interface import McpServer, McpServers, McpTool
 
 if TYPE_CHECKING:
@@ -181,13 +180,7 @@ class Servers(McpServers):
 
     def seen(self, name: str) -> list[str]:
         """Return in words what is other about tools of a server than was approved, as the server says it now."""
-        approved = self._approvals.of(name)
-        found = []
-        for tool, now in approved.seen.items():
-            for part in approved.changes(tool).split(", ") if approved.changes(tool) else []:
-                old, new = (clean(json.dumps(one.get(part), ensure_ascii=False)) for one in (approved.tools[tool], now))
-                found.append(f"{tool}: {part} was {old} and is {new}")
-        return found
+        return differences(self._approvals.of(name))
 
     async def prompt(self, server: str, name: str, call: CallContext) -> str:
         """Return the text of a prompt without arguments. Raises `ServiceUnavailable` where it is not given in time."""

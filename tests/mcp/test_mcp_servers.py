@@ -20,7 +20,7 @@ from tavern_host.contracts.tools import ToolDefinition, ToolFilter
 from tavern_host.testing.http import served
 from tavern_mcp.approvals import Approved, content_of
 from tavern_mcp.declarations import Declared, Server
-from tavern_mcp.definitions import definitions_of
+from tavern_mcp.definitions import definitions_of, differences
 
 pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -150,6 +150,11 @@ async def test_every_part_of_a_tool_that_is_approved_is_compared() -> None:
     ):
         approved = Approved(tools={"t": content_of(tool)}, seen={"t": content_of({**tool, part: other})})
         assert approved.changes("t") == part
+        assert differences(approved)[0].startswith(f"t: {part} was ")
+    long = {"description": "a" * 5000}
+    seen = {"description": "a" * 5000 + ", and the password"}
+    (said,) = differences(Approved(tools={"t": content_of(long)}, seen={"t": content_of(seen)}))
+    assert said == f't: description was …{"a" * 60}" and is …{"a" * 60}, and the password"'
     assert Approved(tools={"t": content_of(tool)}, seen={"t": content_of({**tool, "_meta": {}})}).changes("t") == ""
 
 
