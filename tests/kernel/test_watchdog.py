@@ -256,13 +256,15 @@ def watchdogs() -> list[threading.Thread]:
 async def test_a_watchdog_can_be_restarted() -> None:
     watched = Watched()
     for _ in range(3):
+        assert watchdogs() == []
         watched.watchdog.start()
         assert len(watchdogs()) == 1
         with pytest.raises(RuntimeError, match="started already"):
             watched.watchdog.start()
         watched.watchdog.stop()
         watched.watchdog.stop()
-        assert watchdogs() == []
+        for thread in watchdogs():
+            thread.join()
 
 
 def test_a_watchdog_needs_a_running_loop() -> None:

@@ -77,7 +77,10 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 
 
 @pytest.mark.parametrize("is_half_closed", [False, True], ids=["open", "half-closed"])
-async def test_every_stranger_is_cut_off(impatient: HttpClient, is_half_closed: bool) -> None:
+async def test_every_stranger_is_cut_off(
+    impatient: HttpClient, is_half_closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "TOKEN_DEADLINE", 2.0)  # so that what is answered is answered in time
     known = await opened(impatient.port, f"GET /api/executions?token={TOKEN} HTTP/1.1\r\nHost: {{host}}\r\n\r\n")
     assert (await known[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 20")
     strangers = {name: await opened(impatient.port, text) for name, text in STRANGERS.items()}
@@ -139,7 +142,11 @@ async def test_a_slow_body_with_the_token_is_taken(impatient: HttpClient) -> Non
     waiting[1].close()
 
 
-async def test_many_who_come_at_once_with_the_token_are_answered(impatient: HttpClient) -> None:
+async def test_many_who_come_at_once_with_the_token_are_answered(
+    impatient: HttpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "TOKEN_DEADLINE", 60.0)
+
     async def answer() -> bytes:
         reader, writer = await opened(
             impatient.port, f"GET /api/plugins?token={TOKEN} HTTP/1.1\r\nHost: {{host}}\r\n\r\n"

@@ -37,7 +37,7 @@ HERE = Path(__file__).parent
 PLUGIN = HERE / "plugins" / "acme_tasks"
 PLUGIN_NAME = "acme-tasks"
 TOOL = "acme:work"
-SECONDS = 20.0
+SECONDS = 60.0
 RUNNING = TaskFilter(statuses=[TaskStatus.RUNNING])
 
 
