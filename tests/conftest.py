@@ -19,7 +19,7 @@ import pytest
 from helpers.forking import fork_what_is_preloaded
 from helpers.read_once import read_installation_once
 from helpers.repetition import repetitions, set_extended
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tavern_metrics import watchdog
 
@@ -35,7 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["LC_ALL"] = "C.UTF-8"  # messages are in English, whoever runs the tests
     set_extended(config.getoption("extended"))
     watchdog.LIMIT = 60.0  # on a busy machine whatever runs may stand still for seconds, which is no plugin's fault
-    settings.register_profile("tests", max_examples=repetitions(15, 200), deadline=None)
+    settings.register_profile(
+        "tests",
+        max_examples=repetitions(15, 200),
+        deadline=None,
+        derandomize=not config.getoption("extended"),  # the same examples everywhere; more are looked for with it
+        suppress_health_check=[HealthCheck.too_slow],  # which is the machine's fault
+    )
     settings.load_profile("tests")
     fork_what_is_preloaded()
     _keep_bytecode(config)

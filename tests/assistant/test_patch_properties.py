@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.repetition import repetitions
-from hypothesis import HealthCheck, given, settings
+from helpers.repetition import IN_ONE_TEST, repetitions
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tavern_host import Host
@@ -226,9 +226,7 @@ def apply_and_undo(host_and_run: HostAndRun) -> ApplyAndUndo:
     return lambda kind, patch: run(both(kind, patch))
 
 
-@settings(
-    max_examples=repetitions(100, 5000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=repetitions(100, 5000), deadline=None, suppress_health_check=IN_ONE_TEST)
 @given(patch=patches)
 def test_patch_applies_validly_or_changes_nothing(propose: PatchOf, patch: list[Any]) -> None:
     document, before, given_patch = copy.deepcopy(WORKFLOW), json.dumps(WORKFLOW), json.dumps(patch)
@@ -255,7 +253,7 @@ def test_patch_applies_validly_or_changes_nothing(propose: PatchOf, patch: list[
 
 
 @pytest.mark.parametrize("kind", KEPT)
-@settings(max_examples=repetitions(12, 500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=repetitions(12, 500), deadline=None, suppress_health_check=IN_ONE_TEST)
 @given(data=st.data())
 def test_a_patch_taken_back_leaves_what_was_there(apply_and_undo: ApplyAndUndo, kind: str, data: st.DataObject) -> None:
     result, before, after = apply_and_undo(kind, data.draw(patches if kind == "workflow" else plain(kind)))

@@ -9,8 +9,12 @@ from pathlib import Path
 from types import TracebackType
 
 import pytest
+from hypothesis import HealthCheck
 
 _extended = False
+
+IN_ONE_TEST = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
+"""What hypothesis is not to complain of: a slow machine, and examples that share what a test was given."""
 
 
 def set_extended(extended: bool) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from helpers.audit_logs import read_after, tail, verify
 from helpers.forking import PYTHON
-from helpers.repetition import Failures
-from hypothesis import HealthCheck, given, settings
+from helpers.repetition import IN_ONE_TEST, Failures
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tavern_host.audit.anchor import MARKS, read_anchor
@@ -200,7 +200,7 @@ def test_an_inserted_entry_is_found(full: Log, seq: int) -> None:
     assert problem is not None and (CHANGED in problem or NUMBERED in problem)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=IN_ONE_TEST)
 @given(data=st.data())
 def test_no_byte_of_an_entry_can_change(full: Log, data: st.DataObject) -> None:
     with contextlib.closing(sqlite3.connect(full.path, isolation_level=None)) as connection:

@@ -8,8 +8,8 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
-from helpers.repetition import Failures, repetitions
-from hypothesis import HealthCheck, given, settings
+from helpers.repetition import IN_ONE_TEST, Failures, repetitions
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from plugin_maker import host_with, make_plugin, problems_of, write
 
@@ -390,7 +390,7 @@ YAML_PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=repetitions(40, 300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=repetitions(40, 300), deadline=None, suppress_health_check=IN_ONE_TEST)
 @given(st.lists(YAML_PIECES | st.text(max_size=5), max_size=25).map("".join) | st.binary(max_size=60))
 def test_any_text_is_a_manifest_or_has_mistakes(tmp_path: Path, text: str | bytes) -> None:
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from context_keeper import NAME, context_of, write_keeper
-from helpers.repetition import Failures, repetitions
-from hypothesis import HealthCheck, given, settings
+from helpers.repetition import IN_ONE_TEST, Failures, repetitions
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tavern_host import Host
@@ -200,7 +200,7 @@ async def test_a_plugin_needs_a_grant_to_read_and_another_to_write(tmp_path: Pat
             await files.write_file("a.txt", "b")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=IN_ONE_TEST)
 @given(st.text(st.sampled_from("./\\~% \0\n:．․ab") | st.characters(), max_size=40))
 def test_no_text_is_read_as_a_path_that_leads_out(path: str) -> None:
     try:

@@ -233,7 +233,7 @@ print(real([waited, found, secrets]))
     monkeypatch.setenv("TAVERN_TEST_SECRET", "OF-THE-HOST")
     async with scripts_of(tmp_path, warmInterpreters=2) as scripts:
         seen = []
-        for _ in range(40):
+        for _ in range(400):
             seen.append(await scripts.output(code=code, language="python"))
             if sum(waited for waited, _, _ in seen) >= 4:
                 break
