@@ -37,10 +37,10 @@ async def test_the_audit_log_is_paged_and_cut_by_time(site: HttpClient) -> None:
         return found
 
     for number in range(1100):
-        site.host.audit.record("tool.denied", actor="user:operator", subject=f"t{number}")
-    newest = await asked(limit=3, action="tool.denied")
+        site.host.audit.record("acme.paged", actor="user:operator", subject=f"t{number}")
+    newest = await asked(limit=3, action="acme.paged")
     assert [one["subject"] for one in newest] == ["t1097", "t1098", "t1099"]
-    older = await asked(limit=2, action="tool.denied", before=newest[0]["seq"])
+    older = await asked(limit=2, action="acme.paged", before=newest[0]["seq"])
     assert [one["subject"] for one in older] == ["t1095", "t1096"]
     (first,) = await asked(subject="t0")  # further back than one page
     assert [one["subject"] for one in await asked(subject="t*", until=first["time"], limit=1)] == ["t0"]

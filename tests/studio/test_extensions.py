@@ -229,7 +229,7 @@ async def wraps_and_overrides_are_ordered(studio: Studio) -> None:
     await reports(studio, "menu-a", "None of them is used until you choose")
     await expect(page.locator("a[href='#/plugins/menu-b']").get_by_text("until you choose")).to_be_visible()
     await studio.picture("extensions-conflict")
-    await page.get_by_role("button", name="Use menu-b").click()
+    await page.get_by_role("button", name="Use menu-b").press("Enter")  # a toast may lie above
     await expect(page.locator(".menu-of")).to_have_text("menu-b")
     await reports(studio, "menu-a", "menu-b is used")
     await studio.open("/")
