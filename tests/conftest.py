@@ -163,10 +163,14 @@ def plain_log() -> Iterator[None]:
     """Undo what `tavern`, run in this process by a test, does to the log."""
     loggers = [logging.getLogger(name) for name in ("tavern", "tavern.audit", "asyncio", "aiohttp")]
     before = [(logger.propagate, logger.handlers, logger.level) for logger in loggers]
-    for logger in loggers:
-        logger.propagate, logger.handlers = True, []
-        logger.setLevel(logging.NOTSET)
+    plain = [(True, list[logging.Handler](), logging.NOTSET) for _ in loggers]
+    _set_loggers(loggers, plain)
     yield
-    for logger, (propagate, handlers, level) in zip(loggers, before, strict=True):
+    _set_loggers(loggers, before)
+
+
+def _set_loggers(loggers: list[logging.Logger], wanted: list[tuple[bool, list[logging.Handler], int]]) -> None:
+    for logger, (propagate, handlers, level) in zip(loggers, wanted, strict=True):
         logger.propagate, logger.handlers = propagate, handlers
-        logger.setLevel(level)
+        if logger.level != level:  # setting it makes all loggers forget what they know
+            logger.setLevel(level)

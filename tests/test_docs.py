@@ -444,7 +444,7 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
                 file, _, anchor = target.partition("#")
                 found = ((ROOT / path).parent / file).resolve() if file else ROOT / path
                 assert found.exists() and found.is_relative_to(ROOT)
-                assert not anchor or anchor in Page.read(str(found.relative_to(ROOT))).anchors
+                assert not anchor or anchor in page(str(found.relative_to(ROOT))).anchors
 
 
 def test_the_index_leads_to_every_page() -> None:

@@ -90,7 +90,7 @@ class InProcessRuntime:
         found: list[HookImplInfo] = []
         problems: list[Problem] = []
         for name, value in vars(self._module).items():
-            options = getattr(value, "tavern_impl", None) if inspect.isroutine(value) else None
+            options = getattr(value, "tavern_impl", None) if callable(value) and inspect.isroutine(value) else None
             if not isinstance(options, dict):
                 continue
             code = inspect.unwrap(value).__code__

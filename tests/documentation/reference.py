@@ -311,6 +311,7 @@ def _models() -> Render:
     return _fixed("\n".join(parts))
 
 
+@cache
 def references() -> dict[str, dict[str, Render]]:
     """Return what writes each reference part, by page and name."""
     own = "permission"

@@ -10,6 +10,7 @@ from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import Problem
 from tavern_host.plugins import discovery
 from tavern_host.plugins.manifest import read_manifest
+from tavern_host.runtime import in_process
 from tavern_host.runtime.installed import Installed, installed_plugins
 from tavern_host.storage.yaml_file import Places
 
@@ -31,4 +32,9 @@ def read_installation_once() -> None:
         is_usual = tuple(sys.path) == path and (packages is None or not packages.exists())
         return [*found()] if is_usual else installed_plugins(packages)
 
-    discovery.read_manifest, discovery.installed_plugins = read, find
+    def is_module(name: str) -> bool:
+        return names(name) if name.partition(".")[0] in first_party else exists(name)
+
+    exists, first_party = in_process._is_module, {folder.name for folder in _PLUGINS.iterdir()}
+    names = cache(exists)
+    discovery.read_manifest, discovery.installed_plugins, in_process._is_module = read, find, is_module
