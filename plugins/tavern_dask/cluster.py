@@ -76,8 +76,8 @@ class DaskCluster(NodeCluster):
         delay = 0.1
         while True:
             async with self._lock:
-                if self._client is not None and self._client.status == "running":
-                    return self._client
+                if self.connected is not None:
+                    return self.connected
                 try:
                     self._client = await self._connected()
                     return self._client
@@ -87,6 +87,11 @@ class DaskCluster(NodeCluster):
                     self._context.log.warning("%s; nodes wait for it", error.message)
             await asyncio.sleep(delay)
             delay = min(2 * delay, _LONGEST)
+
+    @property
+    def connected(self) -> Client | None:
+        """The client, if there is a connection now."""
+        return self._client if self._client is not None and self._client.status == "running" else None
 
     @property
     def waits(self) -> bool:
@@ -124,7 +129,12 @@ class DaskCluster(NodeCluster):
             address, security = local.address, local.security
         try:
             about: dict[str, Any] = {"security": security, "timeout": _CONNECTS, "name": "tavern-host"}
-            client: Client = await Client(address, asynchronous=True, set_as_default=False, **about)
+            client = Client(address, asynchronous=True, set_as_default=False, **about)
+            try:
+                await client
+            except BaseException:
+                await client.close(timeout=0)
+                raise
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
             raise ServiceUnavailable(f"the Dask scheduler at {address} cannot be reached: {describe(error)}") from error
         self.shipping = Shipping(client)

@@ -91,7 +91,6 @@ class LocalCluster:
             "scheduler": self.address,
             "security": self._security,
             "folder": self._folder.name,
-            "config": {"distributed.scheduler.allowed-failures": 10},
         }
         try:
             assert process.stdin is not None and process.stdout is not None

@@ -14,8 +14,13 @@ from distributed import Scheduler, Worker
 from distributed.security import Security
 
 HERE = "127.0.0.1"
-QUIET: dict[str, Any] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
-"""No pages: they would be open to every user of the machine."""
+CONFIG: dict[str, Any] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.scheduler.allowed-failures": 1,
+}
+"""No pages, which would be open to every user of the machine; and it is left to the host how often a node is run again
+whose worker is lost."""
 
 
 async def main(about: dict[str, Any]) -> None:
@@ -26,7 +31,7 @@ async def main(about: dict[str, Any]) -> None:
     security = Security(require_encryption=True, **about["security"])
     common = {"host": HERE, "security": security, "dashboard": False, "dashboard_address": f"{HERE}:0"}
     if about["role"] == "scheduler":
-        server: Any = Scheduler(protocol="tls://", port=0, **common)
+        server: Any = Scheduler(protocol="tls://", port=about.get("port", 0), **common)
     else:
         server = Worker(about["scheduler"], nthreads=1, memory_limit=0, local_directory=about["folder"], **common)
     async with server:
@@ -46,5 +51,5 @@ class _Lifeline(asyncio.Protocol):
 if __name__ == "__main__":
     logging.getLogger("distributed").setLevel(logging.WARNING)
     given = json.loads(sys.stdin.readline())
-    with dask.config.set({**QUIET, **given["config"]}):
+    with dask.config.set(CONFIG):
         asyncio.run(main(given))

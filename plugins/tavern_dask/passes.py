@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pickle
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Iterable
 from itertools import count
 from typing import Any, Protocol
@@ -18,11 +18,15 @@ from distributed.scheduler import KilledWorker
 from tavern_dask.code import Shipping
 from tavern_dask.tasks import UNKNOWN, tasks_of
 from tavern_dask.worker import Holding, Outcome, Placed, Work, report, run_work, stop
-from tavern_host.contracts.clusters import RemoteGroup, RemoteNode, RemoteResult
+from tavern_host.contracts.clusters import NodeSource, RemoteGroup, RemoteNode, RemoteResult
 from tavern_host.contracts.errors import ServiceUnavailable, describe, error_info
 
-MOST_LOSSES = 10
-"""How often a node is sent again at most whose worker, or the connection to it, was lost."""
+MOST_LOSSES = 4
+"""How often a node is sent again at most that the scheduler gave up, as that of a local cluster does after the
+loss of two workers."""
+
+RECENT = 100
+"""How many nodes whose values came back keep them at the cluster too: what follows them may be on its way there."""
 
 _CANCELS = 5.0
 """Seconds that workers have to hear that a pass was cancelled."""
@@ -36,6 +40,10 @@ class Connection(Protocol):
 
     seconds: dict[str, float]
     shipping: Shipping
+
+    @property
+    def connected(self) -> Client | None:
+        """The client, if there is a connection now."""
 
     @property
     def waits(self) -> bool:
@@ -53,63 +61,91 @@ class Pass:
         self._id = pass_id
         self._nodes: dict[int, Placed] = {}
         self._futures: dict[int, Future] = {}
+        self._sources: dict[str, NodeSource] = {}
+        self._waiting: set[int] = set()
+        self._recent: deque[int] = deque()
         self._losses: Counter[int] = Counter()
         self._count = count()
 
     async def run(self, group: RemoteGroup) -> AsyncGenerator[list[RemoteResult], None]:
         """Run a group; yields results as they come."""
-        client = await self._cluster.client()
-        names = await self._cluster.shipping.ship(group.sources)
+        client, names = await self._shipped(group.sources)
         for node in group.nodes:
             self._nodes[node.number] = Placed(node, names[node.source], f"tavern-{self._id}-{next(self._count)}")
         left = {node.number for node in group.nodes}
-        sent = self._send(client, left)
-        completed = as_completed(sent.values(), loop=client.loop)
+        self._waiting |= left
+        completed = as_completed(self._send(client, left), loop=client.loop)
         reports: dict[Any, Any] = {}
         """By the key of what the host gets of a task the key of the task."""
         try:
             while left:
-                done = [await anext(completed), *completed.next_batch(block=False)]
-                finished, results = [], []
-                for future in done:
-                    if future.status != "finished":
-                        key = reports.get(future.key, future.key)
-                        again, failed = await self._lost(future, {n for n in left if self._futures[n].key == key})
-                        results += failed
-                        if again:
-                            client = await self._cluster.client()
-                            completed.update(self._send(client, again).values())
-                    elif future.type is Holding:
-                        short = client.submit(report, future, key=("tavern-report", *future.key), pure=False)
-                        reports[short.key] = future.key
-                        completed.add(short)
-                    else:
-                        finished.append(future)
-                for given in await client.gather(finished, errors="skip"):
-                    results += given.results if isinstance(given, Outcome) else given
+                try:
+                    results, lost = await self._next(client, completed, reports)
+                except (OSError, StopAsyncIteration):  # there is no scheduler
+                    results, lost = [], {self._futures[number].key: None for number in left}
+                again = set[int]()
+                for key, error in lost.items():
+                    more, failed = self._lost(error, {number for number in left if self._futures[number].key == key})
+                    again |= more
+                    results += failed
+                if again:
+                    client, _ = await self._shipped(tuple(self._sources.values()))
+                    completed.update(self._send(client, again))
                 new = [result for result in results if result.number in left]
+                self._forget(new)
                 left.difference_update(result.number for result in new)
                 self._learn(new)
                 if new:
                     yield new
         finally:
+            self._waiting -= left
             completed.clear()
             if left:
                 await self._cancel(client, {self._futures[number] for number in left if number in self._futures})
 
     async def close(self) -> None:
         """Give up all values, at the scheduler too."""
-        once = [placed.key for number, placed in self._nodes.items() if not placed.node.may_repeat]
+        once = [placed.key for placed in self._nodes.values() if not placed.node.may_repeat]
         self._futures.clear()
         self._nodes.clear()
-        with contextlib.suppress(Exception):  # there may be no connection any more
-            client = await self._cluster.client() if once else None
-            for key in once:
-                assert client is not None
-                await client.scheduler.semaphore_close(name=key)
+        client = self._cluster.connected
+        with contextlib.suppress(OSError):
+            for key in once if client is not None else ():
+                await client.scheduler.semaphore_close(name=key)  # type: ignore[union-attr]  # there is one
 
-    def _send(self, client: Client, numbers: Iterable[int]) -> dict[Any, Future]:
-        """Send nodes, and those with values for them that are not there any more, as tasks; return these by key."""
+    async def _shipped(self, sources: tuple[NodeSource, ...]) -> tuple[Client, list[str]]:
+        """Return a client whose workers have the code of these node types, and the names of these there."""
+        client = await self._cluster.client()
+        names = await self._cluster.shipping.ship(sources)
+        self._sources |= zip(names, sources, strict=True)
+        return client, names
+
+    async def _next(
+        self, client: Client, completed: Any, reports: dict[Any, Any]
+    ) -> tuple[list[RemoteResult], dict[Any, BaseException | None]]:
+        """Return the results of tasks that have ended, and by key why others gave none; None: the connection was lost.
+
+        Raises `OSError` where the scheduler is gone, `StopAsyncIteration` where nothing is left to wait for.
+        """
+        finished: list[Future] = []
+        lost: dict[Any, BaseException | None] = {}
+        for future in (await anext(completed), *completed.next_batch(block=False)):
+            if future.status != "finished":
+                error = await future.exception() if future.status == "error" else None
+                lost[reports.get(future.key, future.key)] = error
+            elif future.type is Holding:
+                short = client.submit(report, future, key=("tavern-report", *future.key), pure=False)
+                reports[short.key] = future.key
+                completed.add(short)
+            else:
+                finished.append(future)
+        results: list[RemoteResult] = []
+        for given in await client.gather(finished, errors="skip") if finished else ():
+            results += given.results if isinstance(given, Outcome) else given
+        return results, lost
+
+    def _send(self, client: Client, numbers: Iterable[int]) -> list[Future]:
+        """Send nodes, and those with values for them that are not there any more, as tasks; return these."""
         wanted, waiting = set(numbers), list(numbers)
         while waiting:
             for handle in self._nodes[waiting.pop()].node.handles:
@@ -132,32 +168,28 @@ class Pass:
             graph[key] = Task(key, run_work, pickle.dumps(work), *map(TaskRef, sources))
             places |= dict.fromkeys(own, key)
         futures = dict(zip(graph, client.get(graph, list(graph), sync=False), strict=True))
-        self._futures |= {number: futures[key] for number, key in places.items()}
-        return futures
+        others = self._waiting.difference(numbers)  # who waits for them sends them
+        self._futures |= {number: futures[key] for number, key in places.items() if number not in others}
+        return list(futures.values())
 
-    async def _lost(self, future: Future, numbers: set[int]) -> tuple[set[int], list[RemoteResult]]:
+    def _lost(self, error: BaseException | None, numbers: set[int]) -> tuple[set[int], list[RemoteResult]]:
         """Return which nodes of a task that gave nothing are sent again, and what became of the others."""
-        if not numbers:
-            return set(), []
-        error = await future.exception() if future.status == "error" else None
+        is_worker = isinstance(error, KilledWorker)
         if error is None:
             reason = "the connection to the Dask scheduler was lost while it ran"
-        elif isinstance(error, KilledWorker):
-            reason = f"the worker {error.last_worker.address} was lost while it ran"
+        elif is_worker:
+            reason = f"the worker {error.last_worker.address} was lost while it ran"  # type: ignore[union-attr]
+            self._losses.update(numbers)
         else:
             reason = f"the cluster could not run it: {describe(error)}"
-        may_repeat = (error is None and self._cluster.waits) or isinstance(error, KilledWorker)
         again, failed = set[int](), []
-        self._losses.update(numbers)
         for number in numbers:
-            said = reason
-            if may_repeat and self._nodes[number].node.may_repeat:
-                if self._losses[number] <= MOST_LOSSES:
+            said, losses = reason, self._losses[number]
+            if is_worker or (error is None and self._cluster.waits):
+                if self._nodes[number].node.may_repeat and losses <= MOST_LOSSES:
                     again.add(number)
                     continue
-                said = f"{reason}, for the {self._losses[number]}th time"
-            elif may_repeat:
-                said = f"{reason}, and it may not be run twice"
+                said += f", for the {losses}th time" if losses > MOST_LOSSES else ", and it may not be run twice"
             failed.append(RemoteResult(number=number, error=error_info(ServiceUnavailable(said))))
         return again, failed
 
@@ -168,7 +200,19 @@ class Pass:
                 code, taken = self._nodes[result.number].code, result.work.seconds
                 known[code] = known.get(code, taken) * (1 - _LEARNED) + taken * _LEARNED
 
+    def _forget(self, results: list[RemoteResult]) -> None:
+        """Give up the values of nodes that have come back, but those of the last: what is lost of them need not be made
+        once more."""
+        for result in results:
+            self._waiting.discard(result.number)
+            if not result.kept:
+                self._recent.append(result.number)
+        while len(self._recent) > RECENT:
+            self._futures.pop(self._recent.popleft(), None)
+
     async def _cancel(self, client: Client, futures: set[Future]) -> None:
+        if client.status != "running":
+            return
         with contextlib.suppress(Exception):  # what cannot be reached cannot be cancelled
             async with asyncio.timeout(_CANCELS):
                 await client.cancel(list(futures), force=True)

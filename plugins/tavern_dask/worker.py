@@ -35,6 +35,9 @@ from tavern_host.storage.values import decode_loose, encode_loose
 LARGE = 64 * 1024
 """From how many bytes on a value stays at the cluster, if the host does not want it."""
 
+GRACE = 1.0
+"""Seconds that a node has to end that was stopped."""
+
 _running: dict[str, set[Callable[[], None]]] = {}
 """By pass, what stops each node that is running now."""
 _lock = threading.Lock()
@@ -69,6 +72,10 @@ class Holding(Outcome):
     """An outcome with values that the host need not get."""
 
 
+class _Undone(Exception):
+    """A value does not become what a node takes: the host says so, as it does of all nodes."""
+
+
 class _Misplaced(Exception):
     """A node needs what is at the host alone."""
 
@@ -92,11 +99,14 @@ def report(outcome: Outcome) -> list[RemoteResult]:
     return outcome.results
 
 
-def stop(pass_id: str) -> None:
-    """Stop what is running for a pass. Code that does not wait for anything runs to its end."""
+async def stop(pass_id: str) -> None:
+    """Stop what is running for a pass, and wait a little for its end. Code that does not await runs to its own."""
     with _lock:
         for cancel in _running.get(pass_id, ()):
             cancel()
+    end = time.monotonic() + GRACE
+    while pass_id in _running and time.monotonic() < end:  # noqa: ASYNC110 -- it is set by threads
+        await asyncio.sleep(0.01)
 
 
 def _run(placed: Placed, pass_id: str, values: dict[int, Values]) -> tuple[RemoteResult, Values | None]:
@@ -108,11 +118,14 @@ def _run(placed: Placed, pass_id: str, values: dict[int, Values]) -> tuple[Remot
     about: dict[str, Any] = {}
     outputs = None
     try:
+        inputs = _inputs(node, values)
+        instance = opened(placed.code, node.config, _CONTEXT)
         if not node.may_repeat:
             _begin_once(placed.key)
-        instance = opened(placed.code, node.config, _CONTEXT)
-        given = _limited(instance, node, _inputs(node, values), pass_id)
+        given = _limited(instance, node, inputs, pass_id)
         outputs = _encoded(given)
+    except _Undone:
+        return RemoteResult(number=node.number, is_undone=True), None
     except _Misplaced as reason:
         if node.may_repeat:
             return RemoteResult(number=node.number, is_misplaced=True), None
@@ -138,7 +151,6 @@ def _begin_once(key: str) -> None:
     worker = get_worker()
     with dask.config.set({"distributed.scheduler.locks.lease-timeout": "inf"}):
         first = Semaphore(1, name=key, scheduler_rpc=worker.scheduler, loop=worker.loop)
-        first.refresh_leases = False
         if not first.acquire(timeout=0):
             raise ServiceUnavailable("it was begun at a worker that was lost, and may not be run twice")
 
@@ -229,7 +241,10 @@ def _inputs(node: RemoteNode, values: dict[int, Values]) -> dict[str, Any]:
         value = _value(values[handle.node], handle.key)
         if handle.given is not None and handle.wanted is not None:
             convert = converter(handle.given, handle.wanted)
-            value = value if convert is None else convert(value)
+            try:
+                value = value if convert is None else convert(value)
+            except (OverflowError, ValueError):
+                raise _Undone from None
         if handle.place is None:
             inputs[handle.input] = value
         else:

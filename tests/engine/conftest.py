@@ -1,4 +1,4 @@
-"""A host with the test plugins."""
+"""A host with the test plugins; its nodes run in its process, and with `cluster` also on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -10,12 +10,45 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from engine_bench import PLUGINS, Bench, OpenHost
+from helpers.dask_cluster import shared_cluster
 
 from tavern_host import Host
 
+HERE_ALONE = {
+    "test_streams": "streams stay at the host",
+    "test_stream_graphs": "streams stay at the host",
+    "test_isolated_runs": "the limits are those of the host's processes",
+    "test_a_run_is_told_from_its_beginning_to_its_outputs": "a node at a cluster is shown as running in between",
+    "test_a_failure_is_told_with_its_node_and_with_the_run": "a node at a cluster is shown as running in between",
+    "test_others_get_turns_between_reused_nodes": "it counts turns of the event loop",
+    "test_quick_iterations_leave_the_event_loop_to_others": "it counts turns of the event loop",
+    "test_an_interrupt_reaches_every_awaiting_node": "the first node would still be on its way",
+    "test_a_node_that_ignores_its_limit_is_left_behind": "the worker says so, not the host",
+    "test_a_loop_cut_off_anywhere_gives_the_same": "hundreds of runs, with thousands of round trips",
+}
+"""Tests, and files of tests, whose nodes run at the host alone, with the reason."""
+BY_DEFAULT = {"test_runs", "test_policies", "test_branches"}
+"""Files whose tests run on a cluster without `--extended`: about a tenth of all."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that has a host on a cluster too."""
+    if "placement" not in metafunc.fixturenames:
+        return
+    file = metafunc.module.__name__
+    far = pytest.param("cluster", marks=[] if file in BY_DEFAULT else [pytest.mark.extended])
+    is_here = not HERE_ALONE.keys().isdisjoint({file, metafunc.function.__name__})
+    metafunc.parametrize("placement", ["here"] if is_here else ["here", far], scope="module", indirect=True)
+
+
+@pytest.fixture(scope="module")
+def placement(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return the settings with which nodes run at the host, or on a cluster."""
+    return shared_cluster().settings if request.param == "cluster" else {}
+
 
 @pytest.fixture
-def open_host(tmp_path: Path) -> OpenHost:
+def open_host(tmp_path: Path, placement: dict[str, Any]) -> OpenHost:
     """Return a function that opens a host with test plugins, all of them trusted unless told otherwise."""
 
     @asynccontextmanager
@@ -25,7 +58,7 @@ def open_host(tmp_path: Path) -> OpenHost:
             tmp_path / "project",
             plugins=[PLUGINS / name for name in names],
             trust=[name.replace("_", "-") for name in names] if trust else [],
-            settings=settings,
+            settings=placement | (settings or {}),
         )
         async with host:
             yield Bench(host)
@@ -40,10 +73,13 @@ async def bench(open_host: OpenHost) -> AsyncIterator[Bench]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def module_host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Host]:
+async def module_host(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, placement: dict[str, Any]
+) -> AsyncIterator[Host]:
     names = ["acme_nodes", *getattr(request.module, "SHARED_PLUGINS", [])]
     plugins, trust = [PLUGINS / name for name in names], [name.replace("_", "-") for name in names]
-    async with Host(tmp_path_factory.mktemp("project"), plugins=plugins, trust=trust) as host:
+    folder = tmp_path_factory.mktemp("project")
+    async with Host(folder, plugins=plugins, trust=trust, settings=placement) as host:
         yield host
 
 

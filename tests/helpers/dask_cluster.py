@@ -39,14 +39,20 @@ class TestCluster:
             (folder / key).write_text(self._security[name])
             self.settings[f"extensions.tavern-dask.{key}"] = str(folder / key)
         self.settings["extensions.tavern-dask.nodes"] = "pure"
+        self.address = ""
         self.start()
 
     def start(self) -> None:
-        """Start the scheduler and two workers."""
+        """Start the scheduler, at the address of the one before, and two workers."""
         self.scheduler, self.address = self._begin("scheduler", "")
         self.settings["extensions.tavern-dask.scheduler"] = self.address
         for _ in range(2):
             self.start_worker()
+
+    def start_again(self) -> None:
+        """Start what was killed."""
+        if self.scheduler.poll() is not None:
+            self.start()
 
     def start_worker(self) -> None:
         """Start one more worker, and return when it is there."""
@@ -72,7 +78,7 @@ class TestCluster:
             "scheduler": scheduler,
             "security": self._security,
             "folder": str(self._folder),
-            "config": {"distributed.scheduler.allowed-failures": 10},
+            "port": int(self.address.rpartition(":")[2] or 0),
         }
         command = [sys.executable, "-m", "tavern_dask.local_process"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -138,6 +138,8 @@ def span_of(state: NodeState) -> float | None:
 
 def _row(node_id: str, state: NodeState, end: float) -> list[str]:
     notes = repetitions(state)
+    if state.remote is not None:
+        notes.append(f"at {state.remote.worker}, took {state.remote.received:,} B, gave {state.remote.given:,} B")
     if state.error is not None:
         notes.append(shortened(state.error.message, 160))
     return [node_id, word_of(state), *times_of(state), _bar(state, end), ", ".join(notes)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from tavern_engine.journal.batch_format import HEADER, MAGIC, PACKED
 from tavern_engine.journal.batch_rows import COMPLETE, NodeRow, Outputs, Stored
+from tavern_host.contracts.clusters import RemoteWork
 from tavern_host.contracts.errors import ErrorInfo, TavernError
 from tavern_host.storage.values import decode_loose
 
@@ -83,9 +84,11 @@ def _rows(body: bytes, head_length: int) -> list[NodeRow]:
         NodeRow(ids[index], signatures[index], COMPLETE, times[index], times[count + index], outputs[index])
         for index in range(count)
     ]
-    for row, (status, error, attempts, iteration) in head.get("m", {}).items():
+    for row, (status, error, attempts, iteration, *more) in head.get("m", {}).items():
         info = None if error is None else ErrorInfo.model_validate(error)
-        rows[int(row)] = replace(rows[int(row)], status=status, error=info, attempts=attempts, iteration=iteration)
+        work = RemoteWork.model_validate(more[0]) if more else None
+        note = {"status": status, "error": info, "attempts": attempts, "iteration": iteration, "remote": work}
+        rows[int(row)] = replace(rows[int(row)], **note)
     for row, reason in lacking.items():
         rows[row] = replace(rows[row], lacking=reason)
     return rows

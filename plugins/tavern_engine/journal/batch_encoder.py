@@ -290,7 +290,7 @@ def _unfit(value: Any) -> str:
 def _assembled(rows: Rows, outputs: str, parts: _Parts) -> bytes:
     head = [f'"n":{len(rows)},"i":{_compact(rows.ids)},{outputs}']
     if rows.notes:
-        notes = {row: [n.status, n.error and _error(n.error), n.attempts, n.iteration] for row, n in rows.notes.items()}
+        notes = {row: _note(note) for row, note in rows.notes.items()}
         head.append(f'"m":{_compact(notes)}')
     if parts.places:
         head.append(f'"x":{_compact(parts.places)}')
@@ -305,6 +305,11 @@ def _assembled(rows: Rows, outputs: str, parts: _Parts) -> bytes:
     times = struct.pack(f"<{2 * len(rows)}d", *rows.started, *rows.finished)
     body = b"".join([shown, times, joined, *parts.data])
     return HEADER.pack(MAGIC, zlib.crc32(body), len(body), len(shown)) + body
+
+
+def _note(note: Note) -> list[Any]:
+    shown = [note.status, note.error and _error(note.error), note.attempts, note.iteration]
+    return shown if note.remote is None else [*shown, note.remote.to_json()]
 
 
 def _error(error: ErrorInfo) -> dict[str, Any]:

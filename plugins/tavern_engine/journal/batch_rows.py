@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from tavern_host.contracts.clusters import RemoteWork
 from tavern_host.contracts.errors import ErrorInfo
 
 COMPLETE = "complete"
@@ -26,6 +27,7 @@ class Note(NamedTuple):
     error: ErrorInfo | None = None
     attempts: int = 1
     iteration: int | None = None
+    remote: RemoteWork | None = None
 
 
 _USUAL = Note()
@@ -119,6 +121,7 @@ class NodeRow:
     error: ErrorInfo | None = None
     attempts: int = 1
     iteration: int | None = None
+    remote: RemoteWork | None = None
     lacking: str | None = None
 
     def with_outputs(self, outputs: dict[str, Any] | None) -> NodeRow:

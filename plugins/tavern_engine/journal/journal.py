@@ -14,6 +14,7 @@ from typing import Any
 from tavern_engine.journal.batch_decoder import decode_rows, fetched
 from tavern_engine.journal.batch_encoder import encode_rows
 from tavern_engine.journal.batch_rows import Batch, NodeRow, Note, Rows
+from tavern_host.contracts.clusters import RemoteWork
 from tavern_host.contracts.errors import Conflict, ErrorInfo, TavernError, describe
 from tavern_host.contracts.runs import RunStore
 
@@ -145,12 +146,13 @@ class RunJournal:
         error: ErrorInfo | None = None,
         attempts: int = 1,
         iteration: int | None = None,
+        remote: RemoteWork | None = None,
     ) -> None:
         """Add a node result; it is written soon. Times are seconds since the run began.
 
         The values of `outputs` must not be changed afterwards.
         """
-        note = Note(status, error, attempts, iteration)
+        note = Note(status, error, attempts, iteration, remote)
         self._rows.add((node_id,), (signature,), (started,), (finished,), (outputs,), note)
         self._schedule()
 

@@ -390,6 +390,7 @@ class RunRecorder:
             finished=round(row.finished, 6),
             bypassed=row.status == "bypassed",
             attempts=row.attempts,
+            remote=row.remote,
         )
 
 

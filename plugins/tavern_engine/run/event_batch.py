@@ -356,6 +356,8 @@ class EventBatch:
         if not is_superseded:
             self.table.put(number, state, display, error, (began, ended) if is_timed else None)
         about: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.ids[number]}
+        if number in self.table.remote:
+            about["remote"] = self.table.remote[number].to_json()
         if state == State.FAILED and error is not None:
             return "NODE_ERROR", {**about, "errorDetails": error.to_json()}
         if state == State.BYPASSED:
@@ -376,7 +378,8 @@ class EventBatch:
             name, given = "partial", shown(given, self._plan.streaming.get(number, ()))
         known, tries = signature or self._plan.code_digests.get(number), self.table.attempts.get(number, 1)
         times = (began - self._base, ended - self._base)
-        journal.add(self._plan.ids[number], known, name, *times, given, error, tries, None)
+        remote = self.table.remote.get(number)
+        journal.add(self._plan.ids[number], known, name, *times, given, error, tries, None, remote)
 
     async def wait_for_journal(self) -> None:
         """Wait where the journal is too far behind: back-pressure on the run."""

@@ -57,11 +57,15 @@ def note(path: str, text: str, seconds: float = 0.0, value: Any = None) -> Annot
     return text
 
 
-@node()
-def fail_at_first(path: str, times: int) -> Annotated[int, Slot(key="value")]:
+def _tried(path: str) -> int:
     with Path(path).open("a") as file:
         file.write("x")
-    tries = Path(path).stat().st_size
+    return Path(path).stat().st_size
+
+
+@node()
+def fail_at_first(path: str, times: int) -> Annotated[int, Slot(key="value")]:
+    tries = _tried(path)
     if tries <= times:
         raise ValueError(f"failed {tries} times")
     return tries
@@ -94,3 +98,12 @@ def die(value: Any = None) -> Annotated[Any, Slot(key="value")]:
 @node(type="Configured")
 def configured(text: Annotated[str, Config()] = "plain", value: Any = None) -> Annotated[str, Slot(key="value")]:
     return text
+
+
+@node()
+async def pause_at_first(path: str, after: Any = None) -> Annotated[int, Slot(key="value")]:
+    """Give how often it was begun; the first time, never end."""
+    tries = _tried(path)
+    if tries == 1:
+        await asyncio.Event().wait()
+    return tries

@@ -1,0 +1,93 @@
+"""A scheduler that is lost, or not there; and a cluster that the host starts itself."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+from engine_bench import Bench, workflow
+from helpers.dask_cluster import FOLDERS, TRUST, TestCluster
+from helpers.repetition import repetitions
+
+from tavern_host import Host
+from tavern_host.contracts.executions import RunStatus
+
+WAITS = {"extensions.tavern-dask.whenLost": "wait"}
+
+
+async def begun(seen: Path) -> None:
+    async with asyncio.timeout(60):
+        while not (seen.exists() and seen.read_text() == "begun"):
+            await asyncio.sleep(0.02)
+
+
+async def test_nodes_fail_or_wait_without_a_scheduler(cluster: TestCluster, tmp_path: Path) -> None:
+    seen, tries, notes = tmp_path / "seen", tmp_path / "tries", tmp_path / "notes"
+    values = {"path": str(notes), "text": "once", "seconds": 600}
+    note = {
+        "type": "acme-far:Note",
+        "placement": "cluster",
+        "policy": {"onError": "skip_branch"},
+        "inputValues": values,
+    }
+    wait = {"type": "acme-far:WaitFor", "inputValues": {"path": str(seen)}}
+    pause = {"type": "acme-far:PauseAtFirst", "inputValues": {"path": str(tries)}}
+    long = {"type": "acme-far:Grow", "inputValues": {"size": 200_000}}
+    async with (
+        AsyncExitStack() as stack,
+        Host(tmp_path / "fails", plugins=FOLDERS, trust=TRUST, settings=cluster.settings) as failing,
+        Host(tmp_path / "waits", plugins=FOLDERS, trust=TRUST, settings=cluster.settings | WAITS) as waiting,
+    ):
+        fails = await Bench(failing).start(workflow({"wait": wait}))
+        await begun(seen)
+        nodes = {"long": long, "pause": pause, "length": "acme-far:Length", "after": "Take", "noted": note}
+        edges = ["long.value > length.value", "pause.value > after.value", "length.value > pause.after"]
+        cluster.start_worker()
+        waits = await Bench(waiting).start(workflow(nodes, *edges))
+        async with asyncio.timeout(60):
+            while not tries.exists() or not notes.exists():
+                await asyncio.sleep(0.02)
+        stack.callback(cluster.start_again)
+        await asyncio.to_thread(cluster.kill)
+        run = await Bench(failing).engine.wait(fails)
+        assert run.status is RunStatus.ERROR and run.error is not None
+        assert "the connection to the Dask scheduler was lost" in run.error.message
+        run = await Bench(failing).run(workflow({"take": "Take"}))
+        assert (
+            run.error is not None and f"the Dask scheduler at {cluster.address} cannot be reached" in run.error.message
+        )
+        await asyncio.to_thread(cluster.start_again)
+        run = await Bench(waiting).engine.wait(waits)
+        assert (run.status, run.error) == (RunStatus.COMPLETE, None)
+        assert run.nodes["after"].output == {"value": 2} and tries.read_text() == "xx"
+        noted = run.nodes["noted"].error
+        assert noted is not None and "may not be run twice" in noted.message and notes.read_text() == "once\n"
+        run = await Bench(failing).run(workflow({"take": "Take"}))
+        assert run.error is None
+
+
+async def test_a_local_cluster_keeps_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_HOST", "hidden")
+    own = {"scheduler": "local", "workers": 1, "nodes": "pure"}
+    settings = {f"extensions.tavern-dask.{key}": value for key, value in own.items()}
+    async with Host(tmp_path / "project", plugins=FOLDERS, trust=TRUST, settings=settings) as host:
+        bench = Bench(host)
+        before = psutil.Process().children()
+        run = await bench.run(workflow({"place": "acme-far:Place"}))
+        assert run.error is None and run.nodes["place"].output is not None
+        place = run.nodes["place"].output["value"]
+        assert isinstance(place, dict) and place["secret"] is None
+        started = sorted((c for c in psutil.Process().children() if c not in before), key=lambda c: c.create_time())
+        assert len(started) == 2 and place["process"] in [child.pid for child in started]
+        listening = [c.laddr.ip for p in started for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+        assert set(listening) == {"127.0.0.1"}
+        if repetitions(0, 1):
+            run = await bench.run(workflow({"die": "acme-far:Die"}))
+            assert run.error is not None and "was lost while it ran, for the 5th time" in run.error.message
+        next(child for child in psutil.Process().children() if child not in (*before, started[0])).kill()
+        run = await bench.run(workflow({"place": {"type": "acme-far:Place", "inputValues": {"value": 1}}}))
+        assert run.error is None
+    assert [child for child in psutil.Process().children() if child not in before] == []
