@@ -178,7 +178,7 @@ class Pass:
         if error is None:
             reason = "the connection to the Dask scheduler was lost while it ran"
         elif is_worker:
-            reason = f"the worker {error.last_worker.address} was lost while it ran"  # type: ignore[union-attr]
+            reason = f"the worker {error.last_worker.address} was lost while it ran"  # type: ignore[attr-defined]
             self._losses.update(numbers)
         else:
             reason = f"the cluster could not run it: {describe(error)}"
