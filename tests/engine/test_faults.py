@@ -6,8 +6,10 @@ import random
 from pathlib import Path
 
 import pytest
+from helpers.forking import PYTHON
 from helpers.repetition import repetitions
 
+from benchmarks import faults
 from benchmarks.faultchild import Place, graph_of
 from benchmarks.faults import Account, kill_many, settle
 from tavern_host import EXECUTION_ENGINE
@@ -15,8 +17,9 @@ from tavern_host import EXECUTION_ENGINE
 
 @pytest.mark.timeout(300)
 async def test_no_accepted_run_and_no_kept_result_is_lost_when_the_host_is_killed_at_random_moments(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(faults, "PYTHON", PYTHON)
     kills = repetitions(6, 40)
     seed = random.SystemRandom().randrange(10**6)
     account = await kill_many(kills, seed, tmp_path)
