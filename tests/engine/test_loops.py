@@ -324,7 +324,7 @@ async def test_a_time_limit_holds_for_all_iterations(shared: Bench) -> None:
 
     error = state(run, "z").error
     assert error is not None and error.message == "it did not end within 0.1 s"
-    assert 1 <= (state(run, "z").iterations or 0) < 5
+    assert (state(run, "z").iterations or 0) < 5
 
 
 async def test_a_nodes_attempts_are_those_of_its_last_iteration(shared: Bench, tmp_path: Path) -> None:

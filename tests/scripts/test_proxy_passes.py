@@ -135,5 +135,6 @@ async def test_only_its_owner_gets_at_the_socket_and_nothing_is_left_of_it() -> 
             await asyncio.sleep(0)
 
     assert not folder.exists()
-    assert asyncio.all_tasks() == before
+    while asyncio.all_tasks() != before:  # one may have been accepted at the moment of the end
+        await asyncio.sleep(0)
     writer.close()

@@ -58,10 +58,11 @@ async def test_a_row_that_nobody_can_read_costs_that_task_alone(tmp_path: Path) 
 
 async def test_a_task_that_cannot_be_written_at_its_end_is_written_when_it_can(tmp_path: Path) -> None:
     async with opened(tmp_path / "p") as bench:
-        task = await bench.submit(seconds=0.2)
+        task = await bench.submit(until=str(tmp_path / "go"))
         await bench.is_at(task, TaskStatus.RUNNING)
         locking = sqlite3.connect(database(tmp_path / "p"), isolation_level=None)
         locking.execute("BEGIN IMMEDIATE")
+        (tmp_path / "go").touch()
         while len(bench.noted()) < 2:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.5)

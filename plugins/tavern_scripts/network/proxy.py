@@ -100,8 +100,9 @@ class Proxy:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._server is not None:
-            self._server.close()
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
         handlers = list(self._handlers)
         for task in handlers:
             task.cancel()
@@ -113,6 +114,9 @@ class Proxy:
             await asyncio.wait(handlers)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None:  # it came at the moment of the end
+            writer.transport.abort()
+            return
         self._count += 1
         full = self._count > self._limits.in_all or len(self._handlers) >= 2 * self._limits.at_once
         if full or not self._budget.take():

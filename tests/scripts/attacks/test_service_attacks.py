@@ -190,7 +190,7 @@ async def test_a_child_that_lives_on_cannot_add_to_the_result(tmp_path: Path) ->
 import os, time
 if os.fork() == 0:
     os.setsid()
-    for _ in range(2000):
+    for _ in range(40_000):
         os.write(1, b'"forged"\\n')
         time.sleep(0.005)
     os._exit(0)
@@ -201,7 +201,7 @@ print('"true"', flush=True)
         result = await scripts.python(code)
         took = asyncio.get_running_loop().time() - began
 
-    assert result.success and took < 5, "it does not wait for the child"
+    assert result.success and took < 100, "it does not wait for the child"
 
 
 # --- interpreters that wait ------------------------------------------------------------------------

@@ -42,7 +42,7 @@ async def may_decide(principal: Principal, tool_id: str, arguments: object = Non
 async def check(tool_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Know the arguments by name."""
     for name in arguments:
-        if name not in ("seconds", "log", "gives", "fails", "stubborn", "steps", "apiKey", "size", "name"):
+        if name not in ("seconds", "log", "gives", "fails", "stubborn", "steps", "apiKey", "size", "name", "until"):
             raise InvalidInput(f"{tool_id} has no parameter {name}")
     return arguments
 
@@ -61,6 +61,8 @@ async def carry_out(
         progress.report(given.get("share"), given["says"])
     try:
         await asyncio.sleep(given.get("seconds", 0))
+        while "until" in given and not os.path.exists(given["until"]):  # noqa: PTH110
+            await asyncio.sleep(0.01)
     except asyncio.CancelledError:
         note(given, "was cancelled")
         if not given.get("stubborn"):
