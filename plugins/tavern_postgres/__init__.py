@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from tavern_host import CommandInfo, PluginContext, ServiceInfo, hookimpl, service_info
+from tavern_host import CommandInfo, CommandParameter, PluginContext, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.databases import SHARED_DATABASES
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.runs import RUN_STORE
@@ -23,21 +23,30 @@ def tavern_startup(context: PluginContext) -> None:
 
         if importlib.util.find_spec("psycopg") is None:
             raise Misconfigured(NO_DRIVER)
+        from tavern_postgres.audit_copies import AuditCopies
         from tavern_postgres.shared_events import SharedEvents
 
         carrier = SharedEvents(context, *address(context))
         context.tasks.spawn(carrier.run(), name="carry events between hosts")
+        context.tasks.spawn(AuditCopies(context).run(), name="copy the audit log")
 
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    """Return the command `storage move`."""
+    """Return the commands `storage move` and `storage audit`."""
+    limit = CommandParameter(name="--limit", type="integer", default=50, help="At most so many.")
     return [
+        CommandInfo(
+            name="storage audit",
+            help="Show what all hosts that share the database recorded in their audit logs, oldest first.",
+            handler="tavern_postgres.audit_copies:show",
+            parameters=[limit],
+        ),
         CommandInfo(
             name="storage move",
             help="Copy what is in the project's files to the PostgreSQL database that is set up.",
             handler="tavern_postgres.moving:move",
-        )
+        ),
     ]
 
 

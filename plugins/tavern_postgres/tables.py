@@ -83,7 +83,21 @@ _HOSTS = (
     "CREATE TABLE hosts (name text PRIMARY KEY, key bigint NOT NULL, seen timestamptz NOT NULL)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_RUNS, _EVENTS, _UNWANTED, _HOSTS)
+_AUDIT = (
+    # Copies of the entries of hosts' audit logs; `body` is JSON.
+    """
+    CREATE TABLE audit (
+        host text NOT NULL,
+        seq bigint NOT NULL,
+        made timestamptz NOT NULL,
+        body bytea NOT NULL,
+        PRIMARY KEY (host, seq)
+    )
+    """,
+    "CREATE INDEX audit_newest ON audit (made DESC)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_RUNS, _EVENTS, _UNWANTED, _HOSTS, _AUDIT)
 """The statements that bring the tables from one version to the next. None is changed once it was published."""
 
 

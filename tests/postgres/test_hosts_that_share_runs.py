@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from helpers.forking import PYTHON
 from helpers.postgres import postgres_server, programs
@@ -21,6 +22,7 @@ from helpers.workflow_documents import workflow_document
 from benchmarks.enginegraphs import node_id
 from benchmarks.faultchild import Place, graph_of
 from tavern_host import EXECUTION_ENGINE, Host
+from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
@@ -31,6 +33,7 @@ from tavern_host.contracts.tasks import NewTask, TaskEntry
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.workflows import Workflow
+from tavern_postgres import audit_copies
 from tavern_postgres.moving import move
 from tavern_tools.tasks.store import SqliteTaskStore
 
@@ -175,12 +178,32 @@ async def test_what_two_hosts_write_is_there_at_both(
             assert sorted(stored.entry.id for stored in page.entries) == sorted(entry.id for entry in entries)
             assert len(await base.search("ale", limit=20)) == 12
         assert [*tmp_path.rglob("lore.json")] == []
-    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
+        for number, one in enumerate((host, other)):
+            await one.services.get(AUDIT).record("acme.tried", subject=f"ž\0{number}")
+        copies = await copied(host, "acme.tried", 2)
+        assert {subject for _, subject in copies} == {"ž\0" + "0", "ž\0" + "1"}
+        assert len({name for name, _ in copies}) == 2
+        assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
+        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as tampering:
+            await tampering.execute("UPDATE tavern.audit SET body = '{}'")
+        await host.services.get(AUDIT).record("acme.later")
+        assert (await copied(host, "acme.later", 1)).isdisjoint({(name, "") for name, _ in copies})
+    assert "does not have the entry" in caplog.text
+
+
+async def copied(host: Host, action: str, count: int) -> set[tuple[str, str]]:
+    """Return the host and the subject of each entry with this action, once there are so many copies."""
+    context = host._manager.active["tavern-postgres"].context
+    async with asyncio.timeout(60):
+        while True:
+            said = [o.data async for o in audit_copies.show({"limit": 500}, context) if o.kind == "result"]
+            found = {(one["host"], one["subject"]) for one in said[0] if one.get("action") == action}
+            if len(found) >= count:
+                return found
+            await asyncio.sleep(0.1)
 
 
 async def test_lost_connections_cost_no_result(database: str, tmp_path: Path) -> None:
-    import psycopg
-
     place = Place(tmp_path)
     place.fill()
     ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'tavern-host: %'"
