@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from pydantic import JsonValue
+
 from tavern_host.contracts.dataflow import coerce, mode_of
 from tavern_host.contracts.documents import json_path
+from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.contracts.workflows import (
     GROUP_INPUT,
@@ -112,8 +115,10 @@ def nodes(context: CheckContext) -> Iterator[Finding]:
                 yield Finding(("nodes", checked.place, "type"), message, node.id)
         elif checked.definition.modes:
             yield from _mode(context, checked)
-        if node.input_values:
-            yield from _values(checked)
+        for key, value in node.input_values.items():
+            slot = checked.inputs.get(key)
+            if slot is not None and value is not None and (problem := _misfit(slot, value)) is not None:
+                yield Finding(("nodes", checked.place, "inputValues", key), problem, node.id, key, severity="warning")
 
 
 def _group_in(identifier: str, groups: set[str]) -> str | None:
@@ -135,18 +140,14 @@ def _mode(context: CheckContext, checked: CheckedNode) -> Iterator[Finding]:
         yield Finding(path, message, checked.node.id, severity="warning")
 
 
-def _values(checked: CheckedNode) -> Iterator[Finding]:
-    """Values that a creator wrote down and that are not of the slot's type."""
-    for key, value in checked.node.input_values.items():
-        slot = checked.inputs.get(key)
-        if slot is None or value is None:
-            continue
-        try:
-            for item in value if slot.multi and isinstance(value, list) else [value]:
-                coerce(slot, item)
-        except ValueError as error:
-            path = ("nodes", checked.place, "inputValues", key)
-            yield Finding(path, str(error), checked.node.id, key, severity="warning")
+def _misfit(slot: SlotDefinition, value: JsonValue) -> str | None:
+    """Say why a value that a creator wrote down is not of the slot's type, or return None where it is."""
+    try:
+        for item in value if slot.multi and isinstance(value, list) else [value]:
+            coerce(slot, item)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def missing_inputs(context: CheckContext) -> Iterator[Finding]:

@@ -9,7 +9,6 @@ import base64
 import binascii
 import copy
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -55,7 +54,6 @@ _ERROR_SLOT = SlotDefinition(
 )
 
 _TEXT_FROM = frozenset({DataFlowType.INTEGER, DataFlowType.FLOAT, DataFlowType.BOOLEAN})
-_PLACE = re.compile(r"[0-9]{1,9}")
 
 
 def compatible(source: SlotDefinition, target: SlotDefinition) -> str | None:
@@ -213,7 +211,7 @@ def find_slot(slots: Slots, handle: str, *, dynamic: bool = False) -> tuple[str,
     if handle in slots:
         return handle, slots[handle], None
     key, _, place = handle.rpartition("__")
-    if key in slots and slots[key].multi and _PLACE.fullmatch(place):
+    if key in slots and slots[key].multi and place.isascii() and place.isdigit() and len(place) < 10:
         return key, slots[key], int(place)
     return (handle, OPEN_SLOT, None) if dynamic and handle else None
 
