@@ -43,7 +43,6 @@ def pytest_configure(config: pytest.Config) -> None:
         suppress_health_check=[HealthCheck.too_slow],  # which is the machine's fault
     )
     settings.load_profile("tests")
-    fork_what_is_preloaded()
     _keep_bytecode(config)
     _begin_elsewhere(config)
 
@@ -125,7 +124,7 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Let garbage collections leave out what thousands of collected tests hold, and be rare: a tenth of all else."""
     gc.disable()
     _write_bytecode(True)
@@ -134,6 +133,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         _write_bytecode(False)
         read_installation_once()
+        fork_what_is_preloaded(at_once=hasattr(session.config, "workerinput"))
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         gc.enable()

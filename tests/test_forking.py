@@ -56,7 +56,7 @@ def test_a_fork_server_ends_with_who_started_it(monkeypatch: pytest.MonkeyPatch)
     start = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda *given, **more: begun.append(start(*given, **more)))
     server = ForkServer(None)
-    server._begin()
+    server.begin()
     assert server._connection is not None
     server._connection.close()
     assert begun[0].wait(60) == 0

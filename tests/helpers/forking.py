@@ -25,7 +25,7 @@ _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ")
 
 
 class ForkServer:
-    """The fork server of this process; it is started when the first process is, and ends with this process."""
+    """The fork server of this process; it is started when the first process is, if not before, and ends with it."""
 
     def __init__(self, start: Any) -> None:
         self._start = start
@@ -40,14 +40,15 @@ class ForkServer:
         if asked is not None:
             with self._lock:
                 if self._connection is None:
-                    self._begin()
+                    self.begin()
                 if _read_at_start(asked["environment"]) == self._variables:
                     pid = self._ask(asked, given[6], given[9], given[11])
                     if pid > 0:
                         return pid
         return self._start(*given)  # type: ignore[no-any-return]
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Start the fork server, which imports what is imported here of the host, without waiting for it."""
         self._variables = _read_at_start(dict(os.environ))
         self._connection, theirs = socket.socketpair()
         with theirs:
@@ -69,10 +70,14 @@ class ForkServer:
         self._connection.sendall(text)
 
 
-def fork_what_is_preloaded() -> None:
-    """Let `subprocess` and `asyncio` fork what begins with `PYTHON`, where that can be done."""
+def fork_what_is_preloaded(*, at_once: bool) -> None:
+    """Let `subprocess` and `asyncio` fork what begins with `PYTHON`, where that can be done; with `at_once`, the fork
+    server is started before it is needed, so that nothing has to wait for it."""
     if sys.platform == "linux" and platform.machine() in CLONE:
-        subprocess._fork_exec = ForkServer(subprocess._fork_exec).fork_exec  # type: ignore[attr-defined]
+        server = ForkServer(subprocess._fork_exec)  # type: ignore[attr-defined]
+        subprocess._fork_exec = server.fork_exec  # type: ignore[attr-defined]
+        if at_once:
+            server.begin()
 
 
 def _asked(given: tuple[Any, ...]) -> dict[str, Any] | None:
