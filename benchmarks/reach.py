@@ -1,5 +1,5 @@
 """What reaching further costs: tools of MCP servers through the host, tools of the host at MCP clients, and
-a shared database."""
+a shared database, and nodes on a cluster."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from benchmarks.clusternodes import dask
 from benchmarks.harness import Result, compare_awaited
 from benchmarks.sharedstores import postgres
 from tavern_host import Host
@@ -95,4 +96,4 @@ def mcp() -> list[Result]:
     return results
 
 
-FIGURES: dict[str, Callable[[], list[Result]]] = {"mcp": mcp, "postgres": postgres}
+FIGURES: dict[str, Callable[[], list[Result]]] = {"mcp": mcp, "postgres": postgres, "dask": dask}

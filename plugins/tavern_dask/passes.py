@@ -63,18 +63,20 @@ class Pass:
         self._futures: dict[int, Future] = {}
         self._sources: dict[str, NodeSource] = {}
         self._waiting: set[int] = set()
+        self._in_turn = asyncio.Lock()
         self._recent: deque[int] = deque()
         self._losses: Counter[int] = Counter()
         self._count = count()
 
     async def run(self, group: RemoteGroup) -> AsyncGenerator[list[RemoteResult], None]:
         """Run a group; yields results as they come."""
-        client, names = await self._shipped(group.sources)
-        for node in group.nodes:
-            self._nodes[node.number] = Placed(node, names[node.source], f"tavern-{self._id}-{next(self._count)}")
         left = {node.number for node in group.nodes}
-        self._waiting |= left
-        completed = as_completed(self._send(client, left), loop=client.loop)
+        async with self._in_turn:  # what a group takes of another one is sent before it
+            client, names = await self._shipped(group.sources)
+            for node in group.nodes:
+                self._nodes[node.number] = Placed(node, names[node.source], f"tavern-{self._id}-{next(self._count)}")
+            self._waiting |= left
+            completed = as_completed(self._send(client, left), loop=client.loop)
         reports: dict[Any, Any] = {}
         """By the key of what the host gets of a task the key of the task."""
         try:

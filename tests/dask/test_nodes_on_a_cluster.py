@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from engine_bench import Bench, slot, workflow
 from helpers.dask_cluster import FOLDERS, TRUST, TestCluster
+from helpers.repetition import repetitions
 
 from tavern_host import Host
 from tavern_host.contracts.executions import RunStatus
@@ -112,3 +113,19 @@ async def test_a_placement_alone_moves_nodes(cluster: TestCluster, tmp_path: Pat
             sums.append(run.nodes["sum"].output)
     assert processes == [[True, True], [True, False]] and sums[0] == sums[1]
     assert (tmp_path / "notes").read_text() == "a\na\n"
+
+
+async def test_many_nodes_go_in_few_tasks(host: Host) -> None:
+    """Chains of small nodes that meet: as many as there are in a large workflow with `--extended`."""
+    chains, length = repetitions(10, 100), 100
+    nodes: dict[str, Any] = {
+        f"n{chain}_{place}": {"type": "Add", "inputValues": {"a": chain}}
+        for chain in range(chains)
+        for place in range(length)
+    }
+    edges = [f"n{c}_{p}.sum > n{c}_{p + 1}.a" for c in range(chains) for p in range(length - 1)]
+    edges += [f"n{chain}_{length - 1}.sum > all.values" for chain in range(chains)]
+    run = await Bench(host).run(workflow({**nodes, "all": "Collect"}, *edges))
+    assert (run.status, run.error) == (RunStatus.COMPLETE, None)
+    assert sorted(run.nodes["all"].output["list"]) == [chain + length for chain in range(chains)]
+    assert all(state.remote is not None for state in run.nodes.values())
