@@ -81,6 +81,7 @@ def begun(places: list[Place], run_id: str) -> Counter[str]:
     return Counter(line.split()[1] for line in lines if line.startswith(run_id) and " begins " in line)
 
 
+@pytest.mark.timeout(300 * KILLS // AT_ONCE)
 async def test_runs_of_killed_hosts_end_once_elsewhere(database: str, tmp_path: Path) -> None:
     survivor = Place(tmp_path / "survivor")
     survivor.fill()
