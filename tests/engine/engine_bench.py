@@ -54,9 +54,13 @@ def group(reference: str, **values: Any) -> dict[str, Any]:
     return {"type": "core:NodeGroup", "configValues": config, "inputValues": values}
 
 
+LASTING = ("leases", "journal", "tavern-engine: follow node types")
+"""How the names of tasks begin that the first run of a host starts, and that last as long as the host."""
+
+
 async def no_tasks_are_left(before: set[asyncio.Task[Any]]) -> None:
     async with asyncio.timeout(60):
-        while {t for t in asyncio.all_tasks() - before if not t.get_name().startswith(("leases", "journal"))}:
+        while {t for t in asyncio.all_tasks() - before if not t.get_name().startswith(LASTING)}:
             await asyncio.sleep(0.01)
 
 
