@@ -157,7 +157,8 @@ async def test_steps_behind_one_that_waited_were_not_made(bench: AgentBench) -> 
     calls = [("pay", {"text": "behind"}), ("mark", {"text": "late"})]
     bench.answers(written("tam", *calls, chain=True))
     run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go.", conversation_id="behind"))
-    await bench.waiting()
+    while not (await bench.runtime.get_run(run.id)).approvals:
+        await asyncio.sleep(0.01)
     await bench.runtime.interrupt(run.id)
     model = bench.answers(said("Aha."))
     await bench.run("Well?", conversation_id="behind")

@@ -353,17 +353,18 @@ async def test_an_unforeseen_failure_ends_a_talk_once(bench: AgentBench) -> None
         provider.clock = lambda: datetime.now(UTC)
 
 
+ELARA = {
+    **AGENT,
+    "id": "elara",
+    "name": "Elara",
+    "initial_private_state_schema": {"type": "object", "properties": {"mood": {"enum": ["calm", "cross"]}}},
+    "initial_private_state_values": {"mood": "calm"},
+    "initial_goals_reference": [{"caiu_id": "sell"}, {"caiu_id": "rest"}],
+}
+
+
 async def test_scenes_say_what_agents_remember_at_first(bench: AgentBench) -> None:
-    schema = {"type": "object", "properties": {"mood": {"enum": ["calm", "cross"]}}}
-    elara = {
-        **AGENT,
-        "id": "elara",
-        "name": "Elara",
-        "initial_private_state_schema": schema,
-        "initial_private_state_values": {"mood": "calm"},
-        "initial_goals_reference": [{"caiu_id": "sell"}, {"caiu_id": "rest"}],
-    }
-    bench.project.write("agents/elara.json", elara)
+    bench.project.write("agents/elara.json", ELARA)
     twins = [
         {
             "instance_id": "one",
@@ -390,6 +391,7 @@ async def test_scenes_say_what_agents_remember_at_first(bench: AgentBench) -> No
 
 
 async def test_wrong_scenes_are_refused_and_fields_named(bench: AgentBench) -> None:
+    bench.project.write("agents/elara.json", ELARA)
     platform = {
         "event_bus_config": {"namespace_prefix": "x"},
         "associated_panels": [],
