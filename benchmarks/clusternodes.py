@@ -30,7 +30,9 @@ def burn(number: int) -> int:
 def echo(number: int) -> int:
     return number
 """
-_MANIFEST = 'name: far\nversion: 1.0.0\napiVersion: ">=0.1,<0.2"\nnodes: {entry: ./nodes, namespace: far}\n'
+_MANIFEST = (
+    'name: far\ndisplayName: Far\nversion: 1.0.0\napiVersion: ">=0.1,<0.2"\nnodes: {entry: ./nodes, namespace: far}\n'
+)
 
 
 def burn(number: int) -> int:
@@ -56,7 +58,7 @@ Timed = Callable[[], Awaitable[Any]]
 
 async def _compared(name: str, ours: Timed, floor: Timed, **more: Any) -> Result:
     pairs = [(await awaited(ours, 1), await awaited(floor, 1)) for _ in range(ROUNDS)]
-    return measured(name, pairs, **more)
+    return measured(name, pairs, unit="s", scale=1, **more)
 
 
 async def _measure(place: Path, cluster: TestCluster) -> list[Result]:
