@@ -195,12 +195,19 @@ async def test_a_reader_that_goes_away_loses_nothing_for_the_next(streams: Strea
     assert (await all_of(streams, handle))[0] == ["late"]
 
 
+async def left_unread(streams: Streams, handle: str) -> None:
+    """Wait until a stream is closed since nobody reads it, but not until what became of it is forgotten."""
+    while not streams._streams[handle].is_finished:
+        await asyncio.sleep(0)
+
+
 async def test_a_stream_that_nobody_reads_is_closed_with_its_source(hasty: Streams) -> None:
     source = Source(100_000)
     handle = hasty.open(source.items(), LIN)
-    await source.closed.wait()
+    await left_unread(hasty, handle)
     why = "the stream was closed since nobody had read it for 0.1 seconds"
     assert await hasty.read(handle, LIN) == StreamItems(finished=True, error=why)
+    await source.closed.wait()
     while True:  # what became of it is forgotten as well, once nobody asks
         await asyncio.sleep(0.3)
         try:
@@ -212,8 +219,7 @@ async def test_a_stream_that_nobody_reads_is_closed_with_its_source(hasty: Strea
 async def test_items_of_a_finished_stream_that_nobody_reads_are_told_as_lost(hasty: Streams) -> None:
     source = Source(3)
     handle = hasty.open(source.items(), LIN)
-    await source.closed.wait()
-    await asyncio.sleep(1)
+    await left_unread(hasty, handle)
     read = await hasty.read(handle, LIN)
     assert (read.items, read.finished) == ([], True)
     assert "closed since nobody had read it" in (read.error or "")
