@@ -307,8 +307,9 @@ class RemoteNodes:
         """Run a group to its end; whatever its provider does, each node of it ends."""
         left = {node.number for node in nodes}
         self._executing(left)
+        table = self._scheduler.scope.events.table
         for node in nodes:
-            self._tries.setdefault(node.number, 1)
+            table.set_attempts(self._level.numbers[node.number], self._tries.setdefault(node.number, 1))
         try:
             async for results in self._service.run(self._group(nodes), call=self._scheduler.scope.call):
                 for result in results:
