@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import shutil
@@ -13,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
+import psycopg
 import pytest
 
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200")
@@ -48,18 +50,8 @@ def postgres_server(*, durable: bool = False) -> Iterator[str]:
             os.chown(folder, user, user)
         how = {"user": user, "group": user, "cwd": folder, "extra_groups": [] if user is not None else None}
         data = folder / "data"
-        made = [
-            bin / "initdb",
-            "-D",
-            data,
-            "-U",
-            "tavern",
-            "--auth=trust",
-            "--no-sync",
-            "-E",
-            "UTF8",
-            "--locale=C.UTF-8",
-        ]
+        encoding = ["-E", "UTF8", "--locale=C.UTF-8"]
+        made = [bin / "initdb", "-D", data, "-U", "tavern", "--auth=trust", "--no-sync", *encoding]
         subprocess.run(made, check=True, capture_output=True, **how)  # type: ignore[call-overload]
         options = [part for setting in (() if durable else FAST) for part in ("-c", setting)]
         started = [bin / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses=", *options]
@@ -76,3 +68,14 @@ def postgres_server(*, durable: bool = False) -> Iterator[str]:
             server.wait(30)
     finally:
         shutil.rmtree(folder)
+
+
+async def until_heard(url: str, hosts: int) -> None:
+    """Return when so many hosts hear of the events in a database: what is published before that, they miss."""
+    listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'"
+    async with (
+        asyncio.timeout(60),
+        await psycopg.AsyncConnection.connect(url, autocommit=True) as connection,
+    ):
+        while await (await connection.execute(listening)).fetchone() != (hosts,):
+            await asyncio.sleep(0.05)

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from helpers.forking import PYTHON
-from helpers.postgres import postgres_server, programs
+from helpers.postgres import postgres_server, programs, until_heard
 from helpers.repetition import repetitions
 from helpers.workflow_documents import workflow_document
 
@@ -121,7 +121,7 @@ async def test_a_run_at_one_host_is_followed_at_another(database: str, tmp_path:
     async with here.host(serving=True) as host, there.host(serving=True) as other:
         heard = other.events.subscribe("NODE_COMPLETE", "EXECUTION_STATUS_UPDATE")
         engine = host.services.get(EXECUTION_ENGINE)
-        warm = await engine.run(RunRequest(workflow=graph_of(7, depth=2, width=2).workflow()))
+        await until_heard(database, 2)
         run_id = await engine.submit(RunRequest(workflow=graph_of(1, depth=2, width=2).workflow()))
         statuses, nodes = [], set[str]()
         async with asyncio.timeout(90):
@@ -136,7 +136,7 @@ async def test_a_run_at_one_host_is_followed_at_another(database: str, tmp_path:
         assert statuses == ["running", "complete"]
         assert nodes >= {node_id(i) for i in range(len(graph_of(1, depth=2, width=2)))}
         seen = await other.services.get(EXECUTION_ENGINE).get(run_id)
-        assert (seen.status, warm.status) == (RunStatus.COMPLETE, RunStatus.COMPLETE)
+        assert seen.status is RunStatus.COMPLETE
 
 
 async def test_a_run_is_interrupted_at_another_host(database: str, tmp_path: Path) -> None:

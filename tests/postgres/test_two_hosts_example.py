@@ -17,11 +17,10 @@ from typing import Any
 
 import aiohttp
 import psutil
-import psycopg
 import pytest
 import yaml
 from helpers.ports import free_port
-from helpers.postgres import postgres_server, programs
+from helpers.postgres import postgres_server, programs, until_heard
 from helpers.serve_process import Listener
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/two-hosts"
@@ -144,16 +143,6 @@ class Composed:
                     return run
                 await asyncio.sleep(0.05)
 
-    async def hear_each_other(self, hosts: int) -> None:
-        """Wait until so many hosts hear of events: what is published before that, they miss."""
-        listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'"
-        async with (
-            asyncio.timeout(SECONDS),
-            await psycopg.AsyncConnection.connect(self.database, autocommit=True) as connection,
-        ):
-            while await (await connection.execute(listening)).fetchone() != (hosts,):
-                await asyncio.sleep(0.05)
-
 
 def has_processes(group: int) -> bool:
     """Return whether a process of this group runs."""
@@ -187,7 +176,7 @@ async def watching(composed: Composed, name: str) -> AsyncIterator[Listener]:
 
 async def test_the_example_does_what_its_page_says(composed: Composed) -> None:
     started = await composed.start_all()
-    await composed.hear_each_other(2)
+    await until_heard(composed.database, 2)
     async with watching(composed, "host-b") as page:
         first = await composed.run("host-a", 10)
         await page.until("EXECUTION_STATUS_UPDATE", promptId=first, status="complete")
