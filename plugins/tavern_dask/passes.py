@@ -142,7 +142,8 @@ class Pass:
             else:
                 finished.append(future)
         results: list[RemoteResult] = []
-        for given in await client.gather(finished, errors="skip") if finished else ():
+        # Passes that gather at the same moment share one request, which must not end with the first that is cancelled.
+        for given in await asyncio.shield(client.gather(finished, errors="skip")) if finished else ():
             results += given.results if isinstance(given, Outcome) else given
         return results, lost
 

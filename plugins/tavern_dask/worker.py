@@ -24,12 +24,14 @@ from tavern_host.contracts.clusters import RemoteNode, RemoteResult, RemoteWork,
 from tavern_host.contracts.dataflow import converter
 from tavern_host.contracts.errors import (
     DeadlineExceeded,
+    OutputError,
     PluginFailure,
     ServiceUnavailable,
     describe,
     error_info,
 )
 from tavern_host.contracts.nodes import NodeInstance
+from tavern_host.contracts.wire import WireError, carried
 from tavern_host.storage.values import decode_loose, encode_loose
 
 LARGE = 64 * 1024
@@ -265,7 +267,10 @@ def _encoded(outputs: dict[str, Any]) -> Values:
         if type(value) is bytes:
             binary[key] = value
             continue
-        encoded[key], kept = encode_loose(value)
+        try:
+            encoded[key], kept = encode_loose(carried(value))
+        except WireError as error:
+            raise OutputError(f"the output {key!r}{error.place}: {error.reason}", output=key) from None
         if kept:
             raise _Misplaced(f"its output {key!r} holds a {type(kept[0]).__name__}, which has no codec")
     return Values(encoded=encoded, binary=binary)

@@ -237,8 +237,7 @@ class RemoteNodes:
 
     def _described(self, index: int, inputs: dict[str, Any]) -> RemoteNode | None:
         """Return a node as it is sent; None where one of its values has no codec."""
-        node = self._level.nodes[index]
-        handles: list[Handle] = []
+        node, handles = self._level.nodes[index], list[Handle]()
         for key, value in inputs.items():
             if isinstance(value, list):
                 for place, each in enumerate(value):
@@ -248,8 +247,7 @@ class RemoteNodes:
             elif (handle := _handle(key, None, value)) is not None:
                 handles.append(handle)
                 inputs[key] = None
-        values, config = _encoded(inputs), _encoded(node.config)
-        if values is None or config is None:
+        if (values := _encoded(inputs)) is None or (config := _encoded(node.config)) is None:
             if handles:
                 raise InvalidInput("a value of it has no codec, and another one is on the cluster")
             return None
@@ -278,8 +276,7 @@ class RemoteNodes:
 
     def _source_of(self, node: PlanNode) -> NodeSource:
         assert node.kind is not None and node.node_type is not None
-        known = self._sources.get(id(node.kind))
-        if known is None:
+        if (known := self._sources.get(id(node.kind))) is None:
             folder = node.kind.runner.source  # type: ignore[attr-defined]  # `_may_go` looked for it
             about = {"plugin": node.node_type.plugin, "code": node.node_type.version}
             known = NodeSource(definition=node.node_type.original, **about)
@@ -310,16 +307,22 @@ class RemoteNodes:
         table = self._scheduler.scope.events.table
         for node in nodes:
             table.set_attempts(self._level.numbers[node.number], self._tries.setdefault(node.number, 1))
-        try:
-            async for results in self._service.run(self._group(nodes), call=self._scheduler.scope.call):
-                for result in results:
-                    if result.number in left:
-                        left.discard(result.number)
-                        await self._take(result)
-                self._scheduler.has_settled()
-            error: BaseException = TavernError("the cluster gave no result")
-        except Exception as failure:
-            error = failure
+        error: BaseException = TavernError("the cluster gave no result")
+        batches = self._service.run(self._group(nodes), call=self._scheduler.scope.call)
+        while True:
+            try:
+                results = await anext(batches, None)
+            except (Exception, asyncio.CancelledError) as failure:
+                if self._scheduler.stopping:
+                    raise
+                error = failure if isinstance(failure, Exception) else TavernError("the cluster cancelled it")
+                break
+            if results is None:
+                break
+            for result in (each for each in results if each.number in left):
+                left.discard(result.number)
+                await self._take(result)
+            self._scheduler.has_settled()
         for number in sorted(left, key=self._level.ranks.__getitem__):
             await self._take(RemoteResult(number=number), error)
         self._scheduler.has_settled()
