@@ -12,6 +12,7 @@ from engine_bench import Bench, slot, workflow
 from helpers.dask_cluster import FOLDERS, TRUST, TestCluster
 from helpers.repetition import repetitions
 
+from tavern_engine.cli.run_commands import show
 from tavern_host import Host
 from tavern_host.contracts.executions import RunStatus
 
@@ -107,10 +108,20 @@ async def test_a_placement_alone_moves_nodes(cluster: TestCluster, tmp_path: Pat
     processes, sums = [], []
     for number, more in enumerate(({}, cluster.settings | {"extensions.tavern-dask.nodes": "placed"})):
         async with Host(tmp_path / str(number), plugins=FOLDERS, trust=TRUST, settings=more) as host:
-            run = await Bench(host).run(document)
+            bench = Bench(host)
+            run = await bench.run(document)
             assert run.error is None
             processes.append([run.nodes[name].output["value"]["process"] == os.getpid() for name in ("here", "far")])
             sums.append(run.nodes["sum"].output)
+            (told,) = [e for e in await bench.events(run, "NODE_COMPLETE") if e.payload["nodeId"] == "far"]
+    work = run.nodes["far"].remote
+    assert work is not None and told.payload["remote"] == work.to_json()
+    async with Host(tmp_path / "1", plugins=FOLDERS, trust=TRUST) as host:  # it reads what was recorded
+        assert (await Bench(host).engine.get(run.id)).nodes["far"].remote == work
+        context = host._manager.active["tavern-engine"].context
+        for about in ({}, {"node": "far"}):
+            shown = [str(each) async for each in show({"run": run.id, **about}, context)][:-1]
+            assert f"at {work.worker}, took {work.received} B, gave {work.given} B" in " ".join(shown)
     assert processes == [[True, True], [True, False]] and sums[0] == sums[1]
     assert (tmp_path / "notes").read_text() == "a\na\n"
 

@@ -20,6 +20,7 @@ from tavern_engine.cli.run_text import (
     took,
     value_text,
     word_of,
+    work_of,
 )
 from tavern_engine.journal.documents import documents_of
 from tavern_engine.run_query import find_run, run_filter
@@ -139,7 +140,7 @@ def _node(run: Run, node_id: str) -> list[CommandOutput]:
 
 def _node_head(node_id: str, state: NodeState) -> list[str]:
     began, span = times_of(state)
-    facts = [f"began {began}" if began else "", f"took {span}" if span else "", *repetitions(state)]
+    facts = [f"began {began}" if began else "", f"took {span}" if span else "", *repetitions(state), *work_of(state)]
     lines = [", ".join([f"{node_id}: {word_of(state)}", *filter(None, facts)])]
     return lines + ([f"error: {state.error.message}"] if state.error is not None else [])
 

@@ -137,9 +137,7 @@ def span_of(state: NodeState) -> float | None:
 
 
 def _row(node_id: str, state: NodeState, end: float) -> list[str]:
-    notes = repetitions(state)
-    if state.remote is not None:
-        notes.append(f"at {state.remote.worker}, took {state.remote.received:,} B, gave {state.remote.given:,} B")
+    notes = [*repetitions(state), *work_of(state)]
     if state.error is not None:
         notes.append(shortened(state.error.message, 160))
     return [node_id, word_of(state), *times_of(state), _bar(state, end), ", ".join(notes)]
@@ -156,6 +154,12 @@ def repetitions(state: NodeState) -> list[str]:
     """Return how often a node ran and was tried, where it is worth a word."""
     notes = [] if state.iterations is None else [counted(state.iterations, "iteration")]
     return [*notes, counted(state.attempts, "attempt")] if state.attempts > 1 else notes
+
+
+def work_of(state: NodeState) -> list[str]:
+    """Return what a cluster did for a node."""
+    work = state.remote
+    return [] if work is None else [f"at {work.worker}, took {work.received:,} B, gave {work.given:,} B"]
 
 
 def _bar(state: NodeState, end: float) -> str:

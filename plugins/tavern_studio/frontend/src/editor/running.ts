@@ -21,6 +21,8 @@ export interface NodeRun {
   progress?: { value: number; max?: number; message?: string };
   /** Of a loop: how often what lies in it was run. */
   iterations?: number;
+  /** What a cluster did for it. */
+  remote?: Schemas["RemoteWork"];
   /** What has streamed so far, by output. */
   stream?: Record<string, string>;
   output?: Record<string, unknown> | null;
@@ -142,6 +144,7 @@ export class Running {
         bypassed: node.bypassed,
         given: node.given,
         iterations: node.iterations ?? undefined,
+        remote: node.remote ?? undefined,
         stream: node.status === "running" ? this.nodes.get(id)?.stream : undefined,
         output: node.output as NodeRun["output"],
         error: node.error ?? undefined,
@@ -204,7 +207,7 @@ export class Running {
         this.end(id, { status: "complete", bypassed: true });
         break;
       case "NODE_ERROR":
-        this.end(id, { status: "error", error: payload.errorDetails as NodeRun["error"] });
+        this.end(id, { status: "error", error: payload.errorDetails as NodeRun["error"], remote: remoteOf(payload) });
         break;
       case "NODE_YIELD":
         this.append(id, String(payload.outputKey), payload.yieldedContent);
@@ -232,7 +235,8 @@ export class Running {
   }
 }
 
-const endOf = (payload: Message["payload"]) => ({ status: "complete" as const, cached: !!payload.cached, given: !!payload.given });
+const endOf = (payload: Message["payload"]) => ({ status: "complete" as const, cached: !!payload.cached, given: !!payload.given, remote: remoteOf(payload) });
+const remoteOf = (payload: Message["payload"]) => payload.remote as NodeRun["remote"];
 
 /** Add a piece to what has streamed: text as it is (`{type: "text_chunk", content}`), anything else as a line of JSON. */
 function joined(before: string | undefined, piece: unknown): string {

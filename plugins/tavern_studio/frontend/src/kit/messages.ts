@@ -31,6 +31,7 @@ export default {
       moreRows: "and {n} more",
       addTool: "Add a tool…",
       takeAway: "Take {tool} away",
+      remote: "Ran at {worker} for {time}; took {received}, gave {given}.",
     },
     errors: {
       unreachable: "The server does not answer. If it was started anew, open the address that it printed.",
@@ -71,6 +72,7 @@ export default {
       moreRows: "另有 {n} 行",
       addTool: "添加工具…",
       takeAway: "移除 {tool}",
+      remote: "在 {worker} 上运行 {time}；接收 {received}，返回 {given}。",
     },
     errors: {
       unreachable: "服务器没有响应。如果它重新启动过，请打开它打印的地址。",
