@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 Batches = AsyncGenerator[list[RemoteResult], None]
 
-_CONNECTS = 10.0
-"""Seconds that the scheduler has to answer."""
-_LONGEST = 5.0
+_LONGEST = 2.0
 """Seconds between two attempts to connect, at most."""
 
 
@@ -127,8 +125,9 @@ class DaskCluster(NodeCluster):
             local = self.local = LocalCluster(self._context, int(self._context.settings.get("workers", 0)))
             await local.start()
             address, security = local.address, local.security
+        seconds = float(self._context.settings.get("connectSeconds", 10))
         try:
-            about: dict[str, Any] = {"security": security, "timeout": _CONNECTS, "name": "tavern-host"}
+            about: dict[str, Any] = {"security": security, "timeout": seconds, "name": "tavern-host"}
             client = Client(address, asynchronous=True, set_as_default=False, **about)
             try:
                 await client

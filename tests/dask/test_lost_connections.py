@@ -14,6 +14,7 @@ from helpers.repetition import repetitions
 
 from tavern_host import Host
 from tavern_host.contracts.executions import RunStatus
+from tavern_host.contracts.settings import SETTINGS, SettingsChange
 
 WAITS = {"extensions.tavern-dask.whenLost": "wait"}
 
@@ -22,6 +23,12 @@ async def begun(seen: Path) -> None:
     async with asyncio.timeout(60):
         while not (seen.exists() and seen.read_text() == "begun"):
             await asyncio.sleep(0.02)
+
+
+async def have_to_connect(seconds: float | None, *hosts: Host) -> None:
+    for host in hosts:
+        change = SettingsChange(plugin="tavern-dask", values={"connectSeconds": seconds})
+        await host.services.get(SETTINGS).save(change)
 
 
 async def test_nodes_fail_or_wait_without_a_scheduler(cluster: TestCluster, tmp_path: Path) -> None:
@@ -51,6 +58,7 @@ async def test_nodes_fail_or_wait_without_a_scheduler(cluster: TestCluster, tmp_
             while not tries.exists() or not notes.exists():
                 await asyncio.sleep(0.02)
         stack.callback(cluster.start_again)
+        await have_to_connect(0.2, failing, waiting)  # there is no scheduler then
         await asyncio.to_thread(cluster.kill)
         run = await Bench(failing).engine.wait(fails)
         assert run.status is RunStatus.ERROR and run.error is not None
@@ -60,6 +68,7 @@ async def test_nodes_fail_or_wait_without_a_scheduler(cluster: TestCluster, tmp_
             run.error is not None and f"the Dask scheduler at {cluster.address} cannot be reached" in run.error.message
         )
         await asyncio.to_thread(cluster.start_again)
+        await have_to_connect(None, failing, waiting)
         run = await Bench(waiting).engine.wait(waits)
         assert (run.status, run.error) == (RunStatus.COMPLETE, None)
         assert run.nodes["after"].output == {"value": 2} and tries.read_text() == "xx"
