@@ -132,7 +132,9 @@ class Pass:
         finished: list[Future] = []
         lost: dict[Any, BaseException | None] = {}
         for future in (await anext(completed), *completed.next_batch(block=False)):
-            if future.status != "finished":
+            if future.status in ("pending", "lost"):  # its worker was lost since then, and it is run again
+                completed.add(future)
+            elif future.status != "finished":
                 error = await future.exception() if future.status == "error" else None
                 lost[reports.get(future.key, future.key)] = error
             elif future.type is Holding:
@@ -189,7 +191,8 @@ class Pass:
         for number in numbers:
             said, losses = reason, self._losses[number]
             if is_worker or (error is None and self._cluster.waits):
-                if self._nodes[number].node.may_repeat and losses <= MOST_LOSSES:
+                # Of what may not be run twice the scheduler remembers whether it was begun, and the worker asks it.
+                if (is_worker or self._nodes[number].node.may_repeat) and losses <= MOST_LOSSES:
                     again.add(number)
                     continue
                 said += f", for the {losses}th time" if losses > MOST_LOSSES else ", and it may not be run twice"
@@ -211,7 +214,9 @@ class Pass:
             if not result.kept:
                 self._recent.append(result.number)
         while len(self._recent) > RECENT:
-            self._futures.pop(self._recent.popleft(), None)
+            number = self._recent.popleft()
+            if number not in self._waiting:  # it may have been sent once more
+                self._futures.pop(number, None)
 
     async def _cancel(self, client: Client, futures: set[Future]) -> None:
         if client.status != "running":
