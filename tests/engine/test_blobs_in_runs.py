@@ -40,8 +40,8 @@ def host(folder: Path, **more: Any) -> Host:
     return Host(folder / "project", plugins=plugins, trust=["acme-nodes", "acme-blobs"], **more)
 
 
-@pytest.mark.parametrize("placement", ["in-process", "loopback"])
-async def test_blobs_flow_as_handles_and_open_as_bytes(tmp_path: Path, placement: Any) -> None:
+@pytest.mark.parametrize("place", ["in-process", "loopback"])
+async def test_blobs_flow_as_handles_and_open_as_bytes(tmp_path: Path, place: Any) -> None:
     document = workflow(
         {
             "make": acme("Produce", size=SIZE),
@@ -69,7 +69,7 @@ async def test_blobs_flow_as_handles_and_open_as_bytes(tmp_path: Path, placement
         "make.result > out.x",
         interfaceOutputs={"x": slot("BINARY")},
     )
-    async with host(tmp_path, placement=placement) as opened:
+    async with host(tmp_path, placement=place) as opened:
         bench = Bench(opened)
         run = await bench.run(document)
         assert run.error is None, run.error

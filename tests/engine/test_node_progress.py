@@ -20,14 +20,14 @@ KINDS = ("Tell", "TellInThread", "TellApart", "TellInStream")
 MESSAGES = ("NODE_EXECUTING", "NODE_PROGRESS", "NODE_COMPLETE")
 
 
-@pytest.mark.parametrize("placement", ["in-process", "loopback"])
-async def test_a_nodes_progress_is_told_while_it_runs(placement: Placement, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["in-process", "loopback"])
+async def test_a_nodes_progress_is_told_while_it_runs(place: Placement, tmp_path: Path) -> None:
     document = workflow(
         {kind: {"type": f"acme-flow:{kind}", "inputValues": {"file": str(tmp_path / "go")}} for kind in KINDS}
     )
     plugins = [PLUGINS / "acme_nodes", PLUGINS / "acme_flow"]
     trust = ["acme-nodes", "acme-flow"]
-    async with Host(tmp_path / "project", plugins=plugins, trust=trust, placement=placement) as host:
+    async with Host(tmp_path / "project", plugins=plugins, trust=trust, placement=place) as host:
         bench = Bench(host)
         watching = host.events.subscribe(*MESSAGES)
         run_id = await bench.start(document)
