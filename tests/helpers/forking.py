@@ -59,8 +59,11 @@ class ForkServer:
 
     def _ask(self, asked: dict[str, Any], *streams: int) -> int:
         assert self._connection is not None
-        self._send(asked, [number if stream == -1 else stream for number, stream in enumerate(streams)])
-        answer = self._connection.recv(LENGTH.size, socket.MSG_WAITALL)
+        try:
+            self._send(asked, [number if stream == -1 else stream for number, stream in enumerate(streams)])
+            answer = self._connection.recv(LENGTH.size, socket.MSG_WAITALL)
+        except ConnectionError:  # the server has ended
+            answer = b""
         return LENGTH.unpack(answer)[0] if answer else -1
 
     def _send(self, message: Any, streams: list[int]) -> None:
@@ -93,6 +96,9 @@ def _asked(given: tuple[Any, ...]) -> dict[str, Any] | None:
     variables = dict(os.environ)
     if environment is not None:
         variables = dict(os.fsdecode(one).split("=", 1) for one in environment)
+    added = variables.get("PYTHONPATH", "").split(os.pathsep)
+    if not {path for path in added if path} <= {*sys.path}:  # there may be other versions of what is preloaded
+        return None
     return {
         "arguments": arguments[3:],
         "cwd": folder,

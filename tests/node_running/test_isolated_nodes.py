@@ -34,7 +34,7 @@ def is_there(pid: int) -> bool:
     status = Path(f"/proc/{pid}/stat")
     try:
         return status.read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it ended before it was looked at, or meanwhile
         return False
 
 

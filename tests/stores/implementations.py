@@ -7,6 +7,7 @@ folder it is the same store. The tests know the interface in `tavern_host.contra
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -32,11 +33,19 @@ from tavern_workflows.history import SqliteWorkflowHistory
 LOG = logging.getLogger("test")
 
 
+def _name(folder: Path) -> str:
+    """Return the name of a folder's database, which no other folder has that is made under the same name later."""
+    file = folder / "database"
+    if not file.exists():
+        file.write_text(secrets.token_hex(8))
+    return file.read_text()
+
+
 class _Opened(SharedDatabase):
     """A database that hosts share, as one of them has it: closed with its store."""
 
     def __init__(self, folder: Path, name: str, schema: Schema) -> None:
-        self._databases = PostgresDatabases(shared_server(), f"stores {folder}", LOG)
+        self._databases = PostgresDatabases(shared_server(), f"stores {_name(folder)}", LOG)
         migrations = [[*statements] for statements in schema.migrations]
         super().__init__(self._databases, SqlDatabase(name=name, file="", migrations=migrations))
 
@@ -76,7 +85,7 @@ async def _sqlite_runs(folder: Path) -> AsyncIterator[RunStore]:
 
 @asynccontextmanager
 async def _postgres_runs(folder: Path) -> AsyncIterator[RunStore]:
-    store = PostgresRunStore(Database(shared_server(), f"runs {folder}", LOG))
+    store = PostgresRunStore(Database(shared_server(), f"runs {_name(folder)}", LOG))
     try:
         yield store
     finally:
