@@ -25,7 +25,7 @@ from lifecycle_maker import begin, get, installed, plugin
 
 from tavern_host import LLM, Host, PluginContext
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.executions import Run, RunStatus
+from tavern_host.contracts.executions import EXECUTION_ENGINE, Run, RunStatus
 from tavern_host.plugins.record import LoadedPlugin
 from tavern_host.runtime.in_flight import InFlight, Use
 from tavern_host.runtime.in_process import InProcessRuntime
@@ -366,6 +366,10 @@ async def test_cycles_under_running_workflows_leave_nothing(tavern: Tavern) -> N
     seen: Counter[str] = Counter()
     dead: dict[str, list[weakref.ref[Any]]] = {}
     looks = []
+    await (await tavern.begin())
+    assert await host.services.get(
+        EXECUTION_ENGINE
+    ).history()  # the store of runs reads now and then, on a thread of its own
     for numbers in (range(FIRST_LOOK), range(FIRST_LOOK, CYCLES)):
         async with tavern.traffic(seen):
             for number in numbers:
