@@ -120,7 +120,7 @@ class DaskCluster(NodeCluster):
         from tavern_dask.local import LocalCluster
 
         await self._disconnect()
-        security = self._security()
+        security = self._security(address)
         if address == "local":
             local = self.local = LocalCluster(self._context, int(self._context.settings.get("workers", 0)))
             await local.start()
@@ -139,17 +139,17 @@ class DaskCluster(NodeCluster):
         self.shipping = Shipping(client)
         return client
 
-    def _security(self) -> Any:
-        """Return the certificates that are set. Raises `Misconfigured` where there are only some."""
+    def _security(self, address: str) -> Any:
+        """Return the certificates that are set. Raises `Misconfigured` where there are only some, or none for TLS."""
         from distributed.security import Security
 
         names = {"tls_ca_file": "tlsCa", "tls_client_cert": "tlsCert", "tls_client_key": "tlsKey"}
         given = {name: value for name, key in names.items() if (value := self._context.settings.get(key))}
-        if not given:
+        if not given and not address.startswith("tls:"):
             return None
         if len(given) < len(names):
             lacking = ", ".join(f"extensions.tavern-dask.{key}" for name, key in names.items() if name not in given)
-            raise Misconfigured(f"the certificates for the Dask cluster are not complete: {lacking} is not set")
+            raise Misconfigured(f"the certificates for the Dask cluster are not complete; not set: {lacking}")
         return Security(require_encryption=True, **given)
 
 

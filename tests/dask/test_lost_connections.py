@@ -100,3 +100,23 @@ async def test_a_local_cluster_keeps_to_itself(tmp_path: Path, monkeypatch: pyte
         run = await bench.run(workflow({"place": {"type": "acme-far:Place", "inputValues": {"value": 1}}}))
         assert run.error is None
     assert [child for child in psutil.Process().children() if child not in before] == []
+
+
+WRONG = {
+    "tls://127.0.0.1:1": ({}, "not complete; not set: extensions.tavern-dask.tlsCa, extensions.tavern-dask.tlsCert"),
+    "tcp://127.0.0.1:1": ({"tlsCa": "ca.pem"}, "not complete; not set: extensions.tavern-dask.tlsCert, "),
+    "tcp://127.0.0.1:2": ({}, "the Dask scheduler at tcp://127.0.0.1:2 cannot be reached"),
+    "ftp://example": ({}, "the Dask scheduler at ftp://example cannot be reached"),
+}
+
+
+async def test_wrong_addresses_are_explained_at_the_node(tmp_path: Path) -> None:
+    said = {}
+    for number, (address, (more, _)) in enumerate(WRONG.items()):
+        given = {"scheduler": address, "connectSeconds": 0.2, **more}
+        settings = {f"extensions.tavern-dask.{key}": value for key, value in given.items()}
+        async with Host(tmp_path / str(number), plugins=FOLDERS, trust=TRUST, settings=settings) as host:
+            grow = {"type": "acme-far:Grow", "placement": "cluster", "inputValues": {"size": 3}}
+            run = await Bench(host).run(workflow({"grow": grow}))
+        said[address] = run.error.message if run.error is not None else ""
+    assert {address: part for address, (_, part) in WRONG.items() if part not in said[address]} == {}, said
