@@ -26,6 +26,7 @@ HERE_ALONE = {
     "test_a_node_that_ignores_its_limit_is_left_behind": "the worker says so, not the host",
     "test_a_node_that_ignores_an_interrupt_is_left_behind": "it would keep a worker of the tests that follow",
     "test_a_node_may_clean_up_before_its_run_ends": "it would still be on its way",
+    "test_quick_iterations_are_kept_together": "none is quick that goes to a worker and back",
     "test_a_loop_cut_off_anywhere_gives_the_same": "hundreds of runs, with thousands of round trips",
 }
 """Tests, and files of tests, whose nodes run at the host alone, with the reason."""
