@@ -39,7 +39,7 @@ $$
 
 
 MOVED = "tavern_moved"
-"""The table that says how many rows were taken out of a file of SQLite."""
+"""The table that says how many rows were read from a file of SQLite."""
 
 
 @lru_cache(maxsize=1000)

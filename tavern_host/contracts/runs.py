@@ -104,7 +104,7 @@ class RunStore(ServiceInterface, name="runStore", version=3):
 
     @acts("runStore:write", "Write and delete the record of runs.", since=3)
     async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
-        """Keep that a run is to end, whoever works on it; False for one that is finished. Raises `NotFound`."""
+        """Keep that a run is to end, wherever it runs; False for one that is finished. Raises `NotFound`."""
 
     @reads(since=3)
     async def unwanted(self, worker: str) -> list[str]:

@@ -18,7 +18,7 @@ from tavern_host.contracts.executions import RunStatus
 
 
 def far(type: str, **values: Any) -> dict[str, Any]:
-    """Return a node of the plugin `acme-far`, with what is no input taken out of its values."""
+    """Return a node of the plugin `acme-far`, without those of its values that are no inputs."""
     own = {key: values.pop(key) for key in ("policy", "placement", "configValues") if key in values}
     return {"type": f"acme-far:{type}", "inputValues": values, **own}
 

@@ -31,7 +31,7 @@ LENGTH = struct.Struct("=q")
 
 
 def main() -> None:
-    """Answer requests until whoever sends them has ended; each child leaves this loop and runs what was asked for."""
+    """Answer requests until their sender has ended; each child leaves this loop and runs what was asked for."""
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
     sys.path[0] = str(Path.cwd())  # instead of the folder of this file

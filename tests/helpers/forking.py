@@ -90,7 +90,7 @@ def _asked(given: tuple[Any, ...]) -> dict[str, Any] | None:
     is_plain = kept == (error_pipe,) and preexec is None and user == [None, None, None, -1]
     if tuple(arguments[:3]) != PYTHON or arguments[3] not in ("-m", "-c") or not is_plain:
         return None
-    folder = os.path.abspath(os.fsdecode(cwd or "."))  # noqa: PTH100 - links stay, as in what `chdir` is told
+    folder = os.path.abspath(os.fsdecode(cwd or "."))  # noqa: PTH100 - links stay, as in what `chdir` is given
     if not os.path.isdir(folder):  # noqa: PTH112
         return None
     variables = dict(os.environ)

@@ -120,7 +120,7 @@ async def test_a_start_cancelled_during_import_leaves_no_module(tmp_path: Path) 
     await asyncio.wait([task])
     assert task.cancelled()
     assert "tavern_plugins.acme" not in sys.modules
-    taken = reserve("acme")  # by another host, while the first import still goes on
+    taken = reserve("acme")  # by another host, while the first import still runs
     release.set()
     while (freed := reserve("acme")) != "tavern_plugins.acme":
         release_name(freed)

@@ -122,7 +122,7 @@ def _summed(response: Data, before: Data) -> Data:
 
 
 def hand_over(context: PluginContext, world: dict[str, Any], outcome: Outcome) -> None:
-    """Keep an outcome for whoever waits for it."""
+    """Keep an outcome for those who wait for it."""
     outcomes: dict[str, Outcome] = context.state.setdefault(_STATE, {})
     outcomes[str(world.get("conversationId"))] = outcome
     while len(outcomes) > _MOST:

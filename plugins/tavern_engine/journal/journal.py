@@ -198,7 +198,7 @@ class RunJournal:
         await self.drain()
         if self._last is not None:  # there was nothing to write, or that could not be written
             self._last = None
-            if self._ending is None:  # whoever is cancelled here calls once more, while this continues
+            if self._ending is None:  # a caller that is cancelled here calls again, while this continues
                 self._ending = asyncio.ensure_future(last(None))
             await asyncio.shield(self._ending)
 
