@@ -109,12 +109,10 @@ async def page_of(server: Served) -> AsyncIterator[Any]:
     """Open the page in a browser."""
     from playwright.async_api import async_playwright
 
-    flags = [
-        "--no-sandbox",
-        "--disable-background-networking",
-    ]
+    from tavern_studio.testing import FLAGS, chromium
+
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=flags)
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         page = await browser.new_page(viewport={"width": 1280, "height": 800})
         await page.goto(f"{server.url}/?token={TOKEN}")
         yield page
