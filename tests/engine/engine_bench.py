@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,19 @@ from tavern_host.server.app import make_app
 PLUGINS = Path(__file__).parent / "plugins"
 
 
+def edges_in(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the edges of texts such as `a > b > c, c.sum > d.a`: an end without a slot is that of the slot `value`."""
+    for chain in (chain for text in texts for chain in text.split(", ")):
+        ends = [end if "." in end else f"{end}.value" for end in chain.split(" > ")]
+        yield from (f"{one} > {other}" for one, other in pairwise(ends))
+
+
 def workflow(nodes: dict[str, Any], *edges: str, **more: Any) -> Workflow:
-    """Return a workflow of nodes by id (a type, or a node) and edges written `source.slot > target.slot`.
+    """Return a workflow of nodes by id (a type, or a node) and edges as `edges_in` reads them.
 
     A type without a namespace is one of the test plugin `acme-nodes`.
     """
-    made = workflow_document(nodes, *edges, **more)
+    made = workflow_document(nodes, *edges_in(edges), **more)
     for node in made["nodes"]:
         if ":" not in node["type"]:
             node["type"] = f"acme-nodes:{node['type']}"

@@ -9,10 +9,12 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 from helpers.forking import PYTHON
+from hypothesis import strategies as st
 
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store.store import SqliteRunStore
@@ -20,6 +22,22 @@ from tavern_engine.journal.run_store.store import SqliteRunStore
 LOG = logging.getLogger("tavern.tests.runs")
 HERE = Path(__file__).parent
 PLUGINS = HERE.parent.parent / "plugins"
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+CODED = st.recursive(
+    JSON | st.binary(max_size=40) | st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.replace(fold=0)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "$bytes", "$dict", ""]), inner),
+    max_leaves=8,
+)
+"""Values that have a codec."""
 
 
 @asynccontextmanager
