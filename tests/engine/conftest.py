@@ -51,6 +51,24 @@ def placement(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 @pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return where nodes take notes."""
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Path:
+    """Return where nodes count how often they were called."""
+    return tmp_path / "calls"
+
+
+@pytest.fixture
+def go(tmp_path: Path) -> Path:
+    """Return the file for which nodes wait."""
+    return tmp_path / "go"
+
+
+@pytest.fixture
 def open_host(tmp_path: Path, placement: dict[str, Any]) -> OpenHost:
     """Return a function that opens a host with test plugins, all of them trusted unless told otherwise."""
 
