@@ -50,10 +50,7 @@ async def store(bench: Bench, **node: Any) -> None:
 
 async def test_a_button_takes_values_and_gives_new_ones(bench: Bench) -> None:
     changed = await bench.nodes.act(DICE, "roll", inputs={"more": [1]}, config={"step": 2})
-    assert changed == {
-        "value": 3,
-        "seen": {"inputs": {"value": 1, "more": [1]}, "plugin": "acme-buttons"},
-    }
+    assert changed == {"value": 3, "seen": {"inputs": {"value": 1, "more": [1]}, "plugin": "acme-buttons"}}
 
 
 async def test_an_unknown_type_or_button_is_told_with_near_names(bench: Bench) -> None:
@@ -123,14 +120,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"nodeId": "d", "buttonName": "roll"},
         "a button_click needs a `nodeType`, or the `workflowId` of a stored workflow",
     ),
-    (
-        {"nodeId": "e", "buttonName": "roll", "workflowId": "w"},
-        "the workflow 'w' has no node 'e'",
-    ),
-    (
-        {"nodeId": "d", "buttonName": "rol", "workflowId": "w"},
-        "node Dice has no action 'rol' (did you mean roll?)",
-    ),
+    ({"nodeId": "e", "buttonName": "roll", "workflowId": "w"}, "the workflow 'w' has no node 'e'"),
+    ({"nodeId": "d", "buttonName": "rol", "workflowId": "w"}, "node Dice has no action 'rol' (did you mean roll?)"),
 ]
 
 

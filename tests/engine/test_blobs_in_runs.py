@@ -58,14 +58,8 @@ async def test_blobs_flow_as_handles_and_open_as_bytes(tmp_path: Path, place: An
             "pieces": "acme-blobs:Pieces",
             "out": "core:GroupOutput",
         },
-        "make.result > count.data",
-        "make.result > all.data",
-        "text.result > all.data",
-        "make.result > apart.data",
-        "make.result > name.data",
-        "make.result > pieces.data",
-        "text.result > take.data",
-        "few.result > small.data",
+        "make.result > count.data, make.result > all.data, text.result > all.data, make.result > apart.data",
+        "make.result > name.data, make.result > pieces.data, text.result > take.data, few.result > small.data",
         "make.result > out.x",
         interfaceOutputs={"x": slot("BINARY")},
     )
@@ -153,8 +147,7 @@ async def test_blobs_go_when_their_last_run_goes(tmp_path: Path) -> None:
 
 async def test_pruning_leaves_blobs_of_active_unkept_runs(tmp_path: Path) -> None:
     document = workflow(
-        {"both": acme("ProduceBoth", size=SIZE), "count": "acme-blobs:Count", "wait": "Hang"},
-        "both.data > count.data",
+        {"both": acme("ProduceBoth", size=SIZE), "count": "acme-blobs:Count", "wait": "Hang"}, "both.data > count.data"
     )
     async with host(tmp_path) as opened:
         bench = Bench(opened)
@@ -173,8 +166,7 @@ async def test_pruning_leaves_blobs_of_active_unkept_runs(tmp_path: Path) -> Non
 
 async def test_a_resumed_run_has_its_blobs(tmp_path: Path) -> None:
     document = workflow(
-        {"both": acme("ProduceBoth", size=SIZE), "count": "acme-blobs:Count", "wait": "Hang"},
-        "both.data > count.data",
+        {"both": acme("ProduceBoth", size=SIZE), "count": "acme-blobs:Count", "wait": "Hang"}, "both.data > count.data"
     )
     async with host(tmp_path) as opened:
         bench = Bench(opened)

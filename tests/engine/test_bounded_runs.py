@@ -63,8 +63,7 @@ async def test_a_run_is_shown_without_its_large_values(tmp_path: Path) -> None:
             "small": acme("LongText", size=10),
             "out": "core:GroupOutput",
         },
-        "text.result > out.text",
-        "bytes.result > out.bytes",
+        "text.result > out.text, bytes.result > out.bytes",
         interfaceOutputs={"text": slot("STRING"), "bytes": slot("BINARY")},
     )
     content = {
@@ -136,8 +135,7 @@ async def test_messages_bring_no_large_values(tmp_path: Path) -> None:
     nodes = {"long": acme("LongText", size=MEGABYTE + 1), "short": acme("LongText", size=10), "out": "core:GroupOutput"}
     document = workflow(
         nodes,
-        "long.result > out.long",
-        "short.result > out.short",
+        "long.result > out.long, short.result > out.short",
         interfaceOutputs={"long": slot("STRING"), "short": slot("STRING")},
     )
     async with opened(tmp_path) as (bench, _):

@@ -30,38 +30,36 @@ def switched(condition: bool) -> dict[str, Any]:
 CASES = [
     *(case(f"what follows the other way of {condition} is skipped to the end",
         {**switched(condition), **WAYS, "merge": flow("Merge")},
-        "s.yes > yes0.value", "s.no > no0.value", "yes0.value > yes1.value", "no0.value > no1.value",
-        "yes1.value > merge.values", "no1.value > merge.values",
+        "s.yes > yes0, s.no > no0, yes0 > yes1, no0 > no1, yes1 > merge.values, no1 > merge.values",
         gives={"merge": "x", f"{ran}1": "x"}, skipped=f"{not_run}0 {not_run}1")
         for condition, ran, not_run in ((True, "yes", "no"), (False, "no", "yes"))),
     case("a node runs without an optional input of a branch not taken",
-        {**YES, "one": give(1), "n": flow("Needs", may="written")}, "one.value > n.must", "s.no > n.may",
+        {**YES, "one": give(1), "n": flow("Needs", may="written")}, "one > n.must, s.no > n.may",
         gives={"n.list": [1, "written"]}),
     case("a node is skipped without its required input, though a value is written",
         {**YES, "one": give(1), "n": flow("Needs", must="written"), "after": "Take"},
-        "s.no > n.must", "one.value > n.may", "n.list > after.value", gives={"one": 1}, skipped="n after"),
-    case("a node all of whose edges are of branches not taken is skipped",
-        {**YES, "n": flow("Needs", must=1)}, "s.no > n.may", skipped="n"),
-    case("an output that is no branch is there either way", {**switched(False), "take": "Take"}, "s.both > take.value",
+        "s.no > n.must, one > n.may, n.list > after", gives={"one": 1}, skipped="n after"),
+    case("a node all of whose edges are of branches not taken is skipped", {**YES, "n": flow("Needs", must=1)},
+        "s.no > n.may", skipped="n"),
+    case("an output that is no branch is there either way", {**switched(False), "take": "Take"}, "s.both > take",
         gives={"take": "x"}),
     case("a multi input takes the branches taken, in order",
         {**YES, "t": flow("Switch", condition=False, value="y"), "g": flow("Gather")},
-        "s.no > g.values__0", "t.no > g.values__1", "t.yes > g.values__2", "s.yes > g.values__3",
+        "s.no > g.values__0, t.no > g.values__1, t.yes > g.values__2, s.yes > g.values__3",
         gives={"g.list": ["y", "x"]}),
-    case("a multi input without any branch taken skips its node",
-        {**YES, "g": flow("Gather"), "m": flow("Merge")}, "s.no > g.values", "s.no > m.values", skipped="g m"),
+    case("a multi input without any branch taken skips its node", {**YES, "g": flow("Gather"), "m": flow("Merge")},
+        "s.no > g.values, s.no > m.values", skipped="g m"),
     case("a switch that is skipped takes neither way",
-        {**YES, "t": flow("Switch", condition=True), "a": "Take", "b": "Take"},
-        "s.no > t.value", "t.yes > a.value", "t.no > b.value", skipped="t a b"),
+        {**YES, "t": flow("Switch", condition=True), "a": "Take", "b": "Take"}, "s.no > t, t.yes > a, t.no > b",
+        skipped="t a b"),
     case("a failed node is no branch not taken, else a merge would hide it",
-        {"bad": "Boom", "one": give(1), "m": flow("Merge")}, "bad.value > m.values", "one.value > m.values",
-        skipped="m", error="node bad (boom): ValueError: boom"),
+        {"bad": "Boom", "one": give(1), "m": flow("Merge")}, "bad > m.values, one > m.values", skipped="m",
+        error="node bad (boom): ValueError: boom"),
     case("a node whose policy skips its branch lets the others continue",
         {"bad": policy("Boom", onError="skip_branch"), "after": "Take", "one": give(1), "m": flow("Merge")},
-        "bad.value > after.value", "after.value > m.values", "one.value > m.values",
-        gives={"m": 1}, failed="bad", skipped="after"),
+        "bad > after > m.values, one > m.values", gives={"m": 1}, failed="bad", skipped="after"),
     case("interface outputs of branches not taken are absent", {**YES, "out": OUT},
-        "s.yes > out.yes", "s.no > out.no", "s.both > out.either",
+        "s.yes > out.yes, s.no > out.no, s.both > out.either",
         interfaceOutputs={"yes": slot(), "no": slot(), "either": slot(), "default": slot(config={"default": 5})},
         outputs={"yes": "x", "either": "x", "default": 5}),
 ]  # fmt: skip
@@ -74,8 +72,7 @@ async def test_branches_not_taken_are_skipped(shared: Bench) -> None:
 async def test_a_group_behind_a_branch_is_skipped_whole(shared: Bench) -> None:
     inner = workflow(
         {"in": IN, "take": "Take", "out": OUT},
-        "in.value > take.value",
-        "take.value > out.value",
+        "in > take > out",
         interfaceInputs={"value": slot()},
         interfaceOutputs={"value": slot()},
     )
@@ -83,8 +80,7 @@ async def test_a_group_behind_a_branch_is_skipped_whole(shared: Bench) -> None:
     document = case(
         "groups",
         {**switched(False), "yes": group("inner"), "no": group("inner"), "after": "Take", "merge": flow("Merge")},
-        *("s.yes > yes.value", "s.no > no.value", "yes.value > after.value"),
-        *("after.value > merge.values", "no.value > merge.values"),
+        "s.yes > yes, s.no > no, yes > after > merge.values, no > merge.values",
         gives={"merge": "x", "no/take": "x"},
         skipped="yes yes/take after",
     )
@@ -155,8 +151,7 @@ async def test_cached_outputs_never_stand_in_on_branches_not_taken(shared: Bench
     """Whichever way was taken before, and the other one in between."""
     inner = workflow(
         {"in": IN, "s": flow("Switch"), "a": "Take", "b": "Take", "out": OUT},
-        *("in.value > s.value", "in.condition > s.condition", "s.yes > a.value", "s.no > b.value"),
-        *("a.value > out.yes", "b.value > out.no"),
+        "in > s, in.condition > s.condition, s.yes > a, s.no > b, a > out.yes, b > out.no",
         interfaceInputs={"value": slot(), "condition": slot("BOOLEAN")},
         interfaceOutputs={"yes": slot(), "no": slot()},
     )
@@ -189,8 +184,7 @@ async def test_a_branch_that_is_no_longer_known_is_found_out(shared: Bench) -> N
     document = workflow(
         {"o": flow("Opaque", number=3), "s": flow("Switch", condition=True), "m": flow("Merge")}
         | dict.fromkeys(["a", "b"], "acme-flow:Real"),
-        *("o.value > s.value", "s.yes > a.value", "s.no > b.value"),
-        *("a.value > m.values__0", "b.value > m.values__1"),
+        "o > s, s.yes > a, s.no > b, a > m.values__0, b > m.values__1",
     )
     runs = [await shared.run(document) for _ in range(2)]
 

@@ -76,7 +76,7 @@ async def test_a_value_arrives_as_the_input_has_it(shared: Bench) -> None:
             case(
                 f"{value!r} from {source} into {target}",
                 {"give": give(value, source), "take": {"type": "Take", "configValues": {"type": target}}},
-                "give.value > take.value",
+                "give > take",
                 gives={"take": arrives},
             )
             for source, target, value, arrives in ARRIVING
@@ -100,10 +100,7 @@ def test_a_value_from_an_output_of_any_type_is_looked_at_when_it_comes() -> None
 
 @on_module_loop
 async def test_a_value_that_cannot_be_converted_is_the_error_of_the_node_that_gets_it(shared: Bench) -> None:
-    document = workflow(
-        {"give": give({}), "take": {"type": "Take", "configValues": {"type": "STRING"}}},
-        "give.value > take.value",
-    )
+    document = workflow({"give": give({}), "take": {"type": "Take", "configValues": {"type": "STRING"}}}, "give > take")
 
     run = await shared.run(document)
 

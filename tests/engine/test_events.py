@@ -27,8 +27,7 @@ async def told(bench: Bench, document: Any, **inputs: Any) -> list[tuple[str, di
 async def test_a_run_is_told_from_its_beginning_to_its_outputs(bench: Bench) -> None:
     document = workflow(
         {"in": IN, "add": "Add", "out": OUT},
-        "in.n > add.a",
-        "add.sum > out.answer",
+        "in.n > add.a, add.sum > out.answer",
         interfaceInputs={"n": slot("INTEGER")},
         interfaceOutputs={"answer": slot("INTEGER")},
     )
@@ -44,7 +43,7 @@ async def test_a_run_is_told_from_its_beginning_to_its_outputs(bench: Bench) -> 
 
 
 async def test_a_failure_is_told_with_its_node_and_with_the_run(bench: Bench) -> None:
-    document = workflow({"boom": "Boom", "after": "Take"}, "boom.value > after.value")
+    document = workflow({"boom": "Boom", "after": "Take"}, "boom > after")
 
     events = await told(bench, document)
 

@@ -16,26 +16,23 @@ PAUSES = {f"n{i}": "Pause" for i in range(5)}
 CASES = [
     case("only what depends on a failed node is skipped",
         {"one": give(1), "boom": "Boom", "child": "Take", "grandchild": "Take", "beside": "Take", "join": "Collect"},
-        "one.value > boom.value", "boom.value > child.value", "child.value > grandchild.value",
-        "one.value > beside.value", "grandchild.value > join.values", "beside.value > join.values",
+        "one > boom > child > grandchild, one > beside, grandchild > join.values, beside > join.values",
         gives={"beside": 1}, failed="boom", skipped="child grandchild join", error=BOOM),
     case("interface outputs of branches that completed are there all the same",
-        {"one": give(1), "boom": "Boom", "out": OUT},
-        "one.value > out.good", "boom.value > out.bad", "boom.value > out.bad_default",
+        {"one": give(1), "boom": "Boom", "out": OUT}, "one > out.good, boom > out.bad, boom > out.bad_default",
         interfaceOutputs={"good": slot(), "bad": slot(), "bad_default": slot(config={"default": 1}),
-            "unfed": slot(config={"default": 2})},
-        outputs={"good": 1, "unfed": 2}, skipped="out", error=BOOM),
+            "unfed": slot(config={"default": 2})}, outputs={"good": 1, "unfed": 2}, skipped="out", error=BOOM),
     case("a required input for which nothing comes is the error of its node",
         {"in": IN, "add": "Add", "beside": give(1)}, "in.number > add.a", interfaceInputs={"number": slot("INTEGER")},
         gives={"beside": 1}, failed="add",
         error="node add (add): the required input 'a' has no value: in.number gave none"),
     case("a node that exits ends neither the host nor other branches", {"leave": "Leave", "one": give(1)},
         gives={"one": 1}, error="node leave (leave): node Leave tried to end the program (SystemExit: 3)"),
-    case("a node that cancels itself has failed and nothing else",
-        {"c": "CancelItself", "after": "Take", **PAUSES}, "c.value > after.value",
-        gives=dict.fromkeys(PAUSES), skipped="after", error="node c (cancel itself): it was cancelled by its own code"),
+    case("a node that cancels itself has failed and nothing else", {"c": "CancelItself", "after": "Take", **PAUSES},
+        "c > after", gives=dict.fromkeys(PAUSES), skipped="after",
+        error="node c (cancel itself): it was cancelled by its own code"),
     case("an error message that is not Unicode is told all the same",
-        {"n": "Boom", "text": {"type": "Odd", "configValues": {"kind": "surrogate"}}}, "text.value > n.message",
+        {"n": "Boom", "text": {"type": "Odd", "configValues": {"kind": "surrogate"}}}, "text > n.message",
         error="node n (boom): ValueError: a\ufffdb"),
 ]  # fmt: skip
 
@@ -48,7 +45,7 @@ async def test_the_error_names_the_first_failed_node(shared: Bench) -> None:
     first = {"type": "Boom", "displayName": "The first", "inputValues": {"message": "out of eggs"}}
     nodes = {"first": first, "pause": {"type": "Pause", "inputValues": {"turns": 5}}, "second": "Boom"}
 
-    run = await shared.run(workflow(nodes, "pause.value > second.value"))
+    run = await shared.run(workflow(nodes, "pause > second"))
 
     assert run.error.message == "node first (The first): ValueError: out of eggs"
     assert (run.error.code, run.error.plugin, run.error.details) == ("plugin_error", "acme-nodes", {"node": "first"})
@@ -67,8 +64,7 @@ async def test_a_traceback_is_logged_and_not_shown(shared: Bench, caplog: pytest
 async def test_all_problems_are_reported_before_anything_runs(shared: Bench) -> None:
     document = workflow(
         {"in": IN, "add": "Add", "typo": "Takes", "text": give("x", "STRING"), "loose": "Add"},
-        "text.value > add.a",
-        "text.nothing > add.b",
+        "text > add.a, text.nothing > add.b",
         interfaceInputs={"n": slot("INTEGER", required=True)},
     )
 

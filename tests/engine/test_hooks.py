@@ -14,7 +14,7 @@ IN, OUT = "core:GroupInput", "core:GroupOutput"
 
 
 def answering(value: str) -> RunRequest:
-    document = workflow({"one": give(value), "out": OUT}, "one.value > out.answer", interfaceOutputs={"answer": slot()})
+    document = workflow({"one": give(value), "out": OUT}, "one > out.answer", interfaceOutputs={"answer": slot()})
     return RunRequest(workflow=document)
 
 

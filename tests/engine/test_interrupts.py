@@ -23,7 +23,7 @@ async def test_an_interrupt_reaches_every_awaiting_node(shared: Bench) -> None:
     hanging = [f"n{i}" for i in range(100)]
     document = workflow(
         {"one": give(1), **dict.fromkeys(hanging, "Hang"), "after": "Take", "out": "core:GroupOutput"},
-        *("n0.value > after.value", "one.value > out.early", "after.value > out.late"),
+        "n0 > after, one > out.early, after > out.late",
         interfaceOutputs={"early": slot(), "late": slot()},
     )
     run_id = await shared.start(document)
@@ -124,8 +124,7 @@ async def test_a_node_that_ignores_an_interrupt_is_left_behind(open_host: OpenHo
 async def test_a_quick_loop_can_be_interrupted_anywhere(shared: Bench) -> None:
     document = workflow(
         {"z": loop("n: INTEGER = 0", count=100_000, maxIterations=100_000), "add": inside("z", flow("Add"))},
-        "z.in__n > add.a",
-        "add.sum > z.next__n",
+        "z.in__n > add.a, add.sum > z.next__n",
     )
     for turns in range(1, repetitions(30, 60), 3):
         run_id = await shared.start(document)

@@ -22,10 +22,7 @@ async def test_a_folder_plugins_code_is_found_in_the_process(open_host: OpenHost
 async def test_a_failure_in_the_process_is_the_nodes(open_host: OpenHost, tmp_path: Path) -> None:
     async with open_host("acme_buttons") as bench:
         run = await bench.run(
-            workflow(
-                {"odd": {"type": "Odd", "configValues": {"kind": "model"}}, "n": "acme-buttons:Apart"},
-                "odd.value > n.value",
-            )
+            workflow({"odd": {"type": "Odd", "configValues": {"kind": "model"}}, "n": "acme-buttons:Apart"}, "odd > n")
         )
         shown = state(run, "n")
     assert "the input 'value' holds a value of the type Amount, which has no codec" in shown.error.message

@@ -93,9 +93,7 @@ async def test_a_node_waiting_for_a_process_can_be_interrupted(open_host: OpenHo
 async def test_a_node_in_a_loop_has_a_process_for_each_iteration(open_host: OpenHost, tmp_path: Path) -> None:
     file = tmp_path / "notes"
     async with open_host("acme_flow") as bench:
-        document = workflow(
-            {"z": loop(count=2), "n": inside("z", flow("Apart", file=file, seconds=0))}, "z.index > n.value"
-        )
+        document = workflow({"z": loop(count=2), "n": inside("z", flow("Apart", file=file, seconds=0))}, "z.index > n")
 
         run = await bench.run(document)
 

@@ -29,42 +29,40 @@ def ended(by: str, iterations: int) -> dict[str, Any]:
 
 CARRIED = [
     case("the last value of a carried one comes out",
-        {"z": loop("n: INTEGER = 10", count=3), "add": ADD, "take": "Take"}, *COUNTING, "z.out__n > take.value",
+        {"z": loop("n: INTEGER = 10", count=3), "add": ADD, "take": "Take"}, *COUNTING, "z.out__n > take",
         gives={"take": 13, "z.out__n": 13, **ended("count", 3)}),
     case("an edge comes before a written value",
         {"z": loop("n: INTEGER = 500", count=2, values={"in__n": 50}), "add": ADD, "five": give(5, "INTEGER")},
-        *COUNTING, "five.value > z.in__n", gives={"z.out__n": 7}),
+        *COUNTING, "five > z.in__n", gives={"z.out__n": 7}),
     case("a written value comes before the initial one",
         {"z": loop("n: INTEGER = 500", count=2, values={"in__n": 50}), "add": ADD}, *COUNTING, gives={"z.out__n": 52}),
     case("a value without a beginning is absent in the first iteration",
         {"z": loop("last: WILDCARD", each="seen: WILDCARD", count=2), "take": inside("z", "Take")},
-        "z.in__last > take.value", "z.index > z.next__last", "take.value > z.each__seen",
+        "z.in__last > take, z.index > z.next__last, take > z.each__seen",
         gives={"z.out__last": 1, "z.list__seen": ["nothing came", 0], "z.stream__seen": ["nothing came", 0]}),
     case("a value without an edge into its next one stays",
-        {"z": loop("n: INTEGER = 1", "still: STRING = 'same'", each="seen: STRING", count=2), "add": ADD},
-        *COUNTING, "z.in__still > z.each__seen", gives={"z.out__still": "same", "z.list__seen": ["same", "same"]}),
+        {"z": loop("n: INTEGER = 1", "still: STRING = 'same'", each="seen: STRING", count=2), "add": ADD}, *COUNTING,
+        "z.in__still > z.each__seen", gives={"z.out__still": "same", "z.list__seen": ["same", "same"]}),
     case("models are carried",
         {"start": flow("Opaque", number=1), "z": loop("o: WILDCARD", each="r: INTEGER", count=2),
             "real": inside("z", flow("Real")), "add": ADD, "next": inside("z", flow("Opaque"))},
-        "start.value > z.in__o", "z.in__o > real.value", "real.value > add.a", "add.sum > next.number",
-        "next.value > z.next__o", "add.sum > z.each__r",
+        "start > z.in__o, z.in__o > real > add.a, add.sum > next.number, next > z.next__o, add.sum > z.each__r",
         gives={"z.list__r": [2, 3], "z.out__o": {"real": 3}}),
     case("values are converted on the way into the next iteration",
-        {"z": loop("text: STRING = 'x'", each="n: FLOAT", count=2)}, "z.index > z.next__text", "z.index > z.each__n",
+        {"z": loop("text: STRING = 'x'", each="n: FLOAT", count=2)}, "z.index > z.next__text, z.index > z.each__n",
         gives={"z.out__text": "1", "z.list__n": [0.0, 1.0]}),
-    case("two carried values change places",
-        {"z": loop("a: STRING = 'A'", "b: STRING = 'B'", count=3)}, "z.in__a > z.next__b", "z.in__b > z.next__a",
-        gives={"z.out__a": "B", "z.out__b": "A"}),
+    case("two carried values change places", {"z": loop("a: STRING = 'A'", "b: STRING = 'B'", count=3)},
+        "z.in__a > z.next__b, z.in__b > z.next__a", gives={"z.out__a": "B", "z.out__b": "A"}),
     case("the values of all iterations come out as a list and a stream",
         {"z": loop("n: INTEGER = 0", each="n: INTEGER", count=30), "add": ADD, "read": flow("Read"), "take": "Take"},
-        *COUNTING, "add.sum > z.each__n", "z.stream__n > read.items", "z.list__n > take.value",
+        *COUNTING, "add.sum > z.each__n, z.stream__n > read.items, z.list__n > take",
         gives={"read.list": list(range(1, 31)), "take": list(range(1, 31))}),
     case("a reader that leaves early does not end the loop",
         {"z": loop(each="n: INTEGER", count=40), "read": flow("ReadOne")},
-        "z.index > z.each__n", "z.stream__n > read.items", gives={"read": 0, "z.iterations": 40}),
-    case("the stream of a loop goes out by the interface",
-        {"z": loop(each="t: STRING", count=3), "out": OUT}, "z.index > z.each__t", "z.stream__t > out.text",
-        interfaceOutputs={"text": slot("STRING", isStream=True)}, outputs={"text": "012"}),
+        "z.index > z.each__n, z.stream__n > read.items", gives={"read": 0, "z.iterations": 40}),
+    case("the stream of a loop goes out by the interface", {"z": loop(each="t: STRING", count=3), "out": OUT},
+        "z.index > z.each__t, z.stream__t > out.text", interfaceOutputs={"text": slot("STRING", isStream=True)},
+        outputs={"text": "012"}),
 ]  # fmt: skip
 
 
@@ -78,9 +76,8 @@ NO_INTEGER = "node z (core:LoopZone): the input 'count': the value on edge e2 is
 BOUNDS = "node z (core:LoopZone): the number of iterations must be an integer from 0 to 1,000,000, not "
 ENDING = [
     case("no iteration gives the initial values and empty lists",
-        {"z": loop("n: INTEGER = 7", "nothing: WILDCARD", each="n: INTEGER", count=0), "add": ADD,
-            "read": flow("Read"), "take": "Take"},
-        *COUNTING, "add.sum > z.each__n", "z.stream__n > read.items", "z.out__nothing > take.value",
+        {"z": loop("n: INTEGER = 7", "nothing: WILDCARD", each="n: INTEGER", count=0), "add": ADD, "read": flow("Read"),
+            "take": "Take"}, *COUNTING, "add.sum > z.each__n, z.stream__n > read.items, z.out__nothing > take",
         gives={"z.out__n": 7, "z.list__n": [], "z.stream__n": [], **ended("count", 0), "read.list": [],
             "take": "nothing came"}, skipped="add"),
     case("an edge gives the count", *counted(2), *MANY, gives={"z.out__n": 2}),
@@ -96,49 +93,44 @@ ENDING = [
     *(case(f"the condition 3 < n ends a loop when it is {stop_when}",
         {"z": loop("n: INTEGER = 0", conditionSlot="enough", stopWhen=stop_when, maxIterations=50), "add": ADD,
             "less": inside("z", flow("Less", a=3))},
-        *COUNTING, "add.sum > less.b", "less.value > z.enough",
+        *COUNTING, "add.sum > less.b, less > z.enough",
         gives={"z.out__n": iterations, **ended("condition", iterations)})
         for stop_when, iterations in ((True, 4), (False, 1))),
-    case("the maximum ends a loop in any case",
-        {"z": loop("n: INTEGER = 0", count=30, maxIterations=4), "add": ADD}, *COUNTING,
-        gives={"z.out__n": 4, **ended("maximum", 4)}),
-    case("a condition is true or false",
-        {"z": loop(conditionSlot="enough", count=3), "text": inside("z", give("yes"))}, "text.value > z.enough",
-        error="node z (core:LoopZone): iteration 0: what it gives: the input 'enough': the value on edge e0 is no "
-            "BOOLEAN: expected a boolean, got text"),
+    case("the maximum ends a loop in any case", {"z": loop("n: INTEGER = 0", count=30, maxIterations=4), "add": ADD},
+        *COUNTING, gives={"z.out__n": 4, **ended("maximum", 4)}),
+    case("a condition is true or false", {"z": loop(conditionSlot="enough", count=3), "text": inside("z", give("yes"))},
+        "text > z.enough",
+        error="node z (core:LoopZone): iteration 0: what it gives: the input 'enough': the value on edge e0 is "
+            "no BOOLEAN: expected a boolean, got text"),
 ]  # fmt: skip
 INSIDE = [
     case("values from outside are the same in all iterations",
         {"three": give(3, "INTEGER"), "z": loop("n: INTEGER = 0", each="all: ARRAY", count=3), "add": ADD,
             "pair": inside("z", flow("Needs"))},
-        "z.in__n > add.a", "three.value > add.b", "add.sum > z.next__n", "add.sum > pair.must",
-        "three.value > pair.may", "pair.list > z.each__all",
-        gives={"z.out__n": 9, "z.list__all": [[3, 3], [6, 3], [9, 3]]}),
+        "z.in__n > add.a, three > add.b, add.sum > z.next__n, add.sum > pair.must, three > pair.may",
+        "pair.list > z.each__all", gives={"z.out__n": 9, "z.list__all": [[3, 3], [6, 3], [9, 3]]}),
     case("a branch outside that was not taken skips what needs it inside",
         {"switch": flow("Switch", condition=True, value=1), "z": loop("n: INTEGER = 0", each="n: INTEGER", count=2),
             "add": ADD, "other": ADD, "merge": inside("z", flow("Merge"))},
-        "switch.yes > add.a", "switch.no > other.a", "add.sum > merge.values", "other.sum > merge.values",
-        "merge.value > z.each__n", gives={"z.list__n": [2, 2]}, skipped="other"),
+        "switch.yes > add.a, switch.no > other.a, add.sum > merge.values, other.sum > merge.values",
+        "merge > z.each__n", gives={"z.list__n": [2, 2]}, skipped="other"),
     case("a loop on a branch that was not taken is skipped as a whole",
         {"switch": flow("Switch", condition=True, value=1), "z": loop("n: INTEGER = 0", count=2), "add": ADD,
-            "take": "Take"},
-        *COUNTING, "switch.no > z.in__n", "z.out__n > take.value", skipped="z add take"),
+            "take": "Take"}, *COUNTING, "switch.no > z.in__n, z.out__n > take", skipped="z add take"),
     case("loops in loops see the values of all levels",
         {"thousand": give(1000, "INTEGER"), "z": loop("sum: INTEGER = 0", each="sum: INTEGER", count=2),
             "b": inside("z", loop("sum: INTEGER", count=3)), "c": inside("b", loop("sum: INTEGER", count=2)),
             "add1": inside("c", flow("Add")), "add2": inside("c", flow("Add"))},
-        "z.in__sum > b.in__sum", "b.in__sum > c.in__sum", "c.in__sum > add1.a", "thousand.value > add1.b",
-        "add1.sum > add2.a", "z.index > add2.b", "add2.sum > c.next__sum", "c.out__sum > b.next__sum",
-        "b.out__sum > z.next__sum", "b.out__sum > z.each__sum",
-        gives={"z.list__sum": [6000, 12006]}),
+        "z.in__sum > b.in__sum, b.in__sum > c.in__sum, c.in__sum > add1.a, thousand > add1.b, add1.sum > add2.a",
+        "z.index > add2.b, add2.sum > c.next__sum, c.out__sum > b.next__sum, b.out__sum > z.next__sum",
+        "b.out__sum > z.each__sum", gives={"z.list__sum": [6000, 12006]}),
     case("frames of the canvas are no loops",
         {"frame": "Take", "z": {**loop("n: INTEGER = 0", count=2), "parentNode": "frame"}, "inner": inside("z", "Take"),
             "add": inside("inner", flow("Add"))}, *COUNTING, gives={"z.out__n": 2}),
     case("a node knows the iteration it is in",
         {"z": loop(each="i: INTEGER", count=2), "i": inside("z", flow("Iteration")),
             "y": inside("z", loop(each="i: INTEGER", count=3)), "j": inside("y", flow("Iteration")),
-            "outside": flow("Iteration")},
-        "i.value > z.each__i", "j.value > y.each__i",
+            "outside": flow("Iteration")}, "i > z.each__i, j > y.each__i",
         gives={"z.list__i": [0, 1], "outside": None}),
     case("a class keeps its state over iterations and no longer",
         {"z": loop(each="n: INTEGER", count=3), "t": {**inside("z", flow("Tally")), "configValues": {"start": 10}}},
@@ -146,23 +138,23 @@ INSIDE = [
     case("streams flow inside of an iteration",
         {"z": loop("text: STRING = 'ab'", each="read: ARRAY", count=2), "letters": inside("z", flow("Letters")),
             "read": inside("z", flow("Read"))},
-        "z.in__text > letters.text", "letters.letters > read.items", "letters.letters > z.next__text",
+        "z.in__text > letters.text, letters.letters > read.items, letters.letters > z.next__text",
         "read.list > z.each__read", gives={"z.list__read": [["a", "b"], ["a", "b"]], "z.out__text": "ab"}),
     case("a branch inside that is not taken gives nothing in that iteration",
         {"z": loop("last: INTEGER = -1", each="even: INTEGER", conditionSlot="stop", stopWhen=True, count=5),
             "even": inside("z", flow("IsEven")), "switch": inside("z", flow("Switch")),
             "less": inside("z", flow("Less", a=100))},
-        "z.index > even.number", "even.value > switch.condition", "z.index > switch.value",
-        "switch.yes > z.next__last", "switch.yes > z.each__even", "switch.no > less.b", "less.value > z.stop",
+        "z.index > even.number, even > switch.condition, z.index > switch, switch.yes > z.next__last",
+        "switch.yes > z.each__even, switch.no > less.b, less > z.stop",
         gives={"z.list__even": [0, 2, 4], "z.out__last": 4, **ended("count", 5)}),
     case("a bypassed loop has no iterations",
         {"z": {**loop("n: INTEGER = 4", each="n: INTEGER", count=3), "bypassed": True}, "add": ADD, "take": "Take"},
-        *COUNTING, "z.out__n > take.value", gives={"take": 4}, skipped="add"),
+        *COUNTING, "z.out__n > take", gives={"take": 4}, skipped="add"),
     case("policies of inner nodes hold in every iteration",
         {"z": loop("last: INTEGER = -1", each="n: INTEGER", count=4),
             "bad": inside("z", policy(flow("FailAt", at=1), onError="skip_branch")),
             "worse": inside("z", policy(flow("FailAt", at=2), onError="default", defaults={"value": 99}))},
-        "z.index > bad.value", "z.index > worse.value", "bad.value > z.next__last", "worse.value > z.each__n",
+        "z.index > bad, z.index > worse, bad > z.next__last, worse > z.each__n",
         gives={"z.list__n": [0, 1, 99, 3], "z.out__last": 3}),
 ]  # fmt: skip
 
@@ -184,12 +176,11 @@ FAILING = [
     case("a failed loop may be skipped", *failing(onError="skip_branch"), failed="z", skipped="take"),
     case("a failed loop may have default outputs", *failing(onError="default", defaults={"list__n": [0]}),
         gives={"take": [0]}, failed="z"),
-    case("a failed loop may hand on its error", *failing(onError="route"), "z.error > told.value",
-        gives={"told": {"code": "loop_failed", "message": FAILURE, "details": {"iteration": 2, "cause": "plugin_error"},
-            "plugin": "acme-flow", "retryable": False}}, skipped="take"),
+    case("a failed loop may hand on its error", *failing(onError="route"), "z.error > told",
+        gives={"told": {"code": "loop_failed", "message": FAILURE, "plugin": "acme-flow", "retryable": False,
+            "details": {"iteration": 2, "cause": "plugin_error"}}}, skipped="take"),
     case("the error of a loop in a loop names the way to it",
-        {"a": loop(count=2), "b": inside("a", loop(count=2)), "c": inside("b", flow("FailAt", at=1))},
-        "b.index > c.value",
+        {"a": loop(count=2), "b": inside("a", loop(count=2)), "c": inside("b", flow("FailAt", at=1))}, "b.index > c",
         error="node a (core:LoopZone): iteration 0: node b (core:LoopZone): iteration 1: node c (fail at): "
             "ValueError: it is 1"),
 ]  # fmt: skip
@@ -223,9 +214,7 @@ async def test_an_error_inside_names_iteration_and_node(shared: Bench) -> None:
 async def test_a_changed_list_spoils_neither_workflow_nor_log(shared: Bench) -> None:
     document = workflow(
         {"z": loop("items: ARRAY = []", count=3), "append": inside("z", flow("AppendInPlace"))},
-        "z.in__items > append.items",
-        "z.index > append.item",
-        "append.list > z.next__items",
+        "z.in__items > append.items, z.index > append.item, append.list > z.next__items",
     )
     for run in (await shared.run(document), await shared.run(document)):
         assert output(run, "z", "out__items") == [0, 1, 2]
@@ -241,9 +230,7 @@ async def test_a_loops_items_are_read_while_it_runs(shared: Bench, tmp_path: Pat
             "wait": inside("z", flow("WaitAt", file=seen, at=1)),
             "read": flow("ReadNoting", file=seen),
         },
-        "z.index > wait.value",
-        "wait.value > z.each__n",
-        "z.stream__n > read.items",
+        "z.index > wait > z.each__n, z.stream__n > read.items",
     )
     run = await asyncio.wait_for(shared.run(document), 60)
     assert (output(run, "read", "list"), notes(seen)) == ([0, 1, 2], ["0", "1", "2"])
@@ -251,7 +238,7 @@ async def test_a_loops_items_are_read_while_it_runs(shared: Bench, tmp_path: Pat
 
 async def test_the_log_has_the_last_thousand_iterations(shared: Bench) -> None:
     nodes = {"z": loop("n: INTEGER = 5", "long: STRING", count=1500, maxIterations=2000), "add": ADD}
-    run = await shared.run(workflow({**nodes, "long": give("x" * 5000)}, *COUNTING, "long.value > z.in__long"))
+    run = await shared.run(workflow({**nodes, "long": give("x" * 5000)}, *COUNTING, "long > z.in__long"))
 
     log = output(run, "z", "log")
     assert [(entry["index"], entry["carried"]["n"]) for entry in log] == [(n, n + 6) for n in range(500, 1500)]
@@ -263,8 +250,7 @@ async def test_loops_in_groups_count_for_each_instance(shared: Bench) -> None:
     counting = workflow(
         {"in": IN, "z": loop("n: INTEGER", count=3), "add": ADD, "out": OUT},
         *COUNTING,
-        "in.n > z.in__n",
-        "z.out__n > out.n",
+        "in.n > z.in__n, z.out__n > out.n",
         interfaceInputs={"n": slot("INTEGER", required=True)},
         interfaceOutputs={"n": slot("INTEGER")},
     )
@@ -272,7 +258,7 @@ async def test_loops_in_groups_count_for_each_instance(shared: Bench) -> None:
     nodes = {"ten": give(10, "INTEGER"), "one": group("counting"), "two": group("counting"), "three": GROUP}
     document = workflow(
         {**nodes, "z": loop("n: INTEGER = 100", count=2)},
-        *("ten.value > one.n", "one.n > two.n", "z.in__n > three.n", "three.n > z.next__n"),
+        "ten > one.n, one.n > two.n, z.in__n > three.n, three.n > z.next__n",
     )
 
     run = await shared.run(document)
@@ -292,8 +278,7 @@ async def test_a_retried_loop_begins_from_its_beginning(shared: Bench, tmp_path:
             "bad": inside("z", flow("FailTimes", file=tmp_path / "calls", times=1)),
         },
         *COUNTING,
-        "add.sum > bad.value",
-        "bad.value > z.each__n",
+        "add.sum > bad > z.each__n",
     )
     run = await shared.run(document)
     assert (output(run, "z", "list__n"), state(run, "z").attempts) == ([1, 2, 3], 2)
@@ -308,10 +293,7 @@ async def test_a_loop_that_has_streamed_is_not_retried(shared: Bench, tmp_path: 
             "note": inside("z", flow("NoteAlways", file=tmp_path / "calls")),
             "read": flow("Read"),
         },
-        "z.index > note.value",
-        "note.value > bad.value",
-        "bad.value > z.each__n",
-        "z.stream__n > read.items",
+        "z.index > note > bad > z.each__n, z.stream__n > read.items",
     )
     run = await asyncio.wait_for(shared.run(document), 60)
     assert (state(run, "z").status, state(run, "read").status) == ("error", "skipped")
@@ -320,7 +302,7 @@ async def test_a_loop_that_has_streamed_is_not_retried(shared: Bench, tmp_path: 
 
 async def test_a_time_limit_holds_for_all_iterations(shared: Bench) -> None:
     slow = inside("z", flow("Sleep", seconds=0.03))
-    run = await shared.run(workflow({"z": policy(loop(count=1000), timeout=0.1), "slow": slow}, "z.index > slow.value"))
+    run = await shared.run(workflow({"z": policy(loop(count=1000), timeout=0.1), "slow": slow}, "z.index > slow"))
 
     error = state(run, "z").error
     assert error is not None and error.message == "it did not end within 0.1 s"
@@ -329,13 +311,13 @@ async def test_a_time_limit_holds_for_all_iterations(shared: Bench) -> None:
 
 async def test_a_nodes_attempts_are_those_of_its_last_iteration(shared: Bench, tmp_path: Path) -> None:
     flaky = policy(flow("FailTimes", file=tmp_path / "calls", times=1), retry=2)
-    run = await shared.run(workflow({"z": loop(count=2), "bad": inside("z", flaky)}, "z.index > bad.value"))
+    run = await shared.run(workflow({"z": loop(count=2), "bad": inside("z", flaky)}, "z.index > bad"))
     assert (state(run, "bad").attempts, state(run, "bad").iterations) == (1, 2)
 
 
 async def test_an_interrupt_reaches_nodes_inside_of_nested_loops(shared: Bench) -> None:
     nodes = {"a": loop(count=2), "b": inside("a", loop(count=2)), "h": inside("b", "Hang"), "o": inside("a", "Hang")}
-    run_id = await shared.start(workflow(nodes, "b.index > h.value"))
+    run_id = await shared.start(workflow(nodes, "b.index > h"))
     for name in "ho":
         await shared.until("NODE_EXECUTING", nodeId=name)
 
@@ -372,7 +354,7 @@ async def test_a_loop_is_cached_as_a_whole(shared: Bench, tmp_path: Path) -> Non
 
 async def test_a_loop_around_uncached_nodes_is_not_cached(shared: Bench, tmp_path: Path) -> None:
     file = tmp_path / "calls"
-    document = workflow({"z": loop(count=2), "n": inside("z", flow("NoteAlways", file=file))}, "z.index > n.value")
+    document = workflow({"z": loop(count=2), "n": inside("z", flow("NoteAlways", file=file))}, "z.index > n")
     for _ in range(2):
         await shared.run(document)
     assert notes(file) == ["0", "1"] * 2
@@ -387,9 +369,7 @@ async def test_a_loop_that_used_a_default_is_not_cached(shared: Bench, tmp_path:
             "y": inside("z", loop(each="n: INTEGER", count=2)),
             "n": inside("y", flaky),
         },
-        "y.index > n.value",
-        "n.value > y.each__n",
-        "y.list__n > z.each__n",
+        "y.index > n > y.each__n, y.list__n > z.each__n",
     )
     values = [output(await shared.run(document), "z", "list__n") for _ in range(3)]
     assert values == [[[-1, -1]], [[0, 1]], [[0, 1]]]
@@ -406,9 +386,7 @@ async def test_a_changed_loop_is_run_again(shared: Bench, tmp_path: Path, change
                 "note": inside("z", flow("Note", file=tmp_path / "calls")),
                 "needs": inside("z", flow("Needs", may=value if change == "value" else 0)),
             },
-            "outside.value > note.value",
-            "note.value > needs.must",
-            "needs.list > z.each__n",
+            "outside > note > needs.must, needs.list > z.each__n",
         )
 
     first, second = await shared.run(document(3)), await shared.run(document(5))
@@ -419,8 +397,7 @@ async def test_a_target_inside_runs_the_whole_loop(shared: Bench) -> None:
     document = workflow(
         {"z": loop("n: INTEGER", count=2), "add": ADD, "five": give(5, "INTEGER"), "other": "Boom", "take": "Take"},
         *COUNTING,
-        "five.value > z.in__n",
-        "z.out__n > take.value",
+        "five > z.in__n, z.out__n > take",
     )
     run = await shared.engine.run(RunRequest(workflow=document, targets=["add"]))
     assert (run.status, output(run, "z", "out__n")) == ("complete", 7)

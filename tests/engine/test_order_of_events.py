@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 IN, OUT = "core:GroupInput", "core:GroupOutput"
 BEGUN, DONE = "NODE_EXECUTING", ("NODE_COMPLETE", "NODE_CACHED", "NODE_BYPASSED", "NODE_ERROR")
-PLUS = workflow({"in": IN, "add": "Add", "out": OUT}, "in.n > add.a", "add.sum > out.n",
+PLUS = workflow({"in": IN, "add": "Add", "out": OUT}, "in.n > add.a, add.sum > out.n",
     interfaceInputs={"n": slot("INTEGER")}, interfaceOutputs={"n": slot("INTEGER")})  # fmt: skip
 
 

@@ -39,29 +39,29 @@ def routed(bad: dict[str, Any]) -> tuple[Any, ...]:
 NO_LUCK = {"code": "plugin_error", "message": "ValueError: no luck", "details": {}, "plugin": "acme-nodes",
     "retryable": False}  # fmt: skip
 CASES = [
-    case("a node fails its run unless its policy says otherwise", {"n": policy("Boom"), "after": "Take"},
-        "n.value > after.value", failed="n", skipped="after", error="node n (boom): ValueError: boom"),
+    case("a node fails its run unless its policy says otherwise", {"n": policy("Boom"), "after": "Take"}, "n > after",
+        failed="n", skipped="after", error="node n (boom): ValueError: boom"),
     case("default outputs take the place of those that did not come",
-        {"n": fails(onError="default", defaults={"value": [1, {"a": 2}]}), "after": "Take"}, "n.value > after.value",
+        {"n": fails(onError="default", defaults={"value": [1, {"a": 2}]}), "after": "Take"}, "n > after",
         gives={"n": [1, {"a": 2}], "after": [1, {"a": 2}]}, failed="n"),
     case("outputs without a default are the empty value of their type",
-        {"text": give("x"), "n": policy("Add", onError="default"), "after": "Take"}, "text.value > n.a",
-        "n.sum > after.value", gives={"after": 0}, failed="n"),
+        {"text": give("x"), "n": policy("Add", onError="default"), "after": "Take"}, "text > n.a, n.sum > after",
+        gives={"after": 0}, failed="n"),
     case("defaults have the type of their slot",
         {"t": give([]), "n": policy(flow("Less", a=1), onError="default", defaults={"value": True}),
             "i": policy(flow("Add"), onError="default", defaults={"sum": 3.0}), "a": "Take", "b": "Take"},
-        "t.value > n.b", "t.value > i.a", "n.value > a.value", "i.sum > b.value", gives={"a": True, "b": 3}),
+        "t > n.b, t > i.a, n > a, i.sum > b", gives={"a": True, "b": 3}),
     case("a default that a node changes is whole in the next run",
         {"n": fails(onError="default", defaults={"value": [1]}), "append": flow("AppendInPlace", item=2)},
-        "n.value > append.items", gives={"append.list": [1, 2]}),
+        "n > append.items", gives={"append.list": [1, 2]}),
     case("an error is routed to the error output", *routed({"type": "Boom", "inputValues": {"message": "no luck"}}),
         gives={"handler": NO_LUCK, "m": NO_LUCK}, skipped="fine beyond"),
     case("without an error its output is a branch not taken", *routed(flow("Sleep", seconds=0, value=5)),
         gives={"m": 5}, skipped="handler"),
     case("a routed error that leads nowhere is shown at its node", {"n": policy("Boom", onError="route"), "t": "Take"},
-        "n.value > t.value", failed="n", skipped="t"),
-    case("a node that ends in time is not touched",
-        {"n": policy(flow("Sleep", seconds=0.05, value=3), timeout=30)}, gives={"n": 3}),
+        "n > t", failed="n", skipped="t"),
+    case("a node that ends in time is not touched", {"n": policy(flow("Sleep", seconds=0.05, value=3), timeout=30)},
+        gives={"n": 3}),
     case("a time limit ends its node alone", {"l": flow("Letters", text="ab"), "s": policy("Hang", timeout=0.1)},
         gives={"l.letters": "ab"}, failed="s", error="node s (hang): it did not end within 0.1 s"),
 ]  # fmt: skip
@@ -81,7 +81,7 @@ async def test_a_node_is_retried_as_often_as_allowed(shared: Bench, file: Path, 
             "after": "Take",
             "bad": policy(flow("FailTimes", file=tmp_path / "bad", times=9), retry=2),
         },
-        "n.value > after.value",
+        "n > after",
     )
 
     run = await shared.run(document)
@@ -127,7 +127,7 @@ async def test_a_retry_gets_its_inputs_unchanged(shared: Bench, file: Path) -> N
 
 async def test_a_node_that_cancels_its_task_is_retried(shared: Bench, file: Path) -> None:
     node = policy(flow("CancelAndFail", file=file, times=2, value=1), retry=2)
-    run = await asyncio.wait_for(shared.run(workflow({"n": node, "after": "Take"}, "n.value > after.value")), 60)
+    run = await asyncio.wait_for(shared.run(workflow({"n": node, "after": "Take"}, "n > after")), 60)
 
     assert output(run, "after") == 1
 
@@ -135,7 +135,7 @@ async def test_a_node_that_cancels_its_task_is_retried(shared: Bench, file: Path
 async def test_a_default_is_not_cached(shared: Bench, file: Path) -> None:
     """The next run tries the node itself."""
     bad = policy(flow("FailTimes", file=file, times=1, value="real"), onError="default", defaults={"value": "instead"})
-    document = workflow({"n": bad, "after": "Take"}, "n.value > after.value")
+    document = workflow({"n": bad, "after": "Take"}, "n > after")
 
     assert [output(await shared.run(document), "after") for _ in range(2)] == ["instead", "real"]
 
@@ -143,16 +143,13 @@ async def test_a_default_is_not_cached(shared: Bench, file: Path) -> None:
 async def test_policies_hold_in_groups_not_for_them(shared: Bench, file: Path) -> None:
     inner = workflow(
         {"in": IN, "n": policy(flow("FailTimes", file=file, times=1), retry=1), "out": OUT},
-        "in.value > n.value",
-        "n.value > out.value",
+        "in > n > out",
         interfaceInputs={"value": slot()},
         interfaceOutputs={"value": slot()},
     )
     await shared.workflows.save("inner", inner)
 
-    run = await shared.run(
-        workflow({"one": give(1), "g": policy(group("inner"), timeout=0.001)}, "one.value > g.value")
-    )
+    run = await shared.run(workflow({"one": give(1), "g": policy(group("inner"), timeout=0.001)}, "one > g"))
 
     assert (output(run, "g"), state(run, "g/n").attempts) == (1, 2)
 
@@ -174,8 +171,7 @@ async def test_a_node_that_ignores_its_limit_is_left_behind(
 ) -> None:
     late = policy(flow("Swallow", file=file, seconds=90), timeout=0.1, onError="default", defaults={"value": "instead"})
     document = workflow(
-        {"n": late, "after": "Take", "b": policy(flow("Block", file=file, seconds=90), timeout=0.1)},
-        "n.value > after.value",
+        {"n": late, "after": "Take", "b": policy(flow("Block", file=file, seconds=90), timeout=0.1)}, "n > after"
     )
 
     with caplog.at_level(logging.WARNING):

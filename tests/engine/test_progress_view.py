@@ -44,11 +44,7 @@ def test_a_small_run_has_a_row_for_each_node() -> None:
     shown = view.picture()
 
     assert (shown.kind, shown.title, shown.done, shown.total) == ("live", "Work · 2.0 s", 1, 3)
-    assert shown.rows == [
-        ["✓", "a (Type)", "1.5 s", ""],
-        ["▸", "b (Type)", "500 ms", ""],
-        ["·", "c (Type)", "", ""],
-    ]
+    assert shown.rows == [["✓", "a (Type)", "1.5 s", ""], ["▸", "b (Type)", "500 ms", ""], ["·", "c (Type)", "", ""]]
     assert shown.tones == ["good", "active", "quiet"]
 
 

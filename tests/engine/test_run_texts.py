@@ -67,10 +67,7 @@ def test_the_timeline_has_the_nodes_in_the_order_in_which_they_began() -> None:
     )
     rows, left_out = timeline(
         run_of(
-            never=NodeState(status=RunStatus.SKIPPED),
-            late=failed,
-            loop=done(0.5, 1.5, iterations=4),
-            first=done(0, 1),
+            never=NodeState(status=RunStatus.SKIPPED), late=failed, loop=done(0.5, 1.5, iterations=4), first=done(0, 1)
         )
     )
 

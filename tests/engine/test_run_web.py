@@ -85,7 +85,7 @@ async def test_a_run_is_run_once_more(site: HttpClient, bench: Bench) -> None:
 
 
 async def test_only_an_interrupted_run_is_resumed(site: HttpClient, bench: Bench) -> None:
-    document = workflow({"g": give(1), "h": "Hang"}, "g.value > h.value")
+    document = workflow({"g": give(1), "h": "Hang"}, "g > h")
     run_id = await bench.start(document)
     await bench.until("NODE_EXECUTING", nodeId="h")
     await bench.engine.interrupt(run_id)

@@ -23,26 +23,24 @@ WIDE = {f"m{i}": {"type": "Pause", "inputValues": {"turns": i % 3}} for i in ran
 MEET = {"type": "Meet", "inputValues": {"room": "hall", "people": 6}}
 
 CASES = [
-    case("values go in and out by the interface",
-        {"in": IN, "add": "Add", "out": OUT}, "in.number > add.a", "add.sum > out.answer",
-        interfaceInputs={"number": slot("INTEGER")}, interfaceOutputs={"answer": slot("INTEGER")},
-        inputs={"number": 41}, gives={"add.sum": 42}, outputs={"answer": 42}),
+    case("values go in and out by the interface", {"in": IN, "add": "Add", "out": OUT},
+        "in.number > add.a, add.sum > out.answer", interfaceInputs={"number": slot("INTEGER")},
+        interfaceOutputs={"answer": slot("INTEGER")}, inputs={"number": 41}, gives={"add.sum": 42},
+        outputs={"answer": 42}),
     case("an empty workflow completes", {}, outputs={}),
     case("an edge comes before a written value and that before the default",
         {"five": give(5, "INTEGER"), "edge": WRITTEN, "written": WRITTEN,
-            "default": {"type": "Add", "inputValues": {"a": 10, "b": None}}},
-        "five.value > edge.b", gives={"edge.sum": 15, "written.sum": 30, "default.sum": 11}),
-    case("null on an edge is a value", {"null": give(None), "take": TAKE}, "null.value > take.value",
-        gives={"take": None}),
-    case("an edge that brings nothing leaves the written value", {"nothing": "Nothing", "take": TAKE},
-        "nothing.value > take.value", gives={"take": "written"}),
+            "default": {"type": "Add", "inputValues": {"a": 10, "b": None}}}, "five > edge.b",
+        gives={"edge.sum": 15, "written.sum": 30, "default.sum": 11}),
+    case("null on an edge is a value", {"null": give(None), "take": TAKE}, "null > take", gives={"take": None}),
+    case("an edge that brings nothing leaves the written value", {"nothing": "Nothing", "take": TAKE}, "nothing > take",
+        gives={"take": "written"}),
     case("a multi input has the order that the node says",
         {"a": give("a"), "b": give("b"), "c": give("c"), "all": COLLECT},
-        "a.value > all.values__0", "b.value > all.values__1", "c.value > all.values__2",
-        gives={"all.list": ["c", "a", "b"]}),
+        "a > all.values__0, b > all.values__1, c > all.values__2", gives={"all.list": ["c", "a", "b"]}),
     case("a multi input without an order follows positions, then edges",
         {"a": give("a"), "b": give("b"), "c": give("c"), "d": give("d"), "all": "Collect"},
-        "a.value > all.values", "b.value > all.values__1", "c.value > all.values__0", "d.value > all.values",
+        "a > all.values, b > all.values__1, c > all.values__0, d > all.values",
         gives={"all.list": ["c", "b", "a", "d"]}),
     case("a multi input without edges gets a list all the same",
         {name: {"type": "Collect", "inputValues": {"values": value}}
@@ -50,23 +48,21 @@ CASES = [
         gives={"list.list": ["x", "y"], "one.list": ["x"], "none.list": []}),
     case("the edges of a multi input are converted one by one",
         {"a": give(1, "INTEGER"), "b": give(True, "BOOLEAN"), "c": give("c", "STRING"), "all": "CollectText"},
-        "a.value > all.values__0", "b.value > all.values__1", "c.value > all.values__2",
-        gives={"all.list": ["1", "true", "c"]}),
+        "a > all.values__0, b > all.values__1, c > all.values__2", gives={"all.list": ["1", "true", "c"]}),
     case("a node with dynamic slots takes and gives what is connected",
         {"a": give(1), "mirror": {"type": "Mirror", "inputValues": {"written": 2}}, "take": "Take"},
-        "a.value > mirror.anything", "mirror.written > take.value",
-        gives={"mirror.anything": 1, "mirror.written": 2, "take": 2}),
+        "a > mirror.anything, mirror.written > take", gives={"mirror.anything": 1, "mirror.written": 2, "take": 2}),
     case("six nodes that wait for one another run at the same time", {f"m{i}": MEET for i in range(6)}),
     case("a blocking node runs in a thread", {"n": "Where"}, gives={"n": "thread"}),
     case("context variables of a node do not reach other nodes",
         {"paint": {"type": "Paint", "inputValues": {"colour": "red"}}, "a": "Look", "b": "Look"},
-        "paint.value > a.value", "paint.value > b.value", gives={"a": "none", "b": "none"}),
+        "paint > a, paint > b", gives={"a": "none", "b": "none"}),
     *(case(f"{kind} travels between nodes and is shown as JSON",
         {"odd": {"type": "Odd", "configValues": {"kind": kind}}, "take": "Take", "out": OUT},
-        "odd.value > take.value", "take.value > out.x", interfaceOutputs={"x": slot()}, outputs={"x": shown})
+        "odd > take > out.x", interfaceOutputs={"x": slot()}, outputs={"x": shown})
         for kind, shown in (("bytes", BYTES), ("model", {"real": 1}), ("surrogate", "a\ufffdb"))),
-    case("a chain of many nodes runs without recursion", CHAIN,
-        *(f"n{i}.sum > n{i + 1}.a" for i in range(499)), gives={"n499.sum": 500}),
+    case("a chain of many nodes runs without recursion", CHAIN, *(f"n{i}.sum > n{i + 1}.a" for i in range(499)),
+        gives={"n499.sum": 500}),
     case("a wide fan-out comes together again", {"seven": give(7), **WIDE, "all": "Collect"},
         *(f"seven.value > {name}.value" for name in WIDE), *(f"{name}.value > all.values" for name in WIDE),
         gives={"all.list": [7] * 300}),
@@ -79,7 +75,7 @@ CASES = [
     case("interface defaults fill up and null counts as not given", {"in": IN},
         interfaceInputs={"tone": slot("STRING", required=True, config={"default": "kind"}), "n": slot("INTEGER")},
         inputs={"tone": None, "n": None}, gives={"in.tone": "kind"}),
-    case("an interface output that nothing feeds is absent", {"one": give(1), "out": OUT}, "one.value > out.given",
+    case("an interface output that nothing feeds is absent", {"one": give(1), "out": OUT}, "one > out.given",
         interfaceOutputs={"given": slot(), "defaulted": slot(config={"default": 5}), "missing": slot()},
         outputs={"given": 1, "defaulted": 5}),
 ]  # fmt: skip
@@ -90,7 +86,7 @@ async def test_a_run_gives_what_its_workflow_says(shared: Bench) -> None:
 
 
 async def test_a_stored_workflow_is_run_by_its_id(shared: Bench) -> None:
-    document = workflow({"one": give(1), "out": OUT}, "one.value > out.x", interfaceOutputs={"x": slot()}, name="One")
+    document = workflow({"one": give(1), "out": OUT}, "one > out.x", interfaceOutputs={"x": slot()}, name="One")
     await shared.workflows.save("stored", document)
     run = await shared.engine.run(RunRequest(workflow_id="stored"))
     assert (run.outputs, run.workflow_id, run.workflow_name) == ({"x": 1}, "stored", "One")
@@ -170,7 +166,7 @@ async def test_outputs_that_no_wire_carries_fail_their_node(shared: Bench) -> No
         for kind, message in refused.items():
             with failures.row(kind):
                 odd = {"type": "Odd", "configValues": {"kind": kind}}
-                run = await shared.run(workflow({"odd": odd, "take": "Take"}, "odd.value > take.value"))
+                run = await shared.run(workflow({"odd": odd, "take": "Take"}, "odd > take"))
                 error = run.nodes["odd"].error
                 assert error is not None and (error.code, error.message) == ("output_error", message)
                 assert (run.status, run.nodes["take"].status) == ("error", "skipped")
@@ -196,8 +192,7 @@ async def test_all_problems_of_the_inputs_are_reported_together(shared: Bench) -
 async def test_defaults_are_not_shared_between_runs(shared: Bench) -> None:
     document = workflow(
         {"in": IN, "keep": "KeepsList", "out": OUT},
-        "in.list > keep.items",
-        "keep.value > out.list",
+        "in.list > keep.items, keep > out.list",
         interfaceInputs={"list": slot("ARRAY", config={"default": ["a"]})},
         interfaceOutputs={"list": slot("ARRAY")},
     )

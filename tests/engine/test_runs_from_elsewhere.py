@@ -56,7 +56,7 @@ class Place:
         """A node that says that it ran, and one that waits for a file."""
         return workflow(
             {"note": flow("NoteAlways", file=self.notes, value="ran"), "wait": flow("WaitUntil", file=self.go)},
-            "note.value > wait.value",
+            "note > wait",
         )
 
     async def cut_off(self, name: str, count: int = 1) -> list[str]:
@@ -163,9 +163,7 @@ async def test_a_store_put_in_place_is_noticed(place: Place) -> None:
     assert (run.status, notes(place.notes)) == ("interrupted", ["ran", "ran"])
 
 
-async def test_changed_runs_of_a_returned_store_stay_interrupted(
-    place: Place,
-) -> None:
+async def test_changed_runs_of_a_returned_store_stay_interrupted(place: Place) -> None:
     """Somebody got the project and sent it back: with one run as it was, and another with other values."""
     same, changed = await place.cut_off("mine", count=2)
     shutil.copytree(place.store("mine"), place.root / "away")
@@ -305,9 +303,7 @@ async def test_many_runs_from_elsewhere_hold_up_no_other(tmp_path: Path, caplog:
     assert len([r for r in caplog.records if "119 not resumed" in r.getMessage()]) == 1
 
 
-async def test_a_store_of_an_earlier_version_is_migrated(
-    tmp_path: Path,
-) -> None:
+async def test_a_store_of_an_earlier_version_is_migrated(tmp_path: Path) -> None:
     async with opened(tmp_path / "runs") as store:
         await finished(store, "done")
         await accepted(store, "open", worker="gone", lease=0.001)

@@ -67,7 +67,7 @@ CASES = [
     case("readers of different speeds get everything, converted",
         {"s": numbers(40), "quick": node("Total"), "slow": node("LoudReader", turns=2), "odd": node("OneByOne"),
             "relay": node("AddOne"), "end": node("Texts")},
-        "s.items > quick.items", "s.items > slow.items", "s.items > odd.items", "s.items > relay.items",
+        "s.items > quick.items, s.items > slow.items, s.items > odd.items, s.items > relay.items",
         "relay.items > end.items",
         gives={"quick.total": sum(range(40)), "slow.count": 40, "odd.list": list(range(40)),
             "end.list": [str(n) for n in range(1, 41)]}),
@@ -75,66 +75,62 @@ CASES = [
         {"text": node("Pieces", text="a|b|c"), "numbers": numbers(3), "none": numbers(0),
             "mixed": node("Values", listed=[1, None, "x"]), "ab": node("Values", listed=["a", "b"]),
             "joined": node("WholeText"), "as_text": node("WholeText"), "no_text": node("WholeText"),
-            "list": node("WholeList"), "letters": node("WholeList"), "any": node("Whole"),
-            "digits": node("WholeList"), "words": node("WholeList")},
-        "text.items > joined.text", "numbers.items > as_text.text", "none.items > no_text.text",
-        "numbers.items > any.value", "mixed.items > list.items", "ab.items > letters.items",
-        "numbers.items > digits.items", "text.items > words.items",
+            "list": node("WholeList"), "letters": node("WholeList"), "any": node("Whole"), "digits": node("WholeList"),
+            "words": node("WholeList")},
+        "text.items > joined.text, numbers.items > as_text.text, none.items > no_text.text, numbers.items > any",
+        "mixed.items > list.items, ab.items > letters.items, numbers.items > digits.items", "text.items > words.items",
         gives={"joined.text": "abc", "as_text.text": "012", "no_text.text": "", "any": [0, 1, 2],
             "list.list": [1, None, "x"], "letters.list": ["a", "b"], "digits.list": [0, 1, 2],
             "words.list": ["a", "b", "c"]}),
-    case("an item that does not fit fails its reader",
-        {"s": node("Values", listed=[1, 2, {}, 4]), "t": node("Total")}, "s.items > t.items",
-        error="node t (total): the input 'items': an item of the stream does not fit: expected an integer, got an "
-            "object"),
+    case("an item that does not fit fails its reader", {"s": node("Values", listed=[1, 2, {}, 4]), "t": node("Total")},
+        "s.items > t.items",
+        error="node t (total): the input 'items': an item of the stream does not fit: expected an integer, got "
+            "an object"),
     case("a node with streams and other outputs gives both",
         {"s": node("Tell", text="a bc def"), "words": node("Texts"), "sizes": node("Total"), "count": node("Whole"),
             "joined": node("WholeText")},
-        "s.word > words.items", "s.size > sizes.items", "s.count > count.value", "s.word > joined.text",
+        "s.word > words.items, s.size > sizes.items, s.count > count, s.word > joined.text",
         gives={"words.list": ["a", "bc", "def"], "sizes.total": 6, "count": 3, "joined.text": "abcdef",
             "s.word": "abcdef", "s.size": [1, 2, 3], "s.count": 3}),
     case("a list given to the interface or written down is read as a stream",
         {"in": IN, "t": node("Total"), "u": node("Texts"), "w": node("Listed", items=[1, 2, 3]),
             "one": node("Listed", items="abc"), "r": node("Relay", items=["x", "y"]), "v": node("Listed")},
-        "in.items > t.items", "in.items > u.items", "r.items > v.items",
-        inputs={"items": [1, 2, 4]}, interfaceInputs=streams(items="INTEGER"),
+        "in.items > t.items, in.items > u.items, r.items > v.items", inputs={"items": [1, 2, 4]},
+        interfaceInputs=streams(items="INTEGER"),
         gives={"t.total": 7, "u.list": ["1", "2", "4"], "w.list": [1, 2, 3], "one.list": ["abc"],
             "v.list": ["x", "y"]}),
     case("a source continues while somebody else reads",
-        {"s": numbers(200), "t": node("First", count=2), "u": node("Total")}, "s.items > t.items", "s.items > u.items",
+        {"s": numbers(200), "t": node("First", count=2), "u": node("Total")}, "s.items > t.items, s.items > u.items",
         gives={"t.list": [0, 1], "u.total": sum(range(200))}),
     case("a source continues while its end or another stream of it is needed",
         {"s": node("Tell", text="word " * 100), "t": node("First", count=1), "a": node("Whole"), "b": node("Whole")},
-        "s.word > t.items", "s.count > a.value", "s.size > b.value",
-        gives={"t.list": ["word"], "a": 100, "b": [4] * 100}),
+        "s.word > t.items, s.count > a, s.size > b", gives={"t.list": ["word"], "a": 100, "b": [4] * 100}),
     case("a source that the interface reads continues when its reader left",
-        {"s": numbers(100), "t": node("First"), "out": OUT}, "s.items > t.items", "s.items > out.items",
+        {"s": numbers(100), "t": node("First"), "out": OUT}, "s.items > t.items, s.items > out.items",
         interfaceOutputs=streams(items="INTEGER"), outputs={"items": list(range(100))}),
     case("a source without any reader runs to its end", {"s": numbers(500)}, gives={"s.items": list(range(500))}),
     case("a reader that is skipped does not hold its source up",
         {"s": numbers(100), "boom": policy("Boom", onError="skip_branch"), "t": node("After"), "u": node("Total")},
-        "s.items > t.items", "s.items > u.items", "boom.value > t.value",
-        gives={"u.total": sum(range(100))}, skipped="t"),
+        "s.items > t.items, s.items > u.items, boom > t", gives={"u.total": sum(range(100))}, skipped="t"),
     case("a reader that fails leaves the others alone",
-        {"s": numbers(100), "t": node("FailsAt", at=3), "u": node("Total")}, "s.items > t.items", "s.items > u.items",
+        {"s": numbers(100), "t": node("FailsAt", at=3), "u": node("Total")}, "s.items > t.items, s.items > u.items",
         gives={"u.total": sum(range(100))}, failed="t", error="node t (fails at): ValueError: the reader gave up"),
-    case("a source that would end the program only fails",
-        {"s": node("Leaves", after=2), "t": node("Total")}, "s.items > t.items", skipped="t",
+    case("a source that would end the program only fails", {"s": node("Leaves", after=2), "t": node("Total")},
+        "s.items > t.items", skipped="t",
         error="node s (leaves): node Leaves tried to end the program (KeyboardInterrupt)"),
-    case("a reader is retried where it has read nothing",
-        {"s": numbers(40), "t": policy(node("FailsAtOnce"), retry=1)}, "s.items > t.items",
-        gives={"t.list": list(range(40))}),
+    case("a reader is retried where it has read nothing", {"s": numbers(40), "t": policy(node("FailsAtOnce"), retry=1)},
+        "s.items > t.items", gives={"t.list": list(range(40))}),
     case("a list is read from its beginning at the second try",
         {"t": policy(node("Tries", reads=2, items=[1, 2, 3]), retry=1)}, gives={"t.list": [1, 2, 3]}),
     case("the defaults of a source that failed at once are its items",
-        {"s": BREAKS_AT_ONCE, "t": node("Listed"), "w": node("Whole")}, "s.items > t.items", "s.items > w.value",
+        {"s": BREAKS_AT_ONCE, "t": node("Listed"), "w": node("Whole")}, "s.items > t.items, s.items > w",
         gives={"t.list": [7, 8], "w": [7, 8]}, failed="s"),
     case("a source that waits for the readers of its defaults has failed",
         {"s": policy(node("Breaks"), onError="default", defaults={"items": list(range(100))}), "t": node("Listed")},
         "s.items > t.items", gives={"t.list": list(range(100))}, failed="s"),
     case("readers of a source that may fail take another way",
         {"s": policy(node("Breaks", after=3), onError="skip_branch"), "t": node("Total"), "w": node("Whole")},
-        "s.items > t.items", "t.total > w.value", failed="s", skipped="t w"),
+        "s.items > t.items, t.total > w", failed="s", skipped="t w"),
 ]  # fmt: skip
 
 
@@ -144,23 +140,20 @@ async def test_streams_give_what_lists_would_give(shared: Bench) -> None:
 
 LONG = 200
 MEETING = [
-    case("a diamond, the shorter way first",
-        {"s": numbers(LONG), "a": node("HoldBack"), "c": node("InTurn")},
-        "s.items > a.items", "s.items > c.a", "a.items > c.b", gives={"c.counts": [LONG, LONG]}),
-    case("the end of the source itself is needed first",
-        {"s": node("Tell", text="word " * LONG), "b": node("After")}, "s.count > b.value", "s.word > b.items",
-        gives={"b.list": [LONG, LONG]}),
-    case("two streams of one source",
-        {"s": node("Tell", text="word " * LONG), "c": node("InTurn")}, "s.size > c.a", "s.word > c.b",
-        gives={"c.counts": [LONG, LONG]}),
+    case("a diamond, the shorter way first", {"s": numbers(LONG), "a": node("HoldBack"), "c": node("InTurn")},
+        "s.items > a.items, s.items > c.a, a.items > c.b", gives={"c.counts": [LONG, LONG]}),
+    case("the end of the source itself is needed first", {"s": node("Tell", text="word " * LONG), "b": node("After")},
+        "s.count > b, s.word > b.items", gives={"b.list": [LONG, LONG]}),
+    case("two streams of one source", {"s": node("Tell", text="word " * LONG), "c": node("InTurn")},
+        "s.size > c.a, s.word > c.b", gives={"c.counts": [LONG, LONG]}),
     case("three sources in a ring",
         {"s": numbers(LONG), "u": numbers(LONG), "v": numbers(LONG), "c": node("InTurn"), "d": node("InTurn"),
             "e": node("InTurn")},
-        "s.items > c.a", "u.items > c.b", "u.items > d.a", "v.items > d.b", "v.items > e.a", "s.items > e.b",
+        "s.items > c.a, u.items > c.b, u.items > d.a, v.items > d.b, v.items > e.a, s.items > e.b",
         gives={"e.counts": [LONG, LONG]}),
     case("two sources, over the batch of one",
         {"s": numbers(LONG), "u": numbers(LONG), "a": node("Total"), "b": node("After"), "c": node("InTurn")},
-        "u.items > a.items", "a.total > b.value", "s.items > b.items", "s.items > c.a", "u.items > c.b",
+        "u.items > a.items, a.total > b, s.items > b.items, s.items > c.a, u.items > c.b",
         gives={"b.list": [sum(range(LONG)), LONG]}),
 ]  # fmt: skip
 
@@ -176,8 +169,7 @@ async def test_streams_that_meet_again_never_deadlock(shared: Bench) -> None:
 async def test_a_reader_sees_items_while_others_are_made(shared: Bench) -> None:
     document = workflow(
         {"s": node("LoudNumbers", length=100), "r": node("Relay"), "t": node("LoudReader")},
-        "s.items > r.items",
-        "r.items > t.items",
+        "s.items > r.items, r.items > t.items",
     )
     run = await shared.run(document)
     heard = await said(shared, run)
@@ -211,8 +203,7 @@ async def test_items_may_be_anything(shared: Bench) -> None:
     listed: list[Any] = [None, [], {}, "bytes", "", 0, False, 1.5, [1, [2]], {"a": None}]
     document = workflow(
         {"s": node("Values", listed=listed), "u": node("Relay"), "v": node("Kinds")},
-        "s.items > u.items",
-        "u.items > v.items",
+        "s.items > u.items, u.items > v.items",
     )
     run = await shared.run(document)
     kinds = ["NoneType", "list", "dict", "bytes", "str", "int", "bool", "float", "list", "dict"]
@@ -231,8 +222,7 @@ async def test_a_class_that_streams_begins_anew_in_each_run(shared: Bench) -> No
 async def test_streams_pass_through_groups_and_bypassed_nodes(shared: Bench) -> None:
     inner = workflow(
         {"in": IN, "n": node("AddOne"), "out": OUT},
-        "in.items > n.items",
-        "n.items > out.items",
+        "in.items > n.items, n.items > out.items",
         interfaceInputs=streams(items="INTEGER"),
         interfaceOutputs=streams(items="INTEGER"),
     )
@@ -241,7 +231,7 @@ async def test_streams_pass_through_groups_and_bypassed_nodes(shared: Bench) -> 
     document = workflow(
         {"s": node("LoudNumbers", length=300), "g": group("inner"), "b": bypassed, "h": group("inner"),
             "t": node("LoudReader"), "texts": node("Texts")},
-        "s.items > g.items", "g.items > b.items", "b.items > h.items", "h.items > t.items", "h.items > texts.items",
+        "s.items > g.items, g.items > b.items, b.items > h.items, h.items > t.items, h.items > texts.items",
     )  # fmt: skip
     run = await shared.run(document)
     heard = await said(shared, run)
@@ -284,9 +274,7 @@ async def test_the_interface_streams_out_of_groups_and_converted(shared: Bench) 
     await store_group(shared, numbers(5))
     document = workflow(
         {"in": IN, "g": group("inner"), "out": OUT},
-        "g.items > out.text",
-        "g.items > out.numbers",
-        "in.items > out.given",
+        "g.items > out.text, g.items > out.numbers, in.items > out.given",
         interfaceInputs=streams(items="INTEGER"),
         interfaceOutputs=streams(text="STRING", numbers="INTEGER", given="INTEGER"),
     )
@@ -376,7 +364,7 @@ async def test_what_a_source_gave_that_ended_early_is_not_cached(shared: Bench) 
 
 async def test_only_the_readers_that_run_are_waited_for(shared: Bench) -> None:
     nodes = {"s": numbers(100), "t": node("Total"), "u": node("Total")}
-    document = workflow(nodes, "s.items > t.items", "s.items > u.items")
+    document = workflow(nodes, "s.items > t.items, s.items > u.items")
     for target in ("u", "s"):
         run = await shared.engine.run(RunRequest(workflow=document, targets=[target], use_cache=False))
         assert run.status == "complete"
@@ -390,7 +378,7 @@ async def test_only_the_readers_that_run_are_waited_for(shared: Bench) -> None:
 async def test_a_source_that_fails_is_reported_once(shared: Bench) -> None:
     document = workflow(
         {"s": node("Breaks", after=5), "r": node("Relay"), "t": node("Total"), "u": node("Total"), "w": node("Whole")},
-        "s.items > r.items", "r.items > t.items", "s.items > u.items", "u.total > w.value",
+        "s.items > r.items, r.items > t.items, s.items > u.items, u.total > w",
     )  # fmt: skip
     run = await shared.run(document)
     assert run.error is not None and run.error.message == "node s (breaks): ValueError: the source gave up"
@@ -402,9 +390,7 @@ async def test_a_source_that_fails_is_reported_once(shared: Bench) -> None:
 
 async def test_what_a_reader_salvaged_is_not_cached(shared: Bench) -> None:
     document = workflow(
-        {"s": node("Breaks", after=30), "t": node("Salvage"), "w": node("Whole")},
-        "s.items > t.items",
-        "t.total > w.value",
+        {"s": node("Breaks", after=30), "t": node("Salvage"), "w": node("Whole")}, "s.items > t.items, t.total > w"
     )
     for _ in range(2):
         run = await shared.run(document)
@@ -446,7 +432,7 @@ async def test_a_source_has_its_time_limit(shared: Bench) -> None:
 async def test_an_interrupt_closes_generators_and_leaves_no_tasks(shared: Bench, source: dict[str, Any]) -> None:
     document = workflow(
         {"s": source, "r": node("Relay"), "t": node("Total"), "u": node("Ticks"), "v": node("LoudReader", turns=2)},
-        "s.items > r.items", "r.items > t.items", "u.items > v.items",
+        "s.items > r.items, r.items > t.items, u.items > v.items",
     )  # fmt: skip
     before = asyncio.all_tasks()
     run_id = await shared.start(document)
@@ -476,8 +462,7 @@ async def test_a_stream_too_long_to_keep_is_read_whole(shared: Bench) -> None:
     length = 130_000
     document = workflow(
         {"s": numbers(length), "t": node("Total"), "n": node("Size"), "u": numbers(length)},
-        "s.items > t.items",
-        "s.items > n.items",
+        "s.items > t.items, s.items > n.items",
     )
     run = await shared.run(document)
     assert output(run, "t", "total") == sum(range(length))
@@ -489,8 +474,7 @@ async def test_a_stream_too_long_to_keep_is_read_whole(shared: Bench) -> None:
 async def test_a_long_stream_takes_bounded_memory(shared: Bench) -> None:
     document = workflow(
         {"s": node("Blocks", count=4_000, size=50_000), "r": node("Relay"), "t": node("Heavy")},
-        "s.items > r.items",
-        "r.items > t.items",
+        "s.items > r.items, r.items > t.items",
     )
     tracemalloc.start()
     try:

@@ -164,10 +164,7 @@ async def test_an_output_fed_by_an_edge_is_mapped_once(bench: Bench, client: Cli
 BAD: list[tuple[Any, str]] = [
     ({}, "a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow"),
     ({"nodes": [{"id": "a"}]}, "this is no PROMPT_REQUEST: $.nodes[0].fullType: Field required"),
-    (
-        {**PROMPT, "priority": 5000},
-        "this is no PROMPT_REQUEST: $.priority: Input should be less than or equal to 1000",
-    ),
+    ({**PROMPT, "priority": 5000}, "this is no PROMPT_REQUEST: $.priority: Input should be less than or equal to 1000"),
     (
         {**PROMPT, "targets": "all", "useCache": "perhaps"},
         "this is no PROMPT_REQUEST: $.targets: Input should be a valid list; "

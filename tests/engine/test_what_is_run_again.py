@@ -33,7 +33,7 @@ def diamond(file: Path, **values: Any) -> Workflow:
             "d": flow("Gather"),
             "e": flow("Note", file=file, value=values.get("e", "e")),
         },
-        *("a.value > b.value", "a.value > c.value", "b.value > d.values__0", "c.value > d.values__1"),
+        "a > b, a > c, b > d.values__0, c > d.values__1",
     )
 
 
@@ -61,7 +61,7 @@ async def test_a_changed_value_reruns_what_comes_after_it(shared: Bench, file: P
 async def test_each_interface_input_reruns_what_follows_it(shared: Bench, file: Path) -> None:
     document = workflow(
         {"in": IN, "x": flow("Note", file=file), "y": flow("Note", file=file)},
-        *("in.x > x.value", "in.y > y.value"),
+        "in.x > x, in.y > y",
         interfaceInputs={"x": slot("STRING"), "y": slot("STRING")},
     )
     for x in ("x1", "x2", "x1"):
@@ -78,7 +78,7 @@ async def test_uncached_nodes_and_what_follows_run_each_time(shared: Bench, tmp_
             "always": flow("NoteAlways", file=always),
             "after": flow("Note", file=after),
         },
-        *("before.value > always.value", "always.value > after.value"),
+        "before > always > after",
     )
     for _ in range(2):
         await shared.run(document)
@@ -97,7 +97,7 @@ async def test_nodes_beside_a_changed_one_are_cached_as_ever(
             "n": flow("Note", file=changed, value=value),
             "both": flow("Gather"),
         }
-        run = await shared.run(workflow(nodes, "beside.value > both.values__0", "n.value > both.values__1"))
+        run = await shared.run(workflow(nodes, "beside > both.values__0, n > both.values__1"))
         assert output(run, "both", "list") == ["kept", value]
 
     assert len(notes(kept)) == times
@@ -113,7 +113,7 @@ async def test_a_node_that_changes_its_input_spoils_no_run(shared: Bench) -> Non
     """Neither the run in which the list was made nor one that gets it from the cache."""
     for item in "bcd":
         nodes = {"list": give(["a"], "ARRAY"), "append": flow("AppendInPlace", item=item)}
-        run = await shared.run(workflow(nodes, "list.value > append.items"))
+        run = await shared.run(workflow(nodes, "list > append.items"))
         assert output(run, "append", "list") == ["a", item]
 
 
@@ -132,7 +132,7 @@ async def test_uncached_texts_take_no_room_from_others(open_host: OpenHost, tmp_
     async with open_host("acme_flow", settings={"extensions.tavern-engine.cacheMegabytes": 1}) as bench:
         for number in range(6):
             nodes = {"known": flow("Note", file=known, value=1), "new": give(number), "never": never, "after": "Take"}
-            await bench.run(workflow(nodes, "never.value > after.value"))
+            await bench.run(workflow(nodes, "never > after"))
 
     assert notes(known) == ["1"]
 
@@ -143,7 +143,7 @@ async def test_uncached_texts_take_no_room_from_others(open_host: OpenHost, tmp_
 async def test_only_what_a_target_needs_is_run(shared: Bench, file: Path) -> None:
     document = workflow(
         {**diamond_nodes(file), "out": OUT},
-        *("a.value > b.value", "a.value > c.value", "a.value > out.a", "c.value > out.c"),
+        "a > b, a > c, a > out.a, c > out.c",
         interfaceOutputs={"a": slot(), "c": slot()},
     )
     run = await shared.engine.run(RunRequest(workflow=document, targets=["b"]))

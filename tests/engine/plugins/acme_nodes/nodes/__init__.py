@@ -48,9 +48,7 @@ TAKE = NodeDefinition(
 )
 MIRROR = NodeDefinition(type="Mirror", namespace="acme-nodes", dynamic_slots=True)
 NOTHING = NodeDefinition(
-    type="Nothing",
-    namespace="acme-nodes",
-    outputs={"value": SlotDefinition(data_flow_type=DataFlowType.STRING)},
+    type="Nothing", namespace="acme-nodes", outputs={"value": SlotDefinition(data_flow_type=DataFlowType.STRING)}
 )
 
 
