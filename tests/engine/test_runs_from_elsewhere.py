@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_bench import PLUGINS, Bench, output, workflow
 from helpers.run_entries import accepted, finished
 from loops_bench import flow, notes
-from runs_bench import begin, opened
+from runs_bench import opened
 
 from tavern_engine.journal.keys import ProjectKey
 from tavern_host import Host
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import PermissionDenied
-from tavern_host.contracts.executions import Run, RunFilter, RunRequest, RunStatus
+from tavern_host.contracts.executions import Run, RunFilter, RunStatus
+from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.projects import Folders
 
@@ -60,30 +61,19 @@ class Place:
         )
 
     async def cut_off(self, name: str, count: int = 1) -> list[str]:
-        """Begin runs on a project, in a process that is killed in the middle of them; return their ids."""
-        code = f"""
-import asyncio, json
-from pathlib import Path
-from tavern_host.contracts.runs import RUN_STORE
-from test_runs_from_elsewhere import Place
-
-async def main():
-    place = Place(Path({str(self.root)!r}))
-    async with place.host({name!r}, serving=True) as bench:
-        runs = [await bench.start(place.document) for _ in range({count})]
-        store = bench.host.services.get(RUN_STORE)
-        while not all([await store.batches(run) for run in runs]):  # until the results of the notes are kept
-            await asyncio.sleep(0.01)
-        print(json.dumps(runs), flush=True)
-        await asyncio.sleep(60)
-
-asyncio.run(main())
-"""
-        child = await begin(code)
-        found: list[str] = json.loads(await child.stdout.readline())
-        child.kill()
-        await child.wait()
-        return found
+        """Begin runs on a project, and leave its store as it is when the host is killed; return their ids."""
+        database, then = self.store(name) / "runs.sqlite3", self.root / "then"
+        async with self.host(name, serving=True) as bench:
+            runs = [await bench.start(self.document) for _ in range(count)]
+            store = bench.host.services.get(RUN_STORE)
+            while not all([await store.batches(run) for run in runs]):  # until the results of the notes are kept
+                await asyncio.sleep(0.01)
+            with closing(sqlite3.connect(database)) as now, closing(sqlite3.connect(then)) as copy:
+                now.backup(copy)
+        for path in database.parent.glob("runs.sqlite3*"):
+            path.unlink()
+        then.rename(database)
+        return runs
 
     def store(self, name: str) -> Path:
         return self.root / name / ".tavern" / "runs"
@@ -109,8 +99,13 @@ def said(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list
 
 
 def change(store: Path, statement: str, *values: object) -> None:
-    with contextlib.closing(sqlite3.connect(store / "runs.sqlite3", isolation_level=None)) as connection:
+    with closing(sqlite3.connect(store / "runs.sqlite3", isolation_level=None)) as connection:
         connection.execute(statement, values)
+
+
+def entry_of(store: Path) -> Any:
+    with closing(sqlite3.connect(store / "runs.sqlite3")) as connection:
+        return json.loads(connection.execute("SELECT entry FROM runs ORDER BY seq DESC LIMIT 1").fetchone()[0])
 
 
 # --- projects that come from elsewhere ------------------------------------------------------------
@@ -166,13 +161,8 @@ async def test_a_store_put_in_place_is_noticed(place: Place) -> None:
 async def test_changed_runs_of_a_returned_store_stay_interrupted(place: Place) -> None:
     """Somebody got the project and sent it back: with one run as it was, and another with other values."""
     same, changed = await place.cut_off("mine", count=2)
-    shutil.copytree(place.store("mine"), place.root / "away")
-    with contextlib.closing(sqlite3.connect(place.root / "away" / "runs.sqlite3")) as connection:
-        (entry,) = connection.execute("SELECT entry FROM runs WHERE id = ?", (changed,)).fetchone()
-    altered = {**json.loads(entry), "request": {"inputs": {"amount": 1000}}}
-    change(place.root / "away", "UPDATE runs SET entry = ? WHERE id = ?", json.dumps(altered).encode(), changed)
-    shutil.rmtree(place.store("mine"))
-    shutil.copytree(place.root / "away", place.store("mine"))
+    altered = entry_of(place.store("mine")) | {"request": {"inputs": {"amount": 1000}}}
+    change(place.store("mine"), "UPDATE runs SET entry = ? WHERE id = ?", json.dumps(altered).encode(), changed)
     place.go.touch()
 
     assert (await place.settled("mine", same)).status == "complete"
@@ -180,31 +170,50 @@ async def test_changed_runs_of_a_returned_store_stay_interrupted(place: Place) -
 
 
 async def test_an_ended_run_set_back_is_not_rerun(place: Place) -> None:
+    """By its status, or by a trigger in the store, which is removed."""
     place.go.touch()
     async with place.host("mine") as bench:
         run = await bench.run(place.document)
     change(place.store("mine"), "UPDATE runs SET status = 'queued', is_final = 0, finished = NULL")
-
-    again = await place.settled("mine", run.id)
-
-    assert (run.status, again.status, notes(place.notes)) == ("complete", "interrupted", ["ran"])
-
-
-async def test_triggers_in_a_store_are_removed(place: Place) -> None:
-    async with place.host("mine") as bench:
-        await bench.run(workflow({"note": flow("Note", file=place.notes)}))
     change(
         place.store("mine"),
         'CREATE TRIGGER "set ""back" AFTER UPDATE ON runs WHEN NEW.is_final = 1 BEGIN'
         " UPDATE runs SET status = 'queued', is_final = 0, seal = OLD.seal WHERE seq = NEW.seq; END",
     )
-    place.go.touch()
-
-    async with place.host("mine") as bench:
-        run = await bench.run(place.document)
 
     again = await place.settled("mine", run.id)
-    assert (again.status, again.attempt) == ("complete", 1)
+    async with place.host("mine") as bench:
+        new = await bench.run(place.document)
+    later = await place.settled("mine", new.id)
+
+    assert (run.status, again.status) == ("complete", "interrupted")
+    assert (later.status, later.attempt, notes(place.notes)) == ("complete", 1, ["ran", "ran"])
+
+
+async def test_a_run_with_actions_needs_a_fitting_principal(place: Place) -> None:
+    async with place.host("mine") as bench:
+        run_id = await bench.start(place.document)
+        await bench.until("NODE_EXECUTING", nodeId="wait")
+        await bench.interrupted(run_id)
+    altered = entry_of(place.store("mine"))
+    altered["request"]["actions"] = {"principal": {"kind": "user", "id": "operator"}}
+    change(place.store("mine"), "UPDATE runs SET entry = ?", json.dumps(altered).encode())
+
+    async with place.host("mine") as bench:
+        agent = bench.host.call().child(principal=Principal(kind="agent", id="ada"))
+        with pytest.raises(PermissionDenied, match="may not have calls made on behalf of user:operator"):
+            await bench.engine.resume(run_id, call=agent)
+        assert (await bench.engine.get(run_id)).status == "interrupted"
+
+
+async def test_outputs_that_came_with_a_project_are_not_believed(place: Place) -> None:
+    document = workflow({"note": flow("Note", file=place.notes, value="ran")})
+    for name, times in (("theirs", 1), ("theirs", 1), ("mine", 2), ("mine", 2)):
+        async with place.host(name, cacheOnDisk=True) as bench:
+            assert output(await bench.run(document), "note") == "ran"
+        assert notes(place.notes) == ["ran"] * times
+        if not (place.root / "mine").exists():
+            shutil.copytree(place.root / "theirs", place.root / "mine")
 
 
 # --- the operator's folder ------------------------------------------------------------------------
@@ -218,17 +227,16 @@ async def test_without_operator_folder_nothing_is_resumed_or_cached(
     blocked.write_text("in the way")
     (run_id,) = await place.cut_off("mine")
     place.go.touch()
+    caplog.clear()
 
     async with place.host("mine", serving=True, cacheOnDisk=True) as bench:
         while not said(caplog, logging.ERROR):
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.2)
         left = await bench.engine.get(run_id)
         await bench.engine.resume(run_id)
         resumed = await bench.engine.wait(run_id)
 
-    assert (left.status, left.attempt) == ("running", 1)
-    assert resumed.status == "complete"
+    assert (left.status, left.attempt, resumed.status) == ("running", 1, "complete")
     assert [line for line in said(caplog, logging.ERROR) if "none that was interrupted is resumed" in line] == [
         f"{blocked / 'key'}: Not a directory; so it is unknown which runs were started here,"
         " and none that was interrupted is resumed"
@@ -241,15 +249,13 @@ async def test_without_operator_folder_nothing_is_resumed_or_cached(
     assert lines and all(str(blocked) in line for line in lines)
 
 
-@pytest.mark.parametrize("content", [b"", b"short", b"x" * 33])
-def test_a_damaged_key_is_said_and_nothing_is_sealed_with_it(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "key").write_bytes(content)
+def test_a_damaged_key_is_said_and_nothing_is_sealed_with_it(tmp_path: Path) -> None:
     key = ProjectKey(tmp_path)
-
-    for use in (key.prepare, lambda: key.seal("run_1", b""), lambda: key.has_sealed("run_1", b"", b"")):
-        with pytest.raises(OSError, match="it is damaged; remove it, and a new one is made"):
-            use()
-
+    for content in (b"", b"short", b"x" * 33):
+        (tmp_path / "key").write_bytes(content)
+        for use in (key.prepare, lambda: key.seal("run_1", b""), lambda: key.has_sealed("run_1", b"", b"")):
+            with pytest.raises(OSError, match="it is damaged; remove it, and a new one is made"):
+                use()
     (tmp_path / "key").unlink()
     assert key.has_sealed("run_1", b"content", key.seal("run_1", b"content"))
 
@@ -265,19 +271,15 @@ def test_processes_that_race_make_one_key(tmp_path: Path) -> None:
 
 def test_a_seal_fits_one_name_content_and_key(tmp_path: Path) -> None:
     key, other = ProjectKey(tmp_path / "a"), ProjectKey(tmp_path / "b")
-    seal = key.seal("run_1", b"1content")
-    assert key.has_sealed("run_1", b"1content", seal)
-    for name, content, given in [
-        ("run_11", b"content", seal),
-        ("run_1", b"content", seal),
-        ("run_1", b"1content", other.seal("run_1", b"1content")),
-        ("run_1", "1content", seal),
-        (1, b"1content", seal),
-        ("run_1", b"1content", None),
-        ("run_1", b"1content", ""),
-        ("run_\udc80", b"1content", seal),
+    name, content = "run_1", b"1content"
+    seal = key.seal(name, content)
+    assert key.has_sealed(name, content, seal)
+    for asked in [
+        *(("run_11", b"content", seal), (name, b"content", seal), (name, content, other.seal(name, content))),
+        *((name, "1content", seal), (1, content, seal), ("run_\udc80", content, seal)),
+        *((name, content, None), (name, content, "")),
     ]:
-        assert not key.has_sealed(name, content, given)
+        assert not key.has_sealed(*asked)
 
 
 # --- the store ------------------------------------------------------------------------------------
@@ -294,8 +296,7 @@ async def test_many_runs_from_elsewhere_hold_up_no_other(tmp_path: Path, caplog:
         change(tmp_path / "mine", "UPDATE runs SET state = ? WHERE id = 'run_7'", odd)
         change(tmp_path / "mine", "UPDATE runs SET entry = CAST(entry AS TEXT) WHERE id = 'run_8'")
         change(tmp_path / "mine", "UPDATE runs SET not_resumable = 'so' WHERE id = 'run_8'")
-        claimed = await store.claim("w", 30)
-        assert claimed.id == "own"
+        assert (await store.claim("w", 30)).id == "own"
         assert len(await store.list_runs(RunFilter(statuses=[RunStatus.INTERRUPTED], limit=200))) == 119
         error = (await store.get("run_8")).error
         assert error.message.endswith("not resumed here; it cannot be resumed: so")
@@ -307,8 +308,8 @@ async def test_a_store_of_an_earlier_version_is_migrated(tmp_path: Path) -> None
     async with opened(tmp_path / "runs") as store:
         await finished(store, "done")
         await accepted(store, "open", worker="gone", lease=0.001)
-    change(tmp_path / "runs", "ALTER TABLE runs DROP COLUMN seal")
-    change(tmp_path / "runs", "ALTER TABLE runs DROP COLUMN is_unwanted")
+    for column in ("seal", "is_unwanted"):
+        change(tmp_path / "runs", f"ALTER TABLE runs DROP COLUMN {column}")
     change(tmp_path / "runs", "DROP TABLE bodies")
     change(tmp_path / "runs", "PRAGMA user_version = 1")
 
@@ -326,43 +327,4 @@ async def test_a_damaged_store_begun_anew_resumes_own_runs(tmp_path: Path) -> No
     async with opened(tmp_path / "runs") as store:
         await accepted(store, "own", worker="gone", lease=0.001)
         await asyncio.sleep(0.02)
-        claimed = await store.claim("w", 30)
-    assert claimed.id == "own"
-
-
-async def test_a_run_with_actions_needs_a_fitting_principal(place: Place) -> None:
-    async with place.host("mine") as bench:
-        run_id = await bench.start(place.document)
-        await bench.until("NODE_EXECUTING", nodeId="wait")
-        await bench.engine.interrupt(run_id)
-        await bench.engine.wait(run_id)
-    with contextlib.closing(sqlite3.connect(place.store("mine") / "runs.sqlite3")) as connection:
-        (entry,) = connection.execute("SELECT entry FROM runs").fetchone()
-    altered = json.loads(entry)
-    altered["request"]["actions"] = {"principal": {"kind": "user", "id": "operator"}}
-    change(place.store("mine"), "UPDATE runs SET entry = ?", json.dumps(altered).encode())
-    place.go.touch()
-
-    async with place.host("mine") as bench:
-        agent = bench.host.call().child(principal=Principal(kind="agent", id="ada"))
-        with pytest.raises(PermissionDenied, match="may not have calls made on behalf of user:operator"):
-            await bench.engine.resume(run_id, call=agent)
-        assert (await bench.engine.get(run_id)).status == "interrupted"
-
-
-# --- the cache on disk ----------------------------------------------------------------------------
-
-
-async def test_outputs_that_came_with_a_project_are_not_believed(place: Place) -> None:
-    document = workflow({"note": flow("Note", file=place.notes, value="ran")})
-    for _ in range(2):
-        async with place.host("theirs", cacheOnDisk=True) as bench:
-            await bench.run(document)
-    assert notes(place.notes) == ["ran"]
-    shutil.copytree(place.root / "theirs", place.root / "mine")
-
-    for _ in range(2):
-        async with place.host("mine", cacheOnDisk=True) as bench:
-            run = await bench.engine.run(RunRequest(workflow=document))
-
-    assert (output(run, "note"), notes(place.notes)) == ("ran", ["ran", "ran"])
+        assert (await store.claim("w", 30)).id == "own"
