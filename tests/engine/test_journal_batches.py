@@ -14,6 +14,7 @@ import pytest
 from helpers.repetition import Failures, repetitions
 from hypothesis import given
 from hypothesis import strategies as st
+from runs_bench import CODED
 
 from tavern_engine.journal.batch_decoder import decode_rows, fetched
 from tavern_engine.journal.batch_encoder import LARGE, encode_rows
@@ -74,22 +75,6 @@ class Encoded:
         return [await fetched(each, self.content) for each in self.rows()]
 
 
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**63 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=())),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=12,
-)
-CODED = st.recursive(
-    JSON | st.binary(max_size=40) | st.datetimes(timezones=st.just(UTC)),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "$bytes", "$dict", ""]), inner),
-    max_leaves=8,
-)
-
-
 def shape(value: Any) -> Any:
     """Return a value with its types, so that 1, 1.0 and True differ, and 0.0 and -0.0."""
     if isinstance(value, dict):
@@ -106,28 +91,35 @@ async def test_values_that_have_a_codec_come_back_as_they_were(values: list[dict
     assert [shape(found) for found in await encoded.outputs()] == [shape(each) for each in values]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [{"a": 1}, {"a": -(2**63)}, {"a": 2**63 - 1}],
-        [{"a": 0.1}, {"a": -0.0}, {"a": 1e300}],
-        [{"a": 1}, {"a": True}, {"a": 1.0}, {"a": None}],
-        [{"a": 1, "b": 2}, {"b": 3, "a": 4}, {}, {"a": 5}],
-        [{"a": 1}, None, {"b": "語"}, None, {}],
-        [None, None],
-        [{}, {}],
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+SHAPES: dict[str, list[dict[str, Any] | None]] = {
+    "integers": [{"a": 1}, {"a": -(2**63)}, {"a": 2**63 - 1}],
+    "numbers": [{"a": 0.1}, {"a": -0.0}, {"a": 1e300}],
+    "kinds": [{"a": 1}, {"a": True}, {"a": 1.0}, {"a": None}],
+    "outputs": [{"a": 1, "b": 2}, {"b": 3, "a": 4}, {}, {"a": 5}],
+    "no outputs": [{"a": 1}, None, {"b": "語"}, None, {}],
+    "none": [None, None],
+    "empty": [{}, {}],
+    "lone surrogates": [
+        {"plain": "\ud83d\ude00", "with bytes": ["\ud83d\ude00", b""], "large": "\ud83d\ude00" * LARGE}
     ],
-    ids=["integers", "numbers", "kinds", "outputs", "no outputs", "none", "empty"],
-)
-async def test_rows_of_any_shapes_come_back(values: list[dict[str, Any] | None]) -> None:
-    found = await Encoded([row(each, str(index)) for index, each in enumerate(values)]).outputs()
-    assert [each and shape(each) for each in found] == [each and shape(each) for each in values]
-    assert [each and list(each) for each in found] == [each and list(each) for each in values]
+    "deep": [{"a": nested(depth)} for depth in (10, 150, 250)],
+}
 
 
-async def test_two_lone_surrogates_do_not_become_one_character() -> None:
-    outputs = {"plain": "\ud83d\ude00", "with bytes": ["\ud83d\ude00", b""], "large": "\ud83d\ude00" * LARGE}
-    assert await Encoded([row(outputs)]).outputs() == [outputs]
+async def test_rows_of_any_shapes_come_back() -> None:
+    with Failures() as failures:
+        for name, values in SHAPES.items():
+            with failures.row(name):
+                found = await Encoded([row(each, str(index)) for index, each in enumerate(values)]).outputs()
+                assert [each and shape(each) for each in found] == [each and shape(each) for each in values]
+                assert [each and list(each) for each in found] == [each and list(each) for each in values]
 
 
 async def test_everything_about_a_node_comes_back() -> None:
@@ -149,13 +141,6 @@ class Color(enum.StrEnum):
 
 class Level(enum.IntEnum):
     LOW = 1
-
-
-def nested(depth: int) -> Any:
-    value: Any = 1
-    for _ in range(depth):
-        value = [value]
-    return value
 
 
 def endless() -> Any:
@@ -189,37 +174,27 @@ async def test_only_a_node_with_uncoded_values_lacks_outputs() -> None:
                 assert [each.lacking for each in encoded.rows()] == [None, told, None]
 
 
-async def test_deep_values_come_back() -> None:
-    for depth in (10, 150, 250):
-        assert await Encoded([row({"a": nested(depth)})]).outputs() == [{"a": nested(depth)}]
-
-
 async def test_tuples_and_time_zones_are_normalised() -> None:
     moment = datetime(2020, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
     (found,) = await Encoded([row({"a": (1, (2, b"3")), "b": moment})]).outputs()
     assert found == {"a": [1, [2, b"3"]], "b": datetime(2020, 1, 1, 10, tzinfo=UTC)}
 
 
-async def test_a_hostile_value_costs_its_own_node() -> None:
+async def test_odd_rows_cost_no_others() -> None:
     class Hostile(dict[str, Any]):
         def values(self) -> Any:
             raise SystemError("no")
 
-        def items(self) -> Any:
-            raise SystemError("no")
+        items = values
 
     rows = [row({"a": index}, f"n{index}") for index in range(300)]
     rows[123] = row(Hostile(a=1), "hostile")
+    about = {"signature": "sig", "status": 3, "started": None, "finished": "x", "error": "err", "attempts": None}
+    rows[200] = row({"a": 1}, "no row", **about, iteration=object())
     encoded = Encoded(rows)
-    assert encoded.lacking == ["node hostile: its result cannot be encoded (SystemError)"]
-    assert [each.outputs for each in encoded.rows()] == [None if i == 123 else {"a": i} for i in range(300)]
-
-
-async def test_rows_that_are_no_rows_do_not_stop_the_others() -> None:
-    odd = row({"a": 1}, signature="sig", status=3, started=None, finished="x", error="err", attempts=None)
-    encoded = Encoded([{**odd, "iteration": object()}, row({"a": 1})])
-    assert encoded.lacking == ["node n: its result cannot be encoded (AttributeError)"]
-    assert [each.outputs for each in encoded.rows()] == [None, {"a": 1}]
+    reasons = {"hostile": "SystemError", "no row": "AttributeError"}
+    assert encoded.lacking == [f"node {n}: its result cannot be encoded ({kind})" for n, kind in reasons.items()]
+    assert [each.outputs for each in encoded.rows()] == [None if i in (123, 200) else {"a": i} for i in range(300)]
 
 
 async def test_error_details_without_json_are_left_out() -> None:
@@ -231,23 +206,18 @@ async def test_error_details_without_json_are_left_out() -> None:
 # --- large values --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["x" * (LARGE + 1), "语\ud800" * LARGE, bytes(LARGE + 1), [["item"] * 10] * 5_000, [b"bytes"] * 20_000],
-    ids=["text", "wide text", "bytes", "list", "list of bytes"],
-)
-async def test_a_large_value_is_kept_apart_once_and_comes_back(value: Any) -> None:
-    rows = [row({"small": index, "large": value}, str(index)) for index in range(3)]
-    encoded = Encoded(rows)
+async def test_a_large_value_is_kept_apart_once_and_comes_back() -> None:
+    lists: list[Any] = [[["item"] * 10] * 5_000, [b"bytes"] * 20_000]
+    for value in ("x" * (LARGE + 1), "语\ud800" * LARGE, bytes(LARGE + 1), *lists):
+        rows = [row({"small": index, "large": value}, str(index)) for index in range(3)]
+        encoded = Encoded(rows)
 
-    assert sum(map(len, encoded.batches)) < 2000
-    assert len(encoded.large) == 1
-    (name,) = encoded.large
-    stored = encoded.rows()[0].outputs
-    assert stored["small"] == 0
-    assert isinstance(stored["large"], Stored)
-    assert (stored["large"].hash, stored["large"].size) == (name, len(encoded.large[name]))
-    assert await encoded.outputs() == [each["outputs"] for each in rows]
+        assert sum(map(len, encoded.batches)) < 2000
+        ((name, content),) = encoded.large.items()
+        stored = encoded.rows()[0].outputs
+        assert (stored["small"], type(stored["large"])) == (0, Stored)
+        assert (stored["large"].hash, stored["large"].size) == (name, len(content))
+        assert await encoded.outputs() == [each["outputs"] for each in rows]
 
 
 async def test_many_large_values_are_encoded_a_part_at_a_time() -> None:
@@ -281,14 +251,12 @@ def read(batches: list[bytes]) -> tuple[list[NodeRow], list[str]]:
     return decode_rows(batches, warnings.append), warnings
 
 
-@pytest.mark.parametrize("bad", [b"x", b"TVB2", b"TVB1" + bytes(100), bytes(1000), b"TVB2" + b"\xff" * 50])
-def test_an_unknown_batch_is_left_out(bad: bytes) -> None:
+def test_an_unknown_batch_is_left_out() -> None:
     good = Encoded([row({"a": 1})]).batches[0]
-    rows, warnings = read([good, bad, good])
-    assert rows == nodes([row({"a": 1})] * 2)
-    assert len(warnings) == 1
-    assert warnings[0].startswith("batch 2 of 3 ")
-    assert warnings[0].endswith(": the nodes in it count as not run")
+    for bad in (b"x", b"TVB2", b"TVB1" + bytes(100), bytes(1000), b"TVB2" + b"\xff" * 50):
+        rows, (warning,) = read([good, bad, good])
+        assert rows == nodes([row({"a": 1})] * 2)
+        assert warning.startswith("batch 2 of 3 ") and warning.endswith(": the nodes in it count as not run")
 
 
 def test_notes_stay_with_their_rows_in_every_frame() -> None:
@@ -296,23 +264,15 @@ def test_notes_stay_with_their_rows_in_every_frame() -> None:
     assert Encoded(rows).rows() == nodes(rows)
 
 
-def test_a_torn_batch_gives_whole_frames_only() -> None:
+def test_torn_or_changed_batches_give_whole_frames_only() -> None:
     rows = [row({"a": index, "b": b"bytes"}, str(index)) for index in range(600)]
-    whole = Encoded(rows).batches[0]
-    for length in random.Random(1).sample(range(len(whole)), repetitions(40, 300)):
-        found, warnings = read([whole[:length]])
+    whole, expected, chance = Encoded(rows).batches[0], set(map(repr, nodes(rows))), random.Random(1)
+    for place in chance.sample(range(len(whole)), repetitions(40, 300)):
+        found, warnings = read([whole[:place]])
         assert found == nodes(rows[: len(found)])
-        assert len(found) in (0, 250, 500)
-        assert len(warnings) <= 1
-
-
-def test_a_changed_byte_costs_its_frame_alone() -> None:
-    rows = [row({"a": index, "b": b"bytes"}, str(index), signature=SIGNATURE) for index in range(600)]
-    whole, expected = Encoded(rows).batches[0], set(map(repr, nodes(rows)))
-    chance = random.Random(2)
-    for _ in range(repetitions(40, 200)):
+        assert len(found) in (0, 250, 500) and len(warnings) <= 1
         torn = bytearray(whole)
-        torn[chance.randrange(len(torn))] ^= 1 << chance.randrange(8)
+        torn[place] ^= 1 << chance.randrange(8)
         found, warnings = read([bytes(torn)])
         assert set(map(repr, found)) <= expected
         assert warnings != []
