@@ -13,6 +13,7 @@ from engine_bench import PLUGINS, Bench, OpenHost
 from helpers.dask_cluster import shared_cluster
 
 from tavern_host import Host
+from tavern_host.testing.http import HttpClient, served
 
 HERE_ALONE = {
     "test_streams": "streams stay at the host",
@@ -99,16 +100,24 @@ async def module_host(
 ) -> AsyncIterator[Host]:
     names = ["acme_nodes", *getattr(request.module, "SHARED_PLUGINS", [])]
     plugins, trust = [PLUGINS / name for name in names], [name.replace("_", "-") for name in names]
-    folder = tmp_path_factory.mktemp("project")
-    async with Host(folder, plugins=plugins, trust=trust, settings=placement) as host:
+    folder, settings = tmp_path_factory.mktemp("project"), getattr(request.module, "SHARED_SETTINGS", {})
+    async with Host(folder, plugins=plugins, trust=trust, settings=placement | settings) as host:
         yield host
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(module_host: Host) -> AsyncIterator[HttpClient]:
+    """Serve the host of a module."""
+    async with served(module_host) as opened:
+        yield opened
 
 
 @pytest.fixture
 def shared(module_host: Host) -> Bench:
     """Return the bench of a module, with an empty cache of outputs; for tests that leave nothing else behind.
 
-    The module says `pytestmark = pytest.mark.asyncio(loop_scope="module")`, and `SHARED_PLUGINS` beside acme_nodes.
+    The module says `pytestmark = pytest.mark.asyncio(loop_scope="module")`, `SHARED_PLUGINS` beside acme_nodes, and
+    `SHARED_SETTINGS`.
     """
     bench = Bench(module_host)
     bench.forget()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 from helpers.workflow_documents import workflow_document
 
 from tavern_engine.engine import Engine
@@ -22,7 +20,6 @@ from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import ExecutionEngine, NodeState, Run, RunRequest, RunStatus
 from tavern_host.contracts.nodes import NodeManager
 from tavern_host.contracts.workflows import Workflow, WorkflowManager
-from tavern_host.server.app import make_app
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -139,13 +136,3 @@ def output(run: Run, node_id: str, key: str = "value") -> Any:
 
 
 OpenHost = Callable[..., AbstractAsyncContextManager[Bench]]
-
-
-@asynccontextmanager
-async def web_client(host: Host) -> AsyncIterator[TestClient[Any, Any]]:
-    """Serve a host, and give a client that may enter."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    app = make_app(host, token="let-me-in", port=listening.getsockname()[1])
-    server = TestServer(app, socket_factory=lambda *_: listening)
-    async with TestClient(server, headers={"Authorization": "Bearer let-me-in"}) as opened:
-        yield opened
