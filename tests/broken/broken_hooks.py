@@ -2,53 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import pytest
-from broken_plugins import Corpus, Says
-from inn import HEAD, HERE, call, run
+from broken_plugins import FAILED, LATE, STARTED, Corpus, Use
+from inn import HERE, call, run
 
-from tavern_host import LLM, NODE_MANAGER, SETTINGS, TOOL_MANAGER, Host
+from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, Host
 from tavern_host.contracts.errors import Vetoed
-from tavern_host.contracts.plugins import PluginState
-from tavern_host.contracts.settings import SettingsChange
 
 CORPUS = Corpus()
-FAILED, STARTED = PluginState.FAILED, PluginState.STARTED
-
-STARTUP = "tavern_startup"
 ROUTES = "tavern_register_routes"
-UI = "tavern_declare_ui"
 
 
-def refused(
-    name: str,
-    text: str,
-    reason: str,
-    mend: str,
-    *,
-    hooked: tuple[str, ...] = (STARTUP,),
-    threads: tuple[str, ...] = (),
-    **plugin: Any,
-) -> None:
+def refused(name: str, text: str, reason: str, mend: str = "", *, hook: str = "tavern_startup") -> None:
     """Add a plugin of which nothing is registered, since something of it cannot be."""
-    file = "__init__.py" if HERE in text else None
-    says = Says(name, FAILED, reason, mend, file)
-    CORPUS.add(name, lambda inn: inn.code(name, HEAD + text, hooked=hooked, **plugin), says, threads=threads)
-
-
-def declares(name: str, hook: str, answer: str, reason: str, mend: str, *, code: str = "", **plugin: Any) -> None:
-    """Add a plugin whose declaration hook answers with this expression, which cannot be registered."""
-    says = Says(name, FAILED, reason, mend, "__init__.py")
-    text = answering(hook, answer, code, fails="failed" in reason)
-    CORPUS.add(name, lambda inn: inn.code(name, HEAD + text, hooked=(hook,), **plugin), says)
-
-
-def answering(hook: str, answer: str, code: str, *, fails: bool) -> str:
-    """Return a hook that answers with an expression; the host names its first line, or the one that fails."""
-    first, last = ("", f"  {HERE}") if fails else (f"  {HERE}", "")
-    return f"{code}\n@hookimpl{first}\ndef {hook}():\n    return {answer}{last}\n"
+    CORPUS.code(name, text, FAILED, reason, mend, hooked=(hook,))
 
 
 # --- hooks that cannot be implemented like this ------------------------------------------------------
@@ -71,76 +38,22 @@ refused(
     "hook wrappers are not supported",
     "return a value from a plain hookimpl",
 )
-refused(
-    "hook-signature",
-    "@hookimpl\ndef tavern_startup(): pass\ntavern_startup.__signature__ = 5\n",
-    "TypeError: unexpected object 5 in __signature__",
-    "`tavern plugins disable hook-signature`",
-)
-refused(
-    "hook-generator",
-    f"@hookimpl  {HERE}\ndef tavern_startup():\n    yield\n",
-    "tavern_startup: a hookimpl returns, it does not yield",
-    "returns",
-)
+SIGNATURE = "@hookimpl\ndef tavern_startup(): pass\ntavern_startup.__signature__ = 5\n"
+refused("hook-signature", SIGNATURE, "TypeError: unexpected object 5 in __signature__")
+GENERATOR = f"@hookimpl  {HERE}\ndef tavern_startup():\n    yield\n"
+refused("hook-generator", GENERATOR, "tavern_startup: a hookimpl returns, it does not yield", "returns")
 
-# --- declarations that fail --------------------------------------------------------------------------
+# --- declarations that fail, or are outside of its own space ------------------------------------------
 
-declares("declare-raises", ROUTES, "1 / 0", "failed: ZeroDivisionError", "`tavern plugins disable declare-raises`")
-declares(
-    "declare-exits",
-    ROUTES,
-    "sys.exit(2)",
-    "failed: tavern_register_routes of declare-exits tried to end",
-    "`tavern plugins disable declare-exits`",
-)
-refused(
-    "declare-hangs",
-    f"@hookimpl  {HERE}\ndef tavern_register_routes():\n    sys.release.wait(60)\n",
-    "tavern_register_routes of declare-hangs did not end within",
-    "`tavern plugins disable declare-hangs`",
-    hooked=(ROUTES,),
-    threads=("tavern_register_routes of declare-hangs",),
-)
-refused(
-    "declare-waits",
-    f"@hookimpl  {HERE}\nasync def tavern_register_routes():\n    await asyncio.sleep(3600)\n",
-    "tavern_register_routes of declare-waits did not end within",
-    "`tavern plugins disable declare-waits`",
-    hooked=(ROUTES,),
-)
-
-# --- what is outside of its own space ----------------------------------------------------------------
-
-ANSWER = "async def answer(request, context): ...\n"
-
-
-def route(path: str, handler: str = "f'{__name__}:answer'") -> str:
-    return f"RouteInfo(method='GET', path={path!r}, handler={handler})"
-
-
-declares(
-    "route-of-another",
-    ROUTES,
-    f"[{route('/api/x/healthy/ping')}]",
-    "/api/x/healthy",
-    "/api/x/route-of-another/",
-    code=ANSWER,
-)
-declares(
-    "handler-outside",
-    ROUTES,
-    "[{}]".format(route("/api/x/handler-outside/a", "'os:system'")),
-    "the handler 'os:system'",
-    "must be 'module:name' inside",
-)
-declares(
-    "ui-undeclared",
-    UI,
-    "[UiDeclaration(kind='wrap', target='ui:BaseNode')]",
-    "wrap on 'ui:BaseNode' is not declared",
-    "add it to permissions.ui.wrap in plugin.yaml",
-)
+HANGS = f"@hookimpl  {HERE}\ndef {ROUTES}():\n    sys.release.wait(60)\n"
+refused("declare-hangs", HANGS, f"{ROUTES} of declare-hangs{LATE}", hook=ROUTES)
+WAITS = f"@hookimpl  {HERE}\nasync def {ROUTES}():\n    await asyncio.sleep(3600)\n"
+refused("declare-waits", WAITS, f"{ROUTES} of declare-waits{LATE}", hook=ROUTES)
+OF_ANOTHER = f"""@hookimpl  {HERE}
+def {ROUTES}():
+    return [RouteInfo(method='GET', path='/api/x/healthy/ping', handler=f'{{__name__}}:answer')]
+"""
+refused("route-of-another", OF_ANOTHER, "/api/x/healthy", "/api/x/route-of-another/", hook=ROUTES)
 
 # --- hooks that others call: what is wrong with an answer costs that answer --------------------------
 
@@ -167,83 +80,50 @@ async def models_are_listed(host: Host) -> None:
     assert await host.services.get(LLM).models() == []
 
 
-Use = Callable[[Host], Awaitable[None]]
+HOOKS: dict[str, tuple[str, Use]] = {
+    "nodes": ("tavern_register_nodes", nodes_are_listed),
+    "tools": ("tavern_discover_tools", tools_are_listed),
+    "protocols": ("tavern_register_action_protocols", text_is_parsed),
+    "adapters": ("tavern_register_llm_adapters", models_are_listed),
+}
 
 
-def answers(
-    name: str, hook: str, answer: str, reason: str, mend: str, use: Use, *, code: str = "", placed: bool = True
-) -> None:
-    """Add a plugin that answers a hook of another plugin with this expression. It is `placed` where the host
-    itself sees that the answer is wrong; what the other plugin finds wrong with it has no file and line."""
-    says = Says(name, STARTED, reason, mend, "__init__.py" if placed else None, at="use")
-    text = answering(hook, answer, code, fails="plugins disable" in mend)
-    CORPUS.add(name, lambda inn: inn.code(name, HEAD + text, hooked=(hook,)), says, use=use)
+def answers(name: str, answer: str, reason: str, mend: str = "", *, code: str = "", placed: bool = True) -> None:
+    """Add a plugin that answers a hook of another plugin, by the first word of its name, with this expression. It is
+    `placed` where the host itself sees that the answer is wrong, at the line that fails or at the hook's first one."""
+    hook, use = HOOKS[name.partition("-")[0]]
+    at_hook, at_answer = (f"  {HERE}", "") if mend else ("", f"  {HERE}")
+    text = f"{code}\n@hookimpl{at_hook}\ndef {hook}():\n    return {answer}{at_answer}\n"
+    text = text if placed else text.replace(HERE, "")
+    CORPUS.code(name, text, STARTED, reason, mend, at="use", use=use, hooked=(hook,))
 
 
-for kind, hook, model, use in (
-    ("nodes", "tavern_register_nodes", "NodeDefinition", nodes_are_listed),
-    ("tools", "tavern_discover_tools", "ToolDefinition", tools_are_listed),
-    ("protocols", "tavern_register_action_protocols", "ActionProtocolInfo", text_is_parsed),
-    ("adapters", "tavern_register_llm_adapters", "LlmAdapterInfo", models_are_listed),
-):
-    answers(f"{kind}-raise", hook, "1 / 0", "ZeroDivisionError", f"`tavern plugins disable {kind}-raise`", use)
-    answers(f"{kind}-exit", hook, "sys.exit()", "tried to end the program", f"tavern plugins disable {kind}-exit", use)
-    answers(f"{kind}-number", hook, "5", f"{hook}: returned int", f"expected a list of {model}", use)
-    answers(
-        f"{kind}-item", hook, "[None]", f"{hook}: returned a list with NoneType", f"expected a list of {model}", use
-    )
-answers(
-    "protocols-handler-gone",
-    "tavern_register_action_protocols",
-    "[ActionProtocolInfo(name='gone', handler=f'{__name__}:Gone')]",
-    "there is no handler 'tavern_plugins.protocols_handler_gone:Gone'",
-    "`tavern plugins disable protocols-handler-gone`",
-    text_is_parsed,
-    placed=False,
-    code="from tavern_host.contracts.protocols import ActionProtocolInfo",
-)
-answers(
-    "protocols-parser-raises",
-    "tavern_register_action_protocols",
-    "[ActionProtocolInfo(name='raises', handler=f'{__name__}:Parser')]",
-    "RuntimeError: cannot read",
-    "`tavern plugins disable protocols-parser-raises`",
-    text_is_parsed,
-    placed=False,
-    code="""from tavern_host.contracts.protocols import ActionProtocolInfo
-class Parser:
+for kind in HOOKS:
+    answers(f"{kind}-raise", "1 / 0", "ZeroDivisionError")
+NODES, EXPECTED = "tavern_register_nodes: returned", "expected a list of NodeDefinition"
+answers("nodes-exit", "sys.exit()", "tried to end the program")
+answers("nodes-number", "5", f"{NODES} int", EXPECTED)
+answers("nodes-item", "[None]", f"{NODES} a list with NoneType", EXPECTED)
+PROTOCOL = "from tavern_host.contracts.protocols import ActionProtocolInfo\n"
+PARSER = """class Parser:
     def __init__(self, options): pass
     def feed(self, text): raise RuntimeError("cannot read")
     def finish(self): return []
-""",
-)
-answers(
-    "nodes-of-core",
-    "tavern_register_nodes",
-    "[NodeDefinition(type='UpperCase', namespace='core', handler=f'{__name__}:x')]",
-    "core:UpperCase",
-    "'core' is reserved",
-    nodes_are_listed,
-    placed=False,
-)
-answers(
-    "nodes-of-another",
-    "tavern_register_nodes",
-    "[NodeDefinition(type='Greet', namespace='healthy', handler=f'{__name__}:x')]",
-    "healthy:Greet",
-    "healthy keeps it",
-    nodes_are_listed,
-    placed=False,
-)
-answers(
-    "tools-of-another",
-    "tavern_discover_tools",
-    "[ToolDefinition(id='workflow:toast', implementation=ToolImplementation(kind='node', node_type='core:Text'))]",
-    "workflow:toast",
-    "choose another",
-    tools_are_listed,
-    placed=False,
-)
+"""
+for name, handler, reason, code in (
+    ("protocols-handler-gone", "Gone", "there is no handler 'tavern_plugins.protocols_handler_gone:Gone'", ""),
+    ("protocols-parser-raises", "Parser", "RuntimeError: cannot read", PARSER),
+):
+    answer = f"[ActionProtocolInfo(name='{name}', handler=f'{{__name__}}:{handler}')]"
+    answers(name, answer, reason, code=PROTOCOL + code, placed=False)
+for name, node, namespace, mend in (
+    ("nodes-of-core", "UpperCase", "core", "'core' is reserved"),
+    ("nodes-of-another", "Greet", "healthy", "healthy keeps it"),
+):
+    answer = f"[NodeDefinition(type='{node}', namespace='{namespace}', handler=f'{{__name__}}:x')]"
+    answers(name, answer, f"{namespace}:{node}", mend, placed=False)
+TOOL = "[ToolDefinition(id='workflow:toast', implementation=ToolImplementation(kind='node', node_type='core:Text'))]"
+answers("tools-of-another", TOOL, "workflow:toast", "choose another", placed=False)
 
 # --- hooks that see what others do -------------------------------------------------------------------
 
@@ -251,12 +131,10 @@ answers(
 def sees(name: str, body: str, reason: str, use: Use, *, hook: str = "tavern_before_execute") -> None:
     """Add a plugin that intercepts and fails when it is asked to: a run or call in whose metadata or
     arguments its own name stands."""
-    argument = "change" if hook == "tavern_before_save_settings" else "request"
-    text = f"@hookimpl\nasync def {hook}({argument}):\n{body}"
-    file = "__init__.py" if HERE in text else None
-    mend = f"`tavern plugins disable {name}`" if reason else ""
-    says = Says(name, STARTED, reason, mend, file, at="use")
-    CORPUS.add(name, lambda inn: inn.code(name, HEAD + text, hooked=(hook,)), says, use=use)
+    first = "node" if hook == "tavern_before_register_node" else "request"
+    CORPUS.code(
+        name, f"@hookimpl\nasync def {hook}({first}):\n{body}", STARTED, reason, at="use", use=use, hooked=(hook,)
+    )
 
 
 def refuses_one_run(name: str) -> Use:
@@ -269,27 +147,15 @@ def refuses_one_run(name: str) -> Use:
     return use
 
 
+SWALLOWS = "while True:\n            try: await asyncio.sleep(3600)\n            except asyncio.CancelledError: pass"
+UNSPEAKABLE = "raise type('Odd', (Exception,), {'__str__': lambda self: 5})"
 for name, statement, reason in (
     ("veto-raises", f"raise RuntimeError('broken')  {HERE}", "tavern_before_execute: RuntimeError: broken"),
-    ("veto-exits", f"sys.exit(1)  {HERE}", "tried to end the program (SystemExit: 1)"),
     ("veto-interrupts", f"raise KeyboardInterrupt  {HERE}", "tried to end the program (KeyboardInterrupt)"),
-    ("veto-waits", "await asyncio.Event().wait()", "tavern_before_execute of veto-waits did not end within"),
     ("veto-number", "return 5", "tavern_before_execute of veto-number returned int, expected RunRequest, Veto or None"),
-    (
-        "veto-invalid",
-        "return request.model_copy(update={'inputs': 5})",
-        "tavern_before_execute of veto-invalid returned a RunRequest that is none",
-    ),
-    (
-        "veto-unspeakable",
-        f"raise type('Odd', (Exception,), {{'__str__': lambda self: 5}})  {HERE}",
-        "Odd: (its text cannot be shown)",
-    ),
-    (
-        "veto-swallows",
-        "while True:\n            try: await asyncio.sleep(3600)\n            except asyncio.CancelledError: pass",
-        "tavern_before_execute of veto-swallows did not end within",
-    ),
+    ("veto-waits", "await asyncio.Event().wait()", f"tavern_before_execute of veto-waits{LATE}"),
+    ("veto-unspeakable", f"{UNSPEAKABLE}  {HERE}", "Odd: (its text cannot be shown)"),
+    ("veto-swallows", SWALLOWS, f"tavern_before_execute of veto-swallows{LATE}"),
 ):
     body = f"    if request.metadata.get('on') == '{name}':\n        {statement}\n"
     sees(name, body, reason, refuses_one_run(name))
@@ -302,32 +168,9 @@ async def call_is_vetoed(host: Host) -> None:
     assert "call-veto-raises" in result.error.message
 
 
-sees(
-    "call-veto-raises",
-    f"    if request.arguments['name'] == 'call-veto-raises':\n        raise RuntimeError('broken')  {HERE}\n",
-    "tavern_before_tool_call: RuntimeError: broken",
-    call_is_vetoed,
-    hook="tavern_before_tool_call",
-)
-
-
-async def settings_are_not_saved(host: Host) -> None:
-    """A change that the plugin fails on is refused, and no other is."""
-    settings = host.services.get(SETTINGS)
-    key = "extensions.healthy.greeting"
-    with pytest.raises(Vetoed, match="save-veto-raises"):
-        await settings.save(SettingsChange(plugin="healthy", values={key: "save-veto-raises"}))
-    (saved,) = await settings.save(SettingsChange(plugin="healthy", values={key: "Good evening"}))
-    assert saved.value == "Good evening"
-
-
-sees(
-    "save-veto-raises",
-    f"    if 'save-veto-raises' in change.values.values():\n        raise RuntimeError('broken')  {HERE}\n",
-    "tavern_before_save_settings: RuntimeError: broken",
-    settings_are_not_saved,
-    hook="tavern_before_save_settings",
-)
+RAISES = f"    if request.arguments['name'] == 'call-veto-raises':\n        raise RuntimeError('broken')  {HERE}\n"
+REASON = "tavern_before_tool_call: RuntimeError: broken"
+sees("call-veto-raises", RAISES, REASON, call_is_vetoed, hook="tavern_before_tool_call")
 
 
 async def nothing_is_changed(host: Host) -> None:
@@ -341,28 +184,17 @@ sees("run-mutates", "    request.inputs['name'] = 'Mallory'\n", "", nothing_is_c
 async def node_is_unchanged(host: Host) -> None:
     """What a plugin did to a node type, or failed to do, does not show."""
     node = await host.services.get(NODE_MANAGER).get("healthy:Greet")
-    assert list(node.inputs) == ["name"]
-    assert node.category == ""
+    assert (list(node.inputs), node.category) == (["name"], "")
 
 
-def filters(name: str, statement: str, reason: str) -> None:
-    """Add a plugin that does this to the node type of the healthy plugin, and nothing to others."""
-    text = (
-        f"@hookimpl\nasync def tavern_before_register_node(node):\n    if node.type == 'Greet':\n        {statement}\n"
-    )
-    file = "__init__.py" if HERE in text else None
-    says = Says(name, STARTED, reason, f"`tavern plugins disable {name}`" if reason else "", file, at="use")
-    hooked = ("tavern_before_register_node",)
-    CORPUS.add(name, lambda inn: inn.code(name, HEAD + text, hooked=hooked), says, use=node_is_unchanged)
-
-
-filters("filter-mutates", "node.inputs.clear()", "")
-filters("filter-raises", f"raise RuntimeError('broken')  {HERE}", "tavern_before_register_node: RuntimeError: broken")
-filters("filter-number", "return 5", "tavern_before_register_node of filter-number returned int")
-filters(
-    "filter-waits",
-    "if not hasattr(sys.modules[__name__], 'waited'):\n"
-    "            sys.modules[__name__].waited = True\n"
-    "            await asyncio.sleep(3600)",
-    "tavern_before_register_node of filter-waits did not end within",
-)
+FILTER = "tavern_before_register_node"
+WAITS_ONCE = """if not hasattr(sys.modules[__name__], 'waited'):
+            sys.modules[__name__].waited = True
+            await asyncio.sleep(3600)"""
+for name, statement, reason in (
+    ("filter-mutates", "node.inputs.clear()", ""),
+    ("filter-raises", f"raise RuntimeError('broken')  {HERE}", f"{FILTER}: RuntimeError: broken"),
+    ("filter-number", "return 5", f"{FILTER} of filter-number returned int"),
+    ("filter-waits", WAITS_ONCE, f"{FILTER} of filter-waits{LATE}"),
+):
+    sees(name, f"    if node.type == 'Greet':\n        {statement}\n", reason, node_is_unchanged, hook=FILTER)

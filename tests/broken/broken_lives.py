@@ -4,46 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
-from broken_plugins import Corpus, Says
-from inn import HEAD, HERE, TELLS, WATCHDOG_LIMIT, Inn, run
+from broken_hooks import tools_are_listed
+from broken_plugins import FAILED, LATE, STARTED, Corpus, Says
+from inn import HERE, TELLS, Inn, run
 
-from tavern_host import TOOL_MANAGER, WORKFLOW_MANAGER, Host
-from tavern_host.contracts.plugins import PluginState
+from tavern_host import WORKFLOW_MANAGER, Host
 from tavern_host.testing.http import served
 
 CORPUS = Corpus()
-FAILED, STARTED = PluginState.FAILED, PluginState.STARTED
 SWALLOWS = "while True:\n        try: await asyncio.sleep(3600)\n        except asyncio.CancelledError: pass"
+ENDS = "tried to end the program"
+
+
+def life(hook: str, name: str, body: str, reason: str, mend: str = "", **options: Any) -> None:
+    """Add a plugin whose startup or shutdown does this; it is a plain function where it awaits nothing."""
+    kind = options.pop("kind", "async def")
+    text = f"\n@hookimpl\n{kind} {hook}(context):\n    {body}\n"
+    options = ({"state": FAILED} if hook == "tavern_startup" else {"state": STARTED, "at": "stop"}) | options
+    CORPUS.code(name, text, reason=reason, mend=mend, hooked=[hook], **options)
+
 
 # --- at startup --------------------------------------------------------------------------------------
 
 
-def startup(
-    name: str,
-    body: str,
-    reason: str,
-    mend: str = "",
-    *,
-    kind: str = "async def",
-    state: PluginState = FAILED,
-    threads: tuple[str, ...] = (),
-    tasks: tuple[str, ...] = (),
-) -> None:
-    """Add a plugin whose `tavern_startup` does this."""
-    text = f"{HEAD}\n@hookimpl\n{kind} tavern_startup(context):\n    {body}\n"
-    mend = mend or f"tavern plugins disable {name}"
-    says = Says(name, state, reason, mend, "__init__.py" if HERE in body else None)
-    CORPUS.add(name, lambda inn: inn.code(name, text, hooked=["tavern_startup"]), says, threads=threads, tasks=tasks)
+def startup(name: str, body: str, reason: str, mend: str = "", **options: Any) -> None:
+    life("tavern_startup", name, body, reason, mend, **options)
 
 
 startup("start-raises", f"raise RuntimeError('no')  {HERE}", "tavern_startup: RuntimeError: no")
-startup("start-exits-sync", f"sys.exit('bye')  {HERE}", "tried to end the program (SystemExit: bye)", kind="def")
-startup("start-interrupts", f"raise KeyboardInterrupt  {HERE}", "tried to end the program (KeyboardInterrupt)")
+startup("start-exits-sync", f"sys.exit('bye')  {HERE}", f"{ENDS} (SystemExit: bye)", kind="def")
+startup("start-interrupts", f"raise KeyboardInterrupt  {HERE}", f"{ENDS} (KeyboardInterrupt)")
 startup("start-stops-iteration", f"next(iter([]))  {HERE}", "StopIteration", kind="def")
 startup("start-cancels", f"raise asyncio.CancelledError  {HERE}", "waited for something that was cancelled")
 startup("start-timeout", f"raise TimeoutError('mine')  {HERE}", "tavern_startup: TimeoutError: mine", kind="def")
-startup("start-waits", "await asyncio.sleep(3600)", "tavern_startup of start-waits did not end within")
+startup("start-waits", "await asyncio.sleep(3600)", f"tavern_startup of start-waits{LATE}")
+startup("start-swallows", SWALLOWS, f"tavern_startup of start-swallows{LATE}")
+startup("start-hangs", "sys.release.wait(60)", f"tavern_startup of start-hangs{LATE}", kind="def")
 
 
 async def loop_runs(host: Host) -> None:
@@ -51,45 +49,13 @@ async def loop_runs(host: Host) -> None:
     await asyncio.sleep(0)
 
 
-CORPUS.add(
-    "start-blocks",
-    lambda inn: inn.code(
-        "start-blocks",
-        f"{HEAD}@hookimpl\nasync def tavern_startup():\n    sys.release.wait({WATCHDOG_LIMIT * 1.6})  {HERE}\n",
-        hooked=["tavern_startup"],
-    ),
-    Says(
-        "start-blocks",
-        STARTED,
-        "tavern_startup kept the whole host waiting",
-        "let it await, or run it in a thread",
-        "__init__.py",
-        at="use",
-    ),
-    use=loop_runs,
-)
-startup("start-swallows", SWALLOWS, "tavern_startup of start-swallows did not end within")
-startup(
-    "start-hangs",
-    "sys.release.wait(60)",
-    "tavern_startup of start-hangs did not end within",
-    kind="def",
-    threads=("tavern_startup of start-hangs",),
-)
-
-# --- what it was not allowed -------------------------------------------------------------------------
-
+BLOCKS, MEND = "tavern_startup kept the whole host waiting", "let it await, or run it in a thread"
+startup("start-blocks", f"sys.block_until_blamed()  {HERE}", BLOCKS, MEND, state=STARTED, at="use", use=loop_runs)
 startup(
     "acts-unasked",
     f"await context.services.get(LLM).complete(None)  {HERE}",
     "acts-unasked may not call llm.complete",
     "it needs the permission services.use: llm:complete",
-)
-startup(
-    "subscribes-unasked",
-    f"context.events.subscribe('NODE_ERROR')  {HERE}",
-    "subscribes-unasked may not subscribe NODE_ERROR",
-    "add 'NODE_ERROR' to permissions.events.subscribe",
 )
 startup(
     "subscribes-to-all",
@@ -103,61 +69,26 @@ startup(
     "publishes-unasked may not publish NODE_COMPLETE",
     "permissions.events.publish",
 )
-startup(
-    "calls-foreign-hook",
-    f"await context.hooks.collect('tavern_register_nodes')  {HERE}",
-    "calls-foreign-hook may not call tavern_register_nodes",
-    "only the provider of nodeManager may",
-)
-startup(
-    "publishes-nonsense",
-    f"context.events.publish('publishes-nonsense.it', {{'x': object()}})  {HERE}",
-    "the payload of publishes-nonsense.it is not JSON",
-    "it has a object",
-)
 
 # --- in the background -------------------------------------------------------------------------------
 
-
-def task(name: str, statement: str, reason: str) -> None:
-    """Add a plugin whose background task does this."""
+for name, statement, reason in (("task-raises", "1 / 0", "ZeroDivisionError"), ("task-exits", "sys.exit(1)", "")):
     body = f"""async def sweep():
         {statement}  {HERE}
-    context.tasks.spawn(sweep(), name="sweep")
-    await asyncio.sleep(0.01)"""
+    await asyncio.wait([context.tasks.spawn(sweep(), name="sweep")])
+    await asyncio.sleep(0)"""
     startup(name, body, f"task sweep: {reason}", state=STARTED)
-
-
-task("task-raises", "1 / 0", "ZeroDivisionError")
-task("task-exits", "sys.exit(1)", "")
 
 # --- at the end --------------------------------------------------------------------------------------
 
-
-def shutdown(
-    name: str, body: str, reason: str, *, kind: str = "async def", threads: tuple[str, ...] = (), start: str = ""
-) -> None:
-    """Add a plugin whose `tavern_shutdown` does this."""
-    text = f"{HEAD}\n@hookimpl\n{kind} tavern_shutdown(context):\n    {body}\n"
-    file = "__init__.py" if HERE in body else None
-    says = Says(name, STARTED, reason, f"tavern plugins disable {name}", file, at="stop")
-    CORPUS.add(name, lambda inn: inn.code(name, text, hooked=["tavern_shutdown"]), says, threads=threads)
-
-
-shutdown("stop-raises", f"raise RuntimeError('no')  {HERE}", "tavern_shutdown: RuntimeError: no")
-shutdown("stop-exits", f"sys.exit(1)  {HERE}", "tried to end the program (SystemExit: 1)")
-shutdown("stop-cancels", f"raise asyncio.CancelledError  {HERE}", "waited for something that was cancelled")
-shutdown("stop-waits", "await asyncio.sleep(3600)", "tavern_shutdown of stop-waits did not end within")
-shutdown("stop-swallows", SWALLOWS, "tavern_shutdown of stop-swallows did not end within")
-shutdown(
-    "stop-hangs",
-    "sys.release.wait(60)",
-    "tavern_shutdown of stop-hangs did not end within",
-    kind="def",
-    threads=("tavern_shutdown of stop-hangs",),
-)
-
-TASK_SWALLOWS = f"""{HEAD}
+SHUTDOWN = "tavern_shutdown"
+life(SHUTDOWN, "stop-raises", f"raise RuntimeError('no')  {HERE}", f"{SHUTDOWN}: RuntimeError: no")
+life(SHUTDOWN, "stop-exits", f"sys.exit(1)  {HERE}", f"{ENDS} (SystemExit: 1)")
+life(SHUTDOWN, "stop-cancels", f"raise asyncio.CancelledError  {HERE}", "waited for something that was cancelled")
+life(SHUTDOWN, "stop-waits", "await asyncio.sleep(3600)", f"{SHUTDOWN} of stop-waits{LATE}")
+life(SHUTDOWN, "stop-swallows", SWALLOWS, f"{SHUTDOWN} of stop-swallows{LATE}")
+life(SHUTDOWN, "stop-hangs", "sys.release.wait(60)", f"{SHUTDOWN} of stop-hangs{LATE}", kind="def")
+TASK_SWALLOWS = """
 async def sweep():
     while not sys.release.is_set():
         try:
@@ -169,47 +100,48 @@ async def sweep():
 async def tavern_startup(context):
     context.tasks.spawn(sweep(), name="sweep")
 """
-CORPUS.add(
+CORPUS.code(
     "task-swallows",
-    lambda inn: inn.code("task-swallows", TASK_SWALLOWS, hooked=["tavern_startup"]),
-    Says("task-swallows", STARTED, "closing its task sweep", "tavern plugins disable task-swallows", at="stop"),
+    TASK_SWALLOWS,
+    STARTED,
+    f"closing its task sweep: it{LATE}",
+    at="stop",
     tasks=("task-swallows: sweep",),
+    hooked=["tavern_startup"],
 )
 
 # --- nodes -------------------------------------------------------------------------------------------
 
 
-def nodes(name: str, text: str, reason: str, mend: str = "") -> None:
-    """Add a plugin whose node module cannot be imported."""
-    says = Says(name, FAILED, reason, mend or f"tavern plugins disable {name}", "nodes/__init__.py")
-    files = {"nodes/__init__.py": f"{TELLS}from tavern_host import node\n{text}"}
-    CORPUS.add(name, lambda inn: inn.code(name, files=files, nodes={"entry": "./nodes"}), says)
+def nodes(name: str, text: str, *told: str, **options: Any) -> None:
+    """Add a plugin whose node module is this."""
+    files = {"nodes/__init__.py": f"{TELLS}import sys\nfrom tavern_host import node\n{text}"}
+    CORPUS.code(name, "", *told, files=files, nodes={"entry": "./nodes"}, **options)
 
 
-nodes("node-import", f"import a_library_that_is_not_there  {HERE}\n", "'a_library_that_is_not_there'")
-nodes(
-    "node-no-hint", f"@node()  {HERE}\ndef f(text) -> str: ...\n", "parameter 'text' has no type hint", "no type hint"
-)
-nodes("node-hint", f"@node()  {HERE}\ndef f(text: set) -> str: ...\n", "slot 'text'", "or give Slot(type=…)")
-nodes(
-    "node-name", f"@node()  {HERE}\ndef f(text: 'Gone') -> str: ...\n", "a type hint uses 'Gone'", "import it outside"
-)
+for name, text, reason, mend in (
+    ("node-import", f"import a_library_that_is_not_there  {HERE}\n", "'a_library_that_is_not_there'", ""),
+    ("node-no-hint", f"@node()  {HERE}\ndef f(text) -> str: ...\n", "'text' has no type hint", "no type hint"),
+    ("node-hint", f"@node()  {HERE}\ndef f(text: set) -> str: ...\n", "slot 'text'", "or give Slot(type=…)"),
+    (
+        "node-name",
+        f"@node()  {HERE}\ndef f(text: 'Gone') -> str: ...\n",
+        "a type hint uses 'Gone'",
+        "import it outside",
+    ),
+):
+    nodes(name, text, FAILED, reason, mend, file="nodes/__init__.py")
 
 
-def bad_node(name: str, body: str, *words: str) -> None:
+def bad_node(name: str, body: str, words: str) -> None:
     """Add a plugin with a node that fails when it is run; the run says so, and no other run does."""
 
     async def use(host: Host) -> None:
         done = await run(host, f"{name}:Broken")
         assert (done.status, done.outputs) == ("error", {})
-        error = done.nodes["node"].error
-        assert [word for word in words if word not in error.message] == []
+        assert words in done.nodes["node"].error.message
 
-    text = (
-        f"{TELLS}import sys\nfrom tavern_host import node\n@node(type='Broken')\ndef f(name: str) -> str:\n    {body}\n"
-    )
-    files = {"nodes/__init__.py": text}
-    CORPUS.add(name, lambda inn: inn.code(name, files=files, nodes={"entry": "./nodes"}), Says(name, STARTED), use=use)
+    nodes(name, f"@node(type='Broken')\ndef f(name: str) -> str:\n    {body}\n", STARTED, use=use)
 
 
 bad_node("node-raises", "raise RuntimeError('no luck')", "RuntimeError: no luck")
@@ -219,45 +151,30 @@ bad_node("node-unspeakable", "raise type('Odd', (Exception,), {'__str__': lambda
 # --- files of its own --------------------------------------------------------------------------------
 
 
-async def tools_are_listed(host: Host) -> None:
-    """The tools of everybody else are there."""
-    assert await host.services.get(TOOL_MANAGER).list_tools()
-
-
 async def workflows_are_listed(host: Host) -> None:
     """The workflows of everybody else are there."""
     assert "toast" in {w.id for w in await host.services.get(WORKFLOW_MANAGER).list_workflows()}
 
 
-def tool(name: str, content: str, reason: str, mend: str) -> None:
-    """Add a plugin with a tool file that cannot be used."""
-    files = {"tools/it.tool.json": content}
-    says = Says(name, STARTED, reason, mend, "tools/it.tool.json", at="use")
-    CORPUS.add(name, lambda inn: inn.code(name, files=files, tools={"entry": "./tools"}), says, use=tools_are_listed)
-
-
-tool("tool-no-json", "{", "is not JSON", "it.tool.json:1:2")
-tool("tool-kind", json.dumps({"id": "it", "implementation": {"type": "scrpt"}}), "$.implementation.type", "script")
+SCRPT = json.dumps({"id": "it", "implementation": {"type": "scrpt"}})
+for name, file, content, reason, mend, use in (
+    ("tool-no-json", "tools/it.tool.json", "{", "is not JSON", "it.tool.json:1:2", tools_are_listed),
+    ("tool-kind", "tools/it.tool.json", SCRPT, "$.implementation.type", "script", tools_are_listed),
+    ("workflow-no-json", "workflows/it.json", "{", "is not JSON", "line 1", workflows_are_listed),
+):
+    kind = file.partition("/")[0]
+    parts = {"files": {file: content}, kind: {"entry": f"./{kind}"}}
+    CORPUS.code(name, "", STARTED, reason, mend, file=file, at="use", use=use, **parts)
 
 
 def device(inn: Inn) -> None:
-    root = inn.being_written("tool-is-device", tools={"entry": "./tools"})
+    root = inn.code("tool-is-device", at=inn.elsewhere / "tool-is-device", tools={"entry": "./tools"})
     (root / "tools").mkdir()
     (root / "tools" / "it.tool.json").symlink_to("/dev/zero")
 
 
-CORPUS.add(
-    "tool-is-device",
-    device,
-    Says("tool-is-device", STARTED, "is not a regular file", "a regular file", "tools/it.tool.json", at="use"),
-    use=tools_are_listed,
-)
-CORPUS.add(
-    "workflow-no-json",
-    lambda inn: inn.code("workflow-no-json", files={"workflows/it.json": "{"}, workflows={"entry": "./workflows"}),
-    Says("workflow-no-json", STARTED, "is not JSON", "line 1", "workflows/it.json", at="use"),
-    use=workflows_are_listed,
-)
+NO_FILE = ("is not a regular file", "a regular file", "tools/it.tool.json")
+CORPUS.add("tool-is-device", device, Says("tool-is-device", STARTED, *NO_FILE, at="use"), use=tools_are_listed)
 
 # --- requests ----------------------------------------------------------------------------------------
 
@@ -271,20 +188,18 @@ def handler(name: str, web: str, reason: str) -> None:
             assert answer.status == 500, await answer.text()
             assert (await site.get("/api/x/healthy/ping")).status == 200
 
-    text = (
-        f"{HEAD}\n@hookimpl\ndef tavern_register_routes():\n"
-        f"    return [RouteInfo(method='GET', path='/api/x/{name}/a', handler=f'{{__name__}}.web:answer')]\n"
-    )
-    files = {"web.py": f"{TELLS}import sys\nfrom tavern_host import HttpResponse\n{web}"}
-    mend = f"tavern plugins disable {name}"
-    says = Says(name, STARTED, reason, mend, "web.py" if HERE in web else None, at="use")
-    hooked = ["tavern_register_routes"]
-    CORPUS.add(name, lambda inn: inn.code(name, text, files=files, hooked=hooked), says, use=use)
+    routes = f"""
+@hookimpl
+def tavern_register_routes():
+    return [RouteInfo(method='GET', path='/api/x/{name}/a', handler=f'{{__name__}}.web:answer')]
+"""
+    plugin = {"files": {"web.py": f"{TELLS}import sys\nfrom tavern_host import HttpResponse\n{web}"}}
+    file, asked = "web.py" if HERE in web else "", ["tavern_register_routes"]
+    CORPUS.code(name, routes, STARTED, reason, file=file, at="use", use=use, hooked=asked, **plugin)
 
 
 ASKED = "async def answer(request, context):"
-handler("route-raises", f"{ASKED}\n    1 / 0  {HERE}\n", "ZeroDivisionError")
-handler("route-exits", f"{ASKED}\n    sys.exit(1)  {HERE}\n", "tried to end the program (SystemExit: 1)")
+handler("route-exits", f"{ASKED}\n    sys.exit(1)  {HERE}\n", f"{ENDS} (SystemExit: 1)")
 handler("route-import", f"import a_library_that_is_not_there  {HERE}\n", "'a_library_that_is_not_there'")
 handler("route-number", f"{ASKED}\n    return 5\n", "returned int, expected an HttpResponse")
 handler("route-no-json", f"{ASKED}\n    return HttpResponse(data=float('nan'))\n", "JSON")

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from broken_plugins import Corpus, Says
+from broken_plugins import INCOMPATIBLE, INVALID, STARTED, Corpus, Says
 from inn import HEAD, HERE, TELLS, Inn
 
-from tavern_host.contracts.plugins import PluginState
-
 CORPUS = Corpus()
-INVALID, INCOMPATIBLE, STARTED = PluginState.INVALID, PluginState.INCOMPATIBLE, PluginState.STARTED
 CODE = {"__init__.py": TELLS}
 
 
-def manifest(
-    name: str, text: str | bytes, reason: str, mend: str, *, state: PluginState = INVALID, file: bool = True
-) -> None:
+def manifest(name: str, text: str | bytes, reason: str, mend: str) -> None:
     """Add a plugin with a manifest as it is; `NAME` in it stands for the plugin's name."""
     written = text.replace("NAME", name) if isinstance(text, str) else text.replace(b"NAME", name.encode())
-    says = Says(name, state, reason, mend, "plugin.yaml" if file else None, at="link")
+    says = Says(name, INVALID, reason, mend, "plugin.yaml", at="link")
     CORPUS.add(name, lambda inn: inn.folder(name, written, CODE), says)
 
 
-def whole(name: str, lines: str, reason: str, mend: str, **options: PluginState | bool) -> None:
+def whole(name: str, lines: str, reason: str, mend: str) -> None:
     """Add a plugin whose manifest has all that it needs, and these lines."""
-    manifest(name, f"name: NAME\ndisplayName: x\nversion: 1.0.0\n{lines}\n", reason, mend, **options)  # type: ignore[arg-type]
+    manifest(name, f"name: NAME\ndisplayName: x\nversion: 1.0.0\n{lines}\n", reason, mend)
 
 
 # --- what is no YAML, or no YAML that may be read ----------------------------------------------------
@@ -46,103 +39,39 @@ manifest("yaml-tag", f"name: !!python/name:os.system x {HERE}\n", "python/name:o
 # --- what is no file ---------------------------------------------------------------------------------
 
 
-def odd_file(name: str, make: Callable[[Inn], object], reason: str, mend: str) -> None:
-    """Add a plugin that has something else in the place of its manifest."""
-    CORPUS.add(name, make, Says(name, INVALID, reason, mend, at="link"))
-
-
 def as_device(inn: Inn) -> None:
     root = inn.folder("yaml-is-device", None, CODE, at=inn.elsewhere / "yaml-is-device")
     (root / "plugin.yaml").symlink_to("/dev/zero")
-    inn.dev.append(root)
 
 
-odd_file("yaml-is-device", as_device, "it is not a file", "a file")
-odd_file(
+CORPUS.add("yaml-is-device", as_device, Says("yaml-is-device", INVALID, "it is not a file", "not a file", at="link"))
+CORPUS.add(
     "yaml-missing",
     lambda inn: inn.folder("yaml-missing", None, CODE),
-    "there is no plugin.yaml",
-    "every plugin needs one",
+    Says("yaml-missing", INVALID, "there is no plugin.yaml", "every plugin needs one", at="link"),
 )
 
-# --- names and versions ------------------------------------------------------------------------------
+# --- names, versions, values of the wrong type, unknown keys and permissions --------------------------
 
 manifest("no-name", f"displayName: x {HERE}\nversion: 1.0.0\n", "the key 'name' is missing", "'name'")
-manifest(
-    "name-not-kebab",
-    f"name: Not_Kebab {HERE}\ndisplayName: x\nversion: 1.0.0\n",
-    "found 'Not_Kebab'",
-    "must be kebab-case",
-)
-manifest(
-    "version-float",
-    f"name: NAME\ndisplayName: x\nversion: 1.0 {HERE}\n",
-    "version: input should be a valid string",
-    'write it in quotes: "1.0"',
-)
-whole(
+MEND = "install a version of api-future for tavern-host"
+CORPUS.add(
     "api-future",
-    "apiVersion: '>=99'",
-    "it is made for tavern-host >=99",
-    "install a version of api-future for tavern-host",
-    state=INCOMPATIBLE,
-    file=False,
+    lambda inn: inn.code("api-future", TELLS, apiVersion=">=99"),
+    Says("api-future", INCOMPATIBLE, "it is made for tavern-host >=99", MEND, at="link"),
 )
-whole(
-    "runs-apart",
-    "runtime: {placement: process}",
-    "a process of its own",
-    "this host runs wire 1, in process",
-    state=INCOMPATIBLE,
-    file=False,
-)
-
-# --- values of the wrong type ------------------------------------------------------------------------
-
 for key, line, expected in (
-    ("displayName", "displayName: [a]", "should be a valid string"),
     ("requires.plugins", "requires: {plugins: [a]}", "should be a valid dictionary"),
-    ("runtime.placement", "runtime: {placement: moon}", "should be 'any', 'in-process' or 'process'"),
     ("nodes", "nodes: ./nodes", "should be a valid dictionary"),
-    ("configOptions", "configOptions: {a: b}", "should be a valid list"),
     ("permissions.hooks.0", "permissions: {hooks: [{a: b}]}", "should be a valid string"),
     ("permissions.services.use", "permissions: {services: {use: a}}", "should be a valid list"),
-    ("publishes", "publishes: [a]", "should be a valid dictionary"),
 ):
-    name = "type-" + "-".join(key.split(".")).replace("N", "-n").replace("V", "-v").replace("O", "-o")
-    needed = "" if key == "displayName" else "displayName: x\n"
-    text = f"name: NAME\n{needed}version: 1.0.0\n{line} {HERE}\n"
-    manifest(name, text, f"{key}: input should be", expected)
-
-# --- keys that are not known -------------------------------------------------------------------------
-
+    whole(f"type-{key.replace('.', '-')}", f"{line} {HERE}", f"{key}: input should be", expected)
 whole("key-near", f"displayname: x {HERE}", "unknown key 'displayname'", "did you mean displayName?")
-whole(
-    "key-deep-within",
-    f"permissions: {{services: {{overide: [llm]}}}} {HERE}",
-    "unknown key 'permissions.services.overide'",
-    "did you mean override?",
-)
-
-# --- settings ----------------------------------------------------------------------------------------
-
-
-def option(name: str, lines: str, reason: str, mend: str) -> None:
-    """Add a plugin that declares one setting, with these lines; where none of them is named, the setting is."""
-    mark = "" if HERE in lines else HERE
-    whole(name, f"configOptions:\n- key: extensions.NAME.size {mark}\n  label: Size\n{lines}", reason, mend)
-
-
-option("option-type", f"  type: dial {HERE}", "found 'dial'", "'slider'")
-option(
-    "option-secret",
-    "  type: password\n  defaultValue: hunter2",
-    "a secret cannot have a default value",
-    "everybody can read a manifest",
-)
-
-# --- permissions that do not exist -------------------------------------------------------------------
-
+OPTION = "configOptions:\n- key: extensions.NAME.size {}\n  label: Size\n  {}"
+whole("option-type", OPTION.format("", f"type: dial {HERE}"), "found 'dial'", "'slider'")
+PASSWORD = OPTION.format(HERE, "type: password\n  defaultValue: hunter2")
+whole("option-secret", PASSWORD, "a secret cannot have a default value", "everybody can read a manifest")
 whole(
     "permission-hook",
     f"permissions:\n  hooks:\n  - hook:server:workflow:before-excute {HERE}",
@@ -155,18 +84,9 @@ whole(
     "found '*_ERROR'",
     "must be an event type such as NODE_ERROR",
 )
-
-# --- a front end that cannot be: it alone is left out ------------------------------------------------
-
-
-def frontend(name: str, text: str, reason: str, mend: str) -> None:
-    """Add a plugin whose front end is wrong and whose code is right."""
-    written = f"name: {name}\ndisplayName: x\nversion: 1.0.0\n{text}\n"
-    says = Says(name, STARTED, reason, mend, "plugin.yaml", at="link")
-    CORPUS.add(name, lambda inn: inn.folder(name, written, {"__init__.py": HEAD, "web/there.js": ""}), says)
-
-
-frontend("frontend-key", f"frontend: {{vanila: {{}}}} {HERE}", "unknown key 'frontend.vanila'", "vanilla?")
-frontend(
-    "frontend-gone", f"frontend: {{vanilla: {{entry: web/gone.js}}}} {HERE}", "there is no file", "name a file that is"
+GONE = f"name: frontend-gone\ndisplayName: x\nversion: 1.0.0\nfrontend: {{vanilla: {{entry: web/gone.js}}}} {HERE}\n"
+CORPUS.add(
+    "frontend-gone",  # which costs its front end alone
+    lambda inn: inn.folder("frontend-gone", GONE, {"__init__.py": HEAD, "web/there.js": ""}),
+    Says("frontend-gone", STARTED, "there is no file", "name a file that is", "plugin.yaml", at="link"),
 )

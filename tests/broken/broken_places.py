@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import os
 
-from broken_plugins import Corpus, Says
+from broken_plugins import FAILED, INCOMPATIBLE, INVALID, NEEDS_REVIEW, STARTED, Corpus, Says
 from inn import HEAD, HERE, TELLS, Inn
 
-from tavern_host.contracts.plugins import PluginState
-
 CORPUS = Corpus()
-INVALID, INCOMPATIBLE = PluginState.INVALID, PluginState.INCOMPATIBLE
-FAILED, STARTED = PluginState.FAILED, PluginState.STARTED
 
 # --- paths that lead out of the folder ---------------------------------------------------------------
 
-INSIDE = "must be a path inside the plugin's folder"
-
-
-def path(name: str, line: str, found: str) -> None:
-    """Add a plugin whose manifest names a path that it must not."""
-    text = f"name: {name}\ndisplayName: x\nversion: 1.0.0\n{line} {HERE}\n"
-    says = Says(name, INVALID, found, INSIDE, "plugin.yaml", at="link")
-    CORPUS.add(name, lambda inn: inn.folder(name, text, {"__init__.py": TELLS}), says)
-
-
-path("path-up", "nodes: {entry: ../elsewhere}", "nodes.entry")
+PATH_UP = f"name: path-up\ndisplayName: x\nversion: 1.0.0\nnodes: {{entry: ../elsewhere}} {HERE}\n"
+CORPUS.add(
+    "path-up",
+    lambda inn: inn.folder("path-up", PATH_UP, {"__init__.py": TELLS}),
+    Says("path-up", INVALID, "nodes.entry", "must be a path inside the plugin's folder", "plugin.yaml", at="link"),
+)
 
 
 def linked_code(inn: Inn) -> None:
@@ -34,47 +25,17 @@ def linked_code(inn: Inn) -> None:
     (root / "part.py").symlink_to(inn.elsewhere / "part.py")
 
 
-CORPUS.add(
-    "link-code", linked_code, Says("link-code", INVALID, "part.py leads out of", "copy what it needs there", at="link")
-)
-
-
 def link_within(inn: Inn) -> None:
     root = inn.code("link-within", TELLS, files={"deep/part.py": TELLS})
     (root / "deep" / "round").symlink_to(root)
     os.mkfifo(root / "deep" / "pipe.py")
 
 
+LEADS_OUT = Says("link-code", INVALID, "part.py leads out of", "copy what it needs there", at="link")
+CORPUS.add("link-code", linked_code, LEADS_OUT)
 CORPUS.add("link-within", link_within, Says("link-within", STARTED))
 
-# --- what the manifest names is not there ------------------------------------------------------------
-
-CORPUS.add(
-    "nodes-gone",
-    lambda inn: inn.code("nodes-gone", TELLS, nodes={"entry": "./nodes"}),
-    Says(
-        "nodes-gone",
-        INVALID,
-        "nodes.entry: there is no 'nodes'",
-        "make this module or package in the plugin's folder",
-        "plugin.yaml",
-        at="link",
-    ),
-)
-CORPUS.add(
-    "tools-gone",
-    lambda inn: inn.code("tools-gone", TELLS, tools={"entry": "./tools"}),
-    Says("tools-gone", STARTED, "tools.entry: there is no folder 'tools'", "tools.entry", "plugin.yaml"),
-)
-CORPUS.add(
-    "package-gone",
-    lambda inn: inn.entry_point("package-gone", "a_package_that_is_not_there"),
-    Says("package-gone", INVALID, "'a_package_that_is_not_there'", "reinstall package-gone-dist", at="link"),
-)
-
 # --- two of one name ---------------------------------------------------------------------------------
-
-TAKEN, REMOVE = "is taken by the plugin from", "remove one of the two"
 
 
 def two_folders(inn: Inn) -> None:
@@ -82,80 +43,49 @@ def two_folders(inn: Inn) -> None:
     inn.code("twins", TELLS, at=inn.root / "plugins" / "twins-b")
 
 
+TAKEN = "is taken by the plugin from folder:"
 CORPUS.add(
     "twins",
     two_folders,
     Says("twins", STARTED, source="/twins-a"),
-    Says("twins", INVALID, f"{TAKEN} folder:", REMOVE, source="/twins-b", at="link"),
+    Says("twins", INVALID, TAKEN, "remove one of the two", source="/twins-b", at="link"),
 )
 
 # --- what another plugin must be there for -----------------------------------------------------------
 
 
-def requires(name: str, other: str, versions: str, reason: str, mend: str) -> None:
-    """Add a plugin that requires one other."""
-    CORPUS.add(
-        name,
-        lambda inn: inn.code(name, TELLS, requires={"plugins": {other: versions}}),
-        Says(name, INCOMPATIBLE, reason, mend, at="link"),
-    )
+def write(inn: Inn, name: str, needed: str) -> None:
+    inn.code(name, TELLS, requires={"plugins": {needed: ">=0"}})
 
 
-requires("requires-gone", "not-there", ">=1", "the plugin not-there, which is not installed", "install the plugin")
+def gone(inn: Inn) -> None:
+    write(inn, "requires-gone", "not-there")
 
 
-def circle(*names: str) -> None:
-    """Add plugins each of which requires the next, and the last the first."""
-
-    def write(inn: Inn) -> None:
-        for name, needed in zip(names, (*names[1:], names[0]), strict=True):
-            inn.code(name, TELLS, requires={"plugins": {needed: ">=0"}})
-
-    first, second, *others = names
-    after = dict(zip(names, (*names[1:], names[0]), strict=True))
-    CORPUS.add(
-        f"circle-of-{len(names)}",
-        write,
-        Says(first, INCOMPATIBLE, f"it requires {second}, which in turn requires {first}", "remove one", at="link"),
-        *(
-            Says(
-                name,
-                INCOMPATIBLE,
-                f"it requires {after[name]}, which is incompatible",
-                f"see `tavern plugins show {after[name]}`",
-                at="link",
-            )
-            for name in (second, *others)
-        ),
-    )
+NOT_THERE = "the plugin not-there, which is not installed"
+CORPUS.add("requires-gone", gone, Says("requires-gone", INCOMPATIBLE, NOT_THERE, "install the plugin", at="link"))
 
 
-circle("ring-a", "ring-b", "ring-c")
+def circle(inn: Inn) -> None:
+    for name, needed in (("ring-a", "ring-b"), ("ring-b", "ring-c"), ("ring-c", "ring-a")):
+        write(inn, name, needed)
 
 
-def on_invalid(inn: Inn) -> None:
-    inn.folder("ground-invalid", "name: ground-invalid\n")
-    inn.code("stands-on-invalid", TELLS, requires={"plugins": {"ground-invalid": ">=0"}})
+CORPUS.add(
+    "circle",
+    circle,
+    Says("ring-a", INCOMPATIBLE, "it requires ring-b, which in turn requires ring-a", "remove one", at="link"),
+    Says("ring-b", INCOMPATIBLE, "it requires ring-c, which is incompatible", "plugins show ring-c`", at="link"),
+    Says("ring-c", INCOMPATIBLE, "it requires ring-a, which is incompatible", "plugins show ring-a`", at="link"),
+)
 
 
 def on_failed(inn: Inn) -> None:
     inn.code("ground-failed", f"{HEAD}raise RuntimeError('no ground')  {HERE}\n")
-    inn.code("stands-on-failed", TELLS, requires={"plugins": {"ground-failed": ">=0"}})
-    inn.code("stands-higher", TELLS, requires={"plugins": {"stands-on-failed": ">=0"}})
+    write(inn, "stands-on-failed", "ground-failed")
+    write(inn, "stands-higher", "stands-on-failed")
 
 
-CORPUS.add(
-    "stands-on-invalid",
-    on_invalid,
-    Says("ground-invalid", INVALID, "the key 'displayName' is missing", "'displayName'", at="link"),
-    Says(
-        "stands-on-invalid",
-        INCOMPATIBLE,
-        "it requires ground-invalid, which is invalid",
-        "`tavern plugins show ground-invalid`",
-        at="link",
-    ),
-)
 CORPUS.add(
     "stands-on-failed",
     on_failed,
@@ -164,38 +94,27 @@ CORPUS.add(
     Says("stands-higher", INCOMPATIBLE, "stands-on-failed, which is incompatible", "`tavern plugins show stands-on"),
 )
 
-
 # --- what the operator has not reviewed --------------------------------------------------------------
 
-CORPUS.add(
-    "never-reviewed",
-    lambda inn: inn.code("never-reviewed", HEAD),
-    Says(
-        "never-reviewed",
-        PluginState.NEEDS_REVIEW,
-        "nobody has granted",
-        "then `tavern plugins grant never-reviewed`",
-        at="link",
-    ),
-    unreviewed=True,
-)
+
+def unreviewed(name: str, reason: str) -> Says:
+    """Return what is said of a plugin that waits for the operator."""
+    return Says(name, NEEDS_REVIEW, reason, f"`tavern plugins grant {name}`", at="link")
+
+
+WRAPS = {"ui": {"wrap": ["ui:BaseNode"]}}
 CORPUS.add(
     "intercepts-unreviewed",
-    lambda inn: inn.installed("intercepts-unreviewed", HEAD, permissions={"ui": {"wrap": ["ui:BaseNode"]}}),
-    Says(
-        "intercepts-unreviewed",
-        PluginState.NEEDS_REVIEW,
-        "it asks for ui.wrap:ui:BaseNode, which nobody has granted",
-        "then `tavern plugins grant intercepts-unreviewed`",
-        at="link",
-    ),
+    lambda inn: inn.installed("intercepts-unreviewed", HEAD, permissions=WRAPS),
+    unreviewed("intercepts-unreviewed", "it asks for ui.wrap:ui:BaseNode, which nobody has granted"),
     unreviewed=True,
 )
-
-
-def change_code(inn: Inn) -> None:
-    file = inn.roots["changed-since"] / "part.py"
-    file.write_text("print('quite another thing')\n")
+CORPUS.add(
+    "changed-since",
+    lambda inn: inn.code("changed-since", HEAD, files={"part.py": TELLS}),
+    unreviewed("changed-since", "changed since it was reviewed"),
+    tamper=lambda inn: (inn.roots["changed-since"] / "part.py").write_text("print('quite another thing')\n"),
+)
 
 
 def ask_for_more(inn: Inn) -> None:
@@ -204,26 +123,8 @@ def ask_for_more(inn: Inn) -> None:
 
 
 CORPUS.add(
-    "changed-since",
-    lambda inn: inn.code("changed-since", HEAD, files={"part.py": TELLS}),
-    Says(
-        "changed-since",
-        PluginState.NEEDS_REVIEW,
-        "changed since it was reviewed",
-        "`tavern plugins grant changed-since`",
-        at="link",
-    ),
-    tamper=change_code,
-)
-CORPUS.add(
     "asks-for-more",
-    lambda inn: inn.installed("asks-for-more", HEAD, permissions={"ui": {"wrap": ["ui:BaseNode"]}}),
-    Says(
-        "asks-for-more",
-        PluginState.NEEDS_REVIEW,
-        "ui.wrap:ui:GraphEditor",
-        "`tavern plugins grant asks-for-more`",
-        at="link",
-    ),
+    lambda inn: inn.installed("asks-for-more", HEAD, permissions=WRAPS),
+    unreviewed("asks-for-more", "ui.wrap:ui:GraphEditor"),
     tamper=ask_for_more,
 )

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from inn import Inn
+from inn import HEAD, HERE, Inn
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 
+INVALID, INCOMPATIBLE, NEEDS_REVIEW = PluginState.INVALID, PluginState.INCOMPATIBLE, PluginState.NEEDS_REVIEW
+FAILED, STARTED = PluginState.FAILED, PluginState.STARTED
 Moment = Literal["link", "load", "use", "stop"]
 """When the host can know: from the files alone, when it loads and starts, when it is used, when it stops."""
+LATE = " did not end within"
+"""How the reason ends where something hangs: before it stands what the host calls it."""
+Use = Callable[[Host], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Broken:
     name: str
     write: Callable[[Inn], object]
     says: tuple[Says, ...]
-    use: Callable[[Host], Awaitable[None]] | None = None
+    use: Use | None = None
     tamper: Callable[[Inn], object] | None = None
     unreviewed: bool = False
     threads: tuple[str, ...] = ()
@@ -59,25 +64,40 @@ class Broken:
     @property
     def running(self) -> tuple[str, ...]:
         """The names of its plugins that run, broken as they are."""
-        return tuple(dict.fromkeys(s.plugin for s in self.says if s.state is PluginState.STARTED))
+        return tuple(dict.fromkeys(s.plugin for s in self.says if s.state is STARTED))
 
 
-@dataclass
 class Corpus:
     """Rows, in the order in which they were written down."""
 
-    rows: list[Broken] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.rows: list[Broken] = []
 
-    def add(
+    def add(self, name: str, write: Callable[[Inn], object], *says: Says, **options: Any) -> None:
+        """Write down a row; `options` are further fields of it."""
+        self.rows.append(Broken(name, write, says, **options))
+
+    def code(
         self,
         name: str,
-        write: Callable[[Inn], object],
-        *says: Says,
-        use: Callable[[Host], Awaitable[None]] | None = None,
-        tamper: Callable[[Inn], object] | None = None,
-        unreviewed: bool = False,
-        threads: tuple[str, ...] = (),
+        code: str,
+        state: PluginState,
+        reason: str = "",
+        mend: str = "",
+        *,
+        file: str = "",
+        at: Moment = "load",
+        use: Use | None = None,
         tasks: tuple[str, ...] = (),
+        **plugin: Any,
     ) -> None:
-        """Write down a row."""
-        self.rows.append(Broken(name, write, says, use, tamper, unreviewed, threads, tasks))
+        """Write down a plugin with this code; `plugin` is what else `Inn.code` takes.
+
+        Where not told otherwise, the mend is to do without it, and the file is its module if that has the mark. A
+        thread on which it hangs is called as the reason says.
+        """
+        file = file or ("__init__.py" if HERE in code else "")
+        mend = mend or (f"tavern plugins disable {name}" if reason else "")
+        threads = (reason.removesuffix(LATE),) if "sys.release" in code and reason.endswith(LATE) else ()
+        says = Says(name, state, reason, mend, file or None, at=at)
+        self.add(name, lambda inn: inn.code(name, HEAD + code, **plugin), says, use=use, threads=threads, tasks=tasks)

@@ -17,9 +17,6 @@ from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.hookspecs import hooks
 
-WATCHDOG_LIMIT = 4.0
-"""How long code may block the loop of these hosts, in seconds: only what blocks it on purpose is to be blamed."""
-
 HERE = "# <- here"
 """Marks the line of a file that the host must name."""
 
@@ -68,18 +65,9 @@ class Inn:
             made.mkdir(parents=True)
         (self.root / "tavern.yaml").write_text("name: inn\n")
         (self.root / "workflows" / "toast.json").write_text(json.dumps(toast()))
-        files = {
-            "nodes/__init__.py": HEALTHY_NODES,
-            "tools/greet.tool.json": json.dumps(
-                {"id": "healthy:greet", "implementation": {"type": "node", "nodeType": "healthy:Greet"}}
-            ),
-        }
-        greeting = {"key": "extensions.healthy.greeting", "type": "string", "label": "Greeting"}
-        parts: dict[str, Any] = {
-            "nodes": {"entry": "./nodes"},
-            "tools": {"entry": "./tools"},
-            "configOptions": [greeting],
-        }
+        tool = {"id": "healthy:greet", "implementation": {"type": "node", "nodeType": "healthy:Greet"}}
+        files = {"nodes/__init__.py": HEALTHY_NODES, "tools/greet.tool.json": json.dumps(tool)}
+        parts: dict[str, Any] = {"nodes": {"entry": "./nodes"}, "tools": {"entry": "./tools"}}
         self.code("healthy", HEALTHY, hooked=["tavern_register_routes"], files=files, **parts)
 
     # --- how plugins are written --------------------------------------------------------------------
@@ -87,9 +75,14 @@ class Inn:
     def folder(
         self, name: str, manifest: str | bytes | None, files: Mapping[str, str] | None = None, *, at: Path | None = None
     ) -> Path:
-        """Write a plugin folder with a manifest as it is (None: without one); in the project, where not told."""
+        """Write a plugin folder with a manifest as it is (None: without one); in the project, where not told.
+
+        What lies `elsewhere` is being written, and loaded with `--dev`.
+        """
         root = at or self.root / "plugins" / name
         root.mkdir(parents=True)
+        if root.parent == self.elsewhere:
+            self.dev.append(root)
         if manifest is not None:
             text = manifest if isinstance(manifest, bytes) else manifest.encode()
             (root / "plugin.yaml").write_bytes(text)
@@ -118,24 +111,13 @@ class Inn:
         text = yaml.safe_dump(document, sort_keys=False)
         return self.folder(name, text, {**written, **(files or {})}, at=at)
 
-    def being_written(self, name: str, *arguments: Any, **options: Any) -> Path:
-        """Write a plugin as `code` does, outside of the project, and load it with `--dev`."""
-        root = self.code(name, *arguments, at=self.elsewhere / name, **options)
-        self.dev.append(root)
-        return root
-
-    def installed(self, name: str, code: str = TELLS, /, *, package: str | None = None, **manifest: Any) -> Path:
+    def installed(self, name: str, code: str, /, **manifest: Any) -> None:
         """Write what `pip install` would: a package and a distribution with its entry point."""
-        package = package or f"{name.replace('-', '_')}_pack"
-        root = self.code(name, code, at=self.site / package, **{"name": name, **manifest})
-        self.entry_point(name, package)
-        return root
-
-    def entry_point(self, name: str, package: str) -> None:
-        """Write a distribution whose entry point `name` names a package, be it there or not."""
-        info = self.site / f"{name.replace('-', '_')}_dist-1.0.0.dist-info"
+        package = f"{name.replace('-', '_')}_pack"
+        self.code(name, code, at=self.site / package, **manifest)
+        info = self.site / f"{package}-1.0.0.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-dist\nVersion: 1.0.0\n")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0.0\n")
         (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{name} = {package}\n")
         (info / "RECORD").write_text(f"{package}/__init__.py,,\n{package}/plugin.yaml,,\n")
 

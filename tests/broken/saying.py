@@ -1,15 +1,24 @@
-"""Whether a host says of a broken plugin what it must say: state, reason, mend, file and line."""
+"""The corpus of broken plugins, and whether a host says of each what it must: state, reason, mend, file and line."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
 
+import broken_hooks
+import broken_imports
+import broken_lives
+import broken_manifests
+import broken_places
+import broken_services
 from broken_plugins import Broken, Moment, Says
 from inn import HERE, Inn
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState, Problem
+
+CHAPTERS = (broken_manifests, broken_places, broken_imports, broken_hooks, broken_services, broken_lives)
+CORPUS: tuple[Broken, ...] = tuple(row for chapter in CHAPTERS for row in chapter.CORPUS.rows)
 
 
 async def prepare(inn: Inn, rows: Iterable[Broken]) -> Host:

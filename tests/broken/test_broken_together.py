@@ -1,34 +1,38 @@
-"""All broken plugins in one host: each is named with its reason and mend, and everything else works."""
+"""All broken plugins at once: each is named with its reason and mend, everything else works, and nothing stays."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from broken_corpus import CORPUS
+from broken_plugins import Says
+from helpers.command_line import tavern, tavern_process
+from helpers.repetition import repetitions
 from inn import Inn, everything_else_works
-from saying import names, prepare, says_all
+from saying import CORPUS, names, prepare, says_all
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.testing.http import served
 
-NEVER_IMPORTED = (PluginState.INVALID, PluginState.NEEDS_REVIEW)
+SAID = [says for row in CORPUS for says in row.says]
 
 
 async def test_broken_plugins_leave_all_else_working(inn: Inn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     imported = tmp_path / "imported"
     imported.mkdir()
     host = await prepare(inn, CORPUS)
-    threads, tasks = set(threading.enumerate()), asyncio.all_tasks()
     monkeypatch.setenv("TAVERN_IMPORTED", str(imported))
+    await asyncio.to_thread(they_are_listed_without_being_imported, inn, imported)
+    threads, tasks = set(threading.enumerate()), asyncio.all_tasks()
     async with host:
         says_all(inn, host, CORPUS, "link", "load")
         assert "tavern_plugins.healthy" in {file.name for file in imported.iterdir()}
-        assert imported_of(host, imported, NEVER_IMPORTED) == []
+        assert imported_of(host, imported, (PluginState.INVALID, PluginState.NEEDS_REVIEW)) == []
         await everything_else_works(host, names(CORPUS))
         for row in CORPUS:
             if row.use is not None:
@@ -36,6 +40,8 @@ async def test_broken_plugins_leave_all_else_working(inn: Inn, tmp_path: Path, m
         says_all(inn, host, CORPUS, "use")
         await everything_else_works(host, names(CORPUS))
         await they_are_listed_over_http(host)
+        await they_are_taken_out(host)
+        await everything_else_works(host, names(CORPUS))
     says_all(inn, host, CORPUS, "stop", stopped=True)
     shared = ("asyncio_", "waiting for a job")  # threads that are kept for whoever needs one next
     left = [thread.name for thread in set(threading.enumerate()) - threads if not thread.name.startswith(shared)]
@@ -65,3 +71,69 @@ async def they_are_listed_over_http(host: Host) -> None:
         body = {"toolId": "healthy:greet", "arguments": {"name": "Ada"}}
         answer = await (await site.post("/api/tools/execute", json=body)).json()
         assert [result["structured"] for result in answer["results"]] == ["Hello, Ada"]
+
+
+async def they_are_taken_out(host: Host) -> None:
+    """Disable and enable those that run, and revoke those that say nothing when they stop: nothing of them stays."""
+    running = [name for row in CORPUS for name in row.running if name != "twins"]  # two of the same name
+    for name in running[:: repetitions(3, 1)]:
+        gone = await host.disable(name)
+        assert (gone.state, gone.contributions) == (PluginState.DISABLED, {}), name
+        assert (await host.enable(name)).state is PluginState.STARTED, name
+    at_stop = {says.plugin for says in SAID if says.at == "stop"}
+    granted = [n for n in running if n not in at_stop and any(p.level != "add" for p in host.plugin(n).permissions)]
+    assert len(granted) > len(running) / 2
+    for name in granted[:: repetitions(3, 1)]:
+        gone = await host.revoke(name)
+        assert (gone.state, gone.contributions) == (PluginState.NEEDS_REVIEW, {}), name
+
+
+# --- by commands --------------------------------------------------------------------------------------
+
+
+def they_are_listed_without_being_imported(inn: Inn, imported: Path) -> None:
+    """Fail where `tavern plugins list` does not say of each what can be said, or imports one."""
+    dev = [word for path in inn.dev for word in ("--dev", str(path))]
+    ran, strict = (
+        tavern("--project", inn.root, *dev, *options, "plugins", "list", "--json") for options in ((), ("--strict",))
+    )
+    assert (ran.code, strict.code, list(imported.iterdir())) == (0, 1, [])
+    everything = [line for says in SAID for line in unsaid(says, ran.json())]
+    assert not everything, "\n".join(everything)
+    not_in_order = strict.error.removeprefix("Error: not in order: ").split(", ")
+    assert {says.plugin for says in SAID if says.at == "link"} <= set(not_in_order)
+
+
+def unsaid(says: Says, plugins: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield what a list of plugins should say of one and does not."""
+    found = [p for p in plugins if p["name"] == says.plugin and says.source in p["source"]]
+    if len(found) != 1:
+        yield f"{says.plugin} is listed {len(found)} times"
+        return
+    told = [f"{problem['message']} ({problem.get('hint')})" for problem in found[0].get("problems", ())]
+    is_refused = says.at == "link" and says.state is not PluginState.STARTED
+    expected = says.state if is_refused else PluginState.DISCOVERED
+    if found[0]["state"] != expected:
+        yield f"{says.plugin} is {found[0]['state']}, expected {expected}: {told}"
+    if says.at == "link" and not any(says.reason in text and says.mend in text for text in told):
+        yield f"{says.plugin}: {says.reason!r} ({says.mend!r}) is not said in {told}"
+
+
+RUDE = (
+    "print('hello')",
+    "import threading; threading.Thread(target=threading.Event().wait).start()",
+    "import warnings; warnings.simplefilter('error')",
+    "import logging; logging.disable(); logging.shutdown()",
+    "import os; os.chdir('/')",
+    "sys.stdout = sys.stderr = None",
+)
+
+
+@pytest.mark.parametrize("statements", [RUDE, ["sys.stdout.close()"]], ids=["takes", "closes"])
+async def test_no_plugin_takes_output_or_keeps_commands_running(inn: Inn, statements: list[str]) -> None:
+    for number, statement in enumerate(statements):
+        inn.code(f"rude-{number}", f"import sys\n{statement}\n")
+    await (await inn.reviewed()).stop()
+    words = ("workflow", "run", "toast", "--input", "name=Ada", "--json")
+    ran = tavern_process("--project", inn.root, *words, cwd=inn.root)
+    assert (ran.code, ran.json()["outputs"]) == (0, {"said": "HELLO, ADA"})
