@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from helpers.audit_logs import read_after, tail, verify
 from helpers.forking import PYTHON
-from helpers.repetition import IN_ONE_TEST, Failures
+from helpers.repetition import IN_ONE_TEST, Failures, repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,11 +76,10 @@ class Log:
     def actions(self) -> list[str]:
         return [entry.action for entry in tail(self.path, 1000)]
 
-    def execute(self, *statements: str) -> None:
+    def execute(self, statements: str) -> None:
         """Tamper with the table, as anybody who can write the file."""
         with contextlib.closing(sqlite3.connect(self.path)) as connection, connection:
-            for statement in statements:
-                connection.execute(statement)
+            connection.executescript(statements)
 
 
 def entry(action: str, **more: Any) -> UnnumberedEntry:
@@ -107,35 +106,23 @@ def full(log: Log) -> Log:
 # --- what is written ----------------------------------------------------------------------------------
 
 
-def test_entries_are_numbered_and_read_in_order(full: Log) -> None:
-    entries = tail(full.path, 4)
-    assert [(entry.seq, entry.action, entry.actor) for entry in entries] == [
-        (3, "b.1", "user:operator"),
-        (4, "c.1", "user:operator"),
-        (5, "c.2", "user:operator"),
-        (6, "c.3", "user:operator"),
+def test_entries_are_numbered_for_their_owner_alone(full: Log) -> None:
+    assert [(e.seq, e.action, e.actor, e.time.isoformat()) for e in tail(full.path, 2)] == [
+        (5, "c.2", "user:operator", "1970-01-01T00:00:00+00:00"),
+        (6, "c.3", "user:operator", "1970-01-01T00:00:00+00:00"),
     ]
-    assert entries[0].time.isoformat() == "1970-01-01T00:00:00+00:00"
-    assert full.verify() == AuditCheck(entries=6)
-    assert verify(full.path) == AuditCheck(entries=6)
+    assert full.verify() == verify(full.path) == AuditCheck(entries=6)
+    for path in (*full.path.parent.iterdir(), full.path.parent, full.anchor):
+        assert path.stat().st_mode & 0o077 == 0, path
+    full.restart()
+    full.append("d.1")
+    assert (tail(full.path, 1)[0].seq, full.verify()) == (7, AuditCheck(entries=7)), "a later writer continues it"
 
 
 def test_a_missing_log_is_empty(tmp_path: Path) -> None:
-    assert verify(tmp_path / "none" / "audit.sqlite3", tmp_path / "none.json") == AuditCheck(entries=0)
-    assert tail(tmp_path / "none" / "audit.sqlite3", 5) == []
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nobody_else_may_read_it(full: Log) -> None:
-    for path in (*full.path.parent.iterdir(), full.path.parent, full.anchor):
-        assert path.stat().st_mode & 0o077 == 0, path
-
-
-def test_a_later_writer_continues_the_log(full: Log) -> None:
-    full.restart()
-    full.append("d.1")
-    assert tail(full.path, 1)[0].seq == 7
-    assert full.verify() == AuditCheck(entries=7)
+    missing = tmp_path / "none" / "audit.sqlite3"
+    assert verify(missing, tmp_path / "none.json") == AuditCheck(entries=0)
+    assert (tail(missing, 5), read_after(missing, 0), list(tmp_path.iterdir())) == ([], [], [])
 
 
 def test_several_processes_write_into_one_log(log: Log) -> None:
@@ -167,61 +154,58 @@ def test_a_moved_log_is_noted_in_the_next(full: Log) -> None:
 
 CHANGED = "is not as it was written: it was changed, inserted or moved"
 NUMBERED = "an entry was deleted or inserted"
+CUT = "the end was cut off: it has {} entries, and the operator's anchor knows entry 6"
+CHANGE = "UPDATE entries SET entry = CAST(replace(entry, 'operator', 'Operator') AS BLOB) WHERE seq ="
+MOVE = "UPDATE entries SET {0} = (SELECT o.{0} FROM entries o WHERE o.seq = 7 - entries.seq) WHERE seq IN (1, 6)"
+COPY = "INSERT INTO entries SELECT {}, entry, hash FROM entries WHERE seq = 6"
+TAMPERINGS: list[tuple[str, int, str]] = [
+    (f"{CHANGE} 1", 1, f"entry 1 {CHANGED}"),
+    (f"{CHANGE} 4", 4, f"entry 4 {CHANGED}"),
+    (f"{CHANGE} 6", 6, f"entry 6 {CHANGED}"),
+    ("DELETE FROM entries WHERE seq = 1", 2, f"entry 2 follows entry 0: {NUMBERED}"),
+    ("DELETE FROM entries WHERE seq = 5", 6, f"entry 6 follows entry 4: {NUMBERED}"),
+    ("DELETE FROM entries WHERE seq = 5; UPDATE entries SET seq = 5 WHERE seq = 6", 5, f"entry 5 {CHANGED}"),
+    ("DELETE FROM entries WHERE seq > 5", 5, CUT.format(5)),
+    ("DELETE FROM entries WHERE seq > 2", 2, CUT.format(2)),
+    ("DELETE FROM entries", 0, CUT.format(0)),
+    (MOVE.format("entry"), 1, f"entry 1 {CHANGED}"),
+    (f"{MOVE.format('entry')}; {MOVE.format('hash')}", 1, f"entry 1 {CHANGED}"),
+    (COPY.format(-1), -1, f"entry -1 follows entry 0: {NUMBERED}"),
+    (COPY.format(7), 7, f"entry 7 {CHANGED}"),
+    (COPY.format(2**61), 2**61, f"entry {2**61} follows entry 6: {NUMBERED}"),
+]
+NO_ENTRIES = ("x'7b7d'", "7", "1.5", "'text'", f"zeroblob({MAX_ENTRY + 1})")
+TAMPERINGS += [(f"INSERT INTO entries VALUES (7, {value}, '')", 7, f"entry 7 {CHANGED}") for value in NO_ENTRIES]
 
 
-@pytest.mark.parametrize("seq", range(1, 7))
-def test_a_changed_entry_is_found(full: Log, seq: int) -> None:
-    full.execute(f"UPDATE entries SET entry = CAST(replace(entry, 'operator', 'Operator') AS BLOB) WHERE seq = {seq}")
-    assert full.verify() == AuditCheck(entries=seq - 1, line=seq, problem=f"entry {seq} {CHANGED}")
+def test_every_tampering_with_entries_is_found(full: Log) -> None:
+    full.store.close()
+    whole = full.path.read_bytes()
+    with Failures() as failures:
+        for statements, line, problem in TAMPERINGS:
+            with failures.row(statements):
+                full.path.write_bytes(whole)
+                full.execute(statements)
+                check = full.verify()
+                assert (check.line, check.problem) == (line, problem)
+                if "VALUES" in statements:
+                    assert full.actions() == ["a.1", "a.2", "b.1", "c.1", "c.2", "c.3"], "what is no entry is not shown"
 
 
-@pytest.mark.parametrize("seq", range(1, 6))
-def test_a_deleted_entry_is_found_even_renumbered(full: Log, seq: int) -> None:
-    full.execute(f"DELETE FROM entries WHERE seq = {seq}")
-    problem = f"entry {seq + 1} follows entry {seq - 1}: {NUMBERED}"
-    assert full.verify() == AuditCheck(entries=seq - 1, line=seq + 1, problem=problem)
-    full.execute(*(f"UPDATE entries SET seq = {n - 1} WHERE seq = {n}" for n in range(seq + 1, 7)))
-    assert full.verify() == AuditCheck(entries=seq - 1, line=seq, problem=f"entry {seq} {CHANGED}")
-
-
-@pytest.mark.parametrize(("first", "second"), [(1, 2), (1, 4), (4, 6), (3, 5), (1, 6)])
-@pytest.mark.parametrize("columns", [["entry"], ["entry", "hash"]], ids=["entries", "rows"])
-def test_entries_that_changed_places_are_found(full: Log, first: int, second: int, columns: list[str]) -> None:
-    for column in columns:
-        other = f"(SELECT o.{column} FROM entries o WHERE o.seq = {first + second} - entries.seq)"
-        full.execute(f"UPDATE entries SET {column} = {other} WHERE seq IN ({first}, {second})")
-    assert full.verify().problem == f"entry {first} {CHANGED}"
-
-
-@pytest.mark.parametrize("seq", [-1, 0, 7, 8, 2**61])
-def test_an_inserted_entry_is_found(full: Log, seq: int) -> None:
-    full.execute(f"INSERT INTO entries SELECT {seq}, entry, hash FROM entries WHERE seq = 6")
-    problem = full.verify().problem
-    assert problem is not None and (CHANGED in problem or NUMBERED in problem)
-
-
-@settings(max_examples=50, deadline=None, suppress_health_check=IN_ONE_TEST)
-@given(data=st.data())
-def test_no_byte_of_an_entry_can_change(full: Log, data: st.DataObject) -> None:
+@settings(max_examples=repetitions(15, 200), deadline=None, suppress_health_check=IN_ONE_TEST)
+@given(seq=st.integers(1, 6), column=st.sampled_from(["entry", "hash"]), data=st.data())
+def test_no_byte_of_an_entry_can_change(full: Log, seq: int, column: str, data: st.DataObject) -> None:
     with contextlib.closing(sqlite3.connect(full.path, isolation_level=None)) as connection:
-        seq, column = data.draw(st.integers(1, 6)), data.draw(st.sampled_from(["entry", "hash"]))
-        (before,) = connection.execute(f"SELECT {column} FROM entries WHERE seq = ?", (seq,)).fetchone()
-        spoiled = bytearray(before if column == "entry" else before.encode())
-        place = data.draw(st.integers(0, len(spoiled) - 1))
-        spoiled[place] = data.draw(st.integers(0, 127).filter(lambda byte: byte != spoiled[place]))
-        value = bytes(spoiled) if column == "entry" else spoiled.decode()
-        connection.execute(f"UPDATE entries SET {column} = ? WHERE seq = ?", (value, seq))
+        (before,) = connection.execute(f"SELECT CAST({column} AS BLOB) FROM entries WHERE seq = ?", (seq,)).fetchone()
+        place = data.draw(st.integers(0, len(before) - 1))
+        other = data.draw(st.integers(0, 127).filter(lambda byte: byte != before[place]))
+        kind = "BLOB" if column == "entry" else "TEXT"
+        write = f"UPDATE entries SET {column} = CAST(? AS {kind}) WHERE seq = ?"
+        connection.execute(write, (before[:place] + bytes([other]) + before[place + 1 :], seq))
         try:
             assert full.verify().problem is not None
         finally:
-            connection.execute(f"UPDATE entries SET {column} = ? WHERE seq = ?", (before, seq))
-
-
-@pytest.mark.parametrize("kept", range(6))
-def test_a_truncated_end_is_found_by_the_anchor(full: Log, kept: int) -> None:
-    full.execute(f"DELETE FROM entries WHERE seq > {kept}")
-    problem = f"the end was cut off: it has {kept} entries, and the operator's anchor knows entry 6"
-    assert full.verify() == AuditCheck(entries=kept, line=kept, problem=problem)
+            connection.execute(write, (before, seq))
 
 
 def test_a_lost_journal_is_found_by_the_anchor(full: Log) -> None:
@@ -257,26 +241,35 @@ def test_writing_does_not_cover_up_a_truncation(full: Log) -> None:
     assert full.actions().count("audit.broken") == 1
 
 
-@pytest.mark.parametrize(
-    "statements",
-    [
-        ["DROP TABLE entries"],
-        ["DROP TABLE entries", "CREATE TABLE entries (seq, entry, hash)"],
-        ["ALTER TABLE entries RENAME TO old", "CREATE VIEW entries AS SELECT * FROM old"],
-        ["ALTER TABLE entries ADD COLUMN more TEXT DEFAULT 'x'"],
-    ],
-    ids=["none", "another", "view", "column"],
-)
-def test_a_replaced_table_is_found_and_moved_aside(full: Log, statements: list[str]) -> None:
-    full.execute(*statements)
-    problem = str(full.verify().problem)
-    assert problem == "the database is corrupt: it has no table of entries as it was created"
-    with pytest.raises(OSError, match="no table of entries"):
-        tail(full.path, 5)
+NO_TABLE = "the database is corrupt: it has no table of entries as it was created"
+SPOILED: list[tuple[str | bytes, str]] = [
+    ("DROP TABLE entries", NO_TABLE),
+    ("DROP TABLE entries; CREATE TABLE entries (seq, entry, hash)", NO_TABLE),
+    ("ALTER TABLE entries RENAME TO old; CREATE VIEW entries AS SELECT * FROM old", NO_TABLE),
+    ("ALTER TABLE entries ADD COLUMN more TEXT DEFAULT 'x'", NO_TABLE),
+    (COPY.format(2**62), f"entry {2**62} follows entry 6: {NUMBERED}"),
+    (COPY.format(2**63 - 1), f"entry {2**63 - 1} follows entry 6: {NUMBERED}"),
+    (b"", CUT.format(0)),
+    (b"no database at all" * 1000, "the database is corrupt: "),
+]
+
+
+@pytest.mark.parametrize(("spoil", "problem"), SPOILED)
+def test_an_unusable_log_is_found_and_moved_aside(full: Log, spoil: str | bytes, problem: str) -> None:
+    full.restart()
+    if isinstance(spoil, str):
+        full.execute(spoil)
+    else:
+        full.path.write_bytes(spoil)
+    assert str(full.verify().problem).startswith(problem)
+    if problem is NO_TABLE:
+        with pytest.raises(OSError, match="no table of entries"):
+            tail(full.path, 5)
     full.append("d.1")
-    assert full.actions() == ["audit.broken", "d.1"]
+    full.append("d.2")
+    assert full.actions() == ["audit.broken", "d.1", "d.2"]
     assert "the end was cut off" in str(full.verify().problem)
-    assert len([path for path in full.path.parent.iterdir() if "damaged" in path.name]) >= 1
+    assert spoil == b"" or [path for path in full.path.parent.iterdir() if "damaged" in path.name]
 
 
 def test_a_trigger_does_not_change_what_is_recorded(full: Log) -> None:
@@ -286,32 +279,6 @@ def test_a_trigger_does_not_change_what_is_recorded(full: Log) -> None:
     full.append("d.1")
     assert full.actions()[-1] == "d.1"
     assert full.verify() == AuditCheck(entries=7)
-
-
-@pytest.mark.parametrize("content", [b"", b"no database at all" * 1000], ids=["empty", "text"])
-def test_a_file_that_is_no_log_is_found(full: Log, content: bytes) -> None:
-    full.restart()
-    full.path.write_bytes(content)
-    assert full.verify().problem is not None
-    full.append("d.1")
-    assert full.actions() == ["audit.broken", "d.1"]
-    assert full.verify().problem is not None
-
-
-@pytest.mark.parametrize("value", ["x'7b7d'", "7", "1.5", "'text'", f"zeroblob({MAX_ENTRY + 1})"])
-def test_values_that_are_no_entries_are_found(full: Log, value: str) -> None:
-    full.execute(f"INSERT INTO entries VALUES (7, {value}, '')")
-    assert full.verify() == AuditCheck(entries=6, line=7, problem=f"entry 7 {CHANGED}")
-    assert full.actions() == ["a.1", "a.2", "b.1", "c.1", "c.2", "c.3"]
-
-
-@pytest.mark.parametrize("seq", [2**62, 2**63 - 1])
-def test_a_forged_number_does_not_stop_the_log(full: Log, seq: int) -> None:
-    full.execute(f"INSERT INTO entries SELECT {seq}, entry, hash FROM entries WHERE seq = 6")
-    full.append("d.1")
-    full.append("d.2")
-    assert full.actions() == ["audit.broken", "d.1", "d.2"]
-    assert full.verify().problem is not None
 
 
 # --- the anchor ---------------------------------------------------------------------------------------
@@ -377,7 +344,7 @@ def test_a_killed_writer_leaves_whole_batches(log: Log) -> None:
     assert log.actions()[-1] == "e.1"
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.1, 0.3, 0.5, 0.8, 0.99])
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
 def test_a_torn_journal_loses_its_last_batch_alone(full: Log, tmp_path: Path, kept: float) -> None:
     full.restart()
     full.append("d.0")
@@ -417,58 +384,40 @@ def test_a_full_disk_writes_the_batch_later(full: Log) -> None:
 
 @pytest.mark.parametrize("what", ["link", "folder link", "folder", "pipe"])
 def test_a_project_cannot_redirect_the_log(log: Log, tmp_path: Path, what: str) -> None:
-    elsewhere = tmp_path / "elsewhere"
+    file, folder = tmp_path / "elsewhere", tmp_path / "elsewhere-too"
+    file.write_text("mine")
+    folder.mkdir()
     if what == "folder link":
-        elsewhere.mkdir()
-        log.path.parent.symlink_to(elsewhere)
+        log.path.parent.symlink_to(folder)
     else:
         log.path.parent.mkdir()
-        if what == "link":
-            elsewhere.write_text("mine")
-            log.path.symlink_to(elsewhere)
-        elif what == "folder":
-            log.path.mkdir()
-        else:
-            os.mkfifo(log.path)
+        make: dict[str, Callable[[], object]] = {"folder": log.path.mkdir, "pipe": lambda: os.mkfifo(log.path)}
+        make.get(what, lambda: log.path.symlink_to(file))()
     assert log.store.append([entry("a.1")]) is not None
-    if what == "link":
-        assert elsewhere.read_text() == "mine"
-    if what == "folder link":
-        assert list(elsewhere.iterdir()) == []
+    assert (file.read_text(), list(folder.iterdir())) == ("mine", [])
 
 
-@pytest.mark.parametrize(
-    "read", [verify, lambda path: tail(path, 5), lambda path: read_after(path, 0)], ids=["verify", "tail", "read_after"]
-)
-def test_only_a_regular_file_is_read(tmp_path: Path, read: Callable[[Path], object]) -> None:
+def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for path in (tmp_path, tmp_path / "pipe", tmp_path / "link"):
-        with pytest.raises(OSError):
-            read(path)
+        for read in (verify, lambda path: tail(path, 5), lambda path: read_after(path, 0)):
+            with pytest.raises(OSError):
+                read(path)
 
 
 # --- reading ------------------------------------------------------------------------------------------
 
 
-def test_the_newest_entries_are_read(full: Log) -> None:
-    for limit, first in {-1: 7, 0: 7, 1: 6, 3: 4, 6: 1, 100: 1}.items():
+def test_entries_are_read_from_either_end(full: Log) -> None:
+    for limit, first in {-1: 7, 0: 7, 1: 6, 6: 1, 100: 1}.items():
         assert [entry.seq for entry in tail(full.path, limit)] == list(range(first, 7)), limit
-
-
-def test_entries_are_read_after_a_number(full: Log) -> None:
     assert read_after(full.path, 6) == []
     full.append("d.1", "d.2")
     assert [(entry.seq, entry.action) for entry in read_after(full.path, 6)] == [(7, "d.1"), (8, "d.2")]
     assert [entry.seq for entry in read_after(full.path, 2, limit=3)] == [3, 4, 5]
-
-
-def test_a_shorter_log_is_read_from_its_beginning(full: Log) -> None:
     full.execute("DELETE FROM entries WHERE seq > 2")
-    assert [entry.action for entry in read_after(full.path, 6)] == ["a.1", "a.2"]
-    for path in full.path.parent.iterdir():
-        path.unlink()
-    assert read_after(full.path, 6) == []
+    assert [entry.action for entry in read_after(full.path, 8)] == ["a.1", "a.2"], "a shorter log is another"
 
 
 # --- pieces -------------------------------------------------------------------------------------------
