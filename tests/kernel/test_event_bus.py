@@ -117,7 +117,7 @@ async def test_large_events_are_not_kept_for_long(bus: EventBus, monkeypatch: py
     assert await ready(bus.subscribe(since=0)) == [(1, 10), 11]
     for payload in ({"x": ["é" * 10_000]}, {"x": [1] * 5_000}, {"k" * 50_000: 1}):
         publish(bus, 20, **payload)
-        assert len(await ready(bus.subscribe(since=0))) < 5, [*payload][0][:3]
+        assert len(await ready(bus.subscribe(since=0))) < 5
 
 
 async def test_slow_readers_hold_few_large_events(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> None:

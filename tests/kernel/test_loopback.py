@@ -15,18 +15,9 @@ import pytest
 from helpers.repetition import Failures
 from plugin_maker import host_with, make_plugin, module_of, problems_of, write
 
-from tavern_host import (
-    EXECUTION_ENGINE,
-    LLM,
-    WORKFLOW_MANAGER,
-    Host,
-    HttpRequest,
-    HttpResponse,
-    InvalidInput,
-    TavernError,
-)
+from tavern_host import EXECUTION_ENGINE, LLM, WORKFLOW_MANAGER, Host, HttpRequest, HttpResponse
 from tavern_host.contracts import errors
-from tavern_host.contracts.errors import ErrorInfo, PluginFailure, Vetoed, error_of
+from tavern_host.contracts.errors import ErrorInfo, InvalidInput, PluginFailure, TavernError, Vetoed, error_of
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.http import SocketMessage
 from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse
@@ -68,133 +59,93 @@ def loopback(project: Path, *plugins: Path, **options: Any) -> Host:
 
 
 async def test_the_environment_says_where_plugins_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    acme = make_plugin(project.parent, "acme", OVERRIDING, **OVERRIDE)
+    for text in ("process", "loop back", "Loopback"):
+        monkeypatch.setenv("TAVERN_PLACEMENT", text)
+        with pytest.raises(InvalidInput, match="in-process or loopback"):
+            Host(project)
     monkeypatch.setenv("TAVERN_PLACEMENT", "loopback")
-    async with host_with(project, acme) as host:
+    async with host_with(project, make_plugin(project.parent, "acme", OVERRIDING, **OVERRIDE)) as host:
         module_of().KEPT["list"] = ["no summary"]
         with pytest.raises(PluginFailure, match="its result is no wire value"):
             await host.services.get(WORKFLOW_MANAGER).list_workflows()
-
-
-@pytest.mark.parametrize("text", ["process", "loop back", "Loopback"])
-def test_a_placement_that_there_is_not_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("TAVERN_PLACEMENT", text)
-    with pytest.raises(InvalidInput, match="in-process or loopback"):
-        Host(project)
-
-
-async def test_all_first_party_plugins_start(project: Path) -> None:
-    async with loopback(project) as host:
-        assert {info.name: info.state for info in host.plugins() if info.state is not PluginState.STARTED} == {}
-        assert [info.problems for info in host.plugins() if info.problems] == []
+        others = [info for info in host.plugins() if info.name != "acme"]
+        assert [info for info in others if info.state is not PluginState.STARTED or info.problems] == []
 
 
 # --- hooks ------------------------------------------------------------------------------------------------
 
-INTERCEPTING = """
+
+def intercepting(parent: Path, name: str, body: str, kind: str = "async def") -> Path:
+    """Write a plugin that does this when it is asked about a run that names it."""
+    code = f"""
 from tavern_host import *
 SEEN = []
 
 @hookimpl
-{0}def tavern_before_execute(request, call, context):
+{kind} tavern_before_execute(request, call, context):
     SEEN.append(request)
-    {1}
+    if "{name}" in request.metadata.get("on", []):
+        {body}
 """
-
-
-def intercepting(parent: Path, body: str, name: str = "acme", is_async: bool = False) -> Path:
-    code = INTERCEPTING.format("async " if is_async else "", body)
     return make_plugin(parent, name, code, hooked=["tavern_before_execute"])
 
 
-async def run(host: Host, **inputs: Any) -> Any:
-    return await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow=Workflow(name="w"), metadata=inputs))
+async def run(host: Host, **metadata: Any) -> Any:
+    return await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow=Workflow(name="w"), metadata=metadata))
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_a_hook_gets_values_of_its_own(project: Path, is_async: bool) -> None:
+async def test_a_hook_gets_values_of_its_own(project: Path) -> None:
     body = "request.metadata['list'].append(context.plugin)"
-    acme = intercepting(project.parent, body, is_async=is_async)
-    brew = intercepting(project.parent, "pass", "brew", is_async=is_async)
+    plugins = [intercepting(project.parent, n, body, kind) for n, kind in (("acme", "def"), ("brew", "async def"))]
     given = [1]
-    async with loopback(project, acme, brew) as host:
-        await run(host, list=given)
-        assert module_of("acme").SEEN[0].metadata == {"list": [1, "acme"]}
-        assert module_of("brew").SEEN[0].metadata == {"list": [1]}
+    async with loopback(project, *plugins) as host:
+        await run(host, list=given, on=["acme", "brew"])
+        for name in ("acme", "brew"):
+            assert module_of(name).SEEN[0].metadata["list"] == [1, name]
     assert given == [1]
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("return request.model_copy(update={'metadata': {'a': {1, 2}}})", ".metadata.a: expected JSON, found set"),
-        ("return request.model_copy(update={'workflow_id': b'x'})", ".workflow_id: expected str or None, found bytes"),
-        ("return {'metadata': {}}", "expected RunRequest, Veto or None, found dict"),
-        ("class Mine(type(request)): pass\n    return Mine()", "expected RunRequest, Veto or None, found "),
-    ],
-)
-async def test_unsendable_answers_are_plugin_failures(project: Path, body: str, message: str) -> None:
-    async with loopback(project, intercepting(project.parent, body)) as host:
-        with pytest.raises(Vetoed, match="acme failed in tavern_before_execute") as refused:
-            await run(host)
-        assert message in refused.value.message
-        assert any(message in problem for problem in problems_of(host))
+UNSENDABLE = [
+    ("return request.model_copy(update={'metadata': {'a': {1, 2}}})", ".metadata.a: expected JSON, found set"),
+    ("return request.model_copy(update={'workflow_id': b'x'})", ".workflow_id: expected str or None, found bytes"),
+    ("return {'metadata': {}}", "expected RunRequest, Veto or None, found dict"),
+    ("class Mine(type(request)): pass\n        return Mine()", "expected RunRequest, Veto or None, found "),
+    ("raise ValueError('boom')", "ValueError: boom"),
+]
 
 
-async def test_failures_name_the_plugins_file_and_line(project: Path) -> None:
-    async with loopback(project, intercepting(project.parent, "raise ValueError('boom')")) as host:
-        with pytest.raises(Vetoed, match="ValueError: boom"):
-            await run(host)
-        (problem,) = host.plugin("acme").problems
-        assert (problem.file, problem.line) == (str(project.parent / "acme" / "__init__.py"), 8)
+async def test_unsendable_answers_are_plugin_failures(project: Path) -> None:
+    folders = [intercepting(project.parent, f"acme{n}", body) for n, (body, _) in enumerate(UNSENDABLE)]
+    async with loopback(project, *folders) as host:
+        with Failures() as failures:
+            for folder, (body, message) in zip(folders, UNSENDABLE, strict=True):
+                with failures.row(body):
+                    with pytest.raises(Vetoed, match=f"{folder.name} failed in tavern_before_execute") as refused:
+                        await run(host, on=[folder.name])
+                    assert message in refused.value.message
+                    assert any(message in problem for problem in problems_of(host, folder.name))
+        (problem,) = host.plugin(folders[-1].name).problems
+        assert (problem.file, problem.line) == (str(folders[-1] / "__init__.py"), 9)
 
 
 # --- services ---------------------------------------------------------------------------------------------
 
 
 async def test_services_exchange_values_and_not_objects(project: Path) -> None:
-    acme = make_plugin(project.parent, "acme", OVERRIDING, **OVERRIDE)
-    async with loopback(project, acme) as host:
-        document = {"name": "Tale"}
-        parsed = await host.services.get(WORKFLOW_MANAGER).parse(document)
+    async with loopback(project, make_plugin(project.parent, "acme", OVERRIDING, **OVERRIDE)) as host:
+        workflows, document = host.services.get(WORKFLOW_MANAGER), {"name": "Tale"}
+        parsed = await workflows.parse(document)
         assert module_of().KEPT["document"] is not document
-        assert document == {"name": "Tale"}
-        assert parsed.model_extra == {"changed": True}
-
-
-async def test_unsendable_arguments_are_the_callers_mistake(project: Path) -> None:
-    async with loopback(project) as host:
-        workflows = host.services.get(WORKFLOW_MANAGER)
-        with pytest.raises(
-            InvalidInput, match=r"the argument document is no wire value: \.a: expected JSON, found set"
-        ):
-            await workflows.parse({"a": {1}})  # type: ignore[dict-item]
+        assert (document, parsed.model_extra) == ({"name": "Tale"}, {"changed": True})
+        no_wire_value = r"the argument document is no wire value: \.a: expected JSON, found set"
+        with pytest.raises(InvalidInput, match=no_wire_value):
+            await workflows.parse({"a": {1}})
         with pytest.raises(InvalidInput, match="the argument workflow_id is no wire value: expected str, found int"):
-            await workflows.get(5)  # type: ignore[arg-type]
+            await workflows.get(5)
+        assert problems_of(host) == [], "it is the caller's mistake"
 
 
 ERRORS = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, TavernError)]
-
-
-async def test_a_host_error_arrives_as_its_class(project: Path) -> None:
-    acme = make_plugin(project.parent, "acme", OVERRIDING, **OVERRIDE)
-    async with loopback(project, acme) as host:
-        with Failures() as failures:
-            for kind in ERRORS:
-                with failures.row(kind.__name__):
-                    raised = module_of().KEPT["error"] = kind("no such thing", plugin="who", near=["a", 1])
-                    with pytest.raises(TavernError) as caught:
-                        await host.services.get(WORKFLOW_MANAGER).check({})
-                    assert (type(caught.value), caught.value.info) == (kind, raised.info)
-                    assert caught.value is not raised
-                    assert str(caught.value) == caught.value.message == "no such thing"
-
-
-def test_errors_keep_a_plugins_own_code() -> None:
-    info = ErrorInfo(code="acme_is_shut", message="come back tomorrow", retryable=True)
-    assert (type(error_of(info)), error_of(info).info) == (TavernError, info)
-
-
 FOREIGN: list[BaseException] = [
     ValueError("boom"),
     type("Odd", (Exception,), {"__str__": lambda self: 1 / 0})(),
@@ -203,25 +154,38 @@ FOREIGN: list[BaseException] = [
 ]
 
 
-async def test_any_other_error_is_the_plugins_failure(project: Path) -> None:
+async def test_a_host_error_arrives_as_its_class(project: Path) -> None:
     async with loopback(project, make_plugin(project.parent, "acme", OVERRIDING, **OVERRIDE)) as host:
-        for error in FOREIGN:
-            module_of().KEPT["error"] = error
-            with pytest.raises(PluginFailure) as caught:
-                await host.services.get(WORKFLOW_MANAGER).check({})
-            assert (caught.value.info.code, caught.value.info.plugin) == ("plugin_error", "acme")
+        workflows, kept = host.services.get(WORKFLOW_MANAGER), module_of().KEPT
+        with Failures() as failures:
+            for kind in ERRORS:
+                with failures.row(kind.__name__):
+                    raised = kept["error"] = kind("no such thing", plugin="who", near=["a", 1])
+                    with pytest.raises(TavernError) as caught:
+                        await workflows.check({})
+                    assert (type(caught.value), caught.value.info) == (kind, raised.info)
+                    assert caught.value is not raised
+                    assert str(caught.value) == caught.value.message == "no such thing"
+            for error in FOREIGN:
+                with failures.row(type(error)):
+                    kept["error"] = error
+                    with pytest.raises(PluginFailure) as failed:
+                        await workflows.check({})
+                    assert (failed.value.info.code, failed.value.info.plugin) == ("plugin_error", "acme")
+    own = ErrorInfo(code="acme_is_shut", message="come back tomorrow", retryable=True)
+    assert (type(error_of(own)), error_of(own).info) == (TavernError, own), "a plugin's own code is kept"
 
 
 async def test_cancelling_a_call_reaches_the_plugin(project: Path) -> None:
-    code = OVERRIDING.replace(
-        'raise KEPT["error"]',
-        "import asyncio\n        KEPT['began'].set()\n        try: await asyncio.sleep(60)\n"
-        "        finally: KEPT['ended'] = True",
-    )
+    waits = """import asyncio
+        KEPT['began'].set()
+        try: await asyncio.sleep(3600)
+        finally: KEPT['ended'] = True"""
+    code = OVERRIDING.replace('raise KEPT["error"]', waits)
     async with loopback(project, make_plugin(project.parent, "acme", code, **OVERRIDE)) as host:
         kept = module_of().KEPT
         kept["began"] = asyncio.Event()
-        task = asyncio.create_task(host.services.get(WORKFLOW_MANAGER).check({}))  # type: ignore[arg-type]
+        task = asyncio.create_task(host.services.get(WORKFLOW_MANAGER).check({}))
         await kept["began"].wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -262,9 +226,6 @@ def tavern_register_llm_adapters():
     return [LlmAdapterInfo(name="parrot", handler=f"{__name__}:Parrot", network=False)]
 """
 MODELS = {"extensions.tavern-llm.models": {"p": {"adapter": "parrot", "word": "hello"}}}
-CHUNKS = [LlmChunk(text="a"), LlmChunk(text="b"), LlmChunk(text="c", response=LlmResponse(text="abc", model="p"))]
-
-
 CHUNKS = [*(LlmChunk(text=text) for text in "abc"), LlmChunk(response=LlmResponse(text="abc", model="p"))]
 
 
@@ -277,41 +238,30 @@ def parrot(project: Path) -> Path:
     return make_plugin(project.parent, "acme", ADAPTER, hooked=["tavern_register_llm_adapters"])
 
 
-async def test_a_stream_ends_with_its_reader(project: Path, parrot: Path) -> None:
-    async with loopback(project, parrot, settings=MODELS) as host:
-        kept = module_of().KEPT
-        kept["chunks"] = CHUNKS
-        stream = host.services.get(LLM).stream(asking())
-        first = await anext(aiter(stream))
-        assert first.text == "a" and first is not kept["last"]
-        await stream.aclose()  # type: ignore[attr-defined]
-        assert (kept["last"].text, kept["closed"]) == ("a", 1)
-        assert [chunk.text async for chunk in host.services.get(LLM).stream(asking())] == ["a", "b", "c", ""]
-
-
-async def test_an_unsendable_item_ends_the_stream(project: Path, parrot: Path) -> None:
-    async with loopback(project, parrot, settings=MODELS) as host:
-        kept = module_of().KEPT
-        kept["chunks"] = ["text"]
-        with pytest.raises(PluginFailure, match="expected LlmChunk, found str"):
-            async for _ in host.services.get(LLM).stream(asking()):
-                pass
-        assert kept["closed"] == 1
-
-
 async def test_described_objects_stay_behind_the_boundary(project: Path, parrot: Path) -> None:
     async with loopback(project, parrot, settings=MODELS) as host:
-        kept = module_of().KEPT
+        kept, llm, request = module_of().KEPT, host.services.get(LLM), asking()
         kept["answer"] = LlmResponse(text="hello", model="p")
-        request = asking()
-        answer = await host.services.get(LLM).complete(request)
+        answer = await llm.complete(request)
         assert answer == kept["answer"] and answer is not kept["answer"]
         assert kept["request"].messages == request.messages and kept["request"].messages is not request.messages
         assert kept["options"]["word"] == "hello"
         kept["answer"] = "hello"
         with pytest.raises(PluginFailure, match="expected LlmResponse, found str"):
-            await host.services.get(LLM).complete(request)
+            await llm.complete(request)
         assert MODELS["extensions.tavern-llm.models"]["p"] == {"adapter": "parrot", "word": "hello"}
+
+        kept["chunks"] = CHUNKS
+        stream = llm.stream(request)
+        first = await anext(aiter(stream))
+        assert first.text == "a" and first is not kept["last"]
+        await stream.aclose()
+        assert (kept["last"].text, kept["closed"]) == ("a", 1), "a stream ends with its reader"
+        assert [chunk.text async for chunk in llm.stream(request)] == ["a", "b", "c", ""]
+        kept["chunks"] = ["text"]
+        with pytest.raises(PluginFailure, match="expected LlmChunk, found str"):
+            await anext(aiter(llm.stream(request)))
+        assert kept["closed"] == 3, "an item that cannot be sent ends it too"
 
 
 @pytest.mark.parametrize("placement", ["in-process", "loopback"])
@@ -323,7 +273,7 @@ async def test_an_observer_sees_what_a_stream_gave(project: Path, parrot: Path, 
         whole = [chunk.text async for chunk in host.services.get(LLM).stream(asking())]
         stream = host.services.get(LLM).stream(asking())
         await anext(aiter(stream))
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         kept["chunks"] = [LlmChunk(text="a"), "text"]
         with pytest.raises(PluginFailure):
             _ = [chunk async for chunk in host.services.get(LLM).stream(asking())]
@@ -366,42 +316,31 @@ async def command(arguments, context):
 """
 
 
-@pytest.fixture
-def handlers(project: Path) -> Path:
-    return make_plugin(project.parent, "acme", HANDLERS, hooked=["tavern_register_routes", "tavern_register_commands"])
-
-
-async def test_requests_and_responses_are_data(project: Path, handlers: Path) -> None:
-    async with loopback(project, handlers) as host:
-        route, _, _ = host.registrations.find("GET", "/api/x/acme/a")
-        assert route is not None
+async def test_what_handlers_get_and_give_is_data(project: Path) -> None:
+    hooked = ["tavern_register_routes", "tavern_register_commands"]
+    async with loopback(project, make_plugin(project.parent, "acme", HANDLERS, hooked=hooked)) as host:
+        kept, registered = module_of().KEPT, host.registrations
+        route, _, _ = registered.find("GET", "/api/x/acme/a")
         request = HttpRequest(method="GET", path="/", body=b"\xff\x00", call=host.call())
         assert (await call_route(host, route, request)).body == b"\xff\x00"
         assert request.headers == {}
-        module_of().KEPT["response"] = HttpResponse.model_construct(status="ok")
+        kept["response"] = HttpResponse.model_construct(status="ok")
         with pytest.raises(PluginFailure, match="expected int, found str"):
             await call_route(host, route, request)
 
-
-async def test_messages_and_replies_are_data(project: Path, handlers: Path) -> None:
-    async with loopback(project, handlers) as host:
         asked = SocketMessage(type="acme.ask", payload={"a": [1]}, call=host.call())
-        (reply,) = await call_message(host, host.registrations.messages["acme.ask"], asked)
+        (reply,) = await call_message(host, registered.messages["acme.ask"], asked)
         assert reply.payload == {"a": [1]} and reply.payload is not asked.payload
-        module_of().KEPT["replies"] = {"type": "acme.answer"}
+        kept["replies"] = {"type": "acme.answer"}
         with pytest.raises(PluginFailure, match="expected a list of SocketReply, found dict"):
-            await call_message(host, host.registrations.messages["acme.ask"], asked)
+            await call_message(host, registered.messages["acme.ask"], asked)
 
-
-async def test_arguments_and_output_of_commands_are_data(project: Path, handlers: Path) -> None:
-    async with loopback(project, handlers) as host:
         arguments = {"list": [1]}
-        outputs = [output async for output in host.registrations.commands["acme"].call(arguments)]
-        assert outputs[0].data == {"list": [1, 2]}
-        assert arguments == {"list": [1]}
-        module_of().KEPT["output"] = "text"
+        outputs = [output async for output in registered.commands["acme"].call(arguments)]
+        assert (outputs[0].data, arguments) == ({"list": [1, 2]}, {"list": [1]})
+        kept["output"] = "text"
         with pytest.raises(PluginFailure, match="expected CommandOutput, found str"):
-            _ = [output async for output in host.registrations.commands["acme"].call(arguments)]
+            _ = [output async for output in registered.commands["acme"].call(arguments)]
 
 
 # --- nodes ------------------------------------------------------------------------------------------------
@@ -435,37 +374,23 @@ def fail(it: Any) -> Annotated[str, Slot(key="text")]:
 
 def graph(*takers: str) -> Workflow:
     nodes = [{"id": "make", "type": "acme:Make"}, *({"id": f"n{i}", "type": t} for i, t in enumerate(takers))]
-    edges = [
-        {"id": f"e{i}", "source": "make", "sourceHandle": "it", "target": f"n{i}", "targetHandle": "it"}
-        for i in range(len(takers))
-    ]
+    slots = {"source": "make", "sourceHandle": "it", "targetHandle": "it"}
+    edges = [{"id": f"e{i}", "target": f"n{i}", **slots} for i in range(len(takers))]
     return Workflow.model_validate({"name": "w", "nodes": nodes, "edges": edges})
 
 
-@pytest.fixture
-def nodes(project: Path) -> Path:
+async def test_each_node_gets_its_own_edge_values(project: Path, caplog: pytest.LogCaptureFixture) -> None:
     acme = make_plugin(project.parent, "acme", "", nodes={"entry": "./nodes"})
     write(acme / "nodes.py", "from typing import Annotated, Any\n" + NODES)
-    return acme
-
-
-async def test_each_node_gets_its_own_edge_values(project: Path, nodes: Path) -> None:
-    async with loopback(project, nodes) as host:
-        request = RunRequest(workflow=graph("acme:Take", "acme:Take"))
-        done = await host.services.get(EXECUTION_ENGINE).run(request)
+    async with loopback(project, acme) as host:
+        engine = host.services.get(EXECUTION_ENGINE)
+        done = await engine.run(RunRequest(workflow=graph("acme:Take", "acme:Take")))
         assert done.error is None
         assert [done.nodes[n].output for n in ("n0", "n1")] == [{"text": "[1, 2]"}] * 2
         module = sys.modules["tavern_plugins.acme.nodes"]
         assert [seen["object"] for seen in module.SEEN] == [module.OBJECT] * 2, "what has no codec stays in memory"
 
-
-async def test_node_errors_are_logged_with_their_traceback(
-    project: Path, nodes: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with loopback(project, nodes) as host:
-        request = RunRequest(workflow=graph("acme:Fail"))
-        done = await host.services.get(EXECUTION_ENGINE).run(request)
-        error = done.nodes["n0"].error
+        error = (await engine.run(RunRequest(workflow=graph("acme:Fail")))).nodes["n0"].error
         assert (error.code, error.message, error.plugin) == ("plugin_error", "ValueError: boom", "acme")
         records = [r for r in caplog.records if r.levelno >= logging.WARNING and "n0" in r.getMessage()]
-        assert len(records) == 1 and records[0].exc_info
+        assert len(records) == 1 and records[0].exc_info, "its traceback is logged"
