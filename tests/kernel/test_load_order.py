@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from helpers.repetition import Failures
+from hypothesis import given
 from hypothesis import strategies as st
 from plugin_maker import host_with, make_plugin, problems_of
 
@@ -22,21 +23,12 @@ def requiring(parent: Path, name: str, *others: str, **manifest: object) -> Path
     return make_plugin(parent, name, requires={"plugins": wanted}, **manifest)
 
 
-def names(host: Host, *wanted: str) -> list[str]:
-    return [p.name for p in host.plugins() if p.name in wanted]
-
-
 def test_plugins_load_by_party_requirement_and_name(tmp_path: Path) -> None:
-    folders = [
-        requiring(tmp_path, "alpha", "omega"),
-        requiring(tmp_path, "beta"),
-        requiring(tmp_path, "omega", "tavern-engine"),
-    ]
-    host = host_with(tmp_path / "p", *folders)
-    plugins = host.link()
+    wanted = {"alpha": ["omega"], "beta": [], "omega": ["tavern-engine"]}
+    plugins = host_with(tmp_path / "p", *(requiring(tmp_path, name, *needs) for name, needs in wanted.items())).link()
     first_party = [p.first_party for p in plugins]
     assert first_party == sorted(first_party, reverse=True)
-    assert names(host, "alpha", "beta", "omega") == ["beta", "omega", "alpha"]
+    assert [p.name for p in plugins if p.name in wanted] == ["beta", "omega", "alpha"]
 
 
 GRAPHS = st.dictionaries(
@@ -44,11 +36,8 @@ GRAPHS = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(GRAPHS)
-def test_any_graph_loads_requirements_first(
-    graph: dict[str, tuple[bool, set[str]]],
-) -> None:
+def test_any_graph_loads_requirements_first(graph: dict[str, tuple[bool, set[str]]]) -> None:
     records = []
     for name, (first_party, wanted) in graph.items():
         requires = Requires(plugins=dict.fromkeys(sorted(wanted), ""))
@@ -64,47 +53,42 @@ def test_any_graph_loads_requirements_first(
         assert graph[name][1] <= set(usable[:place])
 
 
-@pytest.mark.parametrize(
-    ("others", "problem"),
-    [
-        (["omga"], "it requires the plugin omga, which is not installed (did you mean omega?)"),
-        (["qqqqq"], "it requires the plugin qqqqq, which is not installed (install the plugin qqqqq)"),
-        (["omega=>=2"], "it requires omega >=2; 1.0.0 is installed (install a version of omega that fits)"),
-        (["broken"], "it requires broken, which is invalid (see `tavern plugins show broken`)"),
-        (["old"], "it requires old, which is incompatible (see `tavern plugins show old`)"),
-        (["asks"], "it requires asks, which is needs-review (see `tavern plugins show asks`)"),
-        (["acme"], "it requires acme, which in turn requires acme (remove one of the two requirements)"),
-    ],
-)
-def test_a_requirement_that_is_not_met_is_told(tmp_path: Path, others: list[str], problem: str) -> None:
-    folders = [
-        requiring(tmp_path, "acme", *others),
+OWN_PROCESS = "it asks to run in a process of its own, or for another wire version (this host runs wire 1, in process)"
+UNMET: list[tuple[list[str], dict[str, object], str]] = [
+    (["omga"], {}, "it requires the plugin omga, which is not installed (did you mean omega?)"),
+    (["qqqqq"], {}, "it requires the plugin qqqqq, which is not installed (install the plugin qqqqq)"),
+    (["omega=>=2"], {}, "it requires omega >=2; 1.0.0 is installed (install a version of omega that fits)"),
+    (["broken"], {}, "it requires broken, which is invalid (see `tavern plugins show broken`)"),
+    (["old"], {}, "it requires old, which is incompatible (see `tavern plugins show old`)"),
+    (["asks"], {}, "it requires asks, which is needs-review (see `tavern plugins show asks`)"),
+    (["acme6"], {}, "it requires acme6, which in turn requires acme6 (remove one of the two requirements)"),
+    ([], {"runtime": {"placement": "process"}}, OWN_PROCESS),
+    ([], {"runtime": {"wire": 2}}, OWN_PROCESS),
+]
+
+
+def test_what_is_not_met_is_told(tmp_path: Path) -> None:
+    host = host_with(
+        tmp_path / "p",
+        *(requiring(tmp_path, f"acme{n}", *others, **manifest) for n, (others, manifest, _) in enumerate(UNMET)),
         requiring(tmp_path, "omega"),
         requiring(tmp_path, "broken", hoks=1),
         requiring(tmp_path, "old", apiVersion="<0.1"),
         make_plugin(tmp_path, "asks", hooked=["tavern_before_execute"]),
-    ]
-    host = host_with(tmp_path / "p", *folders, trust=[])
+        trust=[],
+    )
     host.link()
-    assert host.plugin("acme").state is PluginState.INCOMPATIBLE
-    assert problems_of(host) == [problem]
+    with Failures() as failures:
+        for number, (_, _, problem) in enumerate(UNMET):
+            with failures.row(problem):
+                assert host.plugin(f"acme{number}").state is PluginState.INCOMPATIBLE
+                assert problems_of(host, f"acme{number}") == [problem]
 
 
 def test_pre_releases_count_as_within_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tavern_host.plugins.review.__version__", "0.1.1.dev3")
     folders = [requiring(tmp_path, "acme", "omega=>=1,<3"), requiring(tmp_path, "omega", version="2.0.0rc1")]
-    host = host_with(tmp_path / "p", *folders)
-    host.link()
-    assert {p.state for p in host.plugins()} == {PluginState.DISCOVERED}
-
-
-@pytest.mark.parametrize("runtime", [{"placement": "process"}, {"wire": 2}])
-def test_unsupported_placements_are_incompatible(tmp_path: Path, runtime: dict[str, object]) -> None:
-    host = host_with(tmp_path / "p", make_plugin(tmp_path, "acme", runtime=runtime))
-    host.link()
-    assert problems_of(host) == [
-        "it asks to run in a process of its own, or for another wire version (this host runs wire 1, in process)"
-    ]
+    assert {p.state for p in host_with(tmp_path / "p", *folders).link()} == {PluginState.DISCOVERED}
 
 
 # --- when what is required goes ----------------------------------------------------------------------

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.repetition import Failures
 from plugin_maker import context_of, contextual, host_with, make_plugin, messages_of, module_of, problems_of, write
 
 from tavern_host.contracts.errors import TavernError
@@ -16,28 +17,8 @@ from tavern_host.contracts.http import HttpRequest
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.server.plugin_routes import call_route
 
-LIFE = ["tavern_startup", "tavern_shutdown"]
-HEAD = "from tavern_host import hookimpl\nimport asyncio, sys, threading\n"
-
-
-# --- at import ---------------------------------------------------------------------------------------
-
-
-async def test_a_damaged_library_is_reported_at_its_import(tmp_path: Path) -> None:
-    other = tmp_path / "library"
-    write(other / "damaged_library.py", "this is no python\n")
-    folder = make_plugin(tmp_path, "acme", f"\nimport sys\nsys.path.append({str(other)!r})\nimport damaged_library\n")
-    try:
-        async with host_with(tmp_path / "p", folder) as host:
-            (problem,) = host.plugin("acme").problems
-            assert problem.message.startswith("loading: SyntaxError: invalid syntax (damaged_library.py, line 1)")
-            assert (problem.file, problem.line) == (str(folder / "__init__.py"), 4)
-    finally:
-        sys.path.remove(str(other))
-
-
-async def test_a_chained_error_is_reported_where_raised(tmp_path: Path) -> None:
-    code = """\
+HEAD = "from tavern_host import RouteInfo, hookimpl\nimport asyncio, functools, sys\n"
+CHAINED = """\
 import json
 
 def read():
@@ -48,10 +29,26 @@ def read():
 
 read()
 """
-    folder = make_plugin(tmp_path, "acme", code)
-    async with host_with(tmp_path / "p", folder) as host:
-        (problem,) = host.plugin("acme").problems
-        assert (problem.message, problem.line) == ("loading: RuntimeError: no settings", 7)
+
+
+async def test_import_errors_are_reported_where_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, logger="tavern")  # a test runner may not be able to pass this text on
+    monkeypatch.syspath_prepend(tmp_path / "library")
+    write(tmp_path / "library" / "damaged_library.py", "this is no python\n")
+    rows = {
+        "damaged": ("\nimport damaged_library\n", "SyntaxError: invalid syntax (damaged_library.py, line 1)", 2),
+        "chained": (CHAINED, "RuntimeError: no settings", 7),
+        "unprintable": ("raise RuntimeError('\\udc80 \\x00 \\U0001f600')", "RuntimeError: ", 1),
+    }
+    folders = [make_plugin(tmp_path, name, code) for name, (code, _, _) in rows.items()]
+    async with host_with(tmp_path / "p", *folders) as host:
+        for folder, (_, told, line) in zip(folders, rows.values(), strict=True):
+            (problem,) = host.plugin(folder.name).problems
+            assert problem.message.startswith(f"loading: {told}")
+            assert (problem.file, problem.line) == (str(folder / "__init__.py"), line)
+        json.dumps([p.to_json() for p in host.plugins()], allow_nan=False)
 
 
 async def test_a_failed_import_leaves_no_module_behind(tmp_path: Path) -> None:
@@ -69,14 +66,10 @@ async def test_a_failed_import_leaves_no_module_behind(tmp_path: Path) -> None:
         assert module_of().part.value == 2
 
 
-# --- at startup --------------------------------------------------------------------------------------
+# --- at startup and shutdown -------------------------------------------------------------------------
 
-
-async def test_a_decorated_async_startup_is_awaited(tmp_path: Path) -> None:
-    code = (
-        HEAD
-        + """
-import functools
+LIVES = {
+    "decorated": """
 RAN = []
 
 def plain(function):
@@ -90,17 +83,8 @@ def plain(function):
 async def tavern_startup(context):
     await asyncio.sleep(0)
     RAN.append(context.plugin)
-"""
-    )
-    async with host_with(tmp_path / "p", make_plugin(tmp_path, "acme", code, hooked=LIFE)) as host:
-        assert host.plugin("acme").state is PluginState.STARTED
-        assert module_of().RAN == ["acme"]
-
-
-async def test_plain_startups_may_spawn_tasks(tmp_path: Path) -> None:
-    code = (
-        HEAD
-        + """
+""",
+    "spawning": """
 RAN = asyncio.Event()
 
 async def work():
@@ -110,22 +94,8 @@ async def work():
 @hookimpl
 def tavern_startup(context):
     context.tasks.spawn(work(), name="work")
-"""
-    )
-    folder = make_plugin(tmp_path, "acme", code, hooked=LIFE)
-    async with asyncio.timeout(60), host_with(tmp_path / "p", folder) as host:
-        assert problems_of(host) == []
-        await module_of().RAN.wait()
-        assert host.plugin("acme").contributions["task"] == ["work"]
-
-
-# --- at shutdown -------------------------------------------------------------------------------------
-
-
-async def test_shutdown_is_not_called_for_what_never_started(tmp_path: Path) -> None:
-    code = (
-        HEAD
-        + """
+""",
+    "never-started": """
 @hookimpl
 def tavern_startup(context):
     raise RuntimeError
@@ -133,11 +103,19 @@ def tavern_startup(context):
 @hookimpl
 def tavern_shutdown(context):
     (context.project.root / "shut").touch()
-"""
-    )
-    async with host_with(tmp_path / "p", make_plugin(tmp_path, "acme", code, hooked=LIFE)) as host:
-        pass
-    assert not (host.project.root / "shut").exists()
+""",
+}
+
+
+async def test_startups_of_every_kind_are_carried_out(tmp_path: Path) -> None:
+    hooked = ["tavern_startup", "tavern_shutdown"]
+    folders = [make_plugin(tmp_path, name, HEAD + code, hooked=hooked) for name, code in LIVES.items()]
+    async with asyncio.timeout(100), host_with(tmp_path / "p", *folders) as host:
+        assert [host.plugin(name).state.value for name in LIVES] == ["started", "started", "failed"]
+        assert (problems_of(host, "decorated"), module_of("decorated").RAN) == ([], ["decorated"])
+        await module_of("spawning").RAN.wait()
+        assert host.plugin("spawning").contributions["task"] == ["work"]
+    assert not (host.project.root / "shut").exists(), "what never started is not shut down"
 
 
 # --- handlers ----------------------------------------------------------------------------------------
@@ -152,33 +130,25 @@ WEBS = [
     ("", "there is no handler 'tavern_plugins.acme.web5:answer'"),
     ("answer = 5", "the handler 'tavern_plugins.acme.web6:answer' is not callable"),
 ]
-
-
-async def test_a_broken_handler_fails_its_request_alone(tmp_path: Path) -> None:
-    code = (
-        HEAD
-        + """
-from tavern_host import RouteInfo
-
+ROUTES = """
 @hookimpl
 def tavern_register_routes():
     return [RouteInfo(method="GET", path=f"/api/x/acme/{n}", handler=f"{__name__}.web{n}:answer") for n in range(7)]
 """
-    )
-    folder = make_plugin(tmp_path, "acme", code, hooked=["tavern_register_routes"])
+
+
+async def test_a_broken_handler_fails_its_request_alone(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path, "acme", HEAD + ROUTES, hooked=["tavern_register_routes"])
     for number, (web, _) in enumerate(WEBS):
         write(folder / f"web{number}.py", f"import sys\n{web}\n")
     async with host_with(tmp_path / "p", folder) as host:
-        for number, (_, complaint) in enumerate(WEBS):
-            path = f"/api/x/acme/{number}"
-            found = host.registrations.find("GET", path)[0]
-            assert found is not None
-            with pytest.raises(TavernError, match=complaint):
-                await call_route(host, found, HttpRequest(method="GET", path=path, call=host.call()))
+        with Failures() as failures:
+            for number, (web, complaint) in enumerate(WEBS):
+                path = f"/api/x/acme/{number}"
+                found, _, _ = host.registrations.find("GET", path)
+                with failures.row(web), pytest.raises(TavernError, match=complaint):
+                    await call_route(host, found, HttpRequest(method="GET", path=path, call=host.call()))
         assert {p.state for p in host.plugins()} == {PluginState.STARTED}
-
-
-# --- tasks and the log -------------------------------------------------------------------------------
 
 
 async def test_endless_failures_do_not_fill_the_record(tmp_path: Path) -> None:
@@ -192,10 +162,3 @@ async def test_endless_failures_do_not_fill_the_record(tmp_path: Path) -> None:
         problems = messages_of(host)
         assert len(problems) == 20
         assert problems[-1].endswith("RuntimeError: 49")
-
-
-async def test_problems_of_a_plugin_are_always_json(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, logger="tavern")  # a test runner may not be able to pass this text on
-    folder = make_plugin(tmp_path, "acme", "raise RuntimeError('\\udc80 \\x00 \\U0001f600')")
-    async with host_with(tmp_path / "p", folder) as host:
-        json.dumps([p.to_json() for p in host.plugins()], allow_nan=False)
