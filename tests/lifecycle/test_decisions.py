@@ -18,11 +18,9 @@ ROUTED = """
 from lifecycle_stage import STAGE
 from tavern_host import HttpResponse, RouteInfo, hookimpl
 
-
 @hookimpl
 def tavern_register_routes():
     return [RouteInfo(method="GET", path="/api/x/acme/go", handler=f"{__name__}:go")]
-
 
 async def go(request, context):
     BODY

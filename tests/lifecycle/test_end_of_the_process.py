@@ -18,15 +18,12 @@ import asyncio, atexit, os, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from tavern_host import hookimpl
 
-
 GO = os.path.join(os.path.dirname(__file__), "..", "..", "go")
-
 
 async def later(what):
     while not os.path.exists(GO):
         await asyncio.sleep(0.05)
     what()
-
 
 def when_asked(loop, what, *arguments):
     if os.path.exists(GO):
@@ -34,11 +31,9 @@ def when_asked(loop, what, *arguments):
     else:
         loop.call_later(0.05, when_asked, loop, what, *arguments)
 
-
 def stays():
     while True:
         time.sleep(60)
-
 
 async def ignores():
     while True:
@@ -47,19 +42,15 @@ async def ignores():
         except asyncio.CancelledError:
             pass
 
-
 def leaves():
     sys.exit(0)
-
 
 def interrupts():
     raise KeyboardInterrupt
 
-
 def cancels():
     for task in asyncio.all_tasks():
         task.cancel()
-
 
 @hookimpl
 async def tavern_startup(context):

@@ -21,7 +21,7 @@ from tavern_host.contracts.errors import (
     TavernError,
     Vetoed,
 )
-from tavern_host.contracts.executions import RunRequest, RunStatus
+from tavern_host.contracts.executions import Run, RunRequest, RunStatus
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.plugins import lifecycle
 
@@ -29,7 +29,6 @@ WAITS_IN_ALL = {
     "contracts.py": """
 from collections.abc import AsyncIterator
 from tavern_host import CallContext, ServiceInterface, acts, reads
-
 
 class Slow(ServiceInterface, name="acme.slow"):
     @acts("acme.slow:act", "Act.")
@@ -62,27 +61,22 @@ class Provider:
     async def close(self):
         STAGE.log.append("provider closed")
 
-
 @hookimpl
 def tavern_register_services():
     return [ServiceInfo(service="acme.slow", handler=f"{{__name__}}:Provider")]
-
 
 @hookimpl
 def tavern_register_routes():
     return [RouteInfo(method="GET", path="/api/x/acme/go", handler=f"{{__name__}}:go")]
 
-
 async def go(request, context):
     await STAGE.wait("handler")
     return HttpResponse(data="answered")
-
 
 @hookimpl
 async def tavern_before_execute(request):
     if "hook" in request.inputs:
         await STAGE.wait("hook")
-
 
 @hookimpl
 async def tavern_startup(context):
@@ -93,7 +87,6 @@ async def tavern_startup(context):
     context.tasks.spawn(work(), name="work", finish=True)
     await STAGE.seen("task").wait()
     STAGE.cue("task").set()
-
 
 @hookimpl
 def tavern_shutdown():
@@ -129,12 +122,8 @@ def waits_in_all(project: Path) -> Path:
     )
 
 
-async def act(host: Host) -> Any:
-    return await slow(host).act()
-
-
-async def read(host: Host) -> Any:
-    return await slow(host).read()
+def slow(host: Host) -> Any:
+    return host.services.get(ServiceKey(Slow))
 
 
 async def stream(host: Host) -> Any:
@@ -146,8 +135,7 @@ async def handler(host: Host) -> Any:
 
 
 async def hook(host: Host) -> Any:
-    request = RunRequest(workflow_id="nope", inputs={"hook": True})
-    return await host._manager.dispatcher.filter("tavern_before_execute", request, {"call": host.call()})
+    return await host._manager.dispatcher.filter("tavern_before_execute", HOOKED_RUN, {"call": host.call()})
 
 
 async def node(host: Host) -> Any:
@@ -161,51 +149,47 @@ async def withdrawn(host: Host, name: str) -> None:
             await asyncio.sleep(0.01)
 
 
-def slow(host: Host) -> Any:
-    return host.services.get(ServiceKey(Slow))
+async def both_wait(host: Host) -> tuple[asyncio.Task[Run], asyncio.Future[Any]]:
+    """Begin a run and a request, both of which wait in the plugin."""
+    under_way, asked = await begin(host, "acme:Wait"), asyncio.ensure_future(handler(host))
+    await STAGE.seen("node").wait()
+    await STAGE.seen("handler").wait()
+    return under_way, asked
 
 
-BEGIN: dict[str, Callable[[Host], Awaitable[Any]]] = {
-    "act": act,
-    "read": read,
-    "stream": stream,
-    "handler": handler,
-    "hook": hook,
-    "node": node,
+HOOKED_RUN = RunRequest(workflow_id="nope", inputs={"hook": True})
+BEGIN: dict[str, tuple[Callable[[Host], Awaitable[Any]], Any]] = {
+    "act": (lambda host: slow(host).act(), "acted"),
+    "read": (lambda host: slow(host).read(), "was read"),
+    "stream": (stream, ["first", "last"]),
+    "handler": (handler, "answered"),
+    "hook": (hook, HOOKED_RUN),
+    "node": (node, "made"),
 }
-GIVES = {
-    "act": "acted",
-    "read": "was read",
-    "stream": ["first", "last"],
-    "handler": "answered",
-    "hook": RunRequest(workflow_id="nope", inputs={"hook": True}),
-    "node": "made",
-}
+"""How a call in flight begins, and what it gives."""
 
 
 async def test_disabling_waits_for_calls_in_flight(project: Path) -> None:
     waits_in_all(project)
     async with Host(project, trust=["acme"]) as host:
         with Failures() as failures:
-            for what, begin_call in BEGIN.items():
+            for what, (begin_call, gives) in BEGIN.items():
                 STAGE.reset()
                 await host.enable("acme")
                 with failures.row(what):
                     under_way = asyncio.ensure_future(begin_call(host))
                     await STAGE.seen(what).wait()
                     going = asyncio.create_task(host.disable("acme"))
-                    async with asyncio.timeout(60):
-                        while states(host, "acme") != ["disabled"]:
-                            await asyncio.sleep(0.001)
-                    assert not going.done()
+                    await withdrawn(host, "acme")
+                    assert (states(host, "acme"), going.done()) == (["disabled"], False)
                     assert "shut down" not in STAGE.log
-                    assert await get(host, "/api/x/acme/go") is None
+                    assert await handler(host) is None
                     with pytest.raises(ServiceUnavailable):
                         await slow(host).read()
                     with pytest.raises(InvalidInput, match="acme:Wait"):
                         await begin(host, "acme:Wait")
                     STAGE.cue(what).set()
-                    assert await under_way == GIVES[what]
+                    assert await under_way == gives
                     await going
                     assert host.owned("acme") == {}
                     assert STAGE.log[-2:] == ["shut down", "provider closed"]
@@ -217,13 +201,12 @@ async def test_disabling_gives_up_calls_at_the_deadline(project: Path, monkeypat
     waits_in_all(project)
     async with Host(project, trust=["acme"]) as host:
         with Failures() as failures:
-            for what, begin_call in BEGIN.items():
+            for what, (begin_call, _) in BEGIN.items():
                 STAGE.reset()
                 await host.enable("acme")
                 with failures.row(what):
-                    under_way = asyncio.ensure_future(
-                        begin_call(host) if what != "node" else await begin(host, "acme:Wait")
-                    )
+                    under_way = await begin(host, "acme:Wait") if what == "node" else begin_call(host)
+                    under_way = asyncio.ensure_future(under_way)
                     await STAGE.seen(what).wait()
                     await host.disable("acme")
                     assert host.owned("acme") == {}
@@ -237,6 +220,13 @@ async def test_disabling_gives_up_calls_at_the_deadline(project: Path, monkeypat
                     else:
                         with pytest.raises(DeadlineExceeded, match="acme was unloaded before .* ended"):
                             await under_way
+        monkeypatch.setattr(lifecycle, "CANCEL_GRACE", 0.02)
+        await host.enable("acme")
+        items = slow(host).stream()
+        assert await anext(items) == "first"
+        await host.disable("acme")
+        with pytest.raises(PermissionDenied, match="acme is not loaded any more"):
+            await anext(items)  # a stream that nobody read meanwhile
 
 
 async def test_tasks_marked_finish_end_before_unload(project: Path) -> None:
@@ -274,10 +264,7 @@ async def test_revoking_waits_for_nothing(project: Path) -> None:
     waits_in_all(project)
     async with Host(project) as host:
         await host.grant("acme")
-        under_way = await begin(host, "acme:Wait")
-        asked = asyncio.ensure_future(handler(host))
-        await STAGE.seen("node").wait()
-        await STAGE.seen("handler").wait()
+        under_way, asked = await both_wait(host)
         async with asyncio.timeout(lifecycle.DRAIN_DEADLINE / 2):
             await host.revoke("acme")
         assert host.owned("acme") == {}
@@ -288,24 +275,11 @@ async def test_revoking_waits_for_nothing(project: Path) -> None:
         assert await asked == "answered"
 
 
-async def test_an_unread_stream_ends_with_its_plugin(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 0.02)
-    monkeypatch.setattr(lifecycle, "CANCEL_GRACE", 0.02)
-    waits_in_all(project)
-    async with Host(project, trust=["acme"]) as host:
-        items = slow(host).stream()
-        assert await anext(items) == "first"
-        await host.disable("acme")
-        with pytest.raises(PermissionDenied, match="acme is not loaded any more"):
-            await anext(items)
-
-
 # --- what they end with ---------------------------------------------------------------------------------
 
 COUNTED = {
     "contracts.py": """
 from tavern_host import CallContext, ServiceInterface, acts
-
 
 class Counter(ServiceInterface, name="acme.counter"):
     @acts("acme.counter:count", "Count.")
@@ -316,7 +290,6 @@ class Counter(ServiceInterface, name="acme.counter"):
 class Counting:
     async def count(self, *, call=None):
         return "VERSION"
-
 
 @hookimpl
 def tavern_register_services():
@@ -387,12 +360,10 @@ async def test_dependents_reach_a_plugin_while_both_unload(project: Path, how: s
 SLOW_STORE = f"""{HEAD}
 from tavern_host.contracts.runs import RUN_STORE
 
-
 class Store(handing_on(RUN_STORE)):
     async def accept(self, *args, **kwargs):
         await STAGE.wait("accept")
         return await self.original.accept(*args, **kwargs)
-
 
 @hookimpl
 def tavern_override_services():
@@ -436,8 +407,8 @@ async def tavern_startup(context):
 
     context.tasks.spawn(ask(), name="ask")
 """
-    plugin(project / "plugins", "keeper", keeps, "tavern_startup", requires={"plugins": {"acme": ">=1"}},
-           permissions=MAY_COUNT)  # fmt: skip
+    needs = {"plugins": {"acme": ">=1"}}
+    plugin(project / "plugins", "keeper", keeps, "tavern_startup", requires=needs, permissions=MAY_COUNT)
     async with Host(project, trust=["acme", "keeper"]) as host:
         key: ServiceKey[Any] = ServiceKey(type("Counter", (ServiceInterface,), {"service_name": "acme.counter"}))
         mine = host.services.get(key)
@@ -462,7 +433,6 @@ class Workflows(handing_on(WORKFLOW_MANAGER)):
         STAGE.log.append("asked the override")
         await STAGE.wait("override")
         return await self.original.list_workflows()
-
 
 @hookimpl
 def tavern_override_services():
@@ -514,8 +484,8 @@ async def test_a_veto_holds_while_its_plugin_reloads(project: Path) -> None:
     async with Host(project, trust=["guard", "slow"]) as host:
         under_way = asyncio.ensure_future(hook(host))
         await STAGE.seen("slow").wait()
-        renamed = refuses.replace("@hookimpl\ndef tavern_before_execute",
-                                  "@hookimpl(specname='tavern_before_execute')\ndef guard")  # fmt: skip
+        renamed = "@hookimpl(specname='tavern_before_execute')\ndef guard"
+        renamed = refuses.replace("@hookimpl\ndef tavern_before_execute", renamed)
         plugin(project / "plugins", "guard", renamed, "tavern_before_execute")
         await host.reload("guard")
         await host._manager.lifecycle.drained()
@@ -582,32 +552,19 @@ async def tavern_after_execute(run, context):
         assert (await run(host, "core:UpperCase")).outputs == {"text": "seen"}
 
 
-async def test_stopping_a_host_interrupts_calls_in_flight(project: Path) -> None:
+@pytest.mark.parametrize("drains", [False, True])
+async def test_stopping_a_host_interrupts_calls_in_flight(project: Path, drains: bool) -> None:
     waits_in_all(project)
     async with asyncio.timeout(lifecycle.DRAIN_DEADLINE / 2):
         async with Host(project, trust=["acme"]) as host:
-            under_way = await begin(host, "acme:Wait")
-            asked = asyncio.ensure_future(handler(host))
-            await STAGE.seen("node").wait()
-            await STAGE.seen("handler").wait()
+            under_way, asked = await both_wait(host)
+            if drains:
+                going = asyncio.create_task(host.disable("acme"))
+                await withdrawn(host, "acme")
         assert (await under_way).status is RunStatus.INTERRUPTED
         with pytest.raises(DeadlineExceeded, match="acme was unloaded before"):
             await asked
-
-
-async def test_stopping_a_host_ends_a_drain(project: Path) -> None:
-    waits_in_all(project)
-    async with asyncio.timeout(lifecycle.DRAIN_DEADLINE / 2):
-        async with Host(project, trust=["acme"]) as host:
-            under_way = await begin(host, "acme:Wait")
-            asked = asyncio.ensure_future(handler(host))
-            await STAGE.seen("node").wait()
-            await STAGE.seen("handler").wait()
-            going = asyncio.create_task(host.disable("acme"))
-            await withdrawn(host, "acme")
-        assert (await under_way).status is RunStatus.INTERRUPTED
-        with pytest.raises(DeadlineExceeded, match="acme was unloaded before"):
-            await asked
-        await going
+        if drains:
+            await going
         assert STAGE.log[-2:] == ["shut down", "provider closed"]
         assert host.owned("acme") == {}

@@ -43,12 +43,10 @@ ACME = {
     "contracts.py": """
 from tavern_host import CallContext, PluginContext, ServiceInterface, acts, hookspec
 
-
 class Counter(ServiceInterface, name="acme.counter"):
     @acts("acme.counter:count", "Count.")
     async def count(self, *, call: CallContext | None = None) -> str:
         '''Count one more, and say who counted.'''
-
 
 @hookspec(permission="hook:plugin:acme:counting", level="add", policy="collect", description="Be told of counting.")
 def acme_counting(context: PluginContext, number: int) -> list[str] | None:
@@ -62,7 +60,6 @@ from tavern_host import CommandInfo, MessageInfo, RouteInfo, ServiceInfo, WORKFL
 
 VERSION = "VERSION"
 
-
 class Counting:
     def __init__(self, context):
         self.context = context
@@ -74,20 +71,16 @@ class Counting:
         await self.context.hooks.collect("acme_counting", number=self.counted)
         return VERSION
 
-
 class Workflows(handing_on(WORKFLOW_MANAGER)):
     pass
-
 
 @hookimpl
 def tavern_register_services():
     return [ServiceInfo(service="acme.counter", handler=f"{__name__}:Counting")]
 
-
 @hookimpl
 def tavern_override_services():
     return [ServiceInfo(service="workflowManager", handler=f"{__name__}:Workflows")]
-
 
 @hookimpl
 def tavern_register_routes():
@@ -96,17 +89,14 @@ def tavern_register_routes():
         MessageInfo(type="ACME_ASK", handler=f"{__name__}.web:message"),
     ]
 
-
 @hookimpl
 def tavern_register_commands():
     return [CommandInfo(name="acme", help="Do it.", handler=f"{__name__}.web:command")]
-
 
 @hookimpl
 async def tavern_before_execute(request, context):
     await asyncio.sleep(0.001)
     return request.model_copy(update={"metadata": {**request.metadata, "size": context.settings.get("size")}})
-
 
 @hookimpl
 async def tavern_startup(context):
@@ -123,7 +113,6 @@ async def tavern_startup(context):
     context.tasks.spawn(follow(context.settings.changes()), name="follow")
     context.tasks.spawn(asyncio.sleep(3600), name="wait")
 
-
 @hookimpl
 async def tavern_shutdown(context):
     context.state.clear()
@@ -135,14 +124,11 @@ from tavern_host.contracts.http import SocketReply
 
 from . import VERSION
 
-
 async def version(request, context):
     return HttpResponse(data=VERSION)
 
-
 async def message(message, context):
     return [SocketReply(type="ACME_TOLD", payload={"version": VERSION})]
-
 
 async def command(arguments, context):
     yield None
@@ -154,7 +140,6 @@ from typing import Annotated
 from tavern_host import NodeContext, Slot, node
 
 from . import VERSION
-
 
 @node(category="test", display_name="Slow")
 async def slow(text: Annotated[str, Slot("Text.")], context: NodeContext) -> Annotated[str, Slot("More text.")]:
@@ -170,17 +155,14 @@ from tavern_host import RouteInfo, hookimpl
 
 VERSION = "VERSION"
 
-
 @hookimpl
 def tavern_register_routes():
     return [RouteInfo(method="GET", path="/api/x/guest/version", handler=f"{__name__}.web:version")]
-
 
 @hookimpl
 async def tavern_after_execute(run, context):
     await context.services.get("acme.counter").count()
     return None
-
 
 @hookimpl
 def acme_counting(number):
@@ -191,7 +173,6 @@ from tavern_host import HttpResponse
 
 from guest import VERSION
 
-
 async def version(request, context):
     return HttpResponse(data=VERSION)
 """,
@@ -201,7 +182,6 @@ from typing import Annotated
 
 from guest.words import WORD
 from tavern_host import NodeContext, Slot, node
-
 
 @node(category="test", display_name="Pass")
 async def pass_on(text: Annotated[str, Slot("Text.")], context: NodeContext) -> Annotated[str, Slot("More text.")]:

@@ -24,16 +24,13 @@ from tavern_host.contracts.settings import SettingsChange
 from tavern_host.storage import files
 from tavern_host.storage.blobs import BlobStore
 
-
 def die(handle):
     if os.readlink(f"/proc/self/fd/{handle}").rpartition("/")[2].startswith(files.TEMPORARY):
         os.kill(os.getpid(), signal.SIGKILL)
 
-
 async def half():
     yield b"x"
     os.kill(os.getpid(), signal.SIGKILL)
-
 
 async def main():
     async with Host(Path(sys.argv[1]), sample=True) as host:

@@ -38,7 +38,6 @@ OTHER = {"hooks": ["hook:client:node:render:after"]}
 PUBLISHED = '''
 from tavern_host import CallContext, PluginContext, ServiceInterface, acts, hookspec, reads
 
-
 class Box(ServiceInterface, name="pub.box"):
     """A box."""
 
@@ -54,7 +53,6 @@ class Box(ServiceInterface, name="pub.box"):
     async def knock(self, *, call: CallContext | None = None) -> str:
         """Knock."""
 
-
 @hookspec(permission="hook:plugin:pub:opened", level="intercept", policy="collect", description="Hear of every key.")
 def pub_opened(key: str, context: PluginContext) -> None:
     """Called when the box is opened."""
@@ -63,7 +61,6 @@ def pub_opened(key: str, context: PluginContext) -> None:
 PUBLISHER = """
 from tavern_host import ServiceInfo, hookimpl
 from tavern_host.contracts.databases import SqlResult
-
 
 class MyBox:
     def __init__(self, context):
@@ -78,7 +75,6 @@ class MyBox:
 
     async def knock(self, *, call=None):
         return "who is there?"
-
 
 class NoDatabases:
     async def begin(self, database, *, writes, call=None):
@@ -98,7 +94,6 @@ class NoDatabases:
 
     async def release(self, names, *, call=None):
         pass
-
 
 @hookimpl
 def tavern_register_services(context):

@@ -33,32 +33,26 @@ from tavern_host.contracts.projectfiles import PROJECT_FILES
 
 CONTEXT, GIVEN, DO = [], {}, {}
 
-
 async def given(where, call):
     GIVEN[where] = call
     if where in DO:
         await DO.pop(where)(call)
 
-
 @hookimpl
 def tavern_startup(context):
     CONTEXT.append(context)
-
 
 @hookimpl
 async def tavern_before_tool_call(request, call):
     await given("hook", call)
 
-
 @hookimpl
 def tavern_register_routes():
     return [RouteInfo(method="POST", path="/api/x/acme-forger/go", handler=f"{__name__}:go")]
 
-
 @hookimpl
 def tavern_override_services():
     return [service_info(PROJECT_FILES, Files)]
-
 
 class Files:
     def __init__(self, original):
@@ -68,17 +62,14 @@ class Files:
         await given("service", call)
         return await self._original.read_file(file_path, offset=offset, limit=limit, call=call)
 
-
 def passing(name):
     async def method(self, *args, **kwargs):
         return await getattr(self._original, name)(*args, **kwargs)
 
     return method
 
-
 for name in ("list_files", "write_file", "append_file", "delete_file", "apply_edit"):
     setattr(Files, name, passing(name))
-
 
 async def go(request, context):
     await given("route", request.call)
@@ -88,7 +79,6 @@ NODES = """
 from tavern_host import NodeContext, node
 
 from . import given
-
 
 @node(cached=False)
 async def hold(text: str, context: NodeContext) -> str:
