@@ -1,161 +1,105 @@
-"""What an attack is, and the program that is made of it. It runs nothing; see `table` for how to add one."""
+"""What an attack is. It uses nothing but Python's own modules: the same files run in the sandbox and tell the tests there
+what is expected.
+
+To add an attack, write a function in the file of its kind, `on_files`, `on_processes`, `on_network`, `on_kernel` or
+`on_resources`; what needs the service, the proxy or dependencies is in `test_service_attacks`.
+
+1. The name says in the third person what it does. Whoever wants it in JavaScript too adds a function of the same name to
+   `on_javascript`.
+2. It returns its loot, or raises. `target` tells where things are: `outside` is a folder of the host with `secret.txt` and
+   `writable.txt`, `script`, `output` and `cache` are the attack's own folders, `tcp udp unix abstract datagrams` are
+   servers of the host that answer with the secret, `victim_pid` is one of its processes.
+3. `refused` are the errors (of the kernel, or parts of a message) of which one must stop it inside; `"nothing"` means that
+   it returns without loot. Any other error fails the test: an attack with a slip in it proves nothing.
+4. The same code must work without a sandbox, as the same user, and return loot; with `damages` it must also leave that
+   trace in the playground. Where that could do harm, `control` replaces parts of the target by something that is permitted
+   or small, or `namespaced` runs it in namespaces of its own, as their root; inside, such an attack does nothing, and
+   counts as having got out, where it is root among the mounts of the host. Nothing may be able to harm the machine that
+   runs the tests, not even through a hole: aim at what the tests have made, and let bombs end at a bound.
+5. Attacks run one after the other in one sandbox, each in a process of its own. One that is `alone` has a sandbox for
+   itself: there a limit may end it (`ends`: `memory`, `cpu`, `files`, `wall` for the time, `output`, `signal 9`, `exit 134`).
+"""
 
 from __future__ import annotations
 
+import errno
 import json
-import textwrap
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any
 
-Language = Literal["python", "nodejs"]
-
+Function = Callable[[SimpleNamespace], object]
 MEGABYTE = 1 << 20
-
 SHARED = "it is root among the mounts of the host"
 """The loot of an attack on namespaces that has got that far without doing anything: it would do harm there."""
-
-_PYTHON = """\
-import ctypes, errno, json, os, signal, socket, subprocess, sys, time
-target = json.loads(sys.stdin.readline())
-if target["degraded"]:
-    target["output"] = os.environ["TAVERN_OUTPUT"]
-    target["cache"] = target["output"] + "/cache"
-    os.makedirs(target["cache"], exist_ok=True)
-print("began", target["token"], os.readlink("/proc/self/ns/pid"), flush=True)
-
-def attack(target):
-{body}
-
-loot = error = None
-try:
-    unsafe = target["guarded"] and os.geteuid() == 0 and os.readlink("/proc/self/ns/mnt") == target["mounts"]
-    loot = "SHARED" if unsafe else attack(target)
-    error = None if loot else "nothing"
-except OSError as problem:
-    error = errno.errorcode.get(problem.errno, repr(problem))
-except BaseException as problem:
-    error = f"{{type(problem).__name__}}: {{problem}}"
-print("ended", json.dumps({{"loot": loot, "error": error}}, default=str), flush=True)
-"""
-
-_NODEJS = """\
-import fs from "node:fs"; import os from "node:os"; import path from "node:path"; import net from "node:net";
-import dgram from "node:dgram"; import { spawn, spawnSync } from "node:child_process";
-const sleep = (ms) => new Promise((go) => setTimeout(go, ms));
-const target = JSON.parse(fs.readFileSync(0, "utf8").split("\\n")[0]);
-if (target.degraded) {
-  target.output = process.env.TAVERN_OUTPUT;
-  target.cache = target.output + "/cache";
-  fs.mkdirSync(target.cache, { recursive: true });
-}
-fs.writeSync(1, `began ${target.token} ${fs.readlinkSync("/proc/self/ns/pid")}\\n`);
-
-async function attack(target) {
-BODY
-}
-
-let loot = null, error = null;
-try {
-  const unsafe = target.guarded && process.geteuid() === 0 && fs.readlinkSync("/proc/self/ns/mnt") === target.mounts;
-  loot = unsafe ? "SHARED" : ((await attack(target)) ?? null);
-  if (!loot || loot.length === 0) error = "nothing";
-} catch (problem) {
-  error = problem.code ?? String(problem);
-}
-fs.writeSync(1, `ended ${JSON.stringify({ loot, error })}\\n`);
-process.exit(0);
-"""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One way to break out, written as the body of a function `attack(target)` that returns its loot or fails.
-
-    `refused` are the errors, or parts of them, one of which must be what stops it inside; `ends` are the ways in which
-    the sandbox may end it in their place. `outside` says how the same code is shown to work without a sandbox, with
-    the parts of `control` in its target, and `damages` that this is seen in the playground too.
-    """
+    """One way to break out; the module's docstring says more."""
 
     name: str
-    python: str = ""
-    nodejs: str = ""
+    python: Function | None
     refused: tuple[str, ...] = ()
-    ends: tuple[str, ...] = ()
-    outside: Literal["plain", "namespaced"] = "plain"
-    target: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
     """What the target has besides the playground."""
     control: Mapping[str, Any] = field(default_factory=dict)
     """What the target has in place of it outside of a sandbox: what is permitted there, or harmless."""
-    damages: bool = False
+    namespaced: bool = False
+    damages: str = ""
+    rounds: int = 1
+    """In how many runs in the same folders it does something; the loot of the last one counts."""
     keeps_its_loot: bool = False
     """What it does inside is allowed there; only what is seen on the host counts."""
-    limits: Mapping[str, float] = field(default_factory=dict)
-    wall: float = 20
-    rounds: int = 1
-    """How many times it runs; the loot of the last one counts."""
-    survives: bool = False
-    """Without a sandbox something of it lives on."""
     degraded: str = ""
     """Why the degraded sandbox does not fend it off: one of those that it says itself."""
     may_lack: str = ""
     """An error of the control that means that this machine does not have what is attacked."""
+    no_attack: bool = False
+    """It belongs to the tests of what is left."""
+    alone: bool = False
+    ends: tuple[str, ...] = ()
+    limits: Mapping[str, float] = field(default_factory=dict)
+    goes_on: float | None = None
+    """After so many seconds it is ended, counted from when it has said its loot: it would go on for ever."""
+    survives: bool = False
+    """Without a sandbox something of it lives on."""
 
-    def program(self, language: Language) -> str:
-        """Return the program that does it."""
-        if language == "python":
-            body = textwrap.indent(textwrap.dedent(self.python).strip("\n"), "    ")
-            return _PYTHON.replace("SHARED", SHARED).format(body=body)
-        return _NODEJS.replace("SHARED", SHARED).replace("BODY", textwrap.dedent(self.nodejs).strip("\n"))
-
-    def languages(self) -> Iterator[Language]:
-        """Yield the languages that it is written in."""
-        if self.python:
-            yield "python"
-        if self.nodejs:
-            yield "nodejs"
+    def target(self, common: Mapping[str, Any]) -> SimpleNamespace:
+        """Return what it is given inside, or outside of a sandbox."""
+        return SimpleNamespace(**{**common, **self.given, **({} if common["inside"] else self.control)})
 
 
-@dataclass(frozen=True)
-class Observed:
-    """What was seen of one run: what it printed, and how it ended. `reason` is the sandbox's, `wall` the time limit,
-    `output` the limit of what it may print."""
+ATTACKS: dict[str, Attack] = {}
 
-    stdout: str
-    stderr: str
-    exit_code: int | None
-    reason: str | None
-    note: str = ""
-    peak_of_host: int = 0
-    """By how many bytes the host's own memory grew meanwhile."""
-    spoke_at: float = float("inf")
-    """When something last came of it, in seconds since this machine was started: it lived then."""
-    survivors: int = 0
-    """How many processes lived on, of an attack without a sandbox."""
 
-    def began(self, token: str) -> bool:
-        """Return whether the attack itself ran."""
-        return f"began {token} pid:[" in self.stdout
+def attack(*refused: str, **options: Any) -> Callable[[Function], Function]:
+    """Put a function on the list."""
 
-    @property
-    def namespace(self) -> str:
-        """The namespace of processes in which it ran."""
-        words = self.stdout.partition("began ")[2].split()
-        return words[1] if len(words) > 1 else ""
+    def put(function: Function) -> Function:
+        ATTACKS[function.__name__] = Attack(function.__name__, function, refused, **options)
+        return function
 
-    @property
-    def loot(self) -> Any:
-        """What it got."""
-        return self._said().get("loot")
+    return put
 
-    @property
-    def error(self) -> str:
-        """What stopped it, as it says itself."""
-        return str(self._said().get("error") or "")
 
-    def _said(self) -> dict[str, Any]:
-        for line in self.stdout.splitlines():
-            if line.startswith("ended {"):
-                said: dict[str, Any] = json.loads(line.removeprefix("ended "))
-                return said
-        return {}
+def attempt(one: Attack, common: Mapping[str, Any]) -> tuple[object, str]:
+    """Carry out an attack; return its loot, or what stopped it."""
+    is_shared = os.geteuid() == 0 and os.readlink("/proc/self/ns/mnt") == common["mounts"]
+    if one.namespaced and is_shared:
+        return SHARED, ""
+    assert one.python is not None
+    try:
+        loot = one.python(one.target(common))
+    except OSError as problem:
+        return None, errno.errorcode.get(problem.errno or 0, repr(problem))
+    except BaseException as problem:
+        return None, f"{type(problem).__name__}: {problem}"
+    return loot, "" if loot else "nothing"
+
+
+def say(loot: object, error: str = "") -> None:
+    """Say at once what the only attack of a program got: it goes on, or is about to be ended."""
+    print("ended", json.dumps([[loot, error]], default=str), flush=True)

@@ -7,7 +7,6 @@ Started by `hosts`, it takes one JSON object per line on a socket and answers ea
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import ctypes
 import json
@@ -83,6 +82,7 @@ class Host:
         self._victim: subprocess.Popen[str] | None = None
         self._address = 0
         self._opened = 0
+        self._timers: dict[int, asyncio.Timeout] = {}
 
     async def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Run an attack in the sandbox."""
@@ -103,7 +103,12 @@ class Host:
         async def stdin() -> AsyncIterator[bytes]:
             yield job["input"].encode()
 
-        return await _read(self._backend.run(launch, stdin()), job, before)
+        return await self._read(self._backend.run(launch, stdin()), job, before)
+
+    async def stop(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """End a run as the time limit would."""
+        self._timers[job["number"]].reschedule(0)
+        return {}
 
     async def run_outside(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Run the same without a sandbox, and end what lives on of it."""
@@ -225,40 +230,33 @@ class Host:
                 if sender:
                     server.sendto(self._secret.encode(), sender)
 
-
-async def _read(output: AsyncIterator[Any], job: Mapping[str, Any], before: int) -> dict[str, Any]:
-    """Read as the service does: until the end, the time limit, or too much output."""
-    parts: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
-    reason, code, note, peak, spoke = None, None, "", 0, 0.0
-    began = bool(job.get("at_once"))
-    try:
-        async with asyncio.timeout(job["wall"] if began else 60) as timer:
-            async for each in output:
-                if not began and each.kind == "stdout":
-                    began = True  # how long it takes to begin depends on what else this machine does
-                    timer.reschedule(asyncio.get_running_loop().time() + job["wall"])
-                if each.kind == "ended":
-                    reason, code, note = each.reason, each.exit_code, each.data.decode(errors="replace")
-                    continue
-                if "began" in job and each.kind == "stdout":
-                    Path(job["began"]).touch()
-                kept = parts[each.kind]
-                kept += each.data
-                spoke = _now()
-                if len(kept) > job["output_limit"]:
-                    reason = "output"
-                    break
-                peak = max(peak, _resident() - before)
-    except TimeoutError:
-        reason = "wall"
-    finally:
-        await output.aclose()  # type: ignore[attr-defined]
-    stdout = bytes(parts["stdout"])
-    stderr = bytes(parts["stderr"][:65536])
-    return {
-        **_answer(stdout[: job["output_limit"]], stderr, code, reason, note, peak),
-        "spoke_at": spoke or _now(),
-    }
+    async def _read(self, output: AsyncIterator[Any], job: Mapping[str, Any], before: int) -> dict[str, Any]:
+        """Read as the service does: until the end, the time limit, or too much output."""
+        parts = {"stdout": bytearray(), "stderr": bytearray()}
+        reason, code, note, peak, spoke = None, None, "", 0, 0.0
+        try:
+            async with asyncio.timeout(job["wall"]) as timer:
+                self._timers[job["id"]] = timer
+                async for each in output:
+                    if each.kind == "ended":
+                        reason, code, note = each.reason, each.exit_code, each.data.decode(errors="replace")
+                        continue
+                    parts[each.kind] += each.data
+                    spoke = _now()
+                    if "began" in job and b"ended [" in parts["stdout"]:
+                        Path(job["began"]).touch()
+                    if job["goes_on"] is not None and b"ended [" in parts["stdout"]:
+                        timer.reschedule(asyncio.get_running_loop().time() + job["goes_on"])
+                    if len(parts[each.kind]) > job["output_limit"]:
+                        reason = "output"
+                        break
+                    peak = max(peak, _resident() - before)
+        except TimeoutError:
+            reason = "wall"
+        finally:
+            await output.aclose()  # type: ignore[attr-defined]
+        texts = [bytes(part[: job["output_limit"]]) for part in parts.values()]
+        return {**_said(*texts, code, reason), "note": note, "peak_of_host": peak, "spoke_at": spoke or _now()}
 
 
 def _run_outside(argv: Sequence[str], job: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,19 +276,12 @@ def _run_outside(argv: Sequence[str], job: Mapping[str, Any]) -> dict[str, Any]:
             process.wait()
         survivors = _end_all(job["token"])
         parts = [os.pread(file.fileno(), job["output_limit"], 0) for file in (stdout, stderr)]
-        return {**_answer(parts[0], parts[1], process.returncode, reason, "", 0), "survivors": survivors}
+        return {**_said(*parts, process.returncode, reason), "survivors": survivors}
 
 
-def _answer(stdout: bytes, stderr: bytes, code: int | None, reason: str | None, note: str, peak: int) -> dict[str, Any]:
-    return {
-        "stdout": base64.b64encode(stdout).decode(),
-        "stderr": base64.b64encode(stderr).decode(),
-        "exit_code": code,
-        "reason": reason,
-        "note": note,
-        "peak_of_host": peak,
-        "spoke_at": _now(),
-    }
+def _said(stdout: bytes, stderr: bytes, code: int | None, reason: str | None) -> dict[str, Any]:
+    texts = {"stdout": stdout.decode(errors="replace"), "stderr": stderr.decode(errors="replace")}
+    return {**texts, "exit_code": code, "reason": reason}
 
 
 def _now() -> float:
@@ -392,12 +383,13 @@ async def main(name: str, folder: Path, link: socket.socket) -> None:
         return
     host = Host(backend, folder, os.environ["TAVERN_SECRET"])
     opened = host.open()
-    writer.write(json.dumps({"missing": [], "opened": opened, **await host.state()}).encode() + b"\n")
+    writer.write(json.dumps({"missing": [], "opened": opened}).encode() + b"\n")
     actions: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         "run": host.run,
         "outside": host.run_outside,
         "state": lambda _: host.state(),
         "renew": lambda _: host.renew(),
+        "stop": host.stop,
     }
 
     async def answer(job: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import fcntl
 import itertools
@@ -17,12 +16,12 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from tests.scripts.attacks.attack import MEGABYTE, Attack, Language, Observed
+from tests.scripts.attacks.attack import MEGABYTE, Attack
 from tests.scripts.attacks.playground import Playground
 from tests.scripts.ordinary import as_ordinary_user, why_not
 
@@ -32,6 +31,7 @@ ORDINARY = 64321
 HOSTS = {"user": "bubblewrap", "root": "bubblewrap-root", "degraded": "landlock"}
 """The hosts by name, with the sandbox of each: that of root is made by root, the others by an ordinary user."""
 
+Language = Literal["python", "nodejs"]
 NAMES = {"python": "attack.py", "nodejs": "attack.mjs"}
 _ROOT = Path(__file__).parents[3]
 _SECRET = "TAVERN-SECRET-"
@@ -40,6 +40,41 @@ _numbers = itertools.count()
 
 class Unavailable(Exception):
     """This machine does not have such a host; the message says why."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was seen of one run: what it printed, and how it ended. `reason` is the sandbox's, `wall` the time limit,
+    `output` the limit of what it may print."""
+
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None
+    reason: str | None = None
+    note: str = ""
+    peak_of_host: int = 0
+    """By how many bytes the host's own memory grew meanwhile."""
+    spoke_at: float = float("inf")
+    """When something last came of it, in seconds since this machine was started: it lived then."""
+    survivors: int = 0
+    """How many processes lived on, of an attack without a sandbox."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of processes in which it ran."""
+        return ([*self.stdout.partition("began ")[2].split(), "", ""])[1]
+
+    @property
+    def verdicts(self) -> list[tuple[Any, str]]:
+        """What each attack got, and what stopped it."""
+        said = [line for line in self.stdout.splitlines() if line.startswith("ended [")]
+        return json.loads(said[0].removeprefix("ended ")) if said else []
+
+    @property
+    def end(self) -> str:
+        """How it ended."""
+        code = self.exit_code
+        return self.reason or (f"signal {-code}" if code is not None and code < 0 else f"exit {code}")
 
 
 @dataclass
@@ -52,7 +87,6 @@ class HostProcess:
     secret: str
     process: subprocess.Popen[bytes]
     opened: dict[str, Any]
-    first: dict[str, Any]
     link: socket.socket
     terminal: int
     _reader: Any = field(init=False)
@@ -64,14 +98,14 @@ class HostProcess:
         self._reader = self.link.makefile("rb")
 
     @property
-    def temporary(self) -> Path:
-        """Where it keeps temporary files."""
-        return self.folder / "temporary"
-
-    @property
     def is_degraded(self) -> bool:
         """Whether this backend enforces less, and is used only if the operator says so."""
         return self.name == "degraded"
+
+    @property
+    def temporary(self) -> list[str]:
+        """What it keeps in its folder for temporary files."""
+        return sorted(path.name for path in (self.folder / "temporary").iterdir())
 
     def begin(self, do: str, **job: Any) -> int:
         """Ask for something and return the number of the question."""
@@ -94,28 +128,32 @@ class HostProcess:
         """Ask for something and wait for the answer."""
         return self.answer(self.begin(do, **job))
 
-    def playground(self, attack: Attack, language: Language) -> Playground:
-        """Return a new playground with an attack in it."""
+    def playground(self) -> Playground:
+        """Return a new playground with the attacks in it."""
         ground = Playground(self.folder / f"ground-{next(_numbers)}", self.secret, self.user)
-        ground.ready(NAMES[language], attack.program(language))
+        ground.ready()
         return ground
 
-    def attack(self, attack: Attack, language: Language, ground: Playground, *, inside: bool) -> Observed:
-        """Run an attack, in the sandbox or without one, as often as it wants."""
-        observed = None
-        for number in range(attack.rounds):
-            observed = self.end(self.start(attack, language, ground, inside=inside, round=number))
-        assert observed is not None
-        return observed
-
     def start(
-        self, attack: Attack, language: Language, ground: Playground, *, inside: bool, round: int = 0, **more: Any
+        self,
+        attacks: Sequence[Attack],
+        language: Language,
+        ground: Playground,
+        *,
+        inside: bool = True,
+        round: int = 0,
+        **more: Any,
     ) -> int:
-        """Begin to run an attack once, and return its number."""
+        """Begin to run attacks once, in the sandbox or without one, and return the number of the run."""
         token = token_of(ground)
+        victim = {key: value for key, value in self.ask("state").items() if key.startswith("victim_")}
+        is_namespaced = any(each.namespaced for each in attacks)
         target = {
             **self.opened,
-            **self._victim(),
+            **victim,
+            "names": [each.name for each in attacks],
+            "of": {each.name: {**each.given, **({} if inside else each.control)} for each in attacks},
+            "inside": inside,
             "token": token,
             "needle": _SECRET,
             "round": round,
@@ -123,14 +161,10 @@ class HostProcess:
             "climb": "../" * 20 + str(ground.outside).lstrip("/"),
             "degraded": inside and self.is_degraded,
             "script": "/script" if inside and not self.is_degraded else str(ground.script),
-            "name": NAMES[language],
             "output": "/output" if inside else str(ground.output),
             "cache": "/script/.cache" if inside else str(ground.kept / ".cache"),
-            "uid": self.user,
-            "guarded": attack.outside == "namespaced",
+            "guarded": is_namespaced,
             "mounts": os.readlink(f"/proc/{self.process.pid}/ns/mnt"),
-            **attack.target,
-            **({} if inside else attack.control),
         }
         return self.begin(
             "run" if inside else "outside",
@@ -141,30 +175,25 @@ class HostProcess:
             kept=str(ground.kept),
             input=json.dumps(target) + "\n",
             token=token,
-            limits=dict(attack.limits),
-            wall=attack.wall if inside else 20,
+            limits=dict(attacks[0].limits),
+            goes_on=attacks[0].goes_on,
             output_limit=MEGABYTE,
-            namespaced=attack.outside == "namespaced",
+            namespaced=is_namespaced,
             writes=[] if self.is_degraded else [".cache"],
-            **more,
+            **{"wall": 100, **more},
         )
 
     def end(self, number: int) -> Observed:
-        """Wait for what was observed of an attack."""
-        answer = self.answer(number)
-        for name in ("stdout", "stderr"):
-            answer[name] = base64.b64decode(answer[name]).decode("utf-8", "replace")
-        return Observed(**answer)
+        """Wait for what was observed of a run."""
+        return Observed(**self.answer(number))
 
     def close(self) -> None:
         """End it."""
         with contextlib.suppress(OSError):
             self.link.shutdown(socket.SHUT_WR)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self.free()
+        self.kill()
 
     def kill(self) -> None:
         """End it as the system does when memory runs out: it can do nothing any more."""
@@ -178,13 +207,9 @@ class HostProcess:
         os.close(self.terminal)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _victim(self) -> dict[str, Any]:
-        state = self.ask("state")
-        return {key: value for key, value in state.items() if key.startswith("victim_")}
-
 
 def token_of(ground: Playground) -> str:
-    """Return the word that marks everything of one attack."""
+    """Return the word that marks everything of one run."""
     return f"{mark_of(ground.secret)}{ground.root.name}"
 
 
@@ -195,7 +220,6 @@ def mark_of(secret: str) -> str:
 
 def start(name: str) -> HostProcess:
     """Start a host, with a terminal and an open file that whatever it starts could inherit. Raises `Unavailable`."""
-    backend = HOSTS[name]
     if name == "root" and os.geteuid() != 0:
         raise Unavailable("the tests are not run by root")
     user = 0 if name == "root" else ORDINARY if os.geteuid() == 0 else os.geteuid()
@@ -204,16 +228,13 @@ def start(name: str) -> HostProcess:
     secret = _SECRET + secrets.token_hex(12)
     folder = Path(tempfile.mkdtemp(prefix="tavern-attacked-"))
     folder.chmod(0o755)
-    os.chown(folder, user, user)
-    for name_of in ("temporary", "spare"):
-        (folder / name_of).mkdir()
-        os.chown(folder / name_of, user, user)
+    for path in (folder, folder / "temporary", folder / "spare"):
+        path.mkdir(exist_ok=True)
+        os.chown(path, user, user)
     (folder / "inherited.txt").write_text(secret)
     ours, theirs = socket.socketpair()
     terminal, slave = pty.openpty()
     inherited = os.open(folder / "inherited.txt", os.O_RDONLY)
-    os.set_inheritable(inherited, True)
-    os.set_inheritable(theirs.fileno(), True)
     environment = {
         **{name: value for name, value in os.environ.items() if name == "PYTHONPYCACHEPREFIX"},
         "PATH": os.environ.get("PATH", os.defpath),
@@ -228,7 +249,7 @@ def start(name: str) -> HostProcess:
         os.setsid()
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
-    argv = [sys.executable, "-m", "tests.scripts.attacks.host", backend, str(folder), str(theirs.fileno())]
+    argv = [sys.executable, "-m", "tests.scripts.attacks.host", HOSTS[name], str(folder), str(theirs.fileno())]
     if user != os.geteuid():
         argv = as_ordinary_user(argv, user=user, spare=folder / "spare", cwd=folder)
     process = subprocess.Popen(
@@ -243,19 +264,9 @@ def start(name: str) -> HostProcess:
     for number in (slave, inherited):
         os.close(number)
     theirs.close()
-    first = b""
-    while not first.endswith(b"\n"):
-        read = ours.recv(1)
-        if not read:
-            break
-        first += read
-    if not first:
-        ours.close()
-        os.close(terminal)
-        shutil.rmtree(folder, ignore_errors=True)
-        raise AssertionError(f"the host {name} ended at once, with {process.wait()}")
-    said = json.loads(first)
-    host = HostProcess(name, user, folder, secret, process, said.pop("opened", {}), said, ours, terminal)
+    host = HostProcess(name, user, folder, secret, process, {}, ours, terminal)
+    said = json.loads(host._reader.readline() or '{"missing": ["it ended at once"]}')
+    host.opened = said.get("opened", {})
     if said["missing"]:
         host.kill()
         host.free()
@@ -273,28 +284,23 @@ def processes_of(observed: Observed, token: str) -> list[str]:
     tick = os.sysconf("SC_CLK_TCK")
     ours = os.readlink("/proc/self/ns/pid")
     for pid in filter(str.isdecimal, os.listdir("/proc")):
-        namespace, command = "", ""
+        namespace, command, state = "", "", ""
         with contextlib.suppress(OSError):
             namespace = os.readlink(f"/proc/{pid}/ns/pid")
         with contextlib.suppress(OSError):
             command = Path("/proc", pid, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         if (namespace == observed.namespace and namespace not in ("", ours)) or token in command:
-            state = _state(pid)
+            with contextlib.suppress(OSError):
+                state = Path("/proc", pid, "stat").read_text()
             words = state.rpartition(")")[2].split()
             if words and words[0] not in ("Z", "X") and int(words[19]) / tick < observed.spoke_at:
                 found.append(f"{pid}: {command or state}")
     return found
 
 
-def _state(pid: str) -> str:
-    with contextlib.suppress(OSError):
-        return Path("/proc", pid, "stat").read_text()
-    return ""
-
-
-def wait_for_nothing(observed: Observed, token: str, seconds: float = 0.0) -> list[str]:
-    """Wait until nothing is left of an attack, and return what is nevertheless."""
+def wait_for_nothing(token: str, seconds: float) -> list[str]:
+    """Wait until nothing is left of attacks, and return what is nevertheless."""
     until = time.monotonic() + seconds
-    while (left := processes_of(observed, token)) and time.monotonic() < until:
+    while (left := processes_of(Observed(), token)) and time.monotonic() < until:
         time.sleep(0.02)
     return left

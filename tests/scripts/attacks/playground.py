@@ -10,6 +10,11 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from tests.scripts.attacks.on_javascript import JAVASCRIPT
+
+BESIDE = ("beside", "linked", "removable")
+HERE = Path(__file__).parent
+
 
 @dataclass
 class Playground:
@@ -31,14 +36,19 @@ class Playground:
         for folder in (self.root, self.script, self.outside, self.output, self.kept, self.kept / ".cache"):
             folder.mkdir()
         (self.outside / "secret.txt").write_text(self.secret)
-        (self.outside / "writable.txt").write_text("as it was")
         (self.script / "link-to-secret.txt").symlink_to(self.outside / "secret.txt")
         (self.script / "link-to-folder").symlink_to(self.outside)
-        (self.script / "beside.txt").write_text("as it was")
+        for path in ("outside/writable.txt", "outside/linked.txt", *(f"script/{name}.txt" for name in BESIDE)):
+            (self.root / path).write_text("as it was")
 
-    def ready(self, name: str, program: str) -> None:
-        """Put the attack into its folder, make everything accessible to everybody, and note how all of it is now."""
-        (self.script / name).write_text(program)
+    def ready(self) -> None:
+        """Put the attacks into its folder, make everything accessible to everybody, and note how all of it is now."""
+        (self.script / "attack.py").write_text("from tests.scripts.attacks import program\n\nprogram.main()\n")
+        (self.script / "attack.mjs").write_text(JAVASCRIPT)
+        modules = self.script / "tests" / "scripts" / "attacks"
+        modules.mkdir(parents=True)
+        for file in (HERE / "attack.py", HERE / "program.py", *HERE.glob("on_*.py")):
+            shutil.copy(file, modules)
         for path in [self.root, *self.root.rglob("*")]:
             if not path.is_symlink():
                 path.chmod(0o777 if path.is_dir() else 0o666)

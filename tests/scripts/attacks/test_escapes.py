@@ -1,167 +1,105 @@
-"""Nothing breaks out of the sandbox: every attack of the table.
+"""Nothing breaks out of the sandbox: every attack, in every sandbox that this machine has.
 
-By default each is tried once by root and once by an ordinary user, in its first and in its last language, and one
-attack of each kind in every sandbox and language; with `--extended` all of them are.
+By default each attack that needs a sandbox for itself is tried once by root and once by an ordinary user, in its first and
+in its last language; with `--extended` in every sandbox and language.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
-from concurrent.futures import Future
-from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
+from helpers.repetition import Failures, repetitions
 
-from tests.scripts.attacks import on_files, on_kernel, on_network, on_processes, on_resources
-from tests.scripts.attacks.attack import SHARED, Attack, Language, Observed
-from tests.scripts.attacks.conftest import Started
-from tests.scripts.attacks.hosts import HOSTS, NAMES, HostProcess, processes_of, token_of
+from tests.scripts.attacks import program
+from tests.scripts.attacks.attack import SHARED, Attack, attempt
+from tests.scripts.attacks.hosts import HostProcess, Language, Observed, processes_of, token_of
+from tests.scripts.attacks.on_javascript import NAMES
 from tests.scripts.attacks.playground import Playground
-from tests.scripts.attacks.table import ATTACKS
 
-KINDS = (on_files, on_processes, on_network, on_kernel, on_resources)
-
-
-def _is_default(attack: Attack, language: Language, where: str) -> bool:
-    languages = [*attack.languages()]
-    once = {"root": languages[0], "user": languages[-1]}
-    return once.get(where) == language or any(kind.ATTACKS[0] is attack for kind in KINDS)
-
-
-CASES = [
-    pytest.param(
-        attack,
-        language,
-        where,
-        id=f"{language}-{attack.name}-{where}",
-        marks=[] if _is_default(attack, language, where) else [pytest.mark.extended],
-    )
-    for attack in ATTACKS
-    for language in attack.languages()
-    for where in HOSTS
-]
-
-_DEGRADED = ("EACCES", "EAFNOSUPPORT", "EPERM", "denied")
+ATTACKS = [each for each in program.ATTACKS.values() if not each.no_attack]
+DEGRADED = ("EACCES", "EAFNOSUPPORT", "EPERM", "denied")
 """How the degraded sandbox refuses what the others do not have at all."""
-
-Case = tuple[str, Attack, Language]
-
-
-class Verdicts:
-    """What became of each attack. All hosts, which know nothing of each other, are attacked at the same time."""
-
-    def __init__(self, started: Started, cases: Sequence[Case]) -> None:
-        self._started = started
-        self._ahead = iter(cases)
-        self._known: dict[tuple[str, str, Language], Future[str]] = {}
-        self._shown: set[tuple[int, str, Language]] = set()
-
-    def of(self, host: str, attack: Attack, language: Language) -> str:
-        """Return why nothing was tried out, or nothing. Raises where the attack was not fended off."""
-        for case in islice(self._ahead, len(HOSTS)):  # so that all hosts have work
-            self._begin(*case)
-        return self._begin(host, attack, language).result()
-
-    def _begin(self, host: str, attack: Attack, language: Language) -> Future[str]:
-        key = (host, attack.name, language)
-        if key not in self._known:
-            self._known[key] = self._started.work_of(host).submit(self._judge, host, attack, language)
-        return self._known[key]
-
-    def _judge(self, name: str, attack: Attack, language: Language) -> str:
-        host = self._started.host(name)
-        if isinstance(host, str):
-            return f"{name}: {host}"
-        if host.is_degraded and attack.degraded:
-            return f"the degraded sandbox does not claim it: {attack.degraded}"
-        shown = (host.user, attack.name, language)  # two sandboxes of one user need it once
-        if shown not in self._shown:
-            lacking = _show_that_it_works(host, attack, language)
-            if lacking:
-                return f"this machine does not have what is attacked: {lacking}"
-            self._shown.add(shown)
-        _is_fended_off(host, attack, language)
-        for ground in host.folder.glob("ground-*"):  # they become many, and nobody waits for this thread
-            shutil.rmtree(ground, ignore_errors=True)
-        return ""
+AT_ONCE = 4
+shown: dict[tuple[int, str, str], bool] = {}
+"""What was tried without a sandbox already, by which user; False where this machine does not have what is attacked."""
 
 
-@pytest.fixture(scope="module")
-def verdicts(started: Started, request: pytest.FixtureRequest) -> Verdicts:
-    """What became of the attacks, on the hosts that were selected."""
-    specs = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    return Verdicts(started, [(each["where"], each["attack"], each["language"]) for each in specs if "attack" in each])
+def languages(attack: Attack) -> list[Language]:
+    return [*(["python"] if attack.python else []), *(["nodejs"] if attack.name in NAMES else [])]  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(("attack", "language", "where"), CASES)
-def test_an_attack_that_works_without_a_sandbox_is_fended_off_by_it(
-    verdicts: Verdicts, attack: Attack, language: Language, where: str
-) -> None:
-    reason = verdicts.of(where, attack, language)
-
-    if reason:
-        pytest.skip(reason)
-
-
-def test_there_are_enough_attacks_in_both_languages_and_no_two_have_one_name() -> None:
-    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 60
-    assert sum(bool(attack.python) for attack in ATTACKS) >= 60 and sum(bool(attack.nodejs) for attack in ATTACKS) >= 60
+def test_there_are_enough_attacks_in_both_languages() -> None:
+    assert {*NAMES} <= {*program.ATTACKS}
+    assert sum(attack.python is not None for attack in ATTACKS) >= 60
+    assert len({*NAMES}) == len(NAMES) >= 60
 
 
 @pytest.mark.parametrize("language", ["python", "nodejs"])
-def test_an_attack_on_namespaces_is_not_carried_out_by_root_in_those_of_the_host(
-    tmp_path: Path, language: Language
-) -> None:
-    program = shutil.which("node") if language == "nodejs" else sys.executable
-    if os.geteuid() != 0 or program is None:
-        pytest.skip("needs root" if program else "needs node")
-    attack = Attack(
-        "leaves a trace", "open('trace', 'w'); return 'tried'", "fs.writeFileSync('trace', ''); return 'tried'"
-    )
-    (tmp_path / NAMES[language]).write_text(attack.program(language))
-    said = {}
-    for mounts in (os.readlink("/proc/self/ns/mnt"), "others"):
-        target = {"token": "x", "degraded": False, "guarded": True, "mounts": mounts}
-        argv = [program, NAMES[language]]
-        ran = subprocess.run(
-            argv, input=json.dumps(target) + "\n", cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        said[mounts] = (Observed(ran.stdout, "", 0, None).loot, (tmp_path / "trace").exists())
-
-    assert list(said.values()) == [(SHARED, False), ("tried", True)]
+@pytest.mark.parametrize("namespaced", [False, True])
+def test_no_attack_gets_out(host: HostProcess, language: Language, namespaced: bool) -> None:
+    chosen = [each for each in ATTACKS if not each.alone and each.namespaced == namespaced]
+    attacks = [each for each in chosen if language in languages(each) and not (host.is_degraded and each.degraded)]
+    assert len(attacks) > 5
+    with Failures() as failures:
+        show(host, [attacks], language, failures)
+        hold(host, [attacks], language, failures)
 
 
-def _is_fended_off(host: HostProcess, attack: Attack, language: Language) -> None:
-    ground = host.playground(attack, language)
+@pytest.mark.timeout(600)
+def test_no_attack_with_a_sandbox_of_its_own_gets_out(host: HostProcess) -> None:
+    chosen = [each for each in ATTACKS if each.alone and not (host.is_degraded and each.degraded)]
+    where: dict[Language, list[Attack]] = {"python": [], "nodejs": []}
+    for each in chosen:
+        by_default = {"root": languages(each)[:1], "user": languages(each)[-1:], "degraded": []}[host.name]
+        for language in repetitions(0, 1) * languages(each) or by_default:
+            where[language].append(each)
+    with Failures() as failures:
+        for language, attacks in where.items():
+            show(host, [[each for each in attacks if not each.keeps_its_loot]], language, failures)
+            for at in range(0, len(attacks), AT_ONCE):
+                alone = [[each] for each in attacks[at : at + AT_ONCE]]
+                show(host, alone, language, failures)
+                hold(host, alone, language, failures)
+
+
+def show(host: HostProcess, runs: Sequence[list[Attack]], language: Language, failures: Failures) -> None:
+    """Run attacks without a sandbox, where they work."""
+    missing = [[each for each in run if (host.user, each.name, language) not in shown] for run in runs]
+    for _, run, ground, observed in ran(missing, host, language, failures, inside=False):
+        harm = [*ground.damage(), *([] if host.ask("state")["victim"] else ["the victim"])]
+        for attack, (loot, error) in zip(run, observed.verdicts, strict=True):
+            with failures.row(f"{language}, without a sandbox: {attack.name}"):
+                is_there = not attack.may_lack or attack.may_lack not in error
+                shown[host.user, attack.name, language] = is_there
+                assert loot or not is_there, f"it does not work: {error}"
+                assert bool(observed.survivors) == attack.survives, f"{observed.survivors} processes live on"
+                assert any(line.startswith(attack.damages) for line in harm or [""]), harm
+
+
+def hold(host: HostProcess, runs: Sequence[list[Attack]], language: Language, failures: Failures) -> None:
+    """Run attacks in the sandbox, where they come to nothing."""
     before = host.ask("renew")
-
-    observed = host.attack(attack, language, ground, inside=True)
-
-    assert observed.began(token_of(ground)), f"the attack did not run: {observed}"
-    how = _how_it_ended(observed)
-    if attack.keeps_its_loot:
-        assert observed.loot, observed
-        assert how in (attack.ends or ("exit 0",)), observed
-    elif how not in attack.ends:
-        assert not observed.loot, f"it got {observed.loot!r}"
-        refused = (*attack.refused, *_DEGRADED) if host.is_degraded else attack.refused
-        assert any(error in observed.error for error in refused), f"it was stopped by something else: {observed}"
-    assert host.secret not in observed.stdout + observed.stderr + observed.note
-    assert processes_of(observed, token_of(ground)) == []
-    assert ground.damage() == []
-    _is_unharmed(host, before)
-    assert observed.peak_of_host < 64 << 20, "the host's own memory grew"
-
-
-def _is_unharmed(host: HostProcess, before: dict[str, Any]) -> None:
+    for round, run, ground, observed in ran(runs, host, language, failures, inside=True):
+        for attack, (loot, error) in zip(run, observed.verdicts or [(None, "")] * len(run), strict=True):
+            with failures.row(f"{language}: {attack.name}"):
+                if attack.keeps_its_loot:
+                    assert loot, error
+                    assert observed.end in (attack.ends or ("exit 0",)), observed
+                elif (
+                    attack.rounds == round + 1
+                    and observed.end not in attack.ends
+                    and shown.get((host.user, attack.name, language), True)
+                ):
+                    assert not loot, f"it got {loot!r}"
+                    refused = (*attack.refused, *DEGRADED) if host.is_degraded else attack.refused
+                    assert any(each in error for each in refused), f"it was stopped by something else: {error}"
+        with failures.row(f"{language}: what is left of {[attack.name for attack in run]}"):
+            assert host.secret not in observed.stdout + observed.stderr + observed.note
+            assert processes_of(observed, token_of(ground)) == []
+            assert ground.damage() == []
+            assert observed.peak_of_host < 64 << 20, "the host's own memory grew"
     after = host.ask("state")
     assert after["arrived"] == [], "a server of the host was reached"
     assert after["victim"], "a process of the host was harmed"
@@ -169,34 +107,34 @@ def _is_unharmed(host: HostProcess, before: dict[str, Any]) -> None:
         assert after[kind] == before[kind], f"the host has other {kind} than before"
 
 
-def _show_that_it_works(host: HostProcess, attack: Attack, language: Language) -> str:
-    """Run an attack without a sandbox; return what it says that this machine lacks."""
-    ground = host.playground(attack, language)
-    host.ask("renew")
-
-    observed = host.attack(attack, language, ground, inside=False)
-
-    assert observed.began(token_of(ground)), f"it does not even begin without a sandbox: {observed}"
-    if attack.may_lack and attack.may_lack in observed.error:
-        return observed.error
-    assert observed.loot, f"it does not work without a sandbox: {observed}"
-    assert bool(observed.survivors) == attack.survives, f"{observed.survivors} processes live on"
-    if attack.damages:
-        assert _harm(host, ground), "without a sandbox it should do harm"
-    return ""
-
-
-def _harm(host: HostProcess, ground: Playground) -> list[str]:
-    for _ in range(100):
-        victim = [] if host.ask("state")["victim"] else ["the victim"]
-        if harm := [*ground.damage(), *victim]:
-            return harm
-        time.sleep(0.02)  # a signal takes its time
-    return []
+def ran(
+    runs: Sequence[list[Attack]], host: HostProcess, language: Language, failures: Failures, *, inside: bool
+) -> list[tuple[int, list[Attack], Playground, Observed]]:
+    """Run lists of attacks at the same time, and again those that have a second round."""
+    done = []
+    runs = [run for run in runs if run]
+    grounds = [host.playground() for _ in runs]
+    for round in range(2):
+        again = [[each for each in run if each.rounds > round] for run in runs]
+        started = [
+            host.start(run, language, ground, inside=inside, round=round) if run else None
+            for run, ground in zip(again, grounds, strict=True)
+        ]
+        ended = [host.end(number) if number is not None else Observed() for number in started]
+        done += [
+            (round, run, ground, observed) for run, ground, observed in zip(again, grounds, ended, strict=True) if run
+        ]
+    for _, run, ground, observed in done:
+        with failures.row(f"{language}: {[attack.name for attack in run]}"):
+            assert f"began {token_of(ground)} pid:[" in observed.stdout, f"it did not run: {observed}"
+            assert len(observed.verdicts) == len(run) or run[0].alone, observed
+    return done
 
 
-def _how_it_ended(observed: Observed) -> str:
-    if observed.reason is not None:
-        return observed.reason
-    code = observed.exit_code
-    return f"signal {-code}" if code is not None and code < 0 else f"exit {code}"
+def test_root_does_no_harm_to_the_mounts_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    attack = Attack("does what it likes", lambda target: "done", namespaced=True)
+    here = {"inside": False, "mounts": os.readlink("/proc/self/ns/mnt")}
+
+    assert attempt(attack, here) == (SHARED, "")
+    assert attempt(attack, {**here, "mounts": "those of another"}) == ("done", "")
