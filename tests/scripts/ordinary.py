@@ -76,7 +76,7 @@ def run_as_ordinary_user(command: Sequence[str]) -> subprocess.CompletedProcess[
         os.chown(home, NOBODY, NOBODY)
         environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
         argv = as_ordinary_user(command, user=NOBODY, spare=spare, cwd=ROOT)
-        return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
 def _closed_at(path: Path) -> Path | None:

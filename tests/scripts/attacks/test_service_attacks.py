@@ -9,46 +9,77 @@ import importlib.util
 import json
 import os
 import shutil
-import sys
 import tempfile
-import urllib.request
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
+import pytest_asyncio
+from aiohttp import ClientSession, web
 from helpers.repetition import Failures, repetitions
 from pydantic import ValidationError
 
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.scripts import ScriptRequest
+from tavern_host.projects import Folders
 from tavern_scripts.sandbox.cgroups import find_groups
 from tavern_scripts.sandbox.watch import tree
-from tests.scripts.ordinary import run_as_ordinary_user, why_not
-from tests.scripts.packagehouse import index
+from tests.scripts.packagehouse import Index, index
 from tests.scripts.scripthost import Scripts, scripts_of
 
-_needs_uv = pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv")
-_needs_node = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+_needs_installers = pytest.mark.skipif(
+    importlib.util.find_spec("uv") is None or shutil.which("npm") is None, reason="needs uv and npm"
+)
 
 
-@pytest.mark.timeout(300)
-def test_all_of_it_holds_for_an_ordinary_user_too() -> None:
-    reason = why_not()
-    if reason is not None:
-        pytest.skip(reason)
-    checked_before_a_sandbox = ("no_shell", "no_setting", "poisoned", "settings_of_installers")
-    left_out = ("ordinary_user", *checked_before_a_sandbox[: repetitions(4, 0)])
-    selected = f"not ({' or '.join(left_out)})"
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", selected, str(Path(__file__))]
+@dataclass
+class Servers:
+    """A server that a script may reach and one that it may not, both on this machine, and who came to the second."""
 
-    ran = run_as_ordinary_user(argv)
+    allowed: int = 0
+    forbidden: int = 0
+    came: list[str] = field(default_factory=list)
 
-    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
-    assert " passed" in ran.stdout.splitlines()[-1] and "no sandbox holds" not in ran.stdout, ran.stdout[-1000:]
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def servers() -> AsyncIterator[Servers]:
+    """The two servers."""
+    found = Servers()
+    runners = []
+
+    async def allowed(request: web.Request) -> web.Response:
+        return web.Response(text="allowed")
+
+    async def forbidden(request: web.Request) -> web.Response:
+        found.came.append(request.path)
+        return web.Response(text="the secret")
+
+    for handler in (allowed, forbidden):
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", handler)
+        runners.append(web.AppRunner(app, shutdown_timeout=0.1))
+        await runners[-1].setup()
+        await web.TCPSite(runners[-1], "127.0.0.1", 0).start()
+    found.allowed, found.forbidden = (runner.addresses[0][1] for runner in runners)
+    yield found
+    for runner in runners:
+        await runner.cleanup()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scripts(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scripts]:
+    """The scripts of a host that lets them reach the first server."""
+    place = tmp_path_factory.mktemp("scripts")
+    folders = Folders(*(place / name for name in ("config", "state", "data")))
+    reached = [f"127.0.0.1:{servers.allowed}"]
+    async with scripts_of(place, folders_of=folders, allowedHosts=reached, warmInterpreters=1) as opened:
+        yield opened
 
 
 # --- parameters -------------------------------------------------------------------------------------
@@ -56,11 +87,7 @@ def test_all_of_it_holds_for_an_ordinary_user_too() -> None:
 SHELL = [
     "$(touch {mark})",
     "`touch {mark}`",
-    "x; touch {mark};",
-    "x && touch {mark} #",
-    "x | touch {mark}",
-    "x\ntouch {mark}\n",
-    "x > {mark}",
+    "x; touch {mark} && touch {mark} | cat > {mark}\ntouch {mark}\n",
     "'; touch {mark}; echo '",
     '"; touch {mark}; echo "',
     "${{IFS}}$(touch${{IFS}}{mark})",
@@ -71,50 +98,52 @@ print(json.dumps({"argv": sys.argv[1:], "input": json.load(sys.stdin), "environm
 """
 
 
-async def test_no_shell_sees_any_parameter(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        scripts.put("echo.py", ECHO)
-        for number, text in enumerate(SHELL):
-            mark = tmp_path / f"a-shell-was-here-{number}"
-            hostile = text.format(mark=mark)
-            quoted = f"'{hostile}'" if text.startswith("';") else f'"{hostile}"' if text.startswith('";') else hostile
-            shell = await asyncio.create_subprocess_exec("sh", "-c", f"echo {quoted}", stdout=PIPE, stderr=PIPE)
-            await shell.communicate()
-            assert mark.exists(), f"in a shell {text} would work"
-            mark.unlink()
-            named = scripts.put(f"{text.replace('{mark}', 'inside').replace('/', '_')}.py", ECHO)
+async def test_no_shell_sees_any_parameter(scripts: Scripts, tmp_path: Path) -> None:
+    scripts.put("echo.py", ECHO)
+    for number, text in enumerate(SHELL):
+        mark = tmp_path / f"a-shell-was-here-{number}"
+        hostile = text.format(mark=mark)
+        quoted = f"'{hostile}'" if text.startswith("';") else f'"{hostile}"' if text.startswith('";') else hostile
+        shell = await asyncio.create_subprocess_exec("sh", "-c", f"echo {quoted}", stdout=PIPE, stderr=PIPE)
+        await shell.communicate()
+        assert mark.exists(), f"in a shell {text} would work"
+        mark.unlink()
+        named = scripts.put(f"{text.replace('{mark}', 'inside').replace('/', '_')}.py", ECHO)
 
-            all_at_once = {"input_data": hostile, "config": {"key": hostile}, "tool_id": hostile}
-            output, *_ = await asyncio.gather(
-                _given(scripts, script_path="echo.py", **all_at_once),
-                _given(scripts, script_path=named.name),
-                *(_given(scripts, **request) for request in _requests(hostile)),
-            )
+        all_at_once = {"input_data": hostile, "config": {"key": hostile}, "tool_id": hostile}
+        output, *_ = await asyncio.gather(
+            _given(scripts, script_path="echo.py", **all_at_once),
+            _given(scripts, script_path=named.name),
+            *(_given(scripts, **request) for request in _requests(hostile)),
+        )
 
-            assert not mark.exists(), text
-            assert output["input"] == hostile, "data comes through as it is"
-            assert output["environment"]["TAVERN_CONFIG_KEY"] == hostile
+        assert not mark.exists(), text
+        assert output["input"] == hostile, "data comes through as it is"
+        assert output["environment"]["TAVERN_CONFIG_KEY"] == hostile
 
 
 def _requests(hostile: str) -> list[dict[str, Any]]:
     """Return requests with a hostile text in every parameter that may refuse it."""
+    files = [{"allow_read": [hostile]}, {"allow_write": [hostile]}]
+    contexts = [{"file_access": each} for each in files] + [{"network_access": {"allow_hosts": [hostile]}}]
     return [
         {"script_path": hostile},
         {"script_path": f"echo.py{hostile}"},
-        {"script_path": "echo.py", "files": [hostile]},
-        {"script_path": "echo.py", "plugin": hostile},
-        {"script_path": "echo.py", "session": hostile},
-        {"script_path": "echo.py", "entry_point": hostile},
-        {"script_path": "echo.py", "config": {hostile: "value"}},
-        {"command": hostile},
-        {"command": f"python {hostile}"},
-        {"command": f"python echo.py {hostile}"},
+        *({"command": f"{start}{hostile}"} for start in ("", "python ", "python echo.py ")),
         {"command": f"python echo.py '{hostile}'"},
-        {"script_path": "echo.py", "security_context": {"file_access": {"allow_read": [hostile]}}},
-        {"script_path": "echo.py", "security_context": {"file_access": {"allow_write": [hostile]}}},
-        {"script_path": "echo.py", "security_context": {"network_access": {"allow_hosts": [hostile]}}},
-        {"script_path": "echo.py", "security_context": {"required_capabilities": [hostile]}},
-        {"script_path": "echo.py", "secrets": [hostile]},
+        *(
+            {"script_path": "echo.py", **more}
+            for more in (
+                {"files": [hostile]},
+                {"plugin": hostile},
+                {"session": hostile},
+                {"entry_point": hostile},
+                {"config": {hostile: "value"}},
+                {"secrets": [hostile]},
+                *({"security_context": context} for context in contexts),
+                {"security_context": {"required_capabilities": [hostile]}},
+            )
+        ),
         {"code": hostile, "language": "python"},
         {"code": hostile, "language": "nodejs"},
         {"code": "print(1)", "language": hostile},
@@ -122,12 +151,10 @@ def _requests(hostile: str) -> list[dict[str, Any]]:
     ]
 
 
-async def test_no_setting_becomes_another_variable_than_its_own(tmp_path: Path) -> None:
+async def test_no_setting_becomes_another_variable(scripts: Scripts) -> None:
     keys = ["LD_PRELOAD", "PATH", "PYTHONSTARTUP", "../../etc/passwd", "a=b", "x\0y", "NODE_OPTIONS", "__proto__"]
-    async with scripts_of(tmp_path) as scripts:
-        scripts.put("echo.py", ECHO)
-
-        given = [await _given(scripts, script_path="echo.py", config={key: "/tmp/evil.so"}) for key in keys]
+    scripts.put("echo.py", ECHO)
+    given = [await _given(scripts, script_path="echo.py", config={key: "/tmp/evil.so"}) for key in keys]
 
     holding = [name for each in given if each for name, value in each["environment"].items() if value == "/tmp/evil.so"]
     assert len(holding) >= 4 and all(name.startswith("TAVERN_CONFIG_") and name.isidentifier() for name in holding)
@@ -136,10 +163,9 @@ async def test_no_setting_becomes_another_variable_than_its_own(tmp_path: Path) 
 async def _given(scripts: Scripts, **request: Any) -> Any:
     """Return what a script gave; None where it was refused, or failed."""
     try:
-        result = await scripts.run(**request)
+        return (await scripts.run(**request)).output_data
     except (TavernError, ValidationError):
         return None
-    return result.output_data
 
 
 # --- results ----------------------------------------------------------------------------------------
@@ -151,65 +177,35 @@ FORGED = {
     "usage": {"wallMs": 0},
     "logs": [],
 }
-
-
-async def test_what_looks_like_a_result_is_only_data(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        result = await scripts.python(f"print({json.dumps(FORGED)!r})")
-
-    assert result.output_data == FORGED
-    assert result.enforced is not None and result.enforced.backend != "forged" and result.enforced.grants.hosts == []
-    assert result.usage is not None and result.usage.wall_ms > 0
-
-
-async def test_a_forged_result_does_not_make_a_success_of_a_failure(tmp_path: Path) -> None:
-    endings = ["raise SystemExit(1)", "os.kill(os.getpid(), 9)", "os.abort()", "raise ValueError('x')"]
-    said = f"import os\nprint({json.dumps(FORGED)!r}, flush=True)"
-    async with scripts_of(tmp_path) as scripts:
-        results = [await scripts.python(f"{said}\n{ending}") for ending in endings]
-
-    assert [result.success for result in results] == [False] * len(endings)
-    assert [result.output_data for result in results] == [None] * len(endings)
-
-
-async def test_what_is_printed_cannot_take_the_place_of_the_channels_result(tmp_path: Path) -> None:
-    code = f"""
-import os
-print({json.dumps(FORGED)!r})
-os.write(int(os.environ["TAVERN_RESULT_FD"]), b'"true"')
-print({json.dumps(FORGED)!r}, flush=True)
-"""
-    async with scripts_of(tmp_path) as scripts:
-        result = await scripts.python(code, protocol="channel")
-
-    assert result.output_data == "true" and result.enforced is not None and result.enforced.backend != "forged"
-
-
-async def test_a_child_that_lives_on_cannot_add_to_the_result(tmp_path: Path) -> None:
-    code = """
-import os, time
+SAYS = f"import os, time\nprint({json.dumps(FORGED)!r}, flush=True)\n"
+TRUE = """os.write(int(os.environ["TAVERN_RESULT_FD"]), b'"true"')\n"""
+CHILD = """
 if os.fork() == 0:
     os.setsid()
-    for _ in range(40_000):
+    while True:
         os.write(1, b'"forged"\\n')
         time.sleep(0.005)
-    os._exit(0)
-print('"true"', flush=True)
 """
-    async with scripts_of(tmp_path) as scripts:
-        began = asyncio.get_running_loop().time()
-        result = await scripts.python(code)
-        took = asyncio.get_running_loop().time() - began
 
-    assert result.success and took < 100, "it does not wait for the child"
+
+async def test_what_looks_like_a_result_is_only_data(scripts: Scripts) -> None:
+    result = await scripts.python(SAYS)
+    channel = await scripts.python(f"{SAYS}{TRUE}{SAYS}", protocol="channel")
+    child = await scripts.python(f"import os, time\n{CHILD}print('\"true\"', flush=True)")
+    endings = ["raise SystemExit(1)", "os.kill(os.getpid(), 9)", "os.abort()", "raise ValueError('x')"]
+    failed = [await scripts.python(SAYS + ending) for ending in endings]
+
+    assert (result.output_data, channel.output_data) == (FORGED, "true")
+    assert result.enforced is not None and result.enforced.backend != "forged" and result.enforced.grants.hosts == []
+    assert result.usage is not None and result.usage.wall_ms > 0
+    assert child.success, "it does not wait for the child"
+    assert [(each.success, each.output_data) for each in failed] == [(False, None)] * 4
 
 
 # --- interpreters that wait ------------------------------------------------------------------------
 
 
-async def test_an_interpreter_that_waited_carries_nothing_from_one_script_to_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_warm_interpreter_carries_nothing_over(scripts: Scripts, monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
 import sys
 waited = "zipfile" in sys.modules
@@ -231,63 +227,16 @@ if os.fork() == 0:
 print(real([waited, found, secrets]))
 """
     monkeypatch.setenv("TAVERN_TEST_SECRET", "OF-THE-HOST")
-    async with scripts_of(tmp_path, warmInterpreters=2) as scripts:
-        seen = []
-        for _ in range(400):
+    seen: list[Any] = []
+    async with asyncio.timeout(100):
+        while sum(waited for waited, _, _ in seen) < 3:
             seen.append(await scripts.output(code=code, language="python"))
-            if sum(waited for waited, _, _ in seen) >= 4:
-                break
             await asyncio.sleep(0.1)
 
-    assert sum(waited for waited, _, _ in seen) >= 4, "interpreters waited"
     assert [(found, secrets) for _, found, secrets in seen] == [([], [])] * len(seen)
 
 
 # --- the network ------------------------------------------------------------------------------------
-
-
-@dataclass
-class Servers:
-    """A server that a script may reach and one that it may not, both on this machine, and who came to the second."""
-
-    allowed: int = 0
-    forbidden: int = 0
-    came: list[str] = field(default_factory=list)
-
-
-@pytest.fixture
-async def servers() -> AsyncIterator[Servers]:
-    """The two servers."""
-    async with _servers() as found:
-        yield found
-
-
-@asynccontextmanager
-async def _servers() -> AsyncIterator[Servers]:
-    found = Servers()
-    runners = []
-
-    async def allowed(request: web.Request) -> web.Response:
-        return web.Response(text="allowed")
-
-    async def forbidden(request: web.Request) -> web.Response:
-        found.came.append(request.path)
-        return web.Response(text="the secret")
-
-    for handler in (allowed, forbidden):
-        app = web.Application()
-        app.router.add_route("*", "/{tail:.*}", handler)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        runners.append(runner)
-    found.allowed, found.forbidden = (runner.addresses[0][1] for runner in runners)
-    try:
-        yield found
-    finally:
-        for runner in runners:
-            await runner.cleanup()
-
 
 PROXY_ABUSE = {
     "the other port": "GET http://127.0.0.1:{forbidden}/ HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n",
@@ -338,21 +287,23 @@ print(json.dumps(answers))
 """
 
 
-async def test_the_proxy_leads_nowhere_else(tmp_path: Path, servers: Servers) -> None:
+GET = "GET http://127.0.0.1:{}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+def may_reach(port: int) -> dict[str, Any]:
+    hosts = [f"127.0.0.1:{port}", "169.254.169.254", "localhost"]
+    return {"language": "python", "security_context": {"network_access": {"allow_hosts": hosts}}}
+
+
+async def test_the_proxy_leads_nowhere_else(scripts: Scripts, servers: Servers) -> None:
     ports = {"allowed": servers.allowed, "forbidden": servers.forbidden}
-    asked = {name: text.format(**ports) for name, text in PROXY_ABUSE.items()}
-    asked["control"] = f"GET http://127.0.0.1:{servers.allowed}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    assert await _fetch(servers.forbidden) == "the secret", "without a sandbox it would be reached"
+    asked = {name: text.format(**ports) for name, text in PROXY_ABUSE.items()} | {
+        "control": GET.format(servers.allowed)
+    }
+    assert await fetch(servers.forbidden) == "the secret", "without a sandbox it would be reached"
     servers.came.clear()
 
-    async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
-        answers = await scripts.output(
-            code=SPEAK,
-            language="python",
-            input_data=asked,
-            security_context=_may_reach(servers.allowed),
-            timeout_ms=60_000,
-        )
+    answers = await scripts.output(code=SPEAK, input_data=asked, timeout_ms=60_000, **may_reach(servers.allowed))
 
     assert answers.pop("control").endswith("allowed"), "the proxy works"
     assert servers.came == []
@@ -362,12 +313,9 @@ async def test_the_proxy_leads_nowhere_else(tmp_path: Path, servers: Servers) ->
     assert [name for name, said in answers.items() if said.startswith("HTTP/1.1 200") and name not in innocent] == []
 
 
-async def test_without_the_proxy_nothing_is_reached_even_with_a_network(tmp_path: Path, servers: Servers) -> None:
+async def test_there_is_no_way_around_the_proxy(scripts: Scripts, servers: Servers) -> None:
     code = f"""
-import json, os, socket
-for name in list(os.environ):
-    if "proxy" in name.lower():
-        del os.environ[name]
+import json, os, pathlib, socket
 found = []
 for port in ({servers.allowed}, {servers.forbidden}):
     for host in ("127.0.0.1", "::1", "192.0.2.1"):
@@ -376,29 +324,18 @@ for port in ({servers.allowed}, {servers.forbidden}):
             found.append([host, port])
         except OSError:
             pass
-print(json.dumps(found))
+proxy = [os.environ.get("HTTP_PROXY") is not None, pathlib.Path("/run/tavern/proxy.sock").exists()]
+print(json.dumps([found, proxy]))
 """
-    async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
-        found = await scripts.output(code=code, language="python", security_context=_may_reach(servers.allowed))
+    granted = await scripts.run(code=code, **may_reach(servers.allowed))
+    denied = await scripts.run(code=code, **may_reach(servers.forbidden))
 
-    assert found == [] and servers.came == []
-
-
-async def test_a_script_that_was_granted_no_host_has_no_proxy(tmp_path: Path, servers: Servers) -> None:
-    code = """
-import json, os, pathlib
-print(json.dumps([os.environ.get("HTTP_PROXY"), pathlib.Path("/run/tavern/proxy.sock").exists()]))
-"""
-    async with scripts_of(tmp_path) as scripts:
-        result = await scripts.run(code=code, language="python", security_context=_may_reach(servers.allowed))
-
-    assert result.output_data == [None, False]
-    assert result.enforced is not None and result.enforced.denied
+    assert (granted.output_data, denied.output_data) == ([[], [True, True]], [[], [False, False]])
+    assert denied.enforced is not None and denied.enforced.denied
+    assert servers.came == []
 
 
-async def test_slow_and_many_connections_hold_up_neither_the_host_nor_another_script(
-    tmp_path: Path, servers: Servers
-) -> None:
+async def test_slow_connections_hold_up_no_other_script(scripts: Scripts, servers: Servers) -> None:
     slow = """
 import os, socket, sys, time
 from urllib.parse import urlsplit
@@ -410,7 +347,7 @@ for _ in range(100):
         held[-1].sendall(b"GET http://127.0.0.1/")
     except OSError:
         pass
-print("PROGRESS", len(held), file=sys.stderr, flush=True)
+print("::progress", "holding", file=sys.stderr, flush=True)
 while True:
     for each in held:
         try:
@@ -419,47 +356,23 @@ while True:
             pass
     time.sleep(0.2)
 """
-    asked = {"control": f"GET http://127.0.0.1:{servers.allowed}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"}
-    async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
-        context = _may_reach(servers.allowed)
-        holding = asyncio.create_task(scripts.python(slow, security_context=context, timeout_ms=8_000))
-        await asyncio.sleep(1.5)
-
-        answers = await scripts.output(code=SPEAK, language="python", input_data=asked, security_context=context)
-        held = await holding
+    asked = {"control": GET.format(servers.allowed)}
+    request = ScriptRequest.model_validate({"code": slow, **may_reach(servers.allowed)})
+    async with aclosing(scripts.service.stream(request)) as events:  # type: ignore[type-var]
+        async for event in events:
+            if event.text == "holding":
+                break
+        answers = await scripts.output(code=SPEAK, input_data=asked, **may_reach(servers.allowed))
 
     assert answers["control"].endswith("allowed")
-    assert held.error is not None and held.error.type.value == "TimeoutError"
-    assert any("PROGRESS" in line for line in held.logs), "it held connections"
 
 
-def _may_reach(port: int) -> dict[str, Any]:
-    return {"network_access": {"allow_hosts": [f"127.0.0.1:{port}", "169.254.169.254", "localhost"]}}
-
-
-async def _fetch(port: int, path: str = "/") -> str:
-    def get() -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-            return str(answer.read().decode())
-
-    return await asyncio.to_thread(get)
+async def fetch(port: int, path: str = "/") -> str:
+    async with ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
+        return await answer.text()
 
 
 # --- dependencies -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home without settings of pip, uv and npm."""
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    for name in ("UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    yield home
-
 
 POISONED = [
     ("requirements.txt", "--index-url {evil}/simple\nalpha"),
@@ -480,70 +393,47 @@ POISONED = [
 """One of each kind, and the file that it stands in; test_environments_manifests has all of them."""
 
 
-@_needs_uv
-async def test_a_poisoned_manifest_leads_nowhere(
-    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with index() as good, index() as evil, scripts_of(tmp_path) as scripts:
+@_needs_installers
+async def test_what_a_project_says_of_packages_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("PIP_CONFIG_FILE", raising=False)
+    async with index() as good, index() as evil:
         monkeypatch.setenv("UV_DEFAULT_INDEX", good.simple)
         monkeypatch.setenv("NPM_CONFIG_REGISTRY", good.registry)
-        evil.add_wheel("alpha")
-        evil.add_npm("alpha")
-        assert "alpha" in await _fetch(evil.port, "/simple/alpha"), "it would give what is asked for"
-        evil.asked.clear()
-        with Failures() as failures:
-            for number, (name, text) in enumerate(POISONED):
-                with failures.row(text):
-                    script = scripts.put(f"x{number}/a.cjs" if name == "package.json" else f"x{number}/a.py", "1")
-                    poison = text.format(evil=f"http://127.0.0.1:{evil.port}", folder=tmp_path)
-                    scripts.put(f"x{number}/{name}", poison)
-
-                    result = await scripts.run(script_path=f"x{number}/{script.name}")
-
-                    assert result.error is not None and result.error.type.value == "DependencyError"
-                    assert evil.asked == [] and not (tmp_path / "ran").exists()
-                    assert "root:" not in str(result), "nothing of a file of the host is shown"
-
-
-@_needs_uv
-async def test_the_settings_of_installers_that_a_project_brings_count_for_nothing(
-    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with index() as good, index() as evil, scripts_of(tmp_path) as scripts:
-        for variable, value in (("UV_DEFAULT_INDEX", good.simple), ("NPM_CONFIG_REGISTRY", good.registry)):
-            monkeypatch.setenv(variable, value)
         for house, said in ((good, "good"), (evil, "evil")):
             house.add_wheel("alpha", code=f"value = '{said}'")
             house.add_npm("alpha", code=f"module.exports = '{said}'")
-        settings = {
-            "uv.toml": f'index-url = "{evil.simple}"',
-            "pip.conf": f"[global]\nindex-url = {evil.simple}",
-            ".env": f"UV_DEFAULT_INDEX={evil.simple}\nNPM_CONFIG_REGISTRY={evil.registry}",
-            ".npmrc": f"registry={evil.registry}\nignore-scripts=false",
-            "bunfig.toml": f'[install]\nregistry = "{evil.registry}"',
-            ".python-version": "2.7",
-        }
-        for name, text in settings.items():
-            scripts.put(f"x/{name}", text)
-            scripts.put(name, text)
-        scripts.put("x/requirements.txt", "alpha")
-        scripts.put("x/a.py", "import alpha, json; print(json.dumps(alpha.value))")
-        scripts.put("x/package.json", '{"dependencies": {"alpha": "1.0.0"}}')
-        scripts.put("x/a.cjs", "console.log(JSON.stringify(require('alpha')))")
-
-        given = [await scripts.output(script_path="x/a.py")]
-        if shutil.which("npm") is not None:
-            given.append(await scripts.output(script_path="x/a.cjs"))
-
-    assert set(given) == {"good"} and evil.asked == []
+        assert "alpha" in await fetch(evil.port, "/simple/alpha"), "it would give what is asked for"
+        evil.asked.clear()
+        async with scripts_of(tmp_path) as scripts:
+            await _nothing_is_installed_for_poison(scripts, evil, tmp_path)
+            await _settings_count_for_nothing(scripts, evil)
 
 
-@_needs_uv
-async def test_a_script_cannot_spoil_the_environment_of_the_next_one(
-    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attack = """
-import alpha, glob, json, os, sys
+async def _nothing_is_installed_for_poison(scripts: Scripts, evil: Index, folder: Path) -> None:
+    with Failures() as failures:
+        for number, (name, text) in enumerate(POISONED):
+            with failures.row(text):
+                script = scripts.put(f"x{number}/a.cjs" if name == "package.json" else f"x{number}/a.py", "1")
+                scripts.put(f"x{number}/{name}", text.format(evil=f"http://127.0.0.1:{evil.port}", folder=folder))
+
+                result = await scripts.run(script_path=f"x{number}/{script.name}")
+
+                assert result.error is not None and result.error.type.value == "DependencyError"
+                assert evil.asked == [] and not (folder / "ran").exists()
+                assert "root:" not in str(result), "nothing of a file of the host is shown"
+
+
+HONEST = {
+    "a.py": "import alpha, json, sys; print(json.dumps([alpha.value, hasattr(sys, 'spoilt')]))",
+    "a.cjs": "console.log(JSON.stringify([require('alpha'), false]))",
+}
+SPOILS = {
+    "spoils.py": """
+import alpha, json, os
 folder, done = os.path.dirname(alpha.__file__), []
 for what in (
     lambda: open(alpha.__file__, "a").write("value = 'spoilt'"),
@@ -563,27 +453,8 @@ for what in (
     except OSError:
         pass
 print(json.dumps([alpha.value, done]))
-"""
-    honest = "import alpha, json, sys; print(json.dumps([alpha.value, hasattr(sys, 'spoilt')]))"
-    async with index() as good, scripts_of(tmp_path) as scripts:
-        monkeypatch.setenv("UV_DEFAULT_INDEX", good.simple)
-        good.add_wheel("alpha", code="value = 'as it was'")
-        for name, text in (("attack.py", attack), ("honest.py", honest)):
-            scripts.put(f"x/{name}", text)
-        scripts.put("x/requirements.txt", "alpha")
-
-        spoilt = await scripts.output(script_path="x/attack.py")
-        after = await scripts.output(script_path="x/honest.py")
-
-    assert spoilt == ["as it was", []]
-    assert after == ["as it was", False]
-
-
-@_needs_node
-async def test_a_script_cannot_spoil_the_modules_of_the_next_one(
-    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attack = """
+""",
+    "spoils.cjs": """
 const fs = require("node:fs"), alpha = require("alpha"), file = require.resolve("alpha");
 const folder = require("node:path").dirname(file), done = [];
 for (const what of [
@@ -600,34 +471,45 @@ for (const what of [
   try { what(); done.push(1); } catch {}
 }
 console.log(JSON.stringify([alpha, done]));
-"""
-    async with index() as good, scripts_of(tmp_path) as scripts:
-        monkeypatch.setenv("NPM_CONFIG_REGISTRY", good.registry)
-        good.add_npm("alpha", code="module.exports = 'as it was'")
-        scripts.put("x/attack.cjs", attack)
-        scripts.put("x/honest.cjs", "console.log(JSON.stringify(require('alpha')))")
-        scripts.put("x/package.json", '{"dependencies": {"alpha": "1.0.0"}}')
+""",
+}
 
-        spoilt = await scripts.output(script_path="x/attack.cjs")
-        after = await scripts.output(script_path="x/honest.cjs")
 
-    assert spoilt == ["as it was", []]
-    assert after == "as it was"
+async def _settings_count_for_nothing(scripts: Scripts, evil: Index) -> None:
+    """Install from where the operator says, whatever lies there; what is installed is not changed by a script."""
+    settings = {
+        "uv.toml": f'index-url = "{evil.simple}"',
+        "pip.conf": f"[global]\nindex-url = {evil.simple}",
+        ".env": f"UV_DEFAULT_INDEX={evil.simple}\nNPM_CONFIG_REGISTRY={evil.registry}",
+        ".npmrc": f"registry={evil.registry}\nignore-scripts=false",
+        "bunfig.toml": f'[install]\nregistry = "{evil.registry}"',
+        ".python-version": "2.7",
+    }
+    for name, text in settings.items():
+        scripts.put(name, text)
+    wanted = {"requirements.txt": "alpha", "package.json": '{"dependencies": {"alpha": "1.0.0"}}'}
+    for name, text in {**settings, **wanted, **HONEST, **SPOILS}.items():
+        scripts.put(f"x/{name}", text)
+    for suffix in ("py", "cjs"):
+        names = [f"x/{name}.{suffix}" for name in ("a", "spoils", "a")]
+        given = [await scripts.output(script_path=name) for name in names]
+        assert given == [["good", False], ["good", []], ["good", False]]
+    assert evil.asked == []
 
 
 # --- what is left -----------------------------------------------------------------------------------
 
 
-async def test_nothing_is_left_of_many_scripts_however_they_end(
+async def test_nothing_is_left_of_scripts_however_they_end(
     tmp_path: Path, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir(mode=0o755)
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    fetch = f"""
+    get = f"""
 import json, subprocess, urllib.request
 subprocess.Popen(["sleep", "100"], start_new_session=True)
-print(json.dumps(urllib.request.urlopen("http://127.0.0.1:{servers.allowed}/", timeout=10).read().decode()))
+print(json.dumps(urllib.request.urlopen("http://127.0.0.1:{servers.allowed}/", timeout=60).read().decode()))
 """
     slow = "import time; print('began', flush=True); time.sleep(60)"
     async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
@@ -636,7 +518,7 @@ print(json.dumps(urllib.request.urlopen("http://127.0.0.1:{servers.allowed}/", t
             """Run one of each kind; return what became of those that were not given up."""
             given_up = asyncio.create_task(scripts.python(slow))
             results = await asyncio.gather(
-                scripts.python(fetch, security_context=_may_reach(servers.allowed)),
+                scripts.run(code=get, **may_reach(servers.allowed)),
                 scripts.run(code="console.log(1)", language="nodejs"),
                 scripts.python("open('left.txt', 'w'); raise SystemExit(3)"),
                 scripts.python(slow, timeout_ms=300),
@@ -647,35 +529,29 @@ print(json.dumps(urllib.request.urlopen("http://127.0.0.1:{servers.allowed}/", t
             await asyncio.wait({given_up})
             return [result.error.type.value if result.error is not None else "" for result in results]
 
-        async def there_is() -> dict[str, Any]:
+        def there_is() -> Counter[str]:
             groups = find_groups()
-            return {
-                "descriptors": _descriptors(),
-                "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
-                "processes": len(tree(os.getpid())),
-                "groups": len(list(groups.folder.glob(f"tavern-{os.getpid()}-*"))) if groups is not None else 0,
-                "folders": sorted(path.name for path in temporary.iterdir()),
-                "runs": len(list(scripts.host.project.private.glob("plugins/*/runs/*/*"))),
-                "tasks": len(asyncio.all_tasks()),
-            }
+            return Counter(
+                {
+                    "mount": len(Path("/proc/self/mountinfo").read_text().splitlines()),
+                    "process": len(tree(os.getpid())),
+                    "group": len(list(groups.folder.glob(f"tavern-{os.getpid()}-*"))) if groups is not None else 0,
+                    "run": len(list(scripts.host.project.private.glob("plugins/*/runs/*/*"))),
+                    "task": len(asyncio.all_tasks()),
+                }
+            ) + Counter([*_descriptors(), *(path.name for path in temporary.iterdir())])
 
         expected = ["", "", "ScriptError", "TimeoutError", "", "ScriptError"]
-
-        async def at_rest() -> dict[str, Any]:
-            """Return what there is when nothing has changed for a second: interpreters that wait are started again."""
-            seen = [await there_is()]
-            while len(seen) < 400 and (len(seen) < 20 or any(one != seen[-1] for one in seen[-20:])):
-                await asyncio.sleep(0.05)
-                seen.append(await there_is())
-            return seen[-1]
-
         assert await some() == expected
-        before = await at_rest()
+        seen = [there_is()]
+        while len(seen) < 20 or seen[-20] != seen[-1]:  # interpreters that wait are started again
+            await asyncio.sleep(0.05)
+            seen.append(there_is())
         for _ in range(repetitions(2, 8)):
             assert await some() == expected
-        after = await at_rest()
-
-    assert after == before
+        async with asyncio.timeout(100):
+            while there_is() - seen[-1]:
+                await asyncio.sleep(0.05)
 
 
 def _descriptors() -> list[str]:
