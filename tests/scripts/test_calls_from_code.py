@@ -115,6 +115,9 @@ async def test_tools_are_functions_and_failures_exceptions(open_scripts: Scripts
     given = await value(open_scripts, code, language)
 
     assert given == [["ExecutionError", True, {"code": "not_found"}], True, True]
+    entries = await open_scripts.host.services.get(AUDIT).tail(100)
+    called = [each for each in entries if each.action == "tool.called" and '"a.txt"' in json.dumps(each.details)]
+    assert {each.actor for each in called} == {str(AGENT)}
 
 
 async def test_a_script_may_call_what_its_caller_may(open_scripts: Scripts) -> None:
@@ -133,30 +136,21 @@ print(json.dumps([said, hasattr(tools, "delete_file"), hasattr(tools, "get_curre
     assert await value(open_scripts, code) == [["made", denied, denied, denied], False, True]
 
 
-async def test_a_forged_call_is_authorised_as_any(open_scripts: Scripts) -> None:
-    service = open_scripts.service
-    manager = open_scripts.host.services.get(TOOL_MANAGER)
-    nobody = CallContext(principal=AGENT, project=open_scripts.host.project.id)
+async def test_who_is_given_tools(open_scripts: Scripts) -> None:
+    project = open_scripts.host.project.id
+    nobody = CallContext(principal=AGENT, project=project)
+    user = CallContext(principal=Principal(kind="user", id="ann"), project=project)
+    code = "import json, os\nimport tools\nprint(json.dumps([dir(tools), 'TAVERN_CALLS_FD' in os.environ]))"
 
-    assert await manager.callable_tools(call=nobody) == []
+    async def given(call: CallContext, *tools: str) -> Any:
+        request = ScriptRequest(code=code, language="python", tools=tools)
+        return (await open_scripts.service.run(request, call=call)).output_data
 
-    code = "import tools, json; print(json.dumps(dir(tools)))"
-    given = await service.run(ScriptRequest(code=code, language="python", tools=["*"]), call=nobody)
-    assert given.output_data == ["ToolError", "aio", "call"]
-    user = CallContext(principal=Principal(kind="user", id="ann"), project=open_scripts.host.project.id)
-    some = await service.run(ScriptRequest(code=code, language="python", tools=["system:get_*"]), call=user)
-    assert some.output_data == ["ToolError", "aio", "call", "get_current_time", "system_get_current_time"]
-
-
-async def test_what_another_plugin_passes_on_gets_no_tools(open_scripts: Scripts) -> None:
-    code = "import os; print('TAVERN_CALLS_FD' in os.environ)"
-    user = CallContext(principal=Principal(kind="user", id="ann"))
-    for call, expected in ((user, "True"), (user.model_copy(update={"via": "acme"}), "False")):
-        request = ScriptRequest(code=code, language="python", tools=["*"])
-        assert (await open_scripts.service.run(request, call=call)).output_data == expected
-
-
-async def test_sessions_get_no_tools(open_scripts: Scripts) -> None:
+    assert await open_scripts.host.services.get(TOOL_MANAGER).callable_tools(call=nobody) == []
+    own = ["ToolError", "aio", "call"]
+    assert await given(nobody, "*") == [own, True]
+    assert await given(user, "system:get_*") == [[*own, "get_current_time", "system_get_current_time"], True]
+    assert await given(user.model_copy(update={"via": "acme"}), "*") is None  # without a module `tools`
     with pytest.raises(InvalidInput, match="no tools are given in a session"):
         await open_scripts.python("1", session="s", tools=["*"])
 
@@ -202,33 +196,28 @@ async def test_script_tools_of_the_project_call_tools(tmp_path: Path) -> None:
                     assert result.error is not None
 
 
-@pytest.mark.parametrize(
-    ("language", "name", "code"),
-    [
-        ("python", "x.py", "import packed, tools; print(callable(tools.call))"),
-        ("nodejs", "x.mjs", "import tools from 'tools'; console.log(typeof tools.call === 'function')"),
-    ],
-)
-async def test_code_finds_its_module_without_mounts(
-    tmp_path: Path, language: ScriptLanguage, name: str, code: str
-) -> None:
-    program = sys.executable if language == "python" else shutil.which("node")
-    assert program is not None
-    for path, text in ((f"script/{name}", code), ("packages/packed.py", "")):
-        (tmp_path / path).parent.mkdir()
-        (tmp_path / path).write_text(text)
-    mounts = [read("/script", tmp_path / "script"), read("/packages", tmp_path / "packages")]
-    launch = SandboxLaunch(
-        argv=[program, f"/script/{name}"],
-        limits=LIMITS,
-        mounts=mounts,
-        environment={"PYTHONPATH": "/packages"},
-        address_space=language == "python",
-    )
+async def test_code_finds_its_module_without_mounts(tmp_path: Path) -> None:
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "packed.py").touch()
+    programs: dict[ScriptLanguage, tuple[str | None, str]] = {
+        "python": (sys.executable, "import packed, tools; print(callable(tools.call))"),
+        "nodejs": (shutil.which("node"), "import tools from 'tools'; console.log(typeof tools.call === 'function')"),
+    }
+    for language, (program, code) in programs.items():
+        folder = tmp_path / language
+        folder.mkdir()
+        (folder / "x.mjs").write_text(code)
+        launch = SandboxLaunch(
+            argv=[str(program), "/script/x.mjs"],
+            limits=LIMITS,
+            mounts=[read("/script", folder), read("/packages", tmp_path / "packages")],
+            environment={"PYTHONPATH": "/packages"},
+            address_space=language == "python",
+        )
 
-    came = await run(Supervised(is_limited=False), with_module(launch, tmp_path, language, []))
+        came = await run(Supervised(is_limited=False), with_module(launch, folder, language, []))
 
-    assert came.stdout.strip().lower() == b"true", came
+        assert came.stdout.strip().lower() == b"true", came
 
 
 HONEST = """
@@ -247,13 +236,11 @@ print(json.dumps([said, tools.get_current_time()["unix"] > 0]))
 
 
 async def test_arguments_that_are_no_json_fail_alone(open_scripts: Scripts) -> None:
-    assert await value(open_scripts, HONEST) == [["ParameterValidationError"] * 2, True]
     code = """
 import tools from "tools";
-let type;
-try { await tools.readFile({ filePath: "\\ud800" }); } catch (error) { type = error.type; }
-console.log(JSON.stringify(type));
+try { await tools.readFile({ filePath: "\\ud800" }); } catch (error) { console.log(JSON.stringify(error.type)); }
 """
+    assert await value(open_scripts, HONEST) == [["ParameterValidationError"] * 2, True]
     assert await value(open_scripts, code, "nodejs") == "ParameterValidationError"
 
 
@@ -319,29 +306,21 @@ print(json.dumps(sum(tools.get_current_time()["unix"] > 0 for _ in range({number
     assert await value(open_scripts, code, timeoutMs=60_000) == number
 
 
-async def test_more_calls_than_the_operator_allows_fail(tmp_path: Path) -> None:
+async def test_calls_and_their_results_are_limited(tmp_path: Path) -> None:
     code = """
 import json, tools
 made = []
-for _ in range(5):
+for tool in ("FileOperator.ReadFile", *["system:get_current_time"] * 4):
     try:
-        tools.get_current_time()
+        tools.call(tool, **({"filePath": "large.txt"} if "Read" in tool else {}))
         made.append("made")
     except tools.ToolError as error:
         made.append(error.type)
 print(json.dumps(made))
 """
-    async with scripts_of(tmp_path, maxToolCalls=3) as scripts:
-        assert await value(scripts, code) == [*["made"] * 3, *["ResourceError"] * 2]
-
-
-async def test_calls_are_in_the_audit_log(open_scripts: Scripts) -> None:
-    await value(open_scripts, "import tools; tools.write_file(filePath='audited.txt', content='1')")
-
-    entries = await open_scripts.host.services.get(AUDIT).tail(50)
-    found = [e for e in entries if e.action == "tool.called" and '"filePath": "audited.txt"' in json.dumps(e.details)]
-    assert len(found) == 1
-    assert found[0].actor == str(AGENT)
+    async with scripts_of(tmp_path, maxToolCalls=3, inputKilobytes=8) as scripts:
+        scripts.put("large.txt", f"{'x' * 500}\n" * 100, folder="files")
+        assert await value(scripts, code) == ["OutputError", *["made"] * 2, *["ResourceError"] * 2]
 
 
 WAITING = """
@@ -353,16 +332,19 @@ except tools.ToolError as error:
 """
 
 
-async def test_a_script_waits_for_an_approval(open_scripts: Scripts) -> None:
+async def test_time_stands_still_while_a_call_waits(open_scripts: Scripts) -> None:
     manager = open_scripts.host.services.get(TOOL_MANAGER)
     scope = ToolScope(allowed=OPEN, approval=[ToolRule(tool="FileOperator.*")])
     for decision, expected in (("approve", "approved.txt"), ("refuse", ["PermissionDenied", True])):
-        running = asyncio.create_task(value(open_scripts, WAITING, scope=scope, timeoutMs=5000))
+        running = asyncio.create_task(value(open_scripts, WAITING, scope=scope, timeoutMs=3000))
         task_id = await asked(open_scripts)
         if decision == "approve":
-            await asyncio.sleep(5.5)  # longer than the script may take by itself
+            await asyncio.sleep(3.2)  # longer than the script may take by itself
         await manager.decide(task_id, decision)  # type: ignore[arg-type]
         assert await running == expected
+    endless = "import tools, time\ntools.get_current_time()\ntime.sleep(30)"
+    late = await execute(open_scripts, endless, timeoutMs=1000)  # after a call it runs again
+    assert late.error is not None and late.error.type == ScriptErrorType.TIMEOUT
 
 
 async def test_a_call_that_nobody_waits_for_is_withdrawn(open_scripts: Scripts) -> None:
@@ -430,8 +412,7 @@ try:
 except BlockingIOError:
     print(sent < 100_000)
 """
-    (open_scripts.host.project.root / "files").mkdir(exist_ok=True)
-    (open_scripts.host.project.root / "files" / "big.txt").write_text("x" * 100_000)
+    open_scripts.put("big.txt", "x" * 100_000, folder="files")
     assert await value(open_scripts, code) == "True"
 
 
@@ -488,28 +469,6 @@ def running(token: str) -> list[str]:
             if token.encode() in (process / "environ").read_bytes():
                 found.append(process.name)
     return found
-
-
-async def test_too_large_a_result_is_an_exception(tmp_path: Path) -> None:
-    code = """
-import tools
-try:
-    tools.read_file(filePath="large.txt")
-except tools.ToolError as error:
-    print(error.type)
-"""
-    async with scripts_of(tmp_path, inputKilobytes=8) as scripts:
-        files = scripts.host.project.root / "files"
-        files.mkdir(exist_ok=True)
-        (files / "large.txt").write_text(f"{'x' * 500}\n" * 100)
-        assert await value(scripts, code) == "OutputError"
-
-
-async def test_time_runs_again_after_a_call(open_scripts: Scripts) -> None:
-    code = "import tools, time\ntools.get_current_time()\ntime.sleep(30)"
-    result = await execute(open_scripts, code, timeoutMs=1000)
-    assert result.error is not None
-    assert result.error.type == ScriptErrorType.TIMEOUT
 
 
 async def test_names_of_functions_are_told_apart() -> None:

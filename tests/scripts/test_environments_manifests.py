@@ -45,51 +45,60 @@ def test_requirements_are_names_versions_markers_and_hashes() -> None:
     assert found.hashed
 
 
+POISONED = {
+    "not from an address": """
+        six @ https://evil.example/six.whl
+        six @ file:///etc/passwd
+        six@git+https://evil.example/six""",
+    "not given by a path or an address": """
+        git+https://evil.example/six
+        file:///tmp/six.whl
+        ./six
+        /opt/six.whl
+        six.whl
+        .
+        ${HOME}/six""",
+    "nothing is installed from a folder": """
+        -e .
+        --editable=git+https://evil.example/six""",
+    "other files are not read": """
+        -r other.txt
+        -c other.txt""",
+    "the operator's to say": """
+        --index-url https://evil.example/simple
+        -i https://evil.example/simple
+        --extra-index-url=https://evil.example/simple
+        --find-links /tmp
+        -f /tmp
+        --trusted-host evil.example
+        --no-binary :all:
+        --pre""",
+    "the only option of a requirement": """
+        six --global-option=x
+        six --hash=md5:abc
+        six --index-url https://evil.example""",
+    "===|no requirement|path": """
+        six===1.0/../../x
+        six\x00
+        six ; $(touch x)
+        six`touch x`""",
+    "too long": f"""
+        {"x" * 2000}""",
+}
+
+
 def test_a_poisoned_requirement_is_refused_with_its_line() -> None:
-    rows: list[Any] = [
-        ("six @ https://evil.example/six.whl", "not from an address"),
-        ("six @ file:///etc/passwd", "not from an address"),
-        ("six@git+https://evil.example/six", "not from an address"),
-        ("git+https://evil.example/six", "not given by a path or an address"),
-        ("https://evil.example/six.whl", "not given by a path or an address"),
-        ("file:///tmp/six.whl", "not given by a path or an address"),
-        ("./six", "not given by a path or an address"),
-        ("../six.tar.gz", "not given by a path or an address"),
-        ("/opt/six.whl", "not given by a path or an address"),
-        ("six.whl", "not given by a path or an address"),
-        (".", "not given by a path or an address"),
-        ("-e .", "nothing is installed from a folder"),
-        ("--editable=git+https://evil.example/six", "nothing is installed from a folder"),
-        ("-r other.txt", "other files are not read"),
-        ("-c other.txt", "other files are not read"),
-        ("--index-url https://evil.example/simple", "the operator's to say"),
-        ("-i https://evil.example/simple", "the operator's to say"),
-        ("--extra-index-url=https://evil.example/simple", "the operator's to say"),
-        ("--find-links /tmp", "the operator's to say"),
-        ("-f /tmp", "the operator's to say"),
-        ("--trusted-host evil.example", "the operator's to say"),
-        ("--no-binary :all:", "the operator's to say"),
-        ("--pre", "the operator's to say"),
-        ("six --global-option=x", "the only option of a requirement"),
-        ("six --config-settings=x=y", "the only option of a requirement"),
-        ("six --hash=md5:abc", "the only option of a requirement"),
-        ("six --index-url https://evil.example", "the only option of a requirement"),
-        ("six===1.0/../../x", "===|no requirement|path"),
-        ("${HOME}/six", "path or an address"),
-        ("six\x00", "no requirement"),
-        ("six ; $(touch x)", "no requirement"),
-        ("six`touch x`", "no requirement"),
-        ("x" * 2000, "too long"),
-    ]
+    rows = [(line.strip(), problem) for problem, text in POISONED.items() for line in text.split("\n")[1:]]
     with Failures() as failures:
         for line, problem in rows:
             with failures.row(line):
                 with pytest.raises(Refused, match=problem) as refused:
                     read_requirements(f"rich\n\n{line}\n", "requirements.txt")
 
-                assert refused.value.error.type is ScriptErrorType.DEPENDENCY
-                assert refused.value.error.message.startswith("requirements.txt, line 3 (")
-                assert len(refused.value.error.message) < 400 and "\x00" not in refused.value.error.message
+                error = refused.value.error
+                assert error.type is ScriptErrorType.DEPENDENCY
+                assert error.message.startswith("requirements.txt, line 3 (")
+                assert len(error.message) < 400 and "\x00" not in error.message
 
 
 def test_a_continued_line_hides_no_other() -> None:
@@ -102,15 +111,10 @@ def test_a_continued_line_hides_no_other() -> None:
 def test_a_poisoned_pyproject_is_refused_with_its_line() -> None:
     rows: list[Any] = [
         ('[project]\ndependencies = ["six @ git+https://evil.example/x"]', "line 2 .*not from an address"),
-        (
-            '[project]\ndependencies = ["six"]\n[tool.uv.sources]\nsix = {git = "https://x"}',
-            r"line 3: \[tool.uv\] sources",
-        ),
+        ('[project]\n[tool.uv.sources]\nsix = {git = "https://x"}', r"line 2: \[tool.uv\] sources"),
         ('[project]\ndependencies = []\n[[tool.uv.index]]\nurl = "https://x"', r"line 3: \[tool.uv\] index"),
-        ('[project]\ndependencies = []\n[tool.uv]\nfind-links = ["/tmp"]', r"line 4: \[tool.uv\] find-links"),
         ('[tool.uv]\nextra-index-url = ["https://x"]', r"line 2: \[tool.uv\] extra-index-url"),
         ('[tool.uv.pip]\nindex-url = "https://x"', r"\[tool.uv\] pip"),
-        ('[tool.uv]\noverride-dependencies = ["six @ https://x"]', r"\[tool.uv\] override-dependencies"),
         ('[project]\ndynamic = ["dependencies"]', "line 2: the dependencies must stand here"),
         ('[tool.poetry.dependencies]\nsix = {path = "../six"}', "line 1: dependencies must stand under"),
         ('[project]\ndependencies = "six"', "must be a list of texts"),
@@ -166,10 +170,8 @@ def test_a_package_not_from_the_registry_is_refused() -> None:
 
 def test_a_poisoned_package_json_is_refused() -> None:
     rows: list[Any] = [
-        *(
-            ({"scripts": {name: "curl evil"}}, "take this script out")
-            for name in ("preinstall", "install", "postinstall")
-        ),
+        ({"scripts": {"preinstall": "curl evil"}}, "take this script out"),
+        ({"scripts": {"postinstall": "curl evil"}}, "take this script out"),
         ({"scripts": {"prepare": "curl evil"}}, "nothing runs while"),
         ({"workspaces": ["a"]}, "workspaces are not installed"),
         ({"bundleDependencies": ["a"]}, "bundled packages"),
@@ -247,7 +249,7 @@ def uv_lock(source: str) -> str:
     return f'version = 1\n[[package]]\nname = "six"\nversion = "1"\nsource = {source}\n'
 
 
-def test_a_poisoned_lock_of_uv_is_refused(tmp_path: Path) -> None:
+def test_a_poisoned_or_incomplete_uv_lock_is_refused(tmp_path: Path) -> None:
     rows: list[Any] = [
         ('{ git = "https://evil.example/x" }', "line 3: six comes from git"),
         ('{ url = "https://evil.example/x.whl" }', "six comes from url"),
@@ -263,12 +265,8 @@ def test_a_poisoned_lock_of_uv_is_refused(tmp_path: Path) -> None:
             (tmp_path / "uv.lock").write_text(uv_lock(source))
             with failures.row(source), pytest.raises(Refused, match=f"uv.lock.*{problem}"):
                 Manifests().find("python", tmp_path, None)
-
-
-def test_an_incomplete_uv_lock_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["six", "Rich"]\n')
     (tmp_path / "uv.lock").write_text(uv_lock('{ registry = "https://x" }'))
-
     with pytest.raises(Refused, match="uv.lock: it does not have Rich: regenerate it with `uv lock`"):
         Manifests().find("python", tmp_path, None)
 
@@ -281,22 +279,25 @@ def test_a_scripts_block_counts_before_files_beside_it(tmp_path: Path) -> None:
 
     of_block = manifests.find("python", tmp_path, code, "x.py")
     of_file = manifests.find("python", tmp_path, "print(1)", "x.py")
+    (tmp_path / "requirements.txt").write_text("rich>1\n")
+    changed = manifests.find("python", tmp_path, "print(1)", "x.py")
     (tmp_path / "requirements.txt").unlink()
     of_project = manifests.find("python", tmp_path, "print(1)", "x.py")
 
-    lines = [each.requirements.lines for each in (of_block, of_file, of_project) if isinstance(each, PythonManifest)]
-    assert lines == [("six",), ("rich",), ("attrs",)]
+    found = [each for each in (of_block, of_file, changed, of_project) if isinstance(each, PythonManifest)]
+    assert [each.requirements.lines for each in found] == [("six",), ("rich",), ("rich>1",), ("attrs",)]
 
 
-@pytest.mark.parametrize("language", ["nodejs", "bun"])
-def test_a_package_json_without_dependencies_needs_no_environment(tmp_path: Path, language: ScriptLanguage) -> None:
-    manifests = Manifests()
-    assert manifests.find(language, tmp_path, "1") is None
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    assert manifests.find(language, tmp_path, "1") is None
-    (tmp_path / "package.json").write_text('{"dependencies": {"a": "1"}}')
-    assert isinstance(manifests.find(language, tmp_path, "1"), NodeManifest)
-    assert manifests.find(language, None, "1") is None
+def test_a_package_json_without_dependencies_needs_no_environment(tmp_path: Path) -> None:
+    languages: tuple[ScriptLanguage, ...] = ("nodejs", "bun")
+    found = []
+    for text in (None, '{"type": "module"}', '{"dependencies": {"a": "1"}}'):
+        if text is not None:
+            (tmp_path / "package.json").write_text(text)
+        found += [Manifests().find(language, tmp_path, "1") for language in languages]
+
+    assert [isinstance(each, NodeManifest) for each in found] == [False] * 4 + [True] * 2
+    assert found[:4] == [None] * 4 and Manifests().find("bun", None, "1") is None
 
 
 def test_a_lock_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
@@ -310,16 +311,6 @@ def test_a_lock_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / "yarn.lock").write_text("")
     (tmp_path / "package-lock.json").write_text("{}")
     assert isinstance(Manifests().find("nodejs", tmp_path, "1"), NodeManifest)
-
-
-def test_a_changed_manifest_is_read_again(tmp_path: Path) -> None:
-    manifests = Manifests()
-    (tmp_path / "requirements.txt").write_text("six\n")
-    first = manifests.find("python", tmp_path, None)
-    (tmp_path / "requirements.txt").write_text("attrs\n")
-    second = manifests.find("python", tmp_path, None)
-
-    assert first != second and isinstance(second, PythonManifest) and second.requirements.lines == ("attrs",)
 
 
 def test_what_is_no_plain_manifest_is_refused(tmp_path: Path) -> None:

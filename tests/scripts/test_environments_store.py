@@ -4,6 +4,7 @@ what comes out of a sandbox is written down."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from helpers.forking import PYTHON
+from helpers.repetition import Failures
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,35 +45,38 @@ def rewritten_in_place(file: Path) -> None:
     file.chmod(before.st_mode)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: (content / "site").chmod(0o755) or (content / "site" / "new.py").write_text("x"),
-        lambda content: (content / "site").chmod(0o755) or (content / "site" / "a.py").unlink(),
-        lambda content: (content / "site" / "a.py").chmod(0o666),
-        lambda content: os.link(content / "site" / "a.py", content.parent / "other"),
-        lambda content: (content / "site" / "a.py").chmod(0o644) or (content / "site" / "a.py").write_text("2"),
-        lambda content: rewritten_in_place(content / "site" / "a.py"),
-        lambda content: (
-            (content.parent / "record.json").chmod(0o644) or (content.parent / "record.json").write_text("{}")
-        ),
-        lambda content: (content.parent / "record.json").unlink(),
-        lambda content: (
-            (content / "site").chmod(0o755) or (content / "site" / "a.py").rename(content / "site" / "b.py")
-        ),
-    ],
-)
-async def test_one_that_was_changed_is_not_used_and_is_built_anew(
-    tmp_path: Path, change: Callable[[Path], None]
-) -> None:
-    assert await build(Store(tmp_path), {"site/a.py": "1"})
-    change(tmp_path / KEY / "content")
+def opened(path: Path) -> Path:
+    """Return a file or folder that may be written to from now on."""
+    path.chmod(0o755)
+    return path
 
-    later = Store(tmp_path)
-    assert later.find(KEY) is None
-    assert await build(later, {"site/a.py": "1"})
-    content = later.find(KEY)
-    assert content is not None and [path.name for path in content.rglob("*.py")] == ["a.py"]
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a new file": lambda content: (opened(content / "site") / "new.py").write_text("x"),
+    "one less": lambda content: (opened(content / "site") / "a.py").unlink(),
+    "other rights": lambda content: (content / "site" / "a.py").chmod(0o666),
+    "a second name": lambda content: os.link(content / "site" / "a.py", content.parent / "other"),
+    "another content": lambda content: opened(content / "site" / "a.py").write_text("2"),
+    "another content in place": lambda content: rewritten_in_place(content / "site" / "a.py"),
+    "another record": lambda content: opened(content.parent / "record.json").write_text("{}"),
+    "no record": lambda content: (content.parent / "record.json").unlink(),
+    "another name": lambda content: (opened(content / "site") / "a.py").rename(content / "site" / "b.py"),
+}
+
+
+async def test_one_that_was_changed_is_built_again(tmp_path: Path) -> None:
+    with Failures() as failures:
+        for number, (name, change) in enumerate(CHANGES.items()):
+            with failures.row(name):
+                place = tmp_path / str(number)
+                assert await build(Store(place), {"site/a.py": "1"})
+                change(place / KEY / "content")
+
+                later = Store(place)
+                assert later.find(KEY) is None
+                assert await build(later, {"site/a.py": "1"})
+                content = later.find(KEY)
+                assert content is not None and [path.name for path in content.rglob("*.py")] == ["a.py"]
 
 
 async def test_what_a_killed_process_left_is_cleared_and_its_lock_is_free(tmp_path: Path) -> None:
@@ -181,63 +186,63 @@ def entry(path: object, size: object = 0, executable: object = False, data: byte
     return len(head).to_bytes(4, "big") + head + data
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        entry("../x"),
-        entry("/etc/x"),
-        entry("a/../../x"),
-        entry("a//b"),
-        entry(""),
-        entry("."),
-        entry("a/."),
-        entry("a\0b"),
-        entry("\ud800"),
-        entry("x" * 300),
-        entry("/".join("a" * 70)),
-        entry("a", -1),
-        entry("a", True),
-        entry("a", 1.5),
-        entry("a", 10**30),
-        entry("a", 101),
-        entry(["a"]),
-        entry("a") + entry("a"),
-        entry("a") + entry("a/b"),
-        entry("a/b") + entry("a"),
-        (9000).to_bytes(4, "big"),
-        (3).to_bytes(4, "big") + b"[[[",
-        (2000).to_bytes(4, "big") + b"[" * 2000,
-        bytes(4) + b"more",
-        entry("a", 5, False, b"abc"),
-        b"",
-        b"\0\0",
-    ],
-)
-def test_what_is_not_as_it_should_be_is_not_written_down(tmp_path: Path, data: bytes) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
-    unpacker = Unpacker(place, 100)
-    with pytest.raises(BadPackage):
-        try:
-            unpacker.take(data)
-            unpacker.finish()
-        finally:
-            unpacker.close()
+WRONG = [
+    entry("../x"),
+    entry("/etc/x"),
+    entry("a/../../x"),
+    entry("a//b"),
+    entry(""),
+    entry("."),
+    entry("a/."),
+    entry("a\0b"),
+    entry("\ud800"),
+    entry("x" * 300),
+    entry("/".join("a" * 70)),
+    entry("a", -1),
+    entry("a", True),
+    entry("a", 1.5),
+    entry("a", 10**30),
+    entry("a", 101),
+    entry(["a"]),
+    entry("a") + entry("a"),
+    entry("a") + entry("a/b"),
+    entry("a/b") + entry("a"),
+    (9000).to_bytes(4, "big"),
+    (3).to_bytes(4, "big") + b"[[[",
+    (2000).to_bytes(4, "big") + b"[" * 2000,
+    bytes(4) + b"more",
+    entry("a", 5, False, b"abc"),
+    b"",
+    b"\0\0",
+]
 
-    assert [path.name for path in tmp_path.iterdir()] == ["place"]
-    assert all(path.is_relative_to(place) for path in place.rglob("*"))
+
+def test_what_is_not_as_it_should_be_is_not_written_down(tmp_path: Path) -> None:
+    with Failures() as failures:
+        for number, data in enumerate(WRONG):
+            with failures.row(data[:60]):
+                place = tmp_path / str(number) / "place"
+                place.mkdir(parents=True)
+                with pytest.raises(BadPackage):
+                    unpacked(place, data)
+
+                assert [path.name for path in place.parent.iterdir()] == ["place"]
+                assert all(path.is_relative_to(place) for path in place.rglob("*"))
+
+
+def unpacked(place: Path, data: bytes) -> None:
+    unpacker = Unpacker(place, 100)
+    try:
+        unpacker.take(data)
+        unpacker.finish()
+    finally:
+        unpacker.close()
 
 
 @given(data=st.binary(max_size=200))
 def test_any_bytes_are_files_in_the_folder_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     place = tmp_path_factory.mktemp("unpack") / "place"
     place.mkdir()
-    unpacker = Unpacker(place, 100)
-    try:
-        unpacker.take(data)
-        unpacker.finish()
-    except BadPackage:
-        pass
-    finally:
-        unpacker.close()
+    with contextlib.suppress(BadPackage):
+        unpacked(place, data)
     assert [path.name for path in place.parent.iterdir()] == ["place"]
