@@ -24,14 +24,33 @@ ECHO = "import json, sys\nprint(json.dumps({'argv': sys.argv, 'in': json.load(sy
 # --- where scripts lie ----------------------------------------------------------------------------
 
 
-async def test_scripts_lie_in_the_folders_of_the_operator(tmp_path: Path) -> None:
+async def test_the_settings_of_the_operator_count(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    (other / "b.py").write_text("print('\"other\"')")
-    async with scripts_of(tmp_path, folders=["scripts", str(other)]) as scripts:
+    (other / "b.py").write_text("import json, sys\nprint(json.dumps(sys.prefix))")
+    settings: dict[str, Any] = {
+        "folders": ["scripts", str(other)],
+        "languages": ["python", "bun"],
+        "interpreters": {"bun": "/nowhere/bun", "python": sys.executable},
+        "timeoutSeconds": 2,
+        "maxTimeoutSeconds": 3,
+    }
+    async with scripts_of(tmp_path, **settings) as scripts:
         scripts.put("deep/a.py", "print('\"own\"')")
         assert await scripts.output(script_path="deep/a.py") == "own"
-        assert await scripts.output(script_path="b.py") == "other"
+        assert await scripts.output(script_path="b.py") == sys.prefix
+        message = await scripts.error(ScriptErrorType.SECURITY, code="1", language="nodejs")
+        assert message == "the operator does not allow scripts in nodejs; allowed: python, bun"
+        message = await scripts.error(ScriptErrorType.DEPENDENCY, code="1", language="bun")
+        assert message == (
+            "bun, which runs bun, was not found at /nowhere/bun; install it, or set "
+            "extensions.tavern-scripts.interpreters to {'bun': its absolute path}"
+        )
+        walls = []
+        for timeout_ms in (None, 1000, 10**9):
+            request = ScriptRequest(code="1", language="python", timeout_ms=timeout_ms)
+            walls.append((await scripts.service.review(request)).limits.wall)
+        assert walls == [2, 1, 3]
 
 
 async def test_no_path_and_no_link_leads_out_of_them(scripts: Scripts) -> None:
@@ -50,18 +69,18 @@ async def test_no_path_and_no_link_leads_out_of_them(scripts: Scripts) -> None:
                 assert place not in message or path == "link.py" or path.startswith("folder")
 
 
-async def test_a_link_within_a_folder_is_followed(scripts: Scripts) -> None:
+async def test_a_script_is_found_by_its_path_or_near_names_are_told(scripts: Scripts) -> None:
     scripts.put("real/a.py", "import b\nprint(b.n)")
     scripts.put("real/b.py", "n = 7")
     (scripts.host.project.root / "scripts" / "a.py").symlink_to("real/a.py")
     assert await scripts.output(script_path="a.py") == 7
-
-
-async def test_a_script_that_is_not_there_has_near_names(scripts: Scripts) -> None:
-    scripts.put("reports/weekly.py", "print(1)")
-    message = await scripts.error(ScriptErrorType.SCRIPT, script_path="reports/weakly.py")
-    assert message.startswith("there is no script 'reports/weakly.py' in ")
-    assert message.endswith("(did you mean reports/weekly.py?)")
+    message = await scripts.error(ScriptErrorType.SCRIPT, script_path="reel/a.py")
+    assert message.startswith("there is no script 'reel/a.py' in ")
+    assert message.endswith("(did you mean real/a.py?)")
+    scripts.put("a.txt", "print(1)")
+    with pytest.raises(InvalidInput, match=r"the language of 'a.txt' is not clear"):
+        await scripts.run(script_path="a.txt")
+    assert await scripts.output(script_path="a.txt", language="python") == 1
 
 
 async def test_a_plugin_runs_its_own_scripts_and_no_others(tmp_path: Path) -> None:
@@ -93,79 +112,26 @@ async def test_a_command_that_is_more_than_a_script_is_refused(scripts: Scripts)
     rows: list[Any] = [
         ("python a.py \ud800", "no argument of a program can hold"),
         ("python a.py \0", "no argument of a program can hold"),
-        ("python a.py; rm -rf /", "holds ';'"),
-        ("python a.py && true", "holds '&'"),
-        ("python a.py | cat", "holds '|'"),
-        ("python a.py > out", "holds '>'"),
-        ("python $(id).py", "holds '$'"),
-        ("python `id`.py", "holds '`'"),
-        ("python a.py\nid", "holds '\\n'"),
+        *((f"python a.py {sign} x", f"holds {sign[0]!r}") for sign in (";", "&&", "|", ">", "$(id)", "`id`", "\n")),
         ("python 'a.py", "cannot be taken apart"),
         ("sh a.sh", "must begin with one of python, python3, node, nodejs, bun, found 'sh'"),
         ("/usr/bin/python3 a.py", "must begin with one of"),
-        ("env python a.py", "must begin with one of"),
-        ("python -c 1", "after python comes the script, found '-c'"),
-        ("python -m http.server", "after python comes the script"),
+        ("python -m http.server", "after python comes the script, found '-m'"),
         ("node --eval 1", "after node comes the script"),
         ("bun run", "names no script"),
         ("python", "names no script"),
         ("", "must begin with one of"),
     ]
+    scripts.put("a.py", "print(1)")
     with Failures() as failures:
         for command, said in rows:
             with failures.row(command):
-                scripts.put("a.py", "print(1)")
                 with pytest.raises(InvalidInput) as raised:
                     await scripts.run(command=command)
                 assert said in raised.value.message
 
 
-# --- languages ------------------------------------------------------------------------------------
-
-
-async def test_the_language_comes_from_the_suffix_or_is_asked_for(scripts: Scripts) -> None:
-    scripts.put("a.txt", "print(1)")
-    with pytest.raises(InvalidInput, match=r"the language of 'a.txt' is not clear"):
-        await scripts.run(script_path="a.txt")
-    assert await scripts.output(script_path="a.txt", language="python") == 1
-
-
-async def test_a_language_that_is_not_allowed_is_refused(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, languages=["nodejs"]) as scripts:
-        message = await scripts.error(ScriptErrorType.SECURITY, code="print(1)", language="python")
-        assert message == "the operator does not allow scripts in python; allowed: nodejs"
-
-
-async def test_an_interpreter_that_is_missing_says_what_to_do(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, interpreters={"bun": "/nowhere/bun"}) as scripts:
-        message = await scripts.error(ScriptErrorType.DEPENDENCY, code="1", language="bun")
-        assert message == (
-            "bun, which runs bun, was not found at /nowhere/bun; install it, or set "
-            "extensions.tavern-scripts.interpreters to {'bun': its absolute path}"
-        )
-
-
-async def test_the_operator_names_an_interpreter(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, interpreters={"python": sys.executable}) as scripts:
-        found = await scripts.output(code="import sys, json\nprint(json.dumps(sys.prefix))", language="python")
-        assert found == sys.prefix
-
-
 # --- the policy is the operator's -----------------------------------------------------------------
-
-
-async def test_a_project_cannot_widen_its_own_rights(tmp_path: Path) -> None:
-    root = tmp_path / "project"
-    make_project(root)
-    lines = [f'  "{PREFIX}{key}": {value}' for key, value in (("allowedHosts", '["*"]'), ("memoryMegabytes", "9999"))]
-    (root / "tavern.yaml").write_text("settings:\n" + "\n".join(lines) + "\n")
-    async with Host(root) as host:
-        request = ScriptRequest.model_validate(
-            {"code": "1", "language": "python", "security_context": {"networkAccess": {"allowHosts": ["example.com"]}}}
-        )
-        enforced = await host.services.get(SCRIPT_EXECUTION).review(request)
-        assert enforced.grants.hosts == []
-        assert enforced.limits.memory == 512 * 2**20
 
 
 async def test_a_policy_that_cannot_be_read_lets_nothing_run(tmp_path: Path) -> None:
@@ -188,33 +154,19 @@ async def test_a_policy_that_cannot_be_read_lets_nothing_run(tmp_path: Path) -> 
                 assert said in result.error.message
 
 
-async def test_a_time_limit_is_capped(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, timeoutSeconds=2, maxTimeoutSeconds=3) as scripts:
-        walls = []
-        for timeout_ms in (None, 1000, 10**9):
-            request = ScriptRequest(code="1", language="python", timeout_ms=timeout_ms)
-            walls.append((await scripts.service.review(request)).limits.wall)
-        assert walls == [2, 1, 3]
-
-
-async def test_with_approvals_only_approved_code_runs(tmp_path: Path) -> None:
+async def test_with_approvals_only_what_was_approved_runs(tmp_path: Path) -> None:
     code = "print('yes')"
-    digest = hashlib.sha256(code.encode()).hexdigest()
-    async with scripts_of(tmp_path, approvedScripts=[f"sha256:{digest}"]) as scripts:
+    digest = f"sha256:{hashlib.sha256(code.encode()).hexdigest()}"
+    async with scripts_of(tmp_path, approvedScripts=[digest]) as scripts:
+        scripts.put("a/main.py", "import part\nprint(part.n)")
+        scripts.put("a/part.py", "n = 1")
         assert await scripts.output(code=code, language="python") == "yes"
         message = await scripts.error(ScriptErrorType.SECURITY, code=code + " ", language="python")
         assert message.startswith("only scripts that the operator approved are run; look at it, then add '")
-
-
-async def test_an_approved_script_is_approved_with_all_that_lies_beside_it(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, approvedScripts=[]) as scripts:
-        scripts.put("a/main.py", "import part\nprint(part.n)")
-        scripts.put("a/part.py", "n = 1")
         message = await scripts.error(ScriptErrorType.SECURITY, script_path="a/main.py")
-        digest = message.split("'")[1]
-    async with scripts_of(tmp_path, approvedScripts=[digest]) as scripts:
+    async with scripts_of(tmp_path, approvedScripts=[message.split("'")[1]]) as scripts:
         assert await scripts.output(script_path="a/main.py") == 1
-        scripts.put("a/part.py", "n = 2")
+        scripts.put("a/part.py", "n = 2")  # what lies beside it is approved with it
         assert "approved" in await scripts.error(ScriptErrorType.SECURITY, script_path="a/main.py")
 
 
@@ -238,20 +190,19 @@ print(json.dumps(seen))
 async def test_a_script_sees_of_its_folder_what_it_asks_for(scripts: Scripts) -> None:
     rows: list[Any] = [
         (None, ["data/a.csv", "data/b.txt", "look.py", "other.py"]),
-        (["self"], ["look.py"]),
         ([], ["look.py"]),
         (["./*"], ["data/a.csv", "data/b.txt", "look.py", "other.py"]),
         (["self", "data/**"], ["data/a.csv", "data/b.txt", "look.py"]),
         (["data/*.csv", "other.py"], ["data/a.csv", "look.py", "other.py"]),
         (["../secret.txt", "/etc/passwd", "~", "link.txt"], ["look.py"]),
     ]
+    for path in ("x/data/a.csv", "x/data/b.txt", "x/other.py"):
+        scripts.put(path, "")
+    scripts.put("x/look.py", LOOK)
+    secret = scripts.put("secret.txt", "secret", folder=".")
     with Failures() as failures:
         for patterns, seen in rows:
             with failures.row(patterns):
-                for path in ("x/data/a.csv", "x/data/b.txt", "x/other.py"):
-                    scripts.put(path, "")
-                scripts.put("x/look.py", LOOK)
-                secret = scripts.put("secret.txt", "secret", folder=".")
                 if patterns and "link.txt" in patterns:
                     (scripts.host.project.root / "scripts" / "x" / "link.txt").symlink_to(secret)
                 context = {} if patterns is None else asking(allowRead=patterns)
@@ -259,7 +210,8 @@ async def test_a_script_sees_of_its_folder_what_it_asks_for(scripts: Scripts) ->
 
 
 async def test_what_is_not_granted_is_told(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, allowedHosts=["*.example.com", "api.acme.org:8443"]) as scripts:
+    allowed = ["*.example.com", "api.acme.org:8443", "127.0.0.1:8080", "acme.org"]
+    async with scripts_of(tmp_path, allowedHosts=allowed) as scripts:
         scripts.put("a.py", "print(1)")
         context = asking(
             hosts=["cdn.example.com", "*.acme.org:8443", "evil.org", "not a host"],
@@ -280,11 +232,23 @@ async def test_what_is_not_granted_is_told(tmp_path: Path) -> None:
             "host 'not a host'",
         ]
 
-
-async def test_what_was_denied_stands_with_the_error_of_a_script(scripts: Scripts) -> None:
-    result = await scripts.python("import sys; sys.exit('no way out')", security_context=asking(hosts=["acme.org"]))
-    assert result.error is not None and result.error.details is not None
-    assert "The script asked for more than it was granted:\nhost 'acme.org'" in result.error.details
+        scripts.put("fails.py", "import sys; sys.exit('no way out')")
+        result = await scripts.run(script_path="fails.py", security_context=context)
+        assert result.error is not None and result.error.details is not None
+        assert "The script asked for more than it was granted:\nread '/etc/passwd'" in result.error.details
+        rows: dict[str, tuple[list[str], int]] = {
+            "http://127.0.0.1:8080/x": (["127.0.0.1:8080"], 0),
+            "https://acme.org": (["acme.org"], 0),
+            "https://evil.org": ([], 1),
+            "ftp://acme.org": ([], 1),
+            "": ([], 0),
+            "acme.org": ([], 1),
+        }
+        for base, expected in rows.items():  # a host may be that of a setting
+            asked = {"config": {"base": base}, "security_context": asking(hosts=["{base}"])}
+            request = ScriptRequest.model_validate({"code": "1", "language": "python", **asked})
+            enforced = await scripts.service.review(request)
+            assert (enforced.grants.hosts, len(enforced.denied)) == expected, base
 
 
 async def test_a_capability_that_is_not_there_keeps_a_script_from_running(scripts: Scripts) -> None:
@@ -294,98 +258,39 @@ async def test_a_capability_that_is_not_there_keeps_a_script_from_running(script
         (asking(requiredCapabilities=["network"], hosts=["acme.org"]), "requires more than"),
         (asking(requiredCapabilities=["write"], allowWrite=["x/**"]), "requires more than"),
     ]
-    with Failures() as failures:
-        for context, said in rows:
-            with failures.row(context):
-                scripts.put("a.py", "print(1)")
-                assert said in await scripts.error(
-                    ScriptErrorType.SECURITY, script_path="a.py", security_context=context
-                )
-
-
-async def test_a_host_may_be_that_of_a_setting(tmp_path: Path) -> None:
-    rows: dict[str, tuple[list[str], int]] = {
-        "http://127.0.0.1:8080/x": (["127.0.0.1:8080"], 0),
-        "https://acme.org": (["acme.org"], 0),
-        "https://evil.org": ([], 1),
-        "ftp://acme.org": ([], 1),
-        "": ([], 0),
-        "acme.org": ([], 1),
-    }
-    async with scripts_of(tmp_path, allowedHosts=["127.0.0.1:8080", "acme.org"]) as scripts:
-        for base, expected in rows.items():
-            asked = {"config": {"base": base}, "security_context": asking(hosts=["{base}"])}
-            enforced = await scripts.service.review(
-                ScriptRequest.model_validate({"code": "1", "language": "python", **asked})
-            )
-            assert (enforced.grants.hosts, len(enforced.denied)) == expected, base
+    scripts.put("a.py", "print(1)")
+    for context, said in rows:
+        assert said in await scripts.error(ScriptErrorType.SECURITY, script_path="a.py", security_context=context)
 
 
 # --- what a script may keep -----------------------------------------------------------------------
 
-COUNT = """
-import json, pathlib
-file = pathlib.Path(__file__).parent / ".cache" / "count"
-n = int(file.read_text()) + 1 if file.exists() else 1
-file.write_text(str(n))
-print(json.dumps([n, pathlib.Path(__file__).with_name("near.txt").read_text()]))
-"""
-
-
-async def test_a_script_finds_again_what_it_may_keep_and_its_folder_stays_as_it_is(scripts: Scripts) -> None:
-    file = scripts.put("again/count.py", COUNT)
-    scripts.put("again/near.txt", "near")
-    context = asking(allowWrite=[".cache/**"])
-    for n in (1, 2, 3):
-        assert await scripts.output(script_path="again/count.py", security_context=context) == [n, "near"]
-    assert sorted(path.name for path in file.parent.iterdir()) == ["count.py", "near.txt"]
-
-
-async def test_what_a_script_removes_is_gone_the_next_time(scripts: Scripts) -> None:
-    code = """
+COUNTS = """
 import json, os, sys
-os.chdir("/script/.cache")
-for name in json.load(sys.stdin): os.remove(name)
-os.makedirs("deep", exist_ok=True)
-for name in ("a", "deep/b"):
-    if not os.path.exists(name) and not os.path.exists("c"): open(name, "w").close()
-open("c", "w").close()
-print(json.dumps(sorted(os.path.join(f, n) for f, _, names in os.walk(".") for n in names)))
+cache = os.path.join(os.path.dirname(__file__), ".cache")
+for name in json.load(sys.stdin):
+    os.remove(os.path.join(cache, name))
+count = len([n for _, _, names in os.walk(cache) for n in names])
+os.makedirs(os.path.join(cache, "deep"), exist_ok=True)
+open(os.path.join(cache, "deep", str(count)), "w").close()
+print(json.dumps(sorted(os.path.relpath(os.path.join(f, n), cache) for f, _, names in os.walk(cache) for n in names)))
 """
-    scripts.put("removes/x.py", code)
+
+
+async def test_a_script_keeps_what_it_may_beside_it(scripts: Scripts) -> None:
+    file = scripts.put("keeps/x.py", COUNTS)
+    scripts.put("keeps/fails.py", COUNTS + "\nraise SystemExit(1)")
     context = asking(allowWrite=[".cache/**"])
-    for removed, left in (([], ["./a", "./c", "./deep/b"]), (["deep/b"], ["./a", "./c"]), ([], ["./a", "./c"])):
-        request = {"script_path": "removes/x.py", "input_data": removed, "security_context": context}
-        assert await scripts.output(**request) == left
+    fails = {"script_path": "keeps/fails.py", "input_data": []}
+    await scripts.error(ScriptErrorType.SCRIPT, security_context=context, **fails)  # of which nothing is kept
+    seen = []
+    for removed in ([], [], ["deep/0"]):
+        request = {"script_path": "keeps/x.py", "input_data": removed}
+        seen.append(await scripts.output(security_context=context, **request))
 
-
-async def test_nothing_is_kept_of_a_script_that_failed(scripts: Scripts) -> None:
-    scripts.put("failed/near.txt", "near")
-    scripts.put("failed/count.py", COUNT)
-    scripts.put("failed/fail.py", COUNT + "\nraise SystemExit(1)")
-    context = asking(allowWrite=[".cache/**"])
-    await scripts.error(ScriptErrorType.SCRIPT, script_path="failed/fail.py", security_context=context)
-    assert await scripts.output(script_path="failed/count.py", security_context=context) == [1, "near"]
-
-
-async def test_without_asking_nothing_can_be_written_beside_a_script(scripts: Scripts) -> None:
-    scripts.put("near.txt", "near")
-    scripts.put("count.py", COUNT)
-    message = await scripts.error(ScriptErrorType.SCRIPT, script_path="count.py")
-    assert "FileNotFoundError" in message
-    file = scripts.put("write.py", "open(__file__, 'a')")
-    file.chmod(0o666)
-    assert "Read-only file system" in await scripts.error(ScriptErrorType.SCRIPT, script_path="write.py")
-
-
-# --- dependencies ---------------------------------------------------------------------------------
-
-
-async def test_a_manifest_that_asks_for_another_index_keeps_a_script_from_running(scripts: Scripts) -> None:
-    scripts.put("x/a.py", "print(1)")
-    scripts.put("x/requirements.txt", "--index-url https://evil.example/simple\nsix\n")
-    message = await scripts.error(ScriptErrorType.DEPENDENCY, script_path="x/a.py")
-    assert message.startswith("requirements.txt, line 1")
+    assert seen == [["deep/0"], ["deep/0", "deep/1"], ["deep/1"]]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["fails.py", "x.py"]
+    assert "Read-only file system" in await scripts.error(ScriptErrorType.SCRIPT, **fails)
 
 
 async def test_an_empty_manifest_costs_nothing(scripts: Scripts) -> None:
