@@ -90,15 +90,6 @@ const attacks = {
     fs.symlinkSync(t.outside, t.cache + "/planted");
     return "planted";
   },
-  replaces_its_own_folder_by_a_link_before_it_ends: (t) => {
-    for (const folder of [t.output, t.cache]) {
-      fs.mkdirSync(folder + "/inner");
-      write(folder + "/inner/writable.txt");
-      fs.renameSync(folder + "/inner", folder + "/moved");
-      fs.symlinkSync(t.outside, folder + "/inner");
-    }
-    return "planted";
-  },
   leaves_something_where_every_later_script_would_find_it: (t) => {
     const paths = ["/tmp", "/dev/shm", "/var/tmp", "/run", t.more].map((place) => `${place}/${t.token}`);
     return found(paths.filter((path) => !t.round || seen(path)), (path) => t.round ? (fs.unlinkSync(path), path) : write(path));
@@ -131,24 +122,8 @@ const attacks = {
     sender.connect(t.udp, "127.0.0.1", (problem) => problem ? fail(problem) : sender.send("x"));
     if (t.inside) setTimeout(() => fail(Object.assign(new Error("no answer"), { code: "ECONNREFUSED" })), 500);
   }),
-  sends_datagrams_to_everybody: (t) => new Promise((go, fail) => {
-    const sender = dgram.createSocket("udp4");
-    sender.on("error", fail);
-    sender.bind(0, () => {
-      sender.setBroadcast(true);
-      sender.send("x", 9, t.everybody, (problem) => problem ? fail(problem) : go("sent"));
-    });
-  }),
   connects_to_a_unix_socket_of_the_host: (t) => connect({ path: t.unix }),
   lists_the_networks_of_the_host: (t) => Object.keys(os.networkInterfaces()).filter((name) => name !== t.known),
-  listens_where_the_host_could_be_reached_from_outside: (t) => {
-    if (t.host_address.startsWith("127.")) throw new Error("this machine has only its own loop");
-    return new Promise((go, fail) => {
-      const server = net.createServer();
-      server.on("error", fail);
-      server.listen(0, t.host_address, () => server.close(() => go("listens")));
-    });
-  },
 
   makes_a_user_namespace: () => tool("unshare", "--user", "--map-root-user", "true"),
   makes_any_other_namespace: () => attempts(
@@ -179,10 +154,6 @@ const attacks = {
     return left;
   },
   writes_to_the_settings_of_the_kernel: (t) => attempts(...t.paths.map((path) => () => fs.closeSync(fs.openSync(path, "r+")))),
-  reads_the_memory_of_the_machine_and_its_log: (t) => found(t.paths, (path) => {
-    const held = Buffer.alloc(4096), number = fs.openSync(path, "r");
-    return fs.readSync(number, held, 0, 4096, 0) && held.some((byte) => byte) ? path : [];
-  }),
   reaches_the_control_groups: () => [
     ...found(["/sys/fs/cgroup"], fs.readdirSync), ...read("/proc/self/mountinfo").split("\n").filter((line) => line.includes(" - cgroup"))],
   protects_itself_from_the_end_when_memory_runs_out: (t) => {
@@ -198,12 +169,6 @@ const attacks = {
     [...pids(), t.victim_pid, process.ppid, 1, 2].flatMap((pid) => [`/proc/${pid}/environ`, `/proc/${pid}/cmdline`]),
     (path) => read(path).split("\0").filter((text) => text.includes(t.needle))),
   takes_the_pids_of_the_host_from_proc: (t) => pids().filter((pid) => Number(pid) > t.above),
-  sends_a_signal_to_all_processes_that_there_are: async () => {
-    const child = spawn("sh", ["-c", 'trap "exit 9" URG; echo waits; while :; do sleep 0.05; done']);
-    await new Promise((go) => child.stdout.once("data", go));
-    process.kill(-1, "SIGURG");
-    return await new Promise((go) => child.once("exit", (code) => go(code === 9)));
-  },
   opens_the_memory_of_a_process_of_the_host: (t) => {
     const memory = fs.openSync(`/proc/${t.victim_pid}/mem`, "r"), held = Buffer.alloc(38);
     fs.readSync(memory, held, 0, 38, t.victim_address);
