@@ -14,47 +14,33 @@ from typing import Any
 import pytest
 import yaml
 from helpers.command_line import tavern
+from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
 from helpers.openai_server import OpenAiServer, answer, openai_server
 from helpers.serve_process import Listener, Serving, serving
 from helpers.tavern_project import MODELS, action, deliberation
-from helpers.workflow_documents import slots
+from helpers.workflow_documents import function
 from yarl import URL
 
-GREETING = {
-    "name": "Greeting",
-    "description": "Greets a person by name.",
-    "nodes": [
-        {"id": "in", "type": "core:GroupInput"},
-        {"id": "trim", "type": "core:Trim"},
-        {
-            "id": "merge",
+GREETING = function(
+    "Greeting",
+    {
+        "trim": "core:Trim",
+        "merge": {
             "type": "core:TextMerge",
             "inputValues": {"separator": ", "},
-            "inputConnectionOrders": {"text_inputs": ["e2", "e3"]},
+            "inputConnectionOrders": {"text_inputs": ["e1", "e2"]},
         },
-        {"id": "out", "type": "core:GroupOutput"},
-    ],
-    "edges": [
-        {"id": "e1", "source": "in", "sourceHandle": "name", "target": "trim", "targetHandle": "text"},
-        {"id": "e2", "source": "in", "sourceHandle": "words", "target": "merge", "targetHandle": "text_inputs__0"},
-        {"id": "e3", "source": "trim", "sourceHandle": "text", "target": "merge", "targetHandle": "text_inputs__1"},
-        {"id": "e4", "source": "merge", "sourceHandle": "merged_text", "target": "out", "targetHandle": "greeting"},
-    ],
-    "interfaceInputs": {
-        **slots({"name": "STRING"}),
-        "words": {"key": "words", "displayName": "words", "dataFlowType": "STRING", "config": {"default": "Hello"}},
     },
-    "interfaceOutputs": slots({"greeting": "STRING"}),
-}
-WAITING = {
-    "name": "Waiting",
-    "nodes": [
-        {"id": "w", "type": "core:Wait", "inputValues": {"value": 1, "seconds": 60}},
-        {"id": "out", "type": "core:GroupOutput"},
-    ],
-    "edges": [{"id": "e", "source": "w", "sourceHandle": "value", "target": "out", "targetHandle": "value"}],
-    "interfaceOutputs": slots({"value": "INTEGER"}),
-}
+    "in.name > trim.text",
+    "in.words > merge.text_inputs__0",
+    "trim.text > merge.text_inputs__1",
+    "merge.merged_text > out.greeting",
+    takes={"name": "STRING", "words": "STRING"},
+    gives={"greeting": "STRING"},
+)
+GREETING["interfaceInputs"]["words"]["config"] = {"default": "Hello"}
+WAIT = {"type": "core:Wait", "inputValues": {"value": 1, "seconds": 60}}
+WAITING = function("Waiting", {"w": WAIT}, "w.value > out.value", takes={}, gives={"value": "INTEGER"})
 KEEPER = {
     "id": "keeper",
     "name": "The keeper",
@@ -96,7 +82,7 @@ ARGUMENTS = {"name": " Ada ", "words": "Good evening"}
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a project with workflows and an agent; which model the agent has is not its business."""
+    """Return a project with workflows, an agent (which model it has is not its business) and a plugin to review."""
     root = tmp_path / "inn"
     assert tavern("init", root).code == 0
     for file, content in {
@@ -106,6 +92,8 @@ def project(tmp_path: Path) -> Path:
         "agents/keeper.json": KEEPER,
     }.items():
         (root / file).write_text(json.dumps(content), encoding="utf-8")
+    code = GREETS_IN_ITS_OWN_WAY.replace('"greeting": "Ahoy"', '"words": "Ahoy"')
+    write_plugin(root / "plugins" / "ahoy", {"__init__.py": code}, **INTERCEPTING)
     return root
 
 
@@ -128,27 +116,42 @@ async def listening(site: Serving) -> AsyncIterator[Listener]:
 
 async def test_the_whole_line(project: Path, operator: Path, model: OpenAiServer, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
-    async with (
-        serving(project, {"TMPDIR": str(tmp_path / "tmp")}) as site,
-        listening(site) as page,
-    ):
+    environment = {"TMPDIR": str(tmp_path / "tmp"), "TAVERN_TOKEN": "open sesame&c"}
+    async with serving(project, environment, options=["--drain", "0.2"]) as site, listening(site) as page:
+        await _the_token_of_the_operator(site)
         await _a_prompt_over_the_socket(page)
         await _a_prompt_over_http(site, page)
         await _a_tool_by_text(site)
         await _an_agent(site, page, model)
         await _an_interrupt(site, page)
         await _what_a_client_missed(site, page)
+        await _a_grant_from_the_command_line(project, site, page)
+        await _a_port_is_taken_once(project, site)
 
         await site.post("/api/prompt", WAIT_PROMPT)
-        await page.until("NODE_EXECUTING", nodeId="w")
-        code, err = await site.stop()
+        asked = asyncio.create_task(site.post("/api/tools/execute", {"toolId": "workflow:waiting"}))
+        for _ in range(2):
+            await page.until("NODE_EXECUTING", nodeId="w")
+        children = Path(f"/proc/{site.process.pid}/task/{site.process.pid}/children").read_text().split()
+        code, err = await site.stop(signal.SIGINT)
+        with pytest.raises(Exception):  # noqa: B017  # it may be answered with an error or cut off
+            await asked
 
     assert (code, err) == (0, "")
+    assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
     assert list((tmp_path / "tmp").iterdir()) == []
     left = [path.name for path in project.rglob("*") if path.suffix in (".tmp", ".lock", ".pid")]
     assert set(left) == {".opening.lock"}  # of each database, for those who open it; nobody holds it now
     with pytest.raises(OSError):
         await asyncio.open_connection("127.0.0.1", int(site.base.rpartition(":")[2]))
+
+
+async def _the_token_of_the_operator(site: Serving) -> None:
+    assert site.url.endswith("/?token=open%20sesame%26c")
+    address = URL(site.url, encoded=True)
+    async with site.session.get(address, headers={"Accept": "text/html"}) as page:
+        assert (page.status, str(page.url)) == (200, f"{site.base}/")
+        assert "tavern-host" in await page.text()
 
 
 async def _a_prompt_over_the_socket(page: Listener) -> None:
@@ -246,58 +249,20 @@ async def _what_a_client_missed(site: Serving, page: Listener) -> None:
     assert again == seen[1:]
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-async def test_a_signal_ends_all_that_is_under_way(project: Path, how: signal.Signals) -> None:
-    async with serving(project, options=["--drain", "0.2"]) as site, listening(site) as page:
-        asked = asyncio.create_task(site.post("/api/tools/execute", {"toolId": "workflow:waiting"}))
-        await page.until("NODE_EXECUTING", nodeId="w")
-        children = _children(site.process.pid)
-        code, err = await site.stop(how)
-        with pytest.raises(Exception):  # noqa: B017  # it may be answered with an error or cut off
-            await asked
+async def _a_grant_from_the_command_line(project: Path, site: Serving, page: Listener) -> None:
+    async def greet() -> Any:
+        done = await site.post("/api/tools/execute", {"toolId": "workflow:greeting", "arguments": {"name": "Ada"}})
+        return done["results"][0]["structured"]
 
-    assert (code, err) == (0, "")
-    assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
+    for command, state, greeting in (("grant", "started", "Ahoy, Ada"), ("revoke", "needs-review", "Hello, Ada")):
+        assert await greet() != greeting
+        assert (await asyncio.to_thread(tavern, "--project", project, "plugins", command, "ahoy")).code == 0
+        await page.until("PLUGINS_CHANGED", name="ahoy", state=state)
+        assert await greet() == greeting
 
 
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-async def test_two_servers_cannot_have_one_port(project: Path) -> None:
-    async with serving(project) as site:
-        port = site.base.rpartition(":")[2]
-        ran = await asyncio.to_thread(tavern, "--project", project, "serve", "--port", port)
-
+async def _a_port_is_taken_once(project: Path, site: Serving) -> None:
+    port = site.base.rpartition(":")[2]
+    ran = await asyncio.to_thread(tavern, "--project", project, "serve", "--port", port)
     assert (ran.code, ran.out) == (2, "")
     assert ran.error == f"Error: port {port} cannot be used (Address already in use); give another with --port"
-
-
-async def test_a_grant_from_the_command_line_reaches_a_running_server(project: Path) -> None:
-    from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
-
-    code = GREETS_IN_ITS_OWN_WAY.replace('"greeting": "Ahoy"', '"words": "Ahoy"')
-    write_plugin(project / "plugins" / "ahoy", {"__init__.py": code}, **INTERCEPTING)
-
-    async with serving(project) as site, listening(site) as page:
-
-        async def greet() -> Any:
-            done = await site.post("/api/tools/execute", {"toolId": "workflow:greeting", "arguments": {"name": "Ada"}})
-            return done["results"][0]["structured"]
-
-        assert await greet() == "Hello, Ada"
-        assert (await asyncio.to_thread(tavern, "--project", project, "plugins", "grant", "ahoy")).code == 0
-        await page.until("PLUGINS_CHANGED", name="ahoy", state="started")
-        assert await greet() == "Ahoy, Ada"
-        assert (await asyncio.to_thread(tavern, "--project", project, "plugins", "revoke", "ahoy")).code == 0
-        await page.until("PLUGINS_CHANGED", name="ahoy", state="needs-review")
-        assert await greet() == "Hello, Ada"
-
-
-async def test_the_token_may_be_the_operators_own(project: Path) -> None:
-    async with serving(project, {"TAVERN_TOKEN": "open sesame&c"}) as site:
-        assert site.url.endswith("/?token=open%20sesame%26c")
-        address = URL(site.url, encoded=True)
-        async with site.session.get(address, headers={"Accept": "text/html"}) as page:
-            assert (page.status, str(page.url)) == (200, f"{site.base}/")
-            assert "tavern-host" in await page.text()

@@ -61,6 +61,7 @@ async def main(project: Path) -> dict[str, Any]:
     async with Host(project) as host:
         workflows = host.services.get(WORKFLOW_MANAGER)
         list_workflows = workflows.list_workflows
+        seen["plugins"] = [plugin.to_json() for plugin in host.plugins()]
         seen["refused"] = await look(host)
         seen["imported while refused"] = [name for name in list(sys.modules) if name.startswith("my_awesome_plugin")]
         await host.grant(NAME)
