@@ -62,18 +62,18 @@ def story(tmp_path: Path) -> tuple[list[str], Path]:
 
 
 def test_each_node_is_shown_as_it_goes_on(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
-        {"a": wait(0.3, "Quick"), "b": wait(0.8), "f": {"type": "core:Fail", "inputValues": {"message": "no [b]luck"}}},
-    )
+    fails = {"type": "core:Fail", "inputValues": {"message": "no [b]luck"}}
+    nodes = {"a": wait(0.3, "evil\x1b[2J\x07\nname"), "b": wait(0.8), "f": fails}  # a name cannot steer the terminal
+    path = write(tmp_path, nodes, name="W\x1b[31m")
 
     code, screen, seen = on_screen("workflow", "run", path)
 
+    name, quick = "W\\x1b[31m", "a (evil\\x1b[2J\\x07 name)"
     assert code == 1
-    assert any("▸ a (Quick)" in text for text in seen)
-    assert any("✓ a (Quick)" in text and "▸ b (core:Wait)" in text and "2/3 Work · " in text for text in seen)
+    assert any(f"▸ {quick}" in text for text in seen)
+    assert any(f"✓ {quick}" in text and "▸ b (core:Wait)" in text and f"2/3 {name} · " in text for text in seen)
     lines = screen.text.splitlines()
-    assert lines[0].startswith("Work: error after ") and lines[0].endswith(" · 3 nodes: 2 done, 1 failed")
+    assert lines[0].startswith(f"{name}: error after ") and lines[0].endswith(" · 3 nodes: 2 done, 1 failed")
     assert [line.split()[:2] for line in lines[1:4]] == [["✓", "a"], ["✓", "b"], ["✗", "f"]]
     assert lines[3].endswith("no [b]luck")
     assert lines[-1] == "Error: node f (Fail): no [b]luck"
@@ -117,33 +117,16 @@ def test_many_nodes_take_a_few_lines(tmp_path: Path) -> None:
     assert "1,202 nodes: 1,201 done, 1 failed\n" in piped.err
 
 
-def test_ctrl_c_interrupts_the_run_and_says_so(tmp_path: Path) -> None:
-    path = write(tmp_path, {"a": wait(0.01), "b": wait(60)})
+def test_ctrl_c_on_a_narrow_terminal_says_so(tmp_path: Path) -> None:
+    path = write(tmp_path, {"a" * 70: wait(0.2, "中" * 40), "b": wait(60)})
 
-    code, screen, _ = on_screen("workflow", "run", path, until=lambda text: "✓ a" in text and "▸ b" in text)
-
-    assert code == 130
-    assert "Work: interrupted after " in screen.text and "■ b (core:Wait)" in screen.text
-    assert screen.text.strip().endswith("interrupted")
-
-
-def test_a_narrow_terminal_gets_one_line_for_each_node(tmp_path: Path) -> None:
-    path = write(tmp_path, {"a" * 70: wait(0.2, "中" * 40), "b": wait(0.3)})
-
-    code, screen, _ = on_screen("workflow", "run", path, columns=40)
+    code, screen, _ = on_screen("workflow", "run", path, columns=40, until=lambda text: "✓ a" in text and "▸ b" in text)
 
     lines = screen.text.strip().splitlines()
-    assert (code, len(lines)) == (0, 3)
-    assert "…" in lines[1] and lines[2].startswith("✓ b")
-
-
-def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    path = write(tmp_path, {"a": wait(0.2, "evil\x1b[2J\x07\nname")}, name="W\x1b[31m")
-
-    code, screen, _ = on_screen("workflow", "run", path)
-
-    assert code == 0
-    assert "a (evil\\x1b[2J\\x07 name)" in screen.text and "W\\x1b[31m: complete" in screen.text
+    assert (code, len(lines)) == (130, 5), lines
+    assert lines[0].startswith("Work: interrupted after ")
+    assert "…" in lines[1] and lines[2].startswith("■ b (core:Wait)")
+    assert lines[-1] == "interrupted"
 
 
 @pytest.mark.parametrize("options", [["--verbose"], []])

@@ -13,8 +13,8 @@ from benchmarks.writes import kill_often
 
 
 async def test_mixed_load_leaves_nothing_behind(tmp_path: Path) -> None:
-    """10 seconds here and the whole minute with `--extended`: in so few, memory still finds its level."""
-    soaked = await soak(repetitions(10, 60), 1, tmp_path)
+    """7 seconds here and the whole minute with `--extended`: in so few, memory still finds its level."""
+    soaked = await soak(repetitions(7, 60), 1, tmp_path)
     assert (soaked.errors, soaked.left) == ([], [])
     kinds = ("runs", "tool calls", "agents", "messages", "switches", "reloads", "answers", "settings")
     assert [kind for kind in kinds if soaked.done[kind] < 3] == []
@@ -22,7 +22,7 @@ async def test_mixed_load_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 async def test_kills_lose_no_acknowledged_write(tmp_path: Path) -> None:
-    ledger = await kill_often(repetitions(5, 20), 2, tmp_path, window=0.8)
+    ledger = await kill_often(repetitions(3, 20), 2, tmp_path, window=0.8)
     assert ledger.lost == []
     assert set(ledger.acknowledged) == {"workflow", "run", "message", "setting", "grant"}
 
