@@ -10,7 +10,7 @@ from typing import Any
 
 from helpers.command_line import COMMAND, Ran, minds_ctrl_c, tavern
 from helpers.repetition import Failures
-from helpers.workflow_documents import slots, workflow_document
+from helpers.workflow_documents import workflow_document
 
 ACTION = "Well.\n<|[REQUEST_TOOL]|>\ncommand:「始」text:shout「末」\ntext:「始」Grüße「末」\n<|[END_TOOL]|>\nDone."
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.ui import FrontendFiles
@@ -53,98 +54,49 @@ async def raw(site: HttpClient, path: str) -> bytes:
     return answer
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "begin"),
-    [
+async def test_files_of_a_loaded_plugin_are_served(site: HttpClient) -> None:
+    for path, kind, begin in (
         ("index.js", "javascript", "export const hello"),
         ("style.css", "text/css", "p {"),
         ("parts/50%25%20off.txt", "text/plain", "half a price"),
-    ],
-)
-async def test_a_file_of_a_loaded_plugin_is_served(site: HttpClient, path: str, kind: str, begin: str) -> None:
-    answer = await raw(site, f"/plugins/acme-web/{path}")
-
-    head, _, body = answer.decode().partition("\r\n\r\n")
-    assert head.startswith("HTTP/1.1 200")
-    assert kind in head.lower()
-    assert body.startswith(begin)
-
-
-async def test_the_addresses_that_a_plugin_is_shown_with_lead_to_its_files(site: HttpClient) -> None:
-    shown = await (await site.get("/api/plugins/acme-web")).json()
-
-    version = str(shown["frontend"]["entryUrl"]).split("/")[3]
+    ):
+        head, _, body = (await raw(site, f"/plugins/acme-web/{path}")).decode().partition("\r\n\r\n")
+        assert (head[:12], kind in head.lower(), body[: len(begin)]) == ("HTTP/1.1 200", True, begin)
+    shown = (await (await site.get("/api/plugins/acme-web")).json())["frontend"]
+    version = str(shown["entryUrl"]).split("/")[3]
     assert re.fullmatch("@[0-9a-f]{32}", version)
-    told = [shown["frontend"]["entryUrl"], *shown["frontend"]["styleUrls"]]
+    told = [shown["entryUrl"], *shown["styleUrls"]]
     assert told == [f"/plugins/acme-web/{version}/{file}" for file in ("index.js", "style.css")]
     for address in told:
         answer = await site.get(address)
         assert (answer.status, answer.headers["Cache-Control"]) == (200, "private, max-age=31536000, immutable")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "",
-        ".",
-        "..",
-        "parts",
-        "parts/",
-        "nowhere.js",
-        "index.js/more",
-        "../plugin.yaml",
-        "../__init__.py",
-        "parts/../../plugin.yaml",
-        "%2e%2e/plugin.yaml",
-        "%2E%2E%2Fplugin.yaml",
-        "%252e%252e/plugin.yaml",
-        "..%5Cplugin.yaml",
-        "..\\plugin.yaml",
-        "/etc/passwd",
-        "%2Fetc%2Fpasswd",
-        ".secret",
-        ".hidden/secret.txt",
-        "parts/../.secret",
-        "%2esecret",
-        "out.txt",
-        "up/outside.txt",
-        "round",
-        "index.js%00",
-        "index.js%00.css",
-        "inner.js",
-        "@VERSION",
-        "@VERSION/",
-        "@VERSION/.",
-        "@VERSION/..",
-        "@VERSION/../index.js",
-        "@VERSION/../../plugin.yaml",
-        "@VERSION/%2e%2e/plugin.yaml",
-        "@VERSION//index.js",
-        "@VERSION/./index.js",
-        "@VERSION/parts/../index.js",
-        "@VERSION/parts%2F..%2Findex.js",
-        "@VERSION/@VERSION/index.js",
-        "@VERSION/.secret",
-        "@VERSION/up/outside.txt",
-        "@VERSION/index.js%00",
-        "@/index.js",
-        "@" + "0" * 32 + "/index.js",
-        "%40" + "0" * 32 + "/index.js",
-        "@VERSION0/index.js",
-        "VERSION/index.js",
-        "%ff",
-        "a" * 300,
-        "a/" * 2000,
-    ],
-    ids=lambda path: path[:40],
-)
-async def test_nothing_else_is_served(site: HttpClient, path: str) -> None:
-    files = files_of(site.host)
-    path = path.replace("@VERSION", files.version.rstrip("/")).replace("VERSION", files.version[1:-1])
-    answer = (await raw(site, f"/plugins/acme-web/{path}")).decode()
+NOT_SERVED = """
+    . .. parts parts/ nowhere.js index.js/more ../plugin.yaml ../__init__.py parts/../../plugin.yaml
+    %2e%2e/plugin.yaml %2E%2E%2Fplugin.yaml %252e%252e/plugin.yaml ..%5Cplugin.yaml ..\\plugin.yaml
+    /etc/passwd %2Fetc%2Fpasswd .secret .hidden/secret.txt parts/../.secret %2esecret
+    out.txt up/outside.txt round index.js%00 index.js%00.css inner.js %ff
+    @VERSION @VERSION/ @VERSION/. @VERSION/.. @VERSION/../index.js @VERSION/../../plugin.yaml
+    @VERSION/%2e%2e/plugin.yaml @VERSION//index.js @VERSION/./index.js @VERSION/parts/../index.js
+    @VERSION/parts%2F..%2Findex.js @VERSION/@VERSION/index.js @VERSION/.secret @VERSION/up/outside.txt
+    @VERSION/index.js%00 @/index.js @VERSION0/index.js VERSION/index.js
+"""
+"""Below a plugin that is loaded."""
 
-    assert answer.startswith("HTTP/1.1 404"), answer[:200]
-    assert "secret\n" not in answer and "displayName" not in answer
+
+async def test_nothing_else_is_served(site: HttpClient) -> None:
+    version = files_of(site.host).version
+    zeros = "0" * 32
+    paths = ["", "a" * 300, "a/" * 2000, f"@{zeros}/index.js", f"%40{zeros}/index.js", *NOT_SERVED.split()]
+    others = ["nobody", "..", "%2e%2e", "tavern-engine", "acme_web", "ACME-WEB"]  # not loaded, or without a front end
+    with Failures() as failures:
+        for path in [*(f"acme-web/{path}" for path in paths), *(f"{name}/index.js" for name in others)]:
+            asked = path.replace("@VERSION", version.rstrip("/")).replace("VERSION", version[1:-1])
+            with failures.row(path[:60]):
+                answer = (await raw(site, f"/plugins/{asked}")).decode()
+                assert answer.startswith("HTTP/1.1 404"), answer[:200]
+                assert "secret\n" not in answer and "displayName" not in answer
 
 
 async def test_a_file_is_served_as_it_was_loaded(site: HttpClient) -> None:
@@ -160,24 +112,13 @@ async def test_a_file_is_served_as_it_was_loaded(site: HttpClient) -> None:
     assert (await site.get(f"/plugins/acme-web/{files.version}style.css")).status == 200
 
 
-@pytest.mark.parametrize("name", ["nobody", "..", "%2e%2e", "tavern-engine", "acme_web", "ACME-WEB"])
-async def test_only_loaded_plugins_with_a_front_end_serve_files(site: HttpClient, name: str) -> None:
-    assert (await raw(site, f"/plugins/{name}/index.js")).startswith(b"HTTP/1.1 404")
-
-
 async def test_the_files_go_with_the_plugin(tmp_path: Path) -> None:
     async with Host(tmp_path / "inn", plugins=[ACME]) as host, served(host) as site:
         assert host.plugin("acme-web").state.value == "needs-review"
-        assert (await site.get("/plugins/acme-web/index.js")).status == 404
-        assert (await site.get("/api/x/acme-web/page")).status == 404
-
-        assert (await site.post("/api/plugins/acme-web/grant")).status == 200
-        assert (await site.get("/plugins/acme-web/index.js")).status == 200
-        assert (await site.get("/api/x/acme-web/page")).status == 200
-
-        assert (await site.post("/api/plugins/acme-web/revoke")).status == 200
-        assert (await site.get("/plugins/acme-web/index.js")).status == 404
-        assert (await site.get("/api/x/acme-web/page")).status == 404
+        for decision, status in (("", 404), ("grant", 200), ("revoke", 404)):
+            assert not decision or (await site.post(f"/api/plugins/acme-web/{decision}")).status == 200
+            for path in ("/plugins/acme-web/index.js", "/api/x/acme-web/page"):
+                assert (await site.get(path)).status == status, (decision, path)
 
 
 async def test_files_changed_since_their_review_are_not_served(tmp_path: Path) -> None:
