@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import WSMsgType
 from helpers.folder_plugins import write_plugin
 
 from tavern_host import Host
@@ -45,17 +44,16 @@ def _files(word: str) -> dict[str, str]:
 
 
 async def test_a_plugin_is_switched_off_and_on(ahoy: HttpClient) -> None:
-    assert (await ahoy.get("/api/x/ahoy/word")).status == 200
-
-    answer = await ahoy.request("PUT", "/api/plugins/ahoy/state", json={"enabled": False})
-    body = await answer.json()
-    assert (answer.status, body["success"], body["message"]) == (200, True, "ahoy is disabled")
-    assert body["plugins"][0]["isEnabled"] is False
-    assert (await ahoy.get("/api/x/ahoy/word")).status == 404
-
-    body = await (await ahoy.request("PUT", "/api/plugins/ahoy/state", json={"enabled": True})).json()
-    assert (body["success"], body["message"]) == (True, "ahoy is started")
-    assert await (await ahoy.get("/api/x/ahoy/word")).json() == "old"
+    for enabled, status, message in ((False, 404, "ahoy is disabled"), (True, 200, "ahoy is started")):
+        answer = await ahoy.request("PUT", "/api/plugins/ahoy/state", json={"enabled": enabled})
+        body = await answer.json()
+        assert (answer.status, body["success"], body["message"]) == (200, True, message)
+        assert body["plugins"][0]["isEnabled"] is enabled
+        assert (await ahoy.get("/api/x/ahoy/word")).status == status
+    for wrong in ("{}", "[]", '{"enabled": 1}', '{"enabled": true, "more": 1}', "{", ""):
+        answer = await ahoy.request("PUT", "/api/plugins/ahoy/state", data=wrong)
+        assert (answer.status, (await answer.json())["code"]) == (400, "invalid_input"), wrong
+    assert ahoy.host.plugin("ahoy").state.value == "started"
 
 
 async def test_the_list_of_plugins_is_sent_when_it_changed(ahoy: HttpClient) -> None:
@@ -85,62 +83,36 @@ async def test_the_list_of_plugins_is_sent_when_it_changed(ahoy: HttpClient) -> 
     assert (await new_list())["description"] == "Repainted."
 
 
-@pytest.mark.parametrize("body", ["{}", "[]", '{"enabled": 1}', '{"enabled": true, "more": 1}', "{", ""])
-async def test_a_switch_says_true_or_false(ahoy: HttpClient, body: str) -> None:
-    answer = await ahoy.request("PUT", "/api/plugins/ahoy/state", data=body)
-    assert (answer.status, (await answer.json())["code"]) == (400, "invalid_input")
-    assert ahoy.host.plugin("ahoy").state.value == "started"
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("PUT", "/api/plugins/nope/state"), ("POST", "/api/plugins/nope/reload"), ("GET", "/api/why/plugin:nope")],
-)
-async def test_a_plugin_that_is_not_there_is_not_found(ahoy: HttpClient, method: str, path: str) -> None:
-    answer = await ahoy.request(method, path, json={"enabled": True} if method == "PUT" else None)
-    assert answer.status == 404
-    assert "there is no plugin 'nope'" in (await answer.json())["error"]
-
-
-async def test_all_plugins_are_looked_for_anew(ahoy: HttpClient) -> None:
+async def test_new_and_changed_plugins_are_read_anew(ahoy: HttpClient) -> None:
     write_plugin(ahoy.host.project.plugins / "looks", description="A new one.")
     answer = await ahoy.post("/api/plugins/reload")
     body = await answer.json()
     assert (answer.status, body["success"], body["message"]) == (200, True, "looks is started")
     assert [plugin["name"] for plugin in body["plugins"]] == ["looks"]
-
     body = await (await ahoy.post("/api/plugins/reload")).json()
     assert (body["success"], body["message"]) == (True, "no plugin is new, changed or gone")
 
-
-async def test_a_changed_plugin_is_read_anew_once_it_was_reviewed(ahoy: HttpClient) -> None:
     socket = await ahoy.socket()
     write_plugin(ahoy.host.project.plugins / "ahoy", _files("new"), **ROUTES)
     body = await (await ahoy.post("/api/plugins/ahoy/reload")).json()
-    assert body["message"] == "ahoy is needs-review"
-    assert (await ahoy.get("/api/x/ahoy/word")).status == 404
-    await ahoy.post("/api/plugins/ahoy/grant")
+    assert (body["message"], (await ahoy.get("/api/x/ahoy/word")).status) == ("ahoy is needs-review", 404)
+    granted = await (await ahoy.post("/api/plugins/ahoy/grant")).json()
+    assert (granted["state"], {p["granted"] for p in granted["permissions"]}) == ("started", {True})
     assert await (await ahoy.get("/api/x/ahoy/word")).json() == "new"
-    told = []
-    while not told or told[-1]["payload"]["state"] != "started":
-        message = await socket.receive(timeout=60)
-        assert message.type is WSMsgType.TEXT
-        told.append(message.json())
-    assert [(t["type"], t["payload"]["name"], t["payload"]["state"]) for t in told] == [
-        ("PLUGINS_CHANGED", "ahoy", "needs-review"),
-        ("PLUGINS_CHANGED", "ahoy", "started"),
+    revoked = await (await ahoy.post("/api/plugins/ahoy/revoke")).json()
+    assert revoked["state"] == "needs-review"
+    assert {p["granted"] for p in revoked["permissions"] if p["level"] != "add"} == {False}
+    told = [await socket.receive_json(timeout=60) for _ in range(3)]
+    states = [{"name": "ahoy", "state": state} for state in ("needs-review", "started", "needs-review")]
+    assert told == [
+        {"type": "PLUGINS_CHANGED", "payload": state, "seq": t["seq"]} for state, t in zip(states, told, strict=True)
     ]
-
-
-async def test_a_first_party_plugin_is_not_read_anew(ahoy: HttpClient) -> None:
     answer = await ahoy.post("/api/plugins/tavern-engine/reload")
-    assert (answer.status, (await answer.json())["error"]) == (
-        409,
-        "tavern-engine is first-party: restart the host to reload it",
-    )
+    message = "tavern-engine is first-party: restart the host to reload it"
+    assert (answer.status, (await answer.json())["error"]) == (409, message)
 
 
-async def test_every_permission_is_listed_with_who_asks_for_it(ahoy: HttpClient) -> None:
+async def test_every_permission_is_listed_and_explained(ahoy: HttpClient) -> None:
     permissions = {p["name"]: p for p in await (await ahoy.get("/api/permissions")).json()}
     routes = permissions["hook:server:routes:register"]
     assert (routes["level"], routes["description"]) == ("add", "Answer HTTP requests and socket messages of its own.")
@@ -152,12 +124,26 @@ async def test_every_permission_is_listed_with_who_asks_for_it(ahoy: HttpClient)
         "plugins": [],
     }
     assert any(name.startswith("code:sha256:") for name in permissions)
-
-
-async def test_an_explanation_is_had_over_http(ahoy: HttpClient) -> None:
     body = await (await ahoy.get("/api/why/service:toolManager")).json()
-    assert (body["subject"], body["answer"]) == (
-        "service:toolManager",
-        "tavern-tools provides toolManager (version 4)",
-    )
+    answer = "tavern-tools provides toolManager (version 4)"
+    assert (body["subject"], body["answer"]) == ("service:toolManager", answer)
     assert (await ahoy.get("/api/why/nonsense")).status == 400
+
+
+async def test_a_plugin_has_the_fields_of_the_platform(site: HttpClient) -> None:
+    plugins = {plugin["name"]: plugin for plugin in await (await site.get("/api/plugins")).json()}
+    acme = plugins["acme-web"]
+    assert (acme["displayName"], acme["version"], acme["isEnabled"]) == ("Acme web", "1.2.0", True)
+    assert (type(acme["description"]), type(acme["frontend"])) == (str, dict)
+    option = {"key": "extensions.acme-web.maxItems", "type": "number", "label": "Most items"}
+    assert acme["configOptions"] == [option | {"defaultValue": 10, "min": 1}]
+    assert len(plugins) == 24
+    for plugin in plugins.values():
+        for key in ("name", "displayName", "version", "state"):
+            assert isinstance(plugin[key], str) and plugin[key]
+        assert (type(plugin["isEnabled"]), plugin["problems"]) == (bool, [])
+        assert all(set(p) == {"name", "level", "description", "granted"} for p in plugin["permissions"])
+    shown = await (await site.get("/api/plugins/tavern-engine")).json()
+    assert shown["state"] == "started"
+    assert "POST /api/prompt" in shown["contributions"]["route"]
+    assert "PROMPT_REQUEST" in shown["contributions"]["message"]

@@ -30,92 +30,72 @@ def numbers(messages: list[dict[str, Any]]) -> list[int]:
     return [message["payload"]["number"] for message in messages if message["type"] == "ACME_EVENT"]
 
 
-async def publish(site: HttpClient, count: int, text: str | None = None) -> None:
+async def publish(site: HttpClient, count: int) -> None:
     """Publish numbered events from within the host."""
     for number in range(count):
-        site.host.events.publish("ACME_EVENT", {"number": number, "text": text})
+        site.host.events.publish("ACME_EVENT", {"number": number})
+
+
+async def opened_raw(site: HttpClient) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open a socket that is not read of unless the test does."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port, limit=1024)
+    key = base64.b64encode(b"0123456789abcdef").decode()
+    upgrade = f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+    head = f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nAuthorization: Bearer {TOKEN}\r\n{upgrade}\r\n"
+    writer.write(head.encode())
+    assert (await reader.readline()).startswith(b"HTTP/1.1 101")
+    while (await reader.readline()).strip():
+        pass
+    return reader, writer
 
 
 async def test_a_message_is_answered_to_its_sender_alone(site: HttpClient) -> None:
     first, second = await site.socket(), await site.socket()
-    await first.send_json({"type": "ACME_ECHO", "payload": {"a": [1, "ä"]}})
-
-    assert await heard(first, until=2) == [
-        {"type": "ACME_FIRST", "payload": {"a": [1, "ä"]}},
-        {"type": "ACME_SECOND", "payload": {}},
-    ]
+    for given, payload in (({"payload": {"a": [1, "ä"]}}, {"a": [1, "ä"]}), ({}, {}), ({"payload": None}, {})):
+        await first.send_json({"type": "ACME_ECHO", **given})
+        echoed = [{"type": "ACME_FIRST", "payload": payload}, {"type": "ACME_SECOND", "payload": {}}]
+        assert await heard(first, until=2) == echoed
     await publish(site, 1)
     assert [message["type"] for message in await heard(second, until=1)] == ["ACME_EVENT"]
 
 
-@pytest.mark.parametrize("payload", [{}, {"payload": None}])
-async def test_a_message_may_come_without_a_payload(site: HttpClient, payload: dict[str, Any]) -> None:
+SHAPE = 'a message is {"type": "…", "payload": {…}}'
+WRONG_MESSAGES = [
+    *((text, "the message is not JSON: ") for text in ("", "{", "[" * 100_000)),
+    *((text, SHAPE) for text in ("null", "[]", '{"payload": {}}', '{"type": 7}')),
+    ('{"type": "ACME_ECHO", "payload": []}', "the payload of a message is an object"),
+    ('{"type": "ACME_ECHO", "payload": 0}', "the payload of a message is an object"),
+    ('{"type": "NOPE"}', "unknown message type 'NOPE'; known are ACME_ECHO, "),
+    ('{"type": "\\ud800"}', "unknown message type "),
+    ('{"type": "ACME_FAIL", "payload": {"how": "foreign"}}', "acme-web failed in the message ACME_FAIL; the log says"),
+    ('{"type": "PROMPT_REQUEST"}', ""),
+    ('{"type": "PROMPT_REQUEST", "payload": {"nodes": 1, "edges": 2}}', ""),
+    ('{"type": "INTERRUPT_REQUEST"}', "an INTERRUPT_REQUEST needs a `promptId`"),
+    ('{"type": "INTERRUPT_REQUEST", "payload": {"promptId": "nowhere"}}', "there is no run 'nowhere'"),
+]
+
+
+async def test_a_wrong_message_is_told_and_the_socket_stays(site: HttpClient) -> None:
     socket = await site.socket()
-    await socket.send_json({"type": "ACME_ECHO", **payload})
-
-    assert (await socket.receive_json(timeout=60))["payload"] == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "the message is not JSON: "),
-        ("{", "the message is not JSON: "),
-        ("[" * 100_000, "the message is not JSON: "),
-        ("null", 'a message is {"type": "…", "payload": {…}}'),
-        ("[]", 'a message is {"type": "…", "payload": {…}}'),
-        ('{"payload": {}}', 'a message is {"type": "…", "payload": {…}}'),
-        ('{"type": 7}', 'a message is {"type": "…", "payload": {…}}'),
-        ('{"type": "ACME_ECHO", "payload": []}', "the payload of a message is an object"),
-        ('{"type": "ACME_ECHO", "payload": "x"}', "the payload of a message is an object"),
-        ('{"type": "ACME_ECHO", "payload": 0}', "the payload of a message is an object"),
-        ('{"type": "NOPE"}', "unknown message type 'NOPE'; known are ACME_ECHO, "),
-        ('{"type": "\\ud800"}', "unknown message type "),
-        ('{"type": "ACME_FAIL", "payload": {"how": "input"}}', "not like that"),
-        (
-            '{"type": "ACME_FAIL", "payload": {"how": "foreign"}}',
-            "acme-web failed in the message ACME_FAIL; the log says why",
-        ),
-        ('{"type": "PROMPT_REQUEST"}', ""),
-        ('{"type": "PROMPT_REQUEST", "payload": {"nodes": 1, "edges": 2}}', ""),
-        ('{"type": "INTERRUPT_REQUEST"}', "an INTERRUPT_REQUEST needs a `promptId`"),
-        ('{"type": "INTERRUPT_REQUEST", "payload": {"promptId": "nowhere"}}', "there is no run 'nowhere'"),
-    ],
-    ids=lambda value: value[:30],
-)
-async def test_a_message_that_cannot_be_is_told_so_and_the_socket_stays_open(
-    site: HttpClient, text: str, message: str
-) -> None:
-    socket = await site.socket()
-    await socket.send_str(text)
-
-    answer = await socket.receive_json(timeout=60)
-    assert answer["type"] == "error"
-    assert answer["payload"]["message"].startswith(message)
-    assert "swordfish" not in str(answer)
+    with Failures() as failures:
+        for text, message in WRONG_MESSAGES:
+            await socket.send_str(text)
+            with failures.row(text[:50]):
+                answer = await socket.receive_json(timeout=60)
+                assert (answer["type"], "swordfish" in str(answer)) == ("error", False)
+                assert answer["payload"]["message"].startswith(message)
+    await socket.send_json({"type": "ACME_FAIL", "payload": {"how": "input"}})
+    details = {"code": "invalid_input", "field": "name"}
+    told = {"type": "error", "payload": {"message": "not like that", "details": details}}
+    assert await socket.receive_json(timeout=60) == told
+    await socket.send_bytes(b'{"type": "ACME_ECHO"}')
+    told = {"type": "error", "payload": {"message": "messages are JSON text, not binary", "details": None}}
+    assert await socket.receive_json(timeout=60) == told
     await socket.send_json({"type": "ACME_ECHO"})
     assert (await socket.receive_json(timeout=60))["type"] == "ACME_FIRST"
 
 
-async def test_an_error_tells_a_program_its_code(site: HttpClient) -> None:
-    socket = await site.socket()
-    await socket.send_json({"type": "ACME_FAIL", "payload": {"how": "input"}})
-
-    details = (await socket.receive_json(timeout=60))["payload"]["details"]
-    assert details == {"code": "invalid_input", "field": "name"}
-
-
-async def test_a_binary_message_is_told_so(site: HttpClient) -> None:
-    socket = await site.socket()
-    await socket.send_bytes(b'{"type": "ACME_ECHO"}')
-
-    answer = await socket.receive_json(timeout=60)
-    assert answer == {"type": "error", "payload": {"message": "messages are JSON text, not binary", "details": None}}
-
-
-async def test_a_message_that_is_too_large_closes_that_socket_and_no_other(
-    site: HttpClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_message_too_large_closes_that_socket_alone(site: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket, "MAX_MESSAGE", 1000)
     other, socket = await site.socket(), await site.socket()
     await socket.send_json({"type": "ACME_ECHO", "payload": {"text": "x" * 2000}})
@@ -129,18 +109,7 @@ async def test_a_message_that_is_too_large_closes_that_socket_and_no_other(
 # --- events ---------------------------------------------------------------------------------------
 
 
-async def test_all_clients_see_the_same_events_in_order(site: HttpClient) -> None:
-    sockets = [await site.socket() for _ in range(5)]
-    await sockets[0].send_json({"type": "ACME_PUBLISH", "payload": {"count": 200}})
-
-    seen = [await heard(socket, until=200) for socket in sockets]
-    assert numbers(seen[0]) == list(range(200))
-    first = seen[0][0]["seq"]
-    assert [message["seq"] for message in seen[0]] == list(range(first, first + 200))
-    assert all(messages == seen[0] for messages in seen)
-
-
-async def test_a_burst_of_events_holds_nobody_up(own_site: HttpClient) -> None:
+async def test_a_burst_comes_in_order_and_delays_nobody(own_site: HttpClient) -> None:
     sockets = [await own_site.socket() for _ in range(2)]
     before = own_site.host.events.last_seq
     own_site.host.events.publish_all([("ACME_EVENT", {"number": number}) for number in range(10_000)])
@@ -153,43 +122,44 @@ async def test_a_burst_of_events_holds_nobody_up(own_site: HttpClient) -> None:
         assert [message["seq"] for message in messages] == list(range(before + 1, before + 10_001))
 
 
-async def test_a_client_that_comes_back_gets_what_it_missed(site: HttpClient) -> None:
+async def test_a_client_that_comes_back_gets_what_it_missed(own_site: HttpClient) -> None:
+    site, events = own_site, own_site.host.events
     socket = await site.socket()
     await publish(site, 10)
     last = (await heard(socket, until=4))[-1]["seq"]
     await socket.close()
     await publish(site, 10)
-
     again = await heard(await site.socket(f"/ws?since={last}"), until=16)
+    assert (numbers(again), again[0]["seq"]) == ([*range(4, 10), *range(10)], last + 1)
 
-    assert numbers(again) == [*range(4, 10), *range(10)]
-    assert again[0]["seq"] == last + 1
-
-
-async def test_a_client_that_says_nothing_of_the_past_begins_now(site: HttpClient) -> None:
-    await publish(site, 10)
-    socket = await site.socket()
+    fresh = await site.socket()  # it says nothing of the past, and begins now
     await publish(site, 1)
+    assert (await heard(fresh, until=1))[0]["seq"] == events.last_seq
 
-    assert (await heard(socket, until=1))[0]["seq"] == site.host.events.last_seq
-
-
-async def test_a_number_of_another_life_is_told_to_reload(own_site: HttpClient) -> None:
-    site = own_site
-    await publish(site, 3)
-    here = {"epoch": site.host.events.epoch, "seq": site.host.events.last_seq}
+    here = {"epoch": events.epoch, "seq": events.last_seq}
     for query in ("since=999999", "since=1&epoch=another", "since=0&epoch=", f"since=999999&epoch={here['epoch']}"):
         socket = await site.socket(f"/ws?types=ACME_EVENT&{query}")
-        assert await heard(socket, until=1) == [{"type": "RELOAD_NEEDED", "payload": here}]
-        assert numbers(await heard(socket, until=3)) == [0, 1, 2]
+        assert await heard(socket, until=1) == [{"type": "RELOAD_NEEDED", "payload": here}], query
+        assert numbers(await heard(socket, until=10)) == [*range(10)]
         await socket.close()
-
     socket = await site.socket(f"/ws?types=ACME_EVENT&since=0&epoch={here['epoch']}")
     assert numbers(await heard(socket, until=3)) == [0, 1, 2]
-
-
-async def test_each_life_has_another_epoch() -> None:
     assert EventBus().epoch != EventBus().epoch
+
+    await publish(site, KEPT + 5)
+    first = await (await site.socket(f"/ws?since={here['seq']}")).receive_json(timeout=60)
+    assert (first["type"], first["payload"]["first"]) == ("GAP", here["seq"] + 1)
+    for since in ("", "x", "-1", "1.5", "%C2%B2", "9" * 5000, "0x10"):
+        answer = await site.get(f"/ws?since={since}")
+        assert answer.status == 400, since
+        assert (await answer.json())["error"].startswith("since must be the `seq` of the last message received")
+
+
+async def test_what_is_not_json_leaves_the_rest(site: HttpClient) -> None:
+    socket = await site.socket()
+    await socket.send_json({"type": "ACME_PUBLISH", "payload": {"broken": True, "count": 2, "text": "a\ud800b"}})
+    events = await heard(socket, until=2)
+    assert [(one["payload"]["number"], one["payload"]["text"]) for one in events] == [(0, "a\ufffdb"), (1, "a\ufffdb")]
 
 
 # --- what a socket wants --------------------------------------------------------------------------
@@ -238,16 +208,6 @@ async def test_a_socket_hears_what_it_wants(site: HttpClient) -> None:
                     assert [message["payload"]["number"] for message in seen] == expected
 
 
-async def test_a_socket_that_changes_its_mind_hears_all(site: HttpClient) -> None:
-    socket = await site.socket("/ws?types=NOTHING")
-    await publish(site, 1)
-    await socket.send_json({"type": "SUBSCRIBE"})
-    assert (await socket.receive_json(timeout=60))["type"] == "SUBSCRIBED"
-    await publish(site, 2)
-
-    assert numbers(await heard(socket, until=2)) == [0, 1]
-
-
 async def test_a_wrong_wish_is_told_its_place(site: HttpClient) -> None:
     wrong: list[tuple[Any, str]] = [
         ({"runs": "run-1"}, "runs"),
@@ -267,6 +227,11 @@ async def test_a_wrong_wish_is_told_its_place(site: HttpClient) -> None:
                 answer = (await socket.receive_json(timeout=60))["payload"]
                 assert answer["details"]["code"] == "invalid_input"
                 assert answer["message"].startswith(f"the payload: $.{place}: ")
+    await publish(site, 1)
+    await socket.send_json({"type": "SUBSCRIBE"})  # it changes its mind, and hears all from now on
+    assert (await socket.receive_json(timeout=60))["type"] == "SUBSCRIBED"
+    await publish(site, 2)
+    assert numbers(await heard(socket, until=2)) == [0, 1]
     answer = await site.get("/ws?types=A*B")
     assert (answer.status, (await answer.json())["error"][:23]) == (400, "the query: $.types[0]: ")
 
@@ -281,49 +246,11 @@ async def test_more_sockets_than_there_may_be_wait(site: HttpClient, monkeypatch
     await (await site.socket()).close()
 
 
-async def test_what_is_kept_no_longer_is_told_as_a_gap(own_site: HttpClient) -> None:
-    before = own_site.host.events.last_seq
-    await publish(own_site, KEPT + 5)
-    socket = await own_site.socket(f"/ws?since={before}")
-
-    first = await socket.receive_json(timeout=60)
-    assert first["type"] == "GAP"
-    assert first["payload"]["first"] == before + 1
-
-
-@pytest.mark.parametrize("since", ["", "x", "-1", "1.5", "%C2%B2", "9" * 5000, "0x10"])
-async def test_a_since_that_is_no_number_is_refused(site: HttpClient, since: str) -> None:
-    answer = await site.get(f"/ws?since={since}")
-
-    assert answer.status == 400
-    assert (await answer.json())["error"].startswith("since must be the `seq` of the last message received")
-
-
-async def test_an_event_that_is_not_json_is_left_out_and_the_rest_arrives(site: HttpClient) -> None:
-    socket = await site.socket()
-    await socket.send_json({"type": "ACME_PUBLISH", "payload": {"broken": True, "count": 2}})
-
-    assert numbers(await heard(socket, until=2)) == [0, 1]
-
-
-async def test_half_a_character_does_not_stop_the_events(site: HttpClient) -> None:
-    socket = await site.socket()
-    await socket.send_json({"type": "ACME_PUBLISH", "payload": {"text": "a\ud800b", "count": 2}})
-
-    events = await heard(socket, until=2)
-    assert [event["payload"]["text"] for event in events] == ["a\ufffdb", "a\ufffdb"]
-
-
 async def test_a_client_that_does_not_read_delays_nobody_and_is_cut_off(
     own_site: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(websocket, "SEND_DEADLINE", 0.5)
-    reader, writer = await asyncio.open_connection("127.0.0.1", own_site.port, limit=1024)
-    key = base64.b64encode(b"0123456789abcdef").decode()
-    upgrade = f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-    head = f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{own_site.port}\r\nAuthorization: Bearer {TOKEN}\r\n{upgrade}\r\n"
-    writer.write(head.encode())
-    assert (await reader.readline()).startswith(b"HTTP/1.1 101")
+    reader, writer = await opened_raw(own_site)
     reading = await own_site.socket()
 
     async with asyncio.timeout(60):
@@ -336,17 +263,11 @@ async def test_a_client_that_does_not_read_delays_nobody_and_is_cut_off(
     writer.close()
 
 
-async def test_a_slow_client_gets_the_pieces_of_a_stream_joined_and_every_status(own_site: HttpClient) -> None:
+async def test_a_slow_client_gets_pieces_joined(own_site: HttpClient) -> None:
     about = {"promptId": "run", "sourceNodeId": "n", "outputKey": "text"}
     events = own_site.host.events
     async with asyncio.timeout(60):
-        reader, writer = await asyncio.open_connection("127.0.0.1", own_site.port, limit=1024)
-        key = base64.b64encode(b"0123456789abcdef").decode()
-        head = f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{own_site.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
-        upgrade = f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}"
-        writer.write(f"{head}{upgrade}\r\n\r\n".encode())
-        while (await reader.readline()).strip():
-            pass
+        reader, writer = await opened_raw(own_site)
         events.publish("ACME_EVENT", {"text": "x" * 12_000_000})  # stands in the way of what follows
         await asyncio.sleep(0.1)
         for number in range(6000):
@@ -404,16 +325,6 @@ def test_only_pieces_of_one_stream_are_joined() -> None:
     assert joined("ACME_EVENT", piece(text("a")), piece(text("b"))) is None
 
 
-async def test_the_sockets_are_closed_when_the_host_stops(own_site: HttpClient) -> None:
-    socket = await own_site.socket()
-    await publish(own_site, 1)
-    await own_site.host.events.close()
-
-    assert numbers(await heard(socket, until=1)) == [0]
-    closed = await socket.receive(timeout=60)
-    assert (closed.type, socket.close_code, closed.extra) == (WSMsgType.CLOSE, 1001, "the host stops")
-
-
 async def test_who_answers_no_ping_is_gone(site: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket, "HEARTBEAT", 0.2)
     headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -422,15 +333,22 @@ async def test_who_answers_no_ping_is_gone(site: HttpClient, monkeypatch: pytest
         assert (await silent.receive(timeout=60)).type in (WSMsgType.CLOSE, WSMsgType.CLOSED)
 
 
-async def test_clients_that_go_leave_nothing_behind(own_site: HttpClient) -> None:
-    before = len(own_site.host.events._subscriptions)
-    sockets = [await own_site.socket() for _ in range(10)]
-    for socket in sockets:
+async def test_nothing_is_left_of_sockets(own_site: HttpClient) -> None:
+    events = own_site.host.events
+    before = len(events._subscriptions)
+    for socket in [await own_site.socket() for _ in range(10)]:
         await socket.close()
     async with asyncio.timeout(60):
-        while len(own_site.host.events._subscriptions) > before:
+        while len(events._subscriptions) > before:
             await asyncio.sleep(0.05)
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "forward events"]
+
+    socket = await own_site.socket()
+    await publish(own_site, 1)
+    await events.close()  # the host stops
+    assert numbers(await heard(socket, until=1)) == [0]
+    closed = await socket.receive(timeout=60)
+    assert (closed.type, socket.close_code, closed.extra) == (WSMsgType.CLOSE, 1001, "the host stops")
 
 
 async def test_a_prompt_runs_and_its_events_are_for_everybody(site: HttpClient) -> None:
