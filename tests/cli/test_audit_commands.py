@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import COMMAND, minds_ctrl_c, tavern
+from helpers.folder_plugins import write_plugin
 
 from tavern_host import Host
 from tavern_host.audit.log import AuditLog
@@ -35,26 +36,32 @@ def tamper(log: AuditLog, statement: str) -> None:
 
 
 def test_the_newest_entries_are_shown_oldest_first(project: Path, log: AuditLog) -> None:
-    ran = tavern("--project", project, "audit", "tail", "--lines", "2")
+    """None can steer the terminal, or pretend to be another."""
+    log.record(
+        "acme.done", actor="plugin:acme", subject="x\x1b[2J\nuser:operator  plugin.granted"
+    )  # no line of its own
+    log.flush()
 
-    first, second = ran.out.splitlines()
+    first, second, third = tavern("--project", project, "audit", "tail", "--lines", "3").out.splitlines()
     assert first.endswith("  plugin:acme  acme.done  job 3")
     assert second.endswith('  user:operator  plugin.granted  acme  {"permissions": ["a:b"], "token": "********"}')
-
-
-def test_a_program_gets_the_entries_as_json(project: Path, log: AuditLog) -> None:
+    assert "x\\x1b[2J\\nuser:operator  plugin.granted" in third
     entries = tavern("--project", project, "audit", "tail", "--json").json()
-
-    assert [entry["seq"] for entry in entries] == [1, 2, 3, 4, 5]
+    assert [entry["seq"] for entry in entries] == [1, 2, 3, 4, 5, 6]
     assert entries[4]["details"] == {"permissions": ["a:b"], "token": "********"}
     assert entries[0].keys() == {"seq", "time", "actor", "action", "subject", "details"}
+    ran = tavern("--project", project, "audit", "tail", "--lines", "-1")
+    assert (ran.code, ran.error) == (2, "Error: --lines -1: how many entries to show is a number from 0")
 
 
-def test_a_log_that_is_not_there_is_empty_and_in_order(project: Path) -> None:
-    assert tavern("--project", project, "audit", "tail").out == "The audit log is empty.\n"
-    assert tavern("--project", project, "audit", "tail", "--json").json() == []
-    ran = tavern("--project", project, "audit", "verify")
-    assert (ran.code, ran.out) == (0, "0 entries; nothing was changed or taken out.\n")
+def test_a_log_that_is_not_there_is_empty(project: Path) -> None:
+    """No plugin is imported to read it."""
+    write_plugin(project / "acme", {"__init__.py": "raise SystemExit('imported')\n"})
+    tail = ("--dev", project / "acme", "--project", project, "audit", "tail")
+    assert tavern(*tail).out == "The audit log is empty.\n"
+    assert tavern(*tail, "--json").json() == []
+    ran = tavern(*tail[:-1], "verify")
+    assert (ran.code, ran.out, ran.err) == (0, "0 entries; nothing was changed or taken out.\n", "")
     assert not (project / ".tavern" / "audit").exists()
 
 
@@ -76,37 +83,29 @@ def test_a_log_in_pieces_is_shown_and_checked_as_one(project: Path, operator_fol
     assert tavern("--project", project, "audit", "tail").code == 2
 
 
-def test_an_entry_cannot_steer_the_terminal_or_pretend_to_be_another(project: Path, log: AuditLog) -> None:
-    log.record("acme.done", actor="plugin:acme", subject="x\x1b[2J\nuser:operator  plugin.granted")
-    log.flush()
-
-    ran = tavern("--project", project, "audit", "tail", "--lines", "1")
-
-    assert ran.out.count("\n") == 1
-    assert "x\\x1b[2J\\nuser:operator  plugin.granted" in ran.out
-
-
-def test_a_number_of_lines_below_none_is_the_users_mistake(project: Path) -> None:
-    ran = tavern("--project", project, "audit", "tail", "--lines", "-1")
-
-    assert (ran.code, ran.error) == (2, "Error: --lines -1: how many entries to show is a number from 0")
-
-
-def test_following_shows_what_is_recorded_until_it_is_ended(project: Path, log: AuditLog) -> None:
-    command = [*COMMAND, "--project", str(project), "audit", "tail", "--lines", "1", "--follow"]
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_following_shows_what_is_recorded_until_ended(project: Path, log: AuditLog, options: list[str]) -> None:
     following = subprocess.Popen(
-        command,
+        [*COMMAND, "--project", str(project), "audit", "tail", "--lines", "1", "--follow", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=minds_ctrl_c,  # noqa: PLW1509
     )
+
+    def line() -> str:
+        """Return a line, or a whole document, of which there is one for each entry."""
+        text = following.stdout.readline()
+        while options and not text.endswith("\n}\n"):
+            text += following.stdout.readline()
+        return f"{json.loads(text)['action']}  {json.loads(text)['subject']}\n" if options else text
+
     try:
-        assert "plugin.granted" in following.stdout.readline()
+        assert "plugin.granted  acme" in line()
         for number in range(3):
             log.record("acme.followed", actor="plugin:acme", subject=str(number))
             log.flush()
-            assert following.stdout.readline().endswith(f"  acme.followed  {number}\n")
+            assert line().endswith(f"acme.followed  {number}\n")
         following.send_signal(signal.SIGINT)
         assert following.wait(60) == 130
     finally:
@@ -115,60 +114,25 @@ def test_following_shows_what_is_recorded_until_it_is_ended(project: Path, log: 
     assert err == "interrupted\n"
 
 
-def test_following_as_json_gives_one_document_for_each_entry(project: Path, log: AuditLog) -> None:
-    command = [*COMMAND, "--project", str(project), "audit", "tail", "--lines", "2", "--follow", "--json"]
-    following = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    documents, text = [], ""
-    try:
-        while len(documents) < 2:
-            text += following.stdout.readline()
-            if text.endswith("\n}\n"):
-                documents.append(json.loads(text))
-                text = ""
-    finally:
-        following.kill()
-        following.communicate()
-    assert [document["seq"] for document in documents] == [4, 5]
-
-
-def test_a_log_in_order_is_said_to_be_so(project: Path, log: AuditLog) -> None:
-    ran = tavern("--project", project, "audit", "verify")
-
-    assert (ran.code, ran.out) == (0, "5 entries; nothing was changed or taken out.\n")
-    assert tavern("--project", project, "audit", "verify", "--json").json() == {
-        "entries": 5,
-    }
-
-
 def test_a_changed_log_fails_with_the_entry(project: Path, log: AuditLog) -> None:
+    verify = ("--project", project, "audit", "verify")
+    fine = tavern(*verify)
+    assert (fine.code, fine.out) == (0, "5 entries; nothing was changed or taken out.\n")
+    assert tavern(*verify, "--json").json() == {"entries": 5}
     tamper(log, "UPDATE entries SET entry = CAST(replace(entry, 'job 1', 'job 7') AS BLOB) WHERE seq = 2")
 
-    ran = tavern("--project", project, "audit", "verify")
-    as_json = tavern("--project", project, "audit", "verify", "--json")
+    ran = tavern(*verify)
+    as_json = tavern(*verify, "--json")
 
     what = "entry 2 is not as it was written: it was changed, inserted or moved"
     assert (ran.code, ran.out, ran.err) == (1, "", f"Error: {log.path}:2: {what}\n")
-    assert as_json.code == 1
-    assert (as_json.json()["line"], as_json.json()["problem"]) == (2, what)
+    assert (as_json.code, as_json.json()["line"], as_json.json()["problem"]) == (1, 2, what)
 
 
-@pytest.mark.parametrize("command", ["tail", "verify"])
-def test_a_log_that_cannot_be_read_is_the_operators_to_mend(project: Path, command: str) -> None:
+def test_a_log_that_cannot_be_read_is_the_operators_to_mend(project: Path) -> None:
     path = Host(project).audit.path
     path.mkdir(parents=True)
-
-    ran = tavern("--project", project, "audit", command)
-
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"Error: the audit log {path} cannot be read: ")
-
-
-@pytest.mark.parametrize("command", ["tail", "verify"])
-def test_no_plugin_is_imported_to_read_it(project: Path, tmp_path: Path, command: str) -> None:
-    plugin = project / "plugins" / "acme"
-    plugin.mkdir()
-    (plugin / "plugin.yaml").write_text("name: acme\ndisplayName: Acme\nversion: 1.0.0\n")
-    (plugin / "__init__.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()\n")
-
-    assert tavern("--dev", plugin, "--project", project, "audit", command).code == 0
-    assert not (tmp_path / "imported").exists()
+    for command in ("tail", "verify"):
+        ran = tavern("--project", project, "audit", command)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith(f"Error: the audit log {path} cannot be read: ")

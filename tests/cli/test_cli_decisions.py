@@ -18,7 +18,8 @@ def project(tmp_path: Path) -> Path:
     """Return a project with a plugin that needs no grant."""
     folder = tmp_path / "inn"
     assert tavern("init", folder).code == 0
-    write_plugin(folder / "plugins" / "looks", description="Nothing but looks.")
+    requires = {"plugins": {"tavern-nodes": ""}}
+    write_plugin(folder / "plugins" / "looks", {"web/a.css": ""}, description="Nothing but looks.", requires=requires)
     return folder
 
 
@@ -29,85 +30,61 @@ def state(project: Path, name: str, *options: str) -> str:
 
 
 def test_a_plugin_is_disabled_until_it_is_enabled(project: Path) -> None:
-    ran = tavern("--project", project, "plugins", "disable", "looks")
+    ran = tavern_process("--project", project, "plugins", "disable", "looks")
     assert (ran.code, ran.out) == (0, "looks is disabled. No host runs for this project.\n")
     assert state(project, "looks") == "disabled"
     shown = tavern("--project", project, "plugins", "show", "looks")
     assert "the operator has disabled it (`tavern plugins enable looks`)" in shown.out
+    assert tavern("--project", project, "--strict", "plugins", "list").code == 0, "a disabled plugin is in order"
 
-    ran = tavern("--project", project, "plugins", "enable", "looks")
+    ran = tavern_process("--project", project, "plugins", "enable", "looks")
     assert ran.out == "looks is enabled; it is discovered. No host runs for this project.\n"
     assert state(project, "looks") == "discovered"
-
-
-def test_what_the_operators_file_keeps_out_is_not_enabled(project: Path, operator_folders: Path) -> None:
-    (operator_folders / "config").mkdir(parents=True, exist_ok=True)
-    (operator_folders / "config" / "host.yaml").write_text("disabled: [looks]\n")
-    ran = tavern("--project", project, "plugins", "enable", "looks")
-    assert ran.code == 2
-    assert ran.error == (
-        "Error: looks cannot be enabled here: the operator has disabled it (take it out of `disabled` in host.yaml)"
-    )
-
-
-@pytest.mark.parametrize("command", ["enable", "disable", "reload"])
-def test_a_plugin_that_is_not_there_is_told(project: Path, command: str) -> None:
-    ran = tavern("--project", project, "plugins", command, "lookz")
-    assert (ran.code, ran.error) == (2, "Error: there is no plugin 'lookz'; did you mean looks?")
-
-
-def test_one_run_leaves_a_plugin_out(project: Path) -> None:
-    assert state(project, "looks", "--no-plugin", "looks") == "disabled"
-    assert state(project, "tavern-llm", "--no-plugin", "tavern-llm") == "disabled"
-    assert state(project, "looks") == "discovered"
-    ran = tavern("--project", project, "--no-plugin", "lookz", "plugins", "list")
-    assert (ran.code, ran.error) == (2, "Error: there is no plugin 'lookz'; did you mean looks?")
-
-
-def test_one_run_has_first_party_plugins_only(project: Path) -> None:
-    assert state(project, "looks", "--no-plugins") == "disabled"
-    assert state(project, "tavern-engine", "--no-plugins") == "discovered"
-
-
-def test_a_disabled_plugin_is_in_order(project: Path) -> None:
-    tavern("--project", project, "plugins", "disable", "looks")
-    assert tavern("--project", project, "--strict", "plugins", "list").code == 0
-
-
-def test_the_list_loads_nothing_unless_it_is_to_check(project: Path) -> None:
-    write_plugin(project / "plugins" / "broken", BROKEN)
-    tavern("--project", project, "plugins", "grant", "broken")
-    assert state(project, "broken") == "discovered"
-    ran = tavern("--project", project, "plugins", "list", "--check", "--json")
-    (broken,) = [plugin for plugin in ran.json() if plugin["name"] == "broken"]
-    assert broken["state"] == "failed"
-    assert "No module named 'no_such_module'" in broken["problems"][0]["message"]
-    assert tavern("--project", project, "--strict", "plugins", "list", "--check").code == 1
-
-
-def test_something_is_explained(project: Path) -> None:
-    ran = tavern("--project", project, "why", "plugin:looks")
-    lines = ran.out.splitlines()
-    assert lines[0] == "looks is loaded: it is loaded, and the host has not started"
-    assert f"  it comes from folder:{project / 'plugins' / 'looks'}" in lines
-    answer = tavern("--project", project, "why", "service:executionEngine", "--json").json()
-    assert answer["answer"] == "tavern-engine provides executionEngine (version 3)"
-    ran = tavern("--project", project, "why", "service:executionEngin")
-    assert (ran.code, ran.error) == (
-        2,
-        "Error: there is no service 'executionEngin'; did you mean executionEngine?",
-    )
-
-
-def test_what_was_decided_is_in_the_audit_log(project: Path) -> None:
-    tavern_process("--project", project, "plugins", "disable", "looks")
-    tavern_process("--project", project, "plugins", "enable", "looks")
     entries = tavern("--project", project, "audit", "tail", "--json").json()
     assert [(e["actor"], e["action"], e["subject"]) for e in entries] == [
         ("user:operator", "plugin.disabled", "looks"),
         ("user:operator", "plugin.enabled", "looks"),
     ]
     assert tavern("--project", project, "audit", "verify").code == 0
+
+
+def test_what_the_operators_file_keeps_out_is_not_enabled(project: Path, operator_folders: Path) -> None:
+    (operator_folders / "config").mkdir(parents=True, exist_ok=True)
+    (operator_folders / "config" / "host.yaml").write_text("disabled: [looks]\n")
+    ran = tavern("--project", project, "plugins", "enable", "looks")
+    why = "the operator has disabled it (take it out of `disabled` in host.yaml)"
+    assert (ran.code, ran.error) == (2, f"Error: looks cannot be enabled here: {why}")
+
+
+def test_one_run_leaves_plugins_out(project: Path) -> None:
+    assert state(project, "looks", "--no-plugin", "looks") == "disabled"
+    assert state(project, "tavern-llm", "--no-plugin", "tavern-llm") == "disabled"
+    assert state(project, "looks") == "discovered"
+    assert state(project, "looks", "--no-plugins") == "disabled"
+    assert state(project, "tavern-engine", "--no-plugins") == "discovered"
+    ran = tavern("--project", project, "--no-plugin", "lookz", "plugins", "list")
+    assert (ran.code, ran.error) == (2, "Error: there is no plugin 'lookz'; did you mean looks?")
+
+
+def test_the_list_loads_nothing_unless_it_is_to_check(project: Path) -> None:
+    write_plugin(project / "plugins" / "broken", BROKEN)
+    tavern("--project", project, "plugins", "grant", "broken")
+    assert state(project, "broken") == "discovered"
+    ran = tavern("--project", project, "--strict", "plugins", "list", "--check", "--json")
+    (broken,) = [plugin for plugin in ran.json() if plugin["name"] == "broken"]
+    assert (ran.code, broken["state"]) == (1, "failed")
+    assert "No module named 'no_such_module'" in broken["problems"][0]["message"]
+
+
+def test_something_is_explained(project: Path) -> None:
+    lines = tavern("--project", project, "why", "plugin:looks").out.splitlines()
+    assert lines[0] == "looks is loaded: it is loaded, and the host has not started"
+    assert f"  it comes from folder:{project / 'plugins' / 'looks'}" in lines
+    assert [line for line in lines if line != line.rstrip(" ,:")] == []
+    answer = tavern("--project", project, "why", "service:executionEngine", "--json").json()
+    assert answer["answer"] == "tavern-engine provides executionEngine (version 3)"
+    ran = tavern("--project", project, "why", "service:executionEngin")
+    assert (ran.code, ran.error) == (2, "Error: there is no service 'executionEngin'; did you mean executionEngine?")
 
 
 ASKS = {

@@ -8,31 +8,7 @@ import pytest
 from helpers.command_line import Ran, tavern
 from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
 
-FIRST_PARTY = {
-    "tavern-accounts",
-    "tavern-agents",
-    "tavern-advisories",
-    "tavern-alarms",
-    "tavern-assistant",
-    "tavern-dask",
-    "tavern-demo",
-    "tavern-devtools",
-    "tavern-engine",
-    "tavern-knowledge",
-    "tavern-llm",
-    "tavern-mcp",
-    "tavern-metrics",
-    "tavern-nodes",
-    "tavern-operations",
-    "tavern-packages",
-    "tavern-postgres",
-    "tavern-studio",
-    "tavern-tam",
-    "tavern-scripts",
-    "tavern-tools",
-    "tavern-workflows",
-    "tavern-worlds",
-}
+PLUGINS = Path(__file__).parents[2] / "plugins"
 
 
 @pytest.fixture
@@ -52,24 +28,15 @@ def states(ran: Ran) -> dict[str, str]:
 
 
 def test_all_plugins_are_listed_and_none_is_imported(project: Path, tmp_path: Path) -> None:
+    first_party = {path.parent.name.replace("_", "-") for path in PLUGINS.glob("*/plugin.yaml")}
     ran = tavern("--project", project, "plugins", "list", "--json")
+    assert states(ran) == {**dict.fromkeys(first_party, "discovered"), "ahoy": "needs-review"}
 
-    assert states(ran) == {**dict.fromkeys(FIRST_PARTY, "discovered"), "ahoy": "needs-review"}
-    assert not (tmp_path / "imported").exists()
+    text = " ".join(tavern("--project", project, "plugins", "list").out.split())
+    for word in ("needs-review", "hook:server:workflow:before-execute", "tavern plugins grant"):
+        assert word in text
 
-
-def test_the_list_says_why_a_plugin_is_not_loaded_and_what_to_do(project: Path) -> None:
-    ran = tavern("--project", project, "plugins", "list")
-
-    text = " ".join(ran.out.split())
-    assert "needs-review" in text
-    assert "hook:server:workflow:before-execute" in text
-    assert "tavern plugins grant" in text
-
-
-def test_a_plugin_is_shown_with_what_it_asks_for(project: Path) -> None:
     ran = tavern("--project", project, "plugins", "show", "ahoy")
-
     assert ran.out.splitlines()[0] == "Ahoy (ahoy 1.0.0) — needs-review"
     assert "See every workflow run before it starts, change its inputs or refuse it." in ran.out
     assert "Run the code that is in its folder now." in ran.out
@@ -77,44 +44,38 @@ def test_a_plugin_is_shown_with_what_it_asks_for(project: Path) -> None:
     assert {p["name"]: p["granted"] for p in shown["permissions"] if p["name"].startswith("hook:")} == {
         "hook:server:workflow:before-execute": False
     }
+    assert not (tmp_path / "imported").exists()
 
 
-@pytest.mark.parametrize("command", [["list"], ["show", "ahoy"], ["grant", "ahoy"]], ids=lambda c: c[0])
-def test_a_plugin_cannot_steer_the_terminal_that_it_is_reviewed_in(project: Path, command: list[str]) -> None:
+def test_a_plugin_cannot_steer_the_terminal_of_its_review(project: Path) -> None:
     hidden = "\x1b[8m\u202e\x9b"
     write_plugin(project / "plugins" / "ahoy", displayName=f"Ahoy{hidden}", description=hidden, apiVersion=hidden)
-
-    ran = tavern("--project", project, "plugins", *command)
-
-    for character in hidden[0] + hidden[4:]:
-        assert character not in ran.out + ran.err
-    assert "\\x1b[8m" in ran.out + ran.err
+    for command in (["list"], ["show", "ahoy"], ["grant", "ahoy"]):
+        ran = tavern("--project", project, "plugins", *command)
+        assert not [character for character in hidden[0] + hidden[4:] if character in ran.out + ran.err]
+        assert "\\x1b[8m" in ran.out + ran.err
 
 
-@pytest.mark.parametrize("command", ["show", "grant", "revoke"])
-def test_a_plugin_that_is_not_there_is_the_users_mistake(command: str) -> None:
-    ran = tavern("plugins", command, "tavern-engin", "--json")
+def test_a_plugin_that_is_not_there_is_the_users_mistake(project: Path) -> None:
+    for command in ("show", "grant", "revoke", "enable", "disable", "reload"):
+        ran = tavern("--project", project, "plugins", command, "tavern-engin", "--json")
+        assert (ran.code, ran.json()["code"]) == (2, "not_found")
+        assert ran.err.splitlines() == [ran.error]
+        assert ran.error.startswith("Error: there is no plugin 'tavern-engin'; did you mean tavern-engine")
 
-    assert (ran.code, ran.json()["code"]) == (2, "not_found")
-    assert ran.err.splitlines() == [ran.error]
-    assert ran.error.startswith("Error: there is no plugin 'tavern-engin'; did you mean tavern-engine")
 
-
-@pytest.mark.parametrize(("name", "why"), [("tavern-engine", "first-party"), ("looks", "trust"), ("adds", "only adds")])
-def test_taking_back_a_grant_that_nobody_needs_says_so(
-    project: Path, operator_folders: Path, name: str, why: str
-) -> None:
-    write_plugin(project / "plugins" / "adds", {"tools/none.txt": ""}, tools={"entry": "./tools"})
+def test_taking_back_a_grant_that_nobody_needs_says_so(project: Path, operator_folders: Path) -> None:
     (operator_folders / "config").mkdir(parents=True)
     (operator_folders / "config" / "host.yaml").write_text("trust: [looks]\n")
     asks = {"hooks": ["hook:client:node:render:after"]}
-    write_plugin(project / "plugins" / "looks", {"tools/none.txt": ""}, tools={"entry": "./tools"}, permissions=asks)
-
-    ran = tavern("--project", project, "plugins", "revoke", name)
-
-    assert (ran.code, ran.out) == (2, "")
-    assert f"Error: {name} needs no grant: " in ran.err
-    assert why in ran.err and "`tavern plugins disable" in ran.err
+    for name, permissions in (("adds", {}), ("looks", asks)):
+        files = {"tools/none.txt": ""}
+        write_plugin(project / "plugins" / name, files, tools={"entry": "./tools"}, permissions=permissions)
+    for name, why in (("tavern-engine", "first-party"), ("looks", "trust"), ("adds", "only adds")):
+        ran = tavern("--project", project, "plugins", "revoke", name)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"Error: {name} needs no grant: " in ran.err
+        assert why in ran.err and "`tavern plugins disable" in ran.err
 
 
 def test_a_broken_plugin_cannot_be_granted_anything(project: Path) -> None:
@@ -150,17 +111,12 @@ def test_strict_turns_a_plugin_that_is_not_in_order_into_an_exit_code(project: P
     assert tavern("--strict", "nodes", "list").code == 0
 
 
-def test_a_folder_that_is_being_written_is_loaded_with_all_that_it_asks_for(tmp_path: Path) -> None:
+def test_a_folder_that_is_being_written_has_all_it_asks_for(tmp_path: Path) -> None:
     plugin = write_plugin(tmp_path / "ahoy", {"__init__.py": GREETS_IN_ITS_OWN_WAY}, **INTERCEPTING)
 
     ran = tavern("--dev", plugin, "workflow", "run", "greeting", "--input", "name=Ada", "--json")
-
     assert ran.json()["outputs"] == {"text": "Ahoy, Ada"}
-
-
-def test_a_dev_folder_without_a_manifest_is_named(tmp_path: Path) -> None:
     ran = tavern("--dev", tmp_path / "nowhere", "plugins", "list", "--json")
-
     (nowhere,) = [plugin for plugin in ran.json() if plugin["name"] == "nowhere"]
     assert nowhere["state"] == "invalid"
     assert nowhere["problems"][0]["message"] == f"there is no plugin.yaml in {tmp_path / 'nowhere'}"

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from helpers.command_line import COMMAND, minds_ctrl_c, tavern, tavern_process
+from helpers.command_line import COMMAND, minds_ctrl_c, tavern
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
 
@@ -137,24 +137,9 @@ def test_a_path_that_is_not_utf_8_is_a_sentence(project: Path, tmp_path: Path) -
         ):
             with failures.row(str(words)):
                 path = next(word for word in words if word.startswith(raw))
-                ran = tavern_process(*words, cwd=project)
+                ran = tavern(*words, cwd=project)
                 assert (ran.code, ran.error) == (
                     2,
                     f"Error: the path {os.fsencode(path)!r} is not UTF-8: rename the folder",
                 )
-    assert tavern_process("tools", "list", cwd=Path(raw)).error.endswith("is not UTF-8: rename the folder")
-
-
-def test_a_run_is_told_to_be_retried_by_its_command(project: Path) -> None:
-    (project / "workflows" / "one.json").write_text('{"nodes": [], "edges": []}')
-    run_id = tavern("workflow", "run", "one", "--json", cwd=project).json()["id"]
-    ran = tavern("runs", "resume", run_id, cwd=project)
-    assert ran.error.endswith(f"is complete; run it again with `tavern runs retry {run_id}`")
-    assert tavern("runs", "retry", run_id, cwd=project).code == 0
-
-
-def test_why_says_nothing_empty(project: Path) -> None:
-    requires = {"plugins": {"tavern-nodes": ""}}
-    write_plugin(project / "plugins" / "looks", {"web/a.css": ""}, requires=requires)
-    for line in tavern("why", "plugin:looks", cwd=project).out.splitlines():
-        assert line == line.rstrip(" ,:"), line
+    assert tavern("tools", "list", cwd=Path(raw)).error.endswith("is not UTF-8: rename the folder")
