@@ -42,8 +42,15 @@ class Bench:
         wanted = what if isinstance(what, Tool) else tool(what)
         return self.authority.decide(wanted, arguments, principal(who), limit)
 
-    def kind(self, who: str, what: Tool | str, scope: ToolScope | list[str] | None = None, **arguments: Any) -> str:
-        return self.decide(who, what, scope, **arguments).kind
+    def check(self, rows: list[tuple[Any, ...]]) -> None:
+        """Check rows of who calls what, by which scope, with which arguments, and how that is decided: `allow` or the
+        kind, and what the reason ends with."""
+        with Failures() as failures:
+            for who, what, scope, arguments, kind, *reason in rows:
+                with failures.row((who, what, scope, arguments)):
+                    verdict = self.decide(who, what, scope, **arguments)
+                    assert verdict is ALLOW if kind == "allow" else verdict.kind == kind
+                    assert verdict.reason.endswith("".join(reason))
 
     async def save(self, access: Any) -> None:
         await self.host.services.get(SETTINGS).save(SettingsChange(plugin="tavern-tools", values={KEY: access}))
@@ -99,268 +106,221 @@ def own(tmp_path: Path) -> Open:
 
 # --- without rules ------------------------------------------------------------------------------------
 
+AGENT, UNLISTED = "agent:writer", "neither its profile nor the operator lists it"
+NOT_HERE = 'the tool "kb:Query" is not one of those that may be called here'
+ACTING = tool("my:run", service="executionEngine", method="run", plugin=None)
+OF_PLUGIN = tool("my:run", service="executionEngine", method="run")
+UNKNOWN = tool("my:run", service="nobodys", method="x", plugin=None)
+READING = tool("my:get", plugin=None)
 
-async def test_without_rules_users_and_the_host_call_everything_and_others_what_they_were_given(opened: Open) -> None:
+
+async def test_without_rules_only_agents_need_a_scope(opened: Open) -> None:
+    everybody = ("user:operator", "user:guest", "system:host", "plugin:acme")
     async with opened() as bench:
-        for who in ("user:operator", "user:guest", "system:host"):
-            assert bench.decide(who, "kb:Query") is ALLOW
-            assert bench.decide(who, "node:core:Text") is ALLOW
-        assert bench.decide("plugin:acme", "kb:Query") is ALLOW
-        assert bench.decide("plugin:acme", "node:core:Text", ["node:*"]).kind == "deny"
-        assert bench.decide("agent:writer", "kb:Query", ["kb:*"]) is ALLOW
-        assert bench.decide("agent:writer", "kb:Query", ["kb:Quer?", "x"]) is ALLOW
-        denied = bench.decide("agent:writer", "kb:Query")
-        assert denied == Verdict(
-            "deny", "agent:writer may not call kb:Query: neither its profile nor the operator lists it"
-        )
-        assert bench.kind("agent:writer", "kb:Query", ToolScope()) == "deny"
-        assert bench.kind("agent:writer", "kb:Query", []) == "deny"
-        assert bench.kind("agent:writer", "kb:Query", ["KB:*", "kb:query", "ｋｂ:*", "kb"]) == "deny"
-
-
-async def test_a_star_does_not_give_an_agent_every_node(opened: Open) -> None:
-    async with opened() as bench:
-        assert bench.decide("agent:writer", "node:core:Text", ["*"]).kind == "deny"
-        assert bench.decide("agent:writer", "node:core:Text", ["*", "node:core:*"]) is ALLOW
-
-
-async def test_a_scope_limits_everybody(opened: Open) -> None:
-    async with opened() as bench:
-        for who in ("user:operator", "system:host", "plugin:acme"):
-            denied = bench.decide(who, "kb:Query", ["system:*"])
-            assert denied == Verdict("deny", 'the tool "kb:Query" is not one of those that may be called here')
-            assert bench.decide(who, "kb:Query", ["kb:*"]) is ALLOW
-
-
-async def test_nobody_knows_what_is_no_principal(opened: Open) -> None:
-    async with opened() as bench:
+        rows: Any = [
+            *((who, what, None, {}, "allow") for who in everybody[:3] for what in ("kb:Query", "node:core:Text")),
+            ("plugin:acme", "kb:Query", None, {}, "allow"),
+            ("plugin:acme", "node:core:Text", ["node:*"], {}, "deny"),
+            *((AGENT, "kb:Query", scope, {}, "allow") for scope in (["kb:*"], ["kb:Quer?", "x"])),
+            (AGENT, "kb:Query", None, {}, "deny", f"agent:writer may not call kb:Query: {UNLISTED}"),
+            *(
+                (AGENT, "kb:Query", scope, {}, "deny")
+                for scope in (ToolScope(), [], ["KB:*", "kb:query", "ｋｂ:*", "kb"])
+            ),
+            # a star does not give an agent every node
+            (AGENT, "node:core:Text", ["*"], {}, "deny"),
+            (AGENT, "node:core:Text", ["*", "node:core:*"], {}, "allow"),
+            # a scope limits everybody
+            *((who, "kb:Query", ["system:*"], {}, "deny", NOT_HERE) for who in everybody),
+            *((who, "kb:Query", ["kb:*"], {}, "allow") for who in everybody),
+            # two versions of a tool are two tools
+            (AGENT, tool("a:b"), ["*"], {}, "allow"),
+            (AGENT, tool("a:b", version="2", requires_approval=True), ["*"], {}, "approve"),
+        ]
+        bench.check(rows)
         odd = Principal.model_construct(kind="User", id="operator")  # type: ignore[arg-type]
         assert bench.authority.decide(tool("kb:Query"), {}, odd, None).kind == "deny"
+        for who, may in {"user:x": True, "system:host": True, "agent:a": False, "plugin:p": False}.items():
+            assert bench.authority.may_decide(principal(who), "kb:Query") is may
 
 
-# --- what a tool may lend -----------------------------------------------------------------------------
-
-
-async def test_a_tool_of_the_project_gives_an_agent_no_right(opened: Open) -> None:
-    rules = {
-        "roles": {"all": {"allow": ["*"]}, "one": {"allow": ["my:run"]}},
-        "principals": {"agent:wide": ["all"], "agent:exact": ["one"]},
-    }
-    acting = tool("my:run", service="executionEngine", method="run", plugin=None)
-    reading = tool("my:get", plugin=None)
-    async with opened(rules) as bench:
-        denied = bench.decide("agent:writer", acting, ["my:run"])
-        assert denied.kind == "deny"
+async def test_a_project_tool_gives_agents_no_right(opened: Open) -> None:
+    roles = {"all": {"allow": ["*", "deputy:x"]}, "one": {"allow": ["my:run"]}}
+    async with opened({"roles": roles, "principals": {"agent:wide": ["all"], "agent:exact": ["one"]}}) as bench:
+        denied = bench.decide(AGENT, ACTING, ["my:run"])
         assert "does not give the permission services.use:executionEngine:execute" in denied.reason
-        assert bench.decide("agent:wide", acting).kind == "deny"
-        assert bench.decide("agent:exact", acting) is ALLOW
-        assert bench.decide("user:operator", acting) is ALLOW
-        assert bench.decide("agent:writer", reading, ["my:get"]) is ALLOW
-        of_plugin = tool("my:run", service="executionEngine", method="run")
-        assert bench.decide("agent:writer", of_plugin, ["my:run"]) is ALLOW
-        unknown = tool("my:run", service="nobodys", method="x", plugin=None)
-        assert bench.decide("agent:writer", unknown, ["my:run"]).kind == "deny"
+        rows: Any = [
+            *((AGENT, acting, ["my:run"], {}, "deny") for acting in (ACTING, UNKNOWN)),
+            ("agent:wide", ACTING, None, {}, "deny"),
+            *((who, ACTING, None, {}, "allow") for who in ("agent:exact", "user:operator")),
+            *((AGENT, READING, ["my:get"], {}, "allow"), (AGENT, OF_PLUGIN, ["my:run"], {}, "allow")),
+            # a tool that calls tools is no way past a scope
+            (AGENT, tool("d:x", service="toolManager", method="describe"), ["*"], {}, "allow"),
+        ]
+        bench.check(rows)
+        for method in ("call", "call_all", "call_text", "decide", "nothing"):
+            deputy = tool("deputy:x", service="toolManager", method=method)
+            assert bench.decide("user:operator", deputy) is ALLOW
+            for who in (AGENT, "agent:wide", "plugin:acme"):
+                denied = bench.decide(who, deputy, ["*"])
+                assert (denied.kind, "past what its caller may call" in denied.reason) == ("deny", True), method
 
 
-@pytest.mark.parametrize("method", ["call", "call_all", "call_text", "decide", "nothing"])
-async def test_a_tool_that_calls_tools_is_no_way_past_a_scope(opened: Open, method: str) -> None:
-    rules = {"roles": {"all": {"allow": ["*", "deputy:x"]}}, "principals": {"agent:wide": ["all"]}}
-    deputy = tool("deputy:x", service="toolManager", method=method)
-    async with opened(rules) as bench:
-        for who in ("agent:writer", "agent:wide", "plugin:acme"):
-            denied = bench.decide(who, deputy, ["*"])
-            assert (denied.kind, "past what its caller may call" in denied.reason) == ("deny", True)
-        assert bench.decide("user:operator", deputy) is ALLOW
-        assert bench.decide("agent:writer", tool("d:x", service="toolManager", method="describe"), ["*"]) is ALLOW
+# --- roles and approvals ------------------------------------------------------------------------------
 
-
-# --- roles --------------------------------------------------------------------------------------------
-
-
-async def test_a_role_says_what_its_principals_may_call_and_what_not(opened: Open) -> None:
-    rules = {
-        "roles": {
-            "reader": {"allow": ["FileOperator.*", {"tool": "kb:*"}], "deny": ["FileOperator.Delete*"]},
-            "careful": {"deny": ["kb:Drop"]},
-            "none": {"allow": []},
+SAFE_PATH = {"properties": {"path": {"pattern": "^safe"}}}
+DEEP: list[Any] = []
+for _ in range(5000):
+    DEEP = [DEEP]
+ALWAYS, SOMETIMES = tool("a:b", requires_approval=True), tool("a:c", requires_approval={"required": ["force"]})
+OWN_RULE = ToolScope(allowed=["*"], approval=[ToolRule(tool="kb:*", arguments={"required": ["drop"]})])
+WRONG_RULE = ToolScope(allowed=["*"], approval=[ToolRule(tool="kb:*", arguments={"type": "nonsense"})])
+RULED: Any = {
+    "a role allows and denies tools": (
+        {
+            "roles": {
+                "reader": {"allow": ["File.*", {"tool": "kb:*"}], "deny": ["File.Delete*"]},
+                **{"careful": {"deny": ["kb:Drop"]}, "none": {"allow": []}},
+            },
+            "principals": {"agent:w*": ["reader"], "*": ["careful"], "user:guest": ["none"]},
         },
-        "principals": {"agent:w*": ["reader"], "*": ["careful"], "user:guest": ["none"]},
-    }
-    async with opened(rules) as bench:
-        assert bench.decide("agent:writer", "FileOperator.ReadFile") is ALLOW
-        assert bench.decide("agent:writer", "system:time", ["*"]).reason.endswith(
-            "none of its roles (reader, careful) allows it"
-        )
-        assert bench.decide("agent:writer", "FileOperator.DeleteFile").reason == (
-            "agent:writer may not call FileOperator.DeleteFile: "
-            'the rule "FileOperator.Delete*" of the role "reader" denies it'
-        )
-        assert bench.kind("agent:writer", "kb:Drop") == "deny"
-        assert bench.kind("agent:writer", "kb:Query", ["system:*"]) == "deny"
-        assert bench.kind("user:operator", "kb:Drop") == "deny"
-        assert bench.decide("user:operator", "system:time") is ALLOW
-        assert bench.kind("user:guest", "system:time") == "deny"
-        assert bench.decide("agent:other", "kb:Query", ["kb:*"]) is ALLOW
-        assert bench.kind("agent:other", "kb:Drop", ["kb:*"]) == "deny"
-        assert bench.kind("plugin:acme", "kb:Drop") == "deny"
-        assert bench.kind("system:host", "kb:Drop") == "deny"
-
-
-async def test_rules_look_at_arguments(opened: Open) -> None:
-    rules = {
-        "roles": {
-            "safe": {"allow": [{"tool": "FileOperator.*", "arguments": PATH_IS_SAFE}]},
-            "quiet": {"deny": [{"tool": "*", "arguments": {"required": ["loud"]}}]},
+        *((AGENT, "File.Read", None, {}, "allow"), ("agent:other", "kb:Query", ["kb:*"], {}, "allow")),
+        (AGENT, "system:time", ["*"], {}, "deny", "none of its roles (reader, careful) allows it"),
+        (
+            *(AGENT, "File.Delete", None, {}, "deny"),
+            'agent:writer may not call File.Delete: the rule "File.Delete*" of the role "reader" denies it',
+        ),
+        *((AGENT, "kb:Query", ["system:*"], {}, "deny"), ("agent:other", "kb:Drop", ["kb:*"], {}, "deny")),
+        *((who, "kb:Drop", None, {}, "deny") for who in (AGENT, "user:operator", "plugin:acme", "system:host")),
+        *(("user:operator", "system:time", None, {}, "allow"), ("user:guest", "system:time", None, {}, "deny")),
+    ),
+    "rules look at arguments": (
+        {
+            "roles": {
+                "safe": {"allow": [{"tool": "File.*", "arguments": PATH_IS_SAFE}]},
+                "quiet": {"deny": [{"tool": "*", "arguments": {"required": ["loud"]}}]},
+            },
+            "principals": {"agent:*": ["safe"], "user:*": ["quiet"]},
         },
-        "principals": {"agent:*": ["safe"], "user:*": ["quiet"]},
-    }
-    async with opened(rules) as bench:
-        assert bench.decide("agent:writer", "FileOperator.ReadFile", path="safe/a") is ALLOW
-        denied = bench.decide("agent:writer", "FileOperator.ReadFile", path="x/safe/a")
-        assert denied.reason == (
-            "agent:writer may not call FileOperator.ReadFile with these arguments: "
-            'the rule "FileOperator.*" of the role "safe" allows others'
-        )
-        assert bench.kind("agent:writer", "FileOperator.ReadFile") == "deny"
-        assert bench.decide("user:operator", "a:b", quiet=1) is ALLOW
-        assert bench.kind("user:operator", "a:b", loud=1) == "deny"
-
-
-async def test_arguments_that_nobody_can_look_at_are_forbidden_and_not_allowed(opened: Open) -> None:
-    text = {"properties": {"path": {"pattern": "^safe"}}}
-    rules = {
-        "roles": {
-            "a": {"allow": [{"tool": "*", "arguments": text}]},
-            "d": {"deny": [{"tool": "*", "arguments": text}]},
+        *((AGENT, "File.Read", None, {"path": "safe/a"}, "allow"), (AGENT, "File.Read", None, {}, "deny")),
+        (
+            *(AGENT, "File.Read", None, {"path": "x/safe/a"}, "deny"),
+            'may not call File.Read with these arguments: the rule "File.*" of the role "safe" allows others',
+        ),
+        *(("user:operator", "a:b", None, {"q": 1}, "allow"), ("user:operator", "a:b", None, {"loud": 1}, "deny")),
+    ),
+    "arguments that nobody can look at are not allowed": (
+        {
+            "roles": {
+                key: {rule: [{"tool": "*", "arguments": SAFE_PATH}]} for key, rule in (("a", "allow"), ("d", "deny"))
+            },
+            "principals": {"agent:*": ["a"], "user:*": ["d"]},
         },
-        "principals": {"agent:*": ["a"], "user:*": ["d"]},
-    }
-    deep: list[Any] = []
-    for _ in range(5000):
-        deep = [deep]
-    async with opened(rules) as bench:
-        for odd in ("\ud800", deep):
-            assert bench.kind("agent:writer", "a:b", path=odd) == "deny"
-            assert bench.kind("user:operator", "a:b", path=odd) == "deny"
+        *((who, "a:b", None, {"path": odd}, "deny") for odd in ("\ud800", DEEP) for who in (AGENT, "user:operator")),
+    ),
+    "what is denied is denied however it is written": (
+        {
+            "roles": {"r": {"deny": ["FileOperator.*"], "allow": ["*"]}, "s": {"allow": ["FileOperator.*"]}},
+            "principals": {"user:*": ["r"], "agent:*": ["s"]},
+        },
+        *(
+            (who, odd, None, {}, "deny")
+            for odd in ("fileoperator.Write", "ＦileOperator.Write", "File\u200bOperator.Write", "FILEOPERATOR．x")
+            for who in (AGENT, "user:operator")
+        ),
+        ("user:operator", "FileOperators:x", None, {}, "allow"),
+    ),
+    "a tool or its caller asks for approval": (
+        None,
+        *(
+            (AGENT, ALWAYS, ["*"], {}, "approve", "the tool a:b asks for it"),
+            ("user:operator", ALWAYS, None, {}, "allow"),
+        ),
+        *((who, ALWAYS, None, {}, "approve") for who in ("plugin:acme", "system:host")),
+        *((AGENT, SOMETIMES, ["*"], {}, "allow"), (AGENT, SOMETIMES, ["*"], {"force": False}, "approve")),
+        (AGENT, "kb:Query", OWN_RULE, {"drop": 1}, "approve", 'the rule "kb:*" of the caller asks for it'),
+        *((AGENT, "kb:Query", OWN_RULE, {}, "allow"), (AGENT, "a:b", OWN_RULE, {"drop": 1}, "allow")),
+        *(
+            ("user:operator", "kb:Query", OWN_RULE, {"drop": 1}, "allow"),
+            (AGENT, "kb:Query", WRONG_RULE, {}, "approve"),
+        ),
+    ),
+    "the operator asks, of those who do not approve": (
+        {
+            "roles": {"r": {"approve": [{"tool": "File.*", "arguments": {"required": ["path"]}}]}},
+            **{
+                "principals": {"*": ["r"]},
+                "approvals": {"seconds": 60, "default": "approve", "approvers": ["user:operator"]},
+            },
+        },
+        (AGENT, "File.Read", ["*"], {"path": "a"}, "approve", 'the rule "File.*" of the role "r" asks for it'),
+        *((AGENT, "File.List", ["*"], {}, "allow"), ("user:guest", "File.Read", None, {"path": "a"}, "approve")),
+        ("user:operator", "File.Read", None, {"path": "a"}, "allow"),
+    ),
+    "a denial comes before an approval": (
+        {"roles": {"r": {"deny": ["a:b"], "approve": ["*"]}}, "principals": {"*": ["r"]}},
+        *((AGENT, ALWAYS, ["*"], {}, "deny"), (AGENT, "a:c", ["*"], {}, "approve")),
+    ),
+}
 
 
-async def test_what_is_denied_is_denied_however_it_is_written(opened: Open) -> None:
-    rules = {
-        "roles": {"r": {"deny": ["FileOperator.*"], "allow": ["*"]}, "s": {"allow": ["FileOperator.*"]}},
-        "principals": {"user:*": ["r"], "agent:*": ["s"]},
-    }
-    async with opened(rules) as bench:
-        for odd in ("fileoperator.Write", "ＦileOperator.Write", "File\u200bOperator.Write", "FILEOPERATOR．x"):
-            assert bench.kind("user:operator", odd) == "deny"
-            assert bench.kind("agent:writer", odd) == "deny"
-        assert bench.decide("user:operator", "FileOperators:x") is ALLOW
-
-
-# --- approval -----------------------------------------------------------------------------------------
-
-
-async def test_a_tool_may_ask_that_somebody_approves(opened: Open) -> None:
-    always, sometimes = tool("a:b", requires_approval=True), tool("a:c", requires_approval={"required": ["force"]})
+async def test_rules_decide_who_calls_what(opened: Open) -> None:
+    for rules, *rows in RULED.values():
+        async with opened(rules) as bench:
+            bench.check(rows)
     async with opened() as bench:
-        assert bench.decide("agent:writer", always, ["*"]) == Verdict(
-            "approve", "the tool a:b asks for it", 3600.0, "refuse"
-        )
-        assert bench.kind("plugin:acme", always) == "approve"
-        assert bench.kind("system:host", always) == "approve"
-        assert bench.decide("user:operator", always) is ALLOW
-        assert bench.decide("agent:writer", sometimes, ["*"]) is ALLOW
-        assert bench.kind("agent:writer", sometimes, ["*"], force=False) == "approve"
-
-
-async def test_the_operator_says_what_waits_for_whom_and_how_long(opened: Open) -> None:
-    rules = {
-        "roles": {"r": {"approve": [{"tool": "FileOperator.*", "arguments": {"required": ["path"]}}]}},
-        "principals": {"*": ["r"]},
-        "approvals": {"seconds": 60, "default": "approve", "approvers": ["user:operator"]},
-    }
-    async with opened(rules) as bench:
-        reason = 'the rule "FileOperator.*" of the role "r" asks for it'
-        asked = Verdict("approve", reason, 60.0, "approve")
-        assert bench.decide("agent:writer", "FileOperator.ReadFile", ["*"], path="a") == asked
-        assert bench.decide("agent:writer", "FileOperator.ListRoot", ["*"]) is ALLOW
-        assert bench.decide("user:guest", "FileOperator.ReadFile", path="a") == asked
-        assert bench.decide("user:operator", "FileOperator.ReadFile", path="a") is ALLOW
-
-
-async def test_a_caller_may_ask_for_approval_of_its_own_calls(opened: Open) -> None:
-    scope = ToolScope(allowed=["*"], approval=[ToolRule(tool="kb:*", arguments={"required": ["drop"]})])
-    wrong = ToolScope(allowed=["*"], approval=[ToolRule(tool="kb:*", arguments={"type": "nonsense"})])
-    async with opened() as bench:
-        assert bench.decide("agent:writer", "kb:Query", scope, drop=1) == Verdict(
-            "approve", 'the rule "kb:*" of the caller asks for it', 3600.0, "refuse"
-        )
-        assert bench.decide("agent:writer", "kb:Query", scope) is ALLOW
-        assert bench.decide("agent:writer", "a:b", scope, drop=1) is ALLOW
-        assert bench.decide("user:operator", "kb:Query", scope, drop=1) is ALLOW
-        assert bench.kind("agent:writer", "kb:Query", wrong) == "approve"
-
-
-async def test_a_denial_comes_before_an_approval(opened: Open) -> None:
-    rules = {"roles": {"r": {"deny": ["a:b"], "approve": ["*"]}}, "principals": {"*": ["r"]}}
-    async with opened(rules) as bench:
-        assert bench.kind("agent:writer", tool("a:b", requires_approval=True), ["*"]) == "deny"
-        assert bench.kind("agent:writer", "a:c", ["*"]) == "approve"
+        assert bench.decide(AGENT, ALWAYS, ["*"]) == Verdict("approve", "the tool a:b asks for it", 3600.0, "refuse")
+    async with opened(RULED["the operator asks, of those who do not approve"][0]) as bench:
+        asked = Verdict("approve", 'the rule "File.*" of the role "r" asks for it', 60.0, "approve")
+        assert bench.decide(AGENT, "File.Read", ["*"], path="a") == asked
 
 
 async def test_who_approves_may_call_the_tool_itself(opened: Open) -> None:
+    guest = {"allow": ["kb:*", {"tool": "f:*", "arguments": PATH_IS_SAFE}], "deny": ["kb:Drop"]}
     rules = {
-        "roles": {
-            "guest": {"allow": ["kb:*", {"tool": "f:*", "arguments": PATH_IS_SAFE}], "deny": ["kb:Drop"]},
-            "boss": {},
-        },
-        "principals": {"user:guest": ["guest"], "agent:boss": ["boss"]},
+        **{"roles": {"guest": guest, "boss": {}}, "principals": {"user:guest": ["guest"], "agent:boss": ["boss"]}},
         "approvals": {"approvers": ["user:*", "agent:boss"]},
     }
+    rows: Any = [
+        *(("user:operator", "kb:Drop", None, True), ("user:guest", "kb:Query", None, True)),
+        *(("agent:boss", "kb:Drop", None, True), ("user:guest", "kb:Drop", None, False)),
+        *(("user:guest", "system:time", None, False), ("user:guest", "f:x", None, True)),
+        *(("user:guest", "f:x", {"path": "safe/a"}, True), ("user:guest", "f:x", {"path": "a"}, False)),
+        *((nobody, "kb:Query", None, False) for nobody in (AGENT, "plugin:acme", "system:host")),
+    ]
     async with opened(rules) as bench:
-        may = bench.authority.may_decide
-        assert may(principal("user:operator"), "kb:Drop")
-        assert may(principal("user:guest"), "kb:Query")
-        assert not may(principal("user:guest"), "kb:Drop")
-        assert not may(principal("user:guest"), "system:time")
-        assert may(principal("user:guest"), "f:x") and may(principal("user:guest"), "f:x", {"path": "safe/a"})
-        assert not may(principal("user:guest"), "f:x", {"path": "a"})
-        assert may(principal("agent:boss"), "kb:Drop")
-        for nobody in ("agent:writer", "plugin:acme", "system:host"):
-            assert not may(principal(nobody), "kb:Query")
-
-
-async def test_without_rules_people_and_the_host_approve(opened: Open) -> None:
-    async with opened() as bench:
-        for who, may in {"user:x": True, "system:host": True, "agent:a": False, "plugin:p": False}.items():
-            assert bench.authority.may_decide(principal(who), "kb:Query") is may
+        for who, what, arguments, may in rows:
+            assert bench.authority.may_decide(principal(who), what, arguments) is may, (who, what, arguments)
 
 
 # --- where rules come from ----------------------------------------------------------------------------
 
 
 async def test_rules_hold_from_the_next_call_on(opened: Open) -> None:
+    denying = {"roles": {"r": {"deny": ["kb:*"]}}, "principals": {"*": ["r"]}}
     async with opened() as bench:
-        assert bench.decide("user:operator", "kb:Drop") is ALLOW
-        await bench.save({"roles": {"r": {"deny": ["kb:*"]}}, "principals": {"*": ["r"]}})
-        assert bench.kind("user:operator", "kb:Drop") == "deny"
-        await bench.save(None)
-        assert bench.decide("user:operator", "kb:Drop") is ALLOW
+        for rules, kind in (
+            (None, "allow"),
+            (denying, "deny"),
+            (None, "allow"),
+            ({"roles": 1}, "deny"),
+            ({"roles": {}}, "allow"),
+        ):
+            await bench.save(rules)
+            assert bench.decide("user:operator", "kb:Drop").kind == kind
 
 
-async def test_a_project_gives_itself_no_rights_and_takes_none(own: Open) -> None:
+async def test_the_environment_comes_first_the_project_never(own: Open) -> None:
     widened = '{"roles": {"r": {"allow": ["*"]}}, "principals": {"agent:*": ["r"]}, "approvals": {"approvers": ["*"]}}'
-    async with own(project=widened) as bench:
-        assert bench.kind("agent:writer", "kb:Query") == "deny"
-        assert not bench.authority.may_decide(principal("agent:writer"), "kb:Query")
+    async with own({"roles": {"r": {"deny": ["a:*"]}}, "principals": {"user:*": ["r"]}}, project=widened) as bench:
+        assert bench.decide(AGENT, "kb:Query").kind == "deny"
+        assert not bench.authority.may_decide(principal(AGENT), "kb:Query")
         assert any("a project does not say who may call what" in message for message in bench.problems())
-
-
-async def test_the_environment_comes_before_the_operators_file(own: Open) -> None:
-    async with own({"roles": {"r": {"deny": ["a:*"]}}, "principals": {"*": ["r"]}}) as bench:
         await bench.save({})
-        assert bench.kind("user:operator", "a:b") == "deny"
+        assert bench.decide("user:operator", "a:b").kind == "deny"
 
 
+STRIN, LOOK = {"type": "strin"}, {"properties": {"a": {"pattern": "(?=x)"}}}
 WRONG: Any = [
     ([], "expected an object with roles, principals and approvals, got an array"),
     ("x", "got text"),
@@ -370,13 +330,10 @@ WRONG: Any = [
     ({"roles": {"r": {"deny": ["*" * 10_000]}}}, "roles.r.deny[0].tool: String should have at most 1000"),
     ({"roles": {"r": {"allow": "*"}}}, "roles.r.allow: Input should be a valid list"),
     (
-        {"roles": {"r": {"deny": [{"tool": "x", "arguments": {"type": "strin"}}]}}},
+        {"roles": {"r": {"deny": [{"tool": "x", "arguments": STRIN}]}}},
         "roles.r.deny[0].arguments.type: expected one of",
     ),
-    (
-        {"roles": {"r": {"deny": [{"tool": "x", "arguments": {"properties": {"a": {"pattern": "(?=x)"}}}}]}}},
-        "roles.r.deny[0].arguments.properties.a.pattern: the pattern",
-    ),
+    ({"roles": {"r": {"deny": [{"tool": "x", "arguments": LOOK}]}}}, "arguments.properties.a.pattern: the pattern"),
     ({"roles": {"writer": {}}, "principals": {"*": ["writr"]}}, 'there is no role "writr" (did you mean writer?)'),
     ({"principals": {"agents:*": []}}, "expected user:ID, agent:ID, plugin:ID, system:ID or a pattern"),
     ({"principals": {"writer": []}}, 'got "writer"'),
@@ -387,37 +344,24 @@ WRONG: Any = [
 
 
 async def test_while_rules_are_wrong_nobody_calls_anything(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
+    nobody = f"nobody may call a tool: {KEY} is not right, which was reported to the operator"
     with Failures() as failures:
         for access, problem in WRONG:
             with failures.row(problem):
                 async with opened(access) as bench:
                     told = bench.decide("user:operator", "kb:Query")
                     assert (told.kind, problem in told.reason) == ("deny", True)
-                    for who in ("agent:writer", "plugin:acme", "system:host"):
-                        assert bench.decide(who, "kb:Query", ["*"]) == Verdict(
-                            "deny", f"nobody may call a tool: {KEY} is not right, which was reported to the operator"
-                        )
+                    for who in (AGENT, "plugin:acme", "system:host"):
+                        assert bench.decide(who, "kb:Query", ["*"]) == Verdict("deny", nobody)
                     assert not bench.authority.may_decide(principal("user:operator"), "kb:Query")
                     until = f"nobody may call a tool until {KEY} is right"
                     assert any(until in text and problem in text for text in caplog.messages)
                     assert any(problem in message for message in bench.problems())
 
 
-async def test_rules_that_cannot_be_read_let_nobody_through(own: Open) -> None:
+async def test_unreadable_rules_let_nobody_through(own: Open) -> None:
     async with own({"approvals": {"seconds": float("inf")}}) as bench:
         assert "cannot be read" in bench.decide("user:operator", "kb:Query").reason
-
-
-async def test_rules_that_were_mended_hold(opened: Open) -> None:
-    async with opened() as bench:
-        await bench.save({"roles": 1})
-        assert bench.kind("user:operator", "a:b") == "deny"
-        await bench.save({"roles": {}})
-        assert bench.decide("user:operator", "a:b") is ALLOW
-
-
-async def test_rules_in_a_damaged_file_let_nobody_through(own: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with own() as bench:
         await bench.save({"roles": {"r": {"deny": ["kb:*"]}}, "principals": {"*": ["r"]}})
     (saved,) = Path(os.environ["TAVERN_STATE_DIR"]).rglob("settings.json")
     saved.write_text("{")
@@ -433,31 +377,18 @@ async def test_rules_in_a_damaged_file_let_nobody_through(own: Open, monkeypatch
 
 async def test_patterns_schemas_and_crowds_cost_little(opened: Open) -> None:
     evil = {"properties": {"x": {"pattern": "^(a+)+$"}}, "required": ["x"]}
-    rules = {
-        "roles": {"r": {"deny": [{"tool": "*", "arguments": evil}, "*a" * 500]}},
-        "principals": {"user:*": ["r"]},
-    }
+    rules = {"roles": {"r": {"deny": [{"tool": "*", "arguments": evil}, "*a" * 500]}}, "principals": {"user:*": ["r"]}}
     async with opened(rules) as bench:
         assert bench.decide("user:operator", "a:b", x="a" * 50_000 + "!") is ALLOW
         assert bench.decide("user:operator", "a" * 499, x="") is ALLOW
-        assert bench.kind("agent:writer", "a" * 200, ["*a" * 5000 + "b"]) == "deny"
+        assert bench.decide(AGENT, "a" * 200, ["*a" * 5000 + "b"]).kind == "deny"
         wanted = tool("kb:Query")
-        for number in range(20_000):
+        for number in range(11_000):
             assert bench.authority.decide(wanted, {}, Principal(kind="user", id=str(number)), None) is ALLOW
         assert len(bench.authority._rulings) < 10_000
-
-
-async def test_two_versions_of_a_tool_are_two_tools(opened: Open) -> None:
-    async with opened() as bench:
-        assert bench.decide("agent:writer", tool("a:b"), ["*"]) is ALLOW
-        assert bench.kind("agent:writer", tool("a:b", version="2", requires_approval=True), ["*"]) == "approve"
-
-
-async def test_what_was_decided_about_a_tool_does_not_keep_it(opened: Open) -> None:
-    async with opened() as bench:
         passing = tool("acme:look")
-        assert bench.kind("user:operator", passing) == bench.kind("agent:a", passing, ["acme:look"]) == "allow"
+        assert bench.decide("user:operator", passing, x="") is bench.decide("agent:a", passing, ["acme:look"]) is ALLOW
         gone = weakref.ref(passing)
         del passing
         gc.collect()
-        assert gone() is None
+        assert gone() is None  # what was decided about a tool does not keep it
