@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+from task_bench import TaskBench, opened
 
 from tavern_host import Host
 from tavern_host.contracts.calls import CallContext
@@ -157,8 +158,22 @@ odd = _shared("acme_odd")
 desk = _shared("acme_desk")
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def task_host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TaskBench]:
+    """Return the module's host with tasks, which all its tests share."""
+    place = tmp_path_factory.mktemp("tasks")
+    async with opened(place / "p", folders=Folders(place / "config", place / "state", place / "data")) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def tasks(task_host: TaskBench, request: pytest.FixtureRequest) -> TaskBench:
+    """Return the module's host with tasks, whose calls write into a log of the test's own."""
+    return task_host.with_own_log(f"log-{request.node.name}")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run a test in the loop of its module's hosts."""
     for item in items:
-        if "shared_hosts" in getattr(item, "fixturenames", ()):
+        if {"shared_hosts", "task_host"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)

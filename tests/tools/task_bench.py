@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,28 +13,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from helpers.audit_logs import tail
 from helpers.forking import PYTHON
+from helpers.workflow_documents import function
 
-from tavern_host import Host, PluginContext
+from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunFilter
-from tavern_host.contracts.toolcalls import (
-    TaskFilter,
-    TaskStatus,
-    ToolApproval,
-    ToolCallRequest,
-    ToolResult,
-    ToolScope,
-    ToolTask,
-)
+from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolApproval, ToolCallRequest, ToolScope, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolImplementation
 from tavern_host.projects import Folders, find_project
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.tasks.tasks import Tasks
 
 HERE = Path(__file__).parent
-PLUGIN = HERE / "plugins" / "acme_tasks"
-PLUGIN_NAME = "acme-tasks"
 TOOL = "acme:work"
 SECONDS = 60.0
 RUNNING = TaskFilter(statuses=[TaskStatus.RUNNING])
@@ -43,12 +34,8 @@ RUNNING = TaskFilter(statuses=[TaskStatus.RUNNING])
 
 def tasks_folder(root: Path) -> Path:
     """Return where the tasks of a project are kept: with the operator, not with what a project brings."""
-    return Path(os.environ["TAVERN_STATE_DIR"], "projects", _project_id(root), "plugins", PLUGIN_NAME, "tasks")
-
-
-def _project_id(root: Path) -> str:
-    folders = Folders.of_user()
-    return find_project(root, folders, create=True).project.id
+    project = find_project(root, Folders.of_user(), create=True).project.id
+    return Path(os.environ["TAVERN_STATE_DIR"], "projects", project, "plugins", "acme-tasks", "tasks")
 
 
 def caller(who: str = "user:operator") -> CallContext:
@@ -59,103 +46,119 @@ def caller(who: str = "user:operator") -> CallContext:
 
 def tool(*, idempotent: bool = False, **parameters: Any) -> Tool:
     """Return the tool that tasks call."""
-    return Tool(
-        ToolDefinition(
-            id=TOOL,
-            implementation=ToolImplementation(kind="service", service="acme", method="work"),
-            parameters={"type": "object", "properties": parameters},
-            is_async=True,
-            idempotent=idempotent,
-        )
-    )
-
-
-def approval(*, seconds: float = 60, default: str = "refuse") -> ToolApproval:
-    """Return what a call waits for that needs a decision within so many seconds."""
-    moment = datetime.now(UTC)
-    return ToolApproval(
-        reason="a rule says so",
-        requested_at=moment,
-        expires_at=moment + timedelta(seconds=seconds),
-        default=default,  # type: ignore[arg-type]
-    )
+    how = ToolImplementation(kind="service", service="acme", method="work")
+    schema = {"type": "object", "properties": parameters}
+    return Tool(ToolDefinition(id=TOOL, implementation=how, parameters=schema, is_async=True, idempotent=idempotent))
 
 
 class TaskBench:
-    """A running host with its tasks."""
+    """A running host with its tasks. `events` is what it told of tasks, `log` where calls write down what they do."""
 
-    def __init__(self, host: Host, tasks: Tasks, context: PluginContext) -> None:
+    def __init__(self, host: Host, tasks: Tasks, events: list[dict[str, Any]], log: str = "log") -> None:
         self.host = host
         self.tasks = tasks
-        self.context = context
-        self.log = host.project.root / "log"
-        self.events: list[dict[str, Any]] = []
+        self.events = events
+        self.log = host.project.root / log
 
-    async def listen(self) -> None:
-        """Take down what the host's events say about tasks, until it ends."""
-        async for event in self.host.events.subscribe("TOOL_CALL_UPDATE", since=0):
-            self.events.append(dict(event.payload))  # type: ignore[union-attr]
+    def with_own_log(self, name: str) -> TaskBench:
+        """Return the same host for another test."""
+        return TaskBench(self.host, self.tasks, self.events, name)
 
-    async def submit(self, *, who: str = "user:operator", idempotent: bool = False, **given: Any) -> ToolTask:
-        """Ask for a task; `callback` is where its end is told to, all else arguments."""
-        callback = given.pop("callback", None)
+    async def submit(self, *, who: str = "user:operator", what: Tool | None = None, **given: Any) -> ToolTask:
+        """Ask for a task; `callback` is where its end is told to, `approval` what it waits for, else arguments."""
+        callback, approval = given.pop("callback", None), given.pop("approval", None)
+        what = what or tool(idempotent=given.pop("idempotent", False))
         request = ToolCallRequest(tool_id=TOOL, arguments={"log": str(self.log), **given})
         scope = None if callback is None else ToolScope(callback=callback)
-        return await self.tasks.submit(request, tool(idempotent=idempotent), caller(who), scope)
+        return await self.tasks.submit(request, what, caller(who), scope, approval)
 
     async def park(
         self, *, who: str = "agent:writer", seconds: float = 60, default: str = "refuse", **given: Any
     ) -> ToolTask:
-        """Ask for a task that waits for a decision."""
-        request = ToolCallRequest(tool_id=TOOL, arguments={"log": str(self.log), **given})
-        asked = approval(seconds=seconds, default=default)
-        return await self.tasks.submit(request, tool(), caller(who), None, asked)
+        """Ask for a task that waits for a decision within so many seconds."""
+        begin, end = datetime.now(UTC), datetime.now(UTC) + timedelta(seconds=seconds)
+        asked: Any = {"reason": "a rule says so", "requested_at": begin, "expires_at": end, "default": default}
+        return await self.submit(who=who, approval=ToolApproval(**asked), **given)
+
+    async def decide(
+        self, task: ToolTask | str, decision: str, who: str = "user:operator", comment: str = "", **more: Any
+    ) -> ToolTask:
+        """Decide about a waiting task, with `arguments` or as it is."""
+        return await self.tasks.decide(_id(task), decision, more.get("arguments"), comment, caller(who))  # type: ignore[arg-type]
+
+    async def get(self, task: ToolTask | str, wait: float = 0) -> ToolTask:
+        return await self.tasks.get(_id(task), wait, caller())
 
     async def ended(self, task: ToolTask | str) -> ToolTask:
         """Return a task when it has ended."""
-        task_id = task if isinstance(task, str) else task.id
-        ended = await self.tasks.get(task_id, SECONDS, caller())
+        ended = await self.get(task, SECONDS)
         assert ended.status.is_final, ended
         return ended
 
     async def is_at(self, task: ToolTask | str, status: TaskStatus) -> ToolTask:
         """Return a task when it has a status."""
-        task_id = task if isinstance(task, str) else task.id
         async with asyncio.timeout(SECONDS):
-            while (now := await self.tasks.get(task_id, 0, caller())).status is not status:
+            while (now := await self.get(task)).status is not status:
                 assert not now.status.is_final, now
                 await asyncio.sleep(0.02)
         return now
+
+    async def began(self, count: int = 1) -> None:
+        """Wait until so many calls have written something down."""
+        async with asyncio.timeout(SECONDS):
+            while len(self.noted()) < count:
+                await asyncio.sleep(0.01)
 
     def noted(self) -> list[list[Any]]:
         """Return what calls wrote down of themselves: name, what, and the key that they were given."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
+    def count(self, what: str) -> Counter[str]:
+        """Return how often calls wrote this down, by their names."""
+        return Counter(name for name, note, _ in self.noted() if note == what)
+
     def told(self, task: ToolTask | str) -> list[dict[str, Any]]:
         """Return what the events until now said about a task."""
-        task_id = task if isinstance(task, str) else task.id
-        return [payload for payload in self.events if payload["taskId"] == task_id]
+        return [payload for payload in self.events if payload["taskId"] == _id(task)]
+
+    def audited(self, *tasks: ToolTask) -> list[dict[str, Any]]:
+        """Return what the audit log says about decisions on these tasks, or on all."""
+        self.host.audit.flush()
+        entries = [entry.to_json() for entry in tail(self.host.audit.path, 10_000)]
+        decisions = [entry for entry in entries if entry["action"].startswith("toolApproval.")]
+        return [entry for entry in decisions if not tasks or entry["subject"] in [task.id for task in tasks]]
+
+
+def _id(task: ToolTask | str) -> str:
+    return task if isinstance(task, str) else task.id
 
 
 @asynccontextmanager
-async def opened(root: Path, *, serving: bool = True, **settings: Any) -> AsyncIterator[TaskBench]:
+async def opened(
+    root: Path, *, serving: bool = True, folders: Folders | None = None, **settings: Any
+) -> AsyncIterator[TaskBench]:
     """Open a host on a project; `settings` are the operator's for tasks."""
     root.mkdir(exist_ok=True)
-    values = {f"extensions.acme-tasks.{key}": value for key, value in settings.items()}
-    alone = ["tavern-tools"]  # which would take up what is left of these tasks
-    async with Host(
-        root, plugins=[PLUGIN], trust=["acme-tasks"], serving=serving, settings=values, without=alone
-    ) as host:
+    given: Any = {"settings": {f"extensions.acme-tasks.{key}": value for key, value in settings.items()}}
+    given |= {"serving": serving, "folders": folders, "plugins": [HERE / "plugins" / "acme_tasks"]}
+    # without the plugin that would take up what is left of these tasks
+    async with Host(root, trust=["acme-tasks"], without=["tavern-tools"], **given) as host:
         assert host.plugin("acme-tasks").state == "started", host.plugin("acme-tasks")
-        module = next(m for name, m in sys.modules.items() if name.rpartition(".")[2] == "acme_tasks")
-        bench = TaskBench(host, module.TASKS[-1], module.CONTEXTS[-1])
-        listening = asyncio.create_task(bench.listen())
-        yield bench
+        module: Any = host._manager.active["acme-tasks"].runtime._module
+        events: list[dict[str, Any]] = []
+
+        async def listen() -> None:
+            async for event in host.events.subscribe("TOOL_CALL_UPDATE", since=0):
+                events.append(dict(event.payload))  # type: ignore[union-attr]
+
+        listening = asyncio.create_task(listen())
+        yield TaskBench(host, module.TASKS[-1], events)
     await listening
 
 
 class Marks:
-    """A running host with tools of every kind, whose calls make marks: lines that can be counted."""
+    """A running host with tools of every kind, whose calls make marks: lines that can be counted. A call that is to
+    take less than no time ends as soon as there is the file `scripts/go`."""
 
     KINDS = ("node", "nested", "workflow", "service", "script")
 
@@ -168,47 +171,34 @@ class Marks:
         """Write `mark:KIND`, and of each one that is asynchronous (`-async`), and one that may be repeated, too."""
         for folder in ("tools", "workflows", "scripts"):
             (root / folder).mkdir(parents=True, exist_ok=True)
-        slots = {
-            "name": {"key": "name", "displayName": "name", "dataFlowType": "STRING"},
-            "seconds": {"key": "seconds", "displayName": "seconds", "dataFlowType": "FLOAT"},
-        }
-        ends = [("in", "name", "mark", "name"), ("in", "seconds", "mark", "seconds"), ("mark", "result", "out", "made")]
-        document = {
-            "nodes": [
-                {"id": "in", "type": "core:GroupInput"},
-                {"id": "mark", "type": "acme-marks:Mark"},
-                {"id": "out", "type": "core:GroupOutput"},
-            ],
-            "edges": [
-                {"id": str(number), "source": a, "sourceHandle": b, "target": c, "targetHandle": d}
-                for number, (a, b, c, d) in enumerate(ends)
-            ],
-            "interfaceInputs": slots,
-            "interfaceOutputs": {"made": {"key": "made", "displayName": "made", "dataFlowType": "STRING"}},
-        }
+        ends = ("in.name > mark.name", "in.seconds > mark.seconds", "mark.result > out.made")
+        takes = {"name": "STRING", "seconds": "FLOAT"}
+        document = function("mark", {"mark": "acme-marks:Mark"}, *ends, takes=takes, gives={"made": "STRING"})
         (root / "workflows" / "mark.json").write_text(json.dumps(document))
         (root / "scripts" / "mark.py").write_text(
             "import json, os, sys, time\ngiven = json.load(sys.stdin)\n"
             "with open(f'.cache/marks{os.urandom(8).hex()}', 'w') as file:\n    file.write(given['name'])\n"
-            "time.sleep(given['seconds'])\nprint('{}')\n"
+            "time.sleep(max(given['seconds'], 0))\n"
+            "go = os.path.join(os.path.dirname(__file__), 'go')\n"
+            "while given['seconds'] < 0 and not os.path.exists(go):\n    time.sleep(0.02)\nprint('{}')\n"
         )
         implementations: dict[str, dict[str, Any]] = {
+            **{f"{kind}": {"type": "node", "nodeType": f"acme-marks:{kind.title()}"} for kind in ("nested",)},
             "node": {"type": "node", "nodeType": "acme-marks:Mark"},
-            "nested": {"type": "node", "nodeType": "acme-marks:Nested"},
             "workflow": {"type": "workflow", "workflowId": "mark"},
             "service": {"type": "service", "service": "acme-marks.marks", "method": "make"},
             "script": {"type": "script", "command": "python mark.py"},
         }
         parameters = {"type": "object", "properties": {"name": {"type": "string"}, "seconds": {"type": "number"}}}
-        how: dict[str, dict[str, Any]] = {"": {}, "-async": {"async": True, "concurrency": 2}}
-        how["-again"] = {"async": True, "idempotent": True}
         for kind in cls.KINDS:
-            for suffix, more in how.items():
+            for suffix, more in {
+                **{"": {}, "-async": {"async": True, "concurrency": 2}, "-again": {"async": True, "idempotent": True}}
+            }.items():
                 written = {"id": f"mark:{kind}{suffix}", "implementation": implementations[kind], **more}
                 written |= {"parameters": parameters, "securityContext": {"fileAccess": {"allowWrite": [".cache/**"]}}}
                 (root / "tools" / f"{kind}{suffix}.tool.json").write_text(json.dumps(written))
 
-    async def call(self, tool: str, name: str, seconds: float) -> ToolResult:
+    async def call(self, tool: str, name: str, seconds: float) -> Any:
         """Call one of the tools."""
         return await self.tools.call(ToolCallRequest(tool_id=tool, arguments={"name": name, "seconds": seconds}))
 
@@ -249,18 +239,11 @@ async def marking(root: Path, *, serving: bool = True) -> AsyncIterator[Marks]:
 class Child:
     """A process with a serving host on a project; `code` runs in an async function with the host's `bench`.
 
-    It says what it has to say with `say(value)`, one line of JSON each. `opener` names what opens the host.
+    It says what it has to say with `say(value)`, one line of JSON each, and then waits to be killed. `opener` names
+    what opens the host, with `settings`.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        code: str,
-        *,
-        serving: bool = True,
-        settings: dict[str, Any] | None = None,
-        opener: str = "opened",
-    ) -> None:
+    def __init__(self, root: Path, code: str, opener: str = "opened", **settings: Any) -> None:
         body = "\n".join(f"        {line}" for line in code.splitlines())
         program = f"""
 import asyncio, json, os, random, sys
@@ -273,23 +256,19 @@ def say(value):
     sys.stdout.flush()
 
 async def main():
-    async with {opener}(Path({str(root)!r}), serving={serving}, **{settings or {}!r}) as bench:
+    async with {opener}(Path({str(root)!r}), **{settings!r}) as bench:
         say("ready")
 {body}
+        await asyncio.sleep(60)
 
 asyncio.run(main())
 """
-        self.process = subprocess.Popen(
-            [*PYTHON, "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ},
-        )
+        command, pipe = [*PYTHON, "-c", program], subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ})
 
     async def said(self) -> Any:
         """Return the next value that it says, or None when it has ended."""
-        waiting = asyncio.create_task(asyncio.to_thread(self.process.stdout.readline))
+        waiting = asyncio.create_task(asyncio.to_thread(self.process.stdout.readline))  # type: ignore[union-attr]
         await asyncio.wait([waiting], timeout=SECONDS)
         if not waiting.done():
             self.process.kill()

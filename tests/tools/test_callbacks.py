@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
+from helpers.repetition import Failures
 from task_bench import Child, TaskBench, caller, opened
 
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
@@ -61,167 +63,110 @@ async def receiving(*statuses: int, port: int = 0) -> AsyncIterator[Receiver]:
         await runner.cleanup()
 
 
-async def settled(bench: TaskBench, task: ToolTask) -> TaskCallback:
-    """Return what became of a task's callback."""
+async def settled(bench: TaskBench, task: ToolTask, *, tried: bool = False) -> Any:
+    """Return what became of a task's callback, or what it is after it was tried."""
     async with asyncio.timeout(60):
         while True:
-            callback = (await bench.tasks.get(task.id, 0, caller())).callback
-            if callback.status != "waiting":
+            callback: TaskCallback = (await bench.get(task)).callback
+            if callback.status != "waiting" or (tried and callback.attempts):
                 return callback
             await asyncio.sleep(0.05)
 
 
-async def test_the_end_of_a_task_is_told_with_a_signature(tmp_path: Path) -> None:
-    async with (
-        receiving() as receiver,
-        opened(tmp_path / "p", callbackHosts=[receiver.place], callbackSecret=SECRET) as bench,
-    ):
-        task = await bench.submit(callback=receiver.url, gives={"n": 1}, apiKey="hunter2")
-        callback = await settled(bench, task)
-    assert (callback.status, callback.attempts, callback.error) == ("delivered", 1, None)
-    assert callback.delivered_at is not None
-    ((headers, body),) = receiver.requests
-    stamp = headers["X-Tavern-Timestamp"]
-    digest = hmac.new(SECRET.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-    assert headers["X-Tavern-Signature"] == f"sha256={digest}"
-    assert headers["X-Tavern-Delivery"] == task.id
-    assert abs(time.time() - int(stamp)) < 60
-    told = json.loads(body)
-    assert told["type"] == "toolTask.ended"
-    assert (told["task"]["id"], told["task"]["status"]) == (task.id, "done")
-    assert told["task"]["result"]["structured"] == {"n": 1}
-    assert told["task"]["arguments"]["apiKey"] == MASK
-
-
-async def test_every_kind_of_end_is_told(tmp_path: Path) -> None:
-    async with (
-        receiving() as receiver,
-        opened(tmp_path / "p", callbackHosts=[receiver.place], callbackSecret=SECRET) as bench,
-    ):
-        failed = await bench.submit(callback=receiver.url, fails="no")
-        cancelled = await bench.submit(callback=receiver.url, seconds=60)
-        await bench.tasks.cancel(cancelled.id, caller())
-        for task in (failed, cancelled):
-            await settled(bench, task)
-    told = {(t := json.loads(body)["task"])["id"]: t["status"] for _, body in receiver.requests}
-    assert told == {failed.id: "error", cancelled.id: "cancelled"}
-
-
-async def test_a_receiver_that_fails_is_tried_again(tmp_path: Path) -> None:
-    async with (
-        receiving(503, 204) as receiver,
-        opened(tmp_path / "p", callbackHosts=[receiver.place], callbackSecret=SECRET) as bench,
-    ):
-        callback = await settled(bench, await bench.submit(callback=receiver.url))
-    assert (callback.status, callback.attempts, callback.error) == ("delivered", 2, None)
-    assert receiver.requests[0][1] == receiver.requests[1][1]
-
-
-async def test_a_refusal_or_redirect_is_not_tried_again(tmp_path: Path) -> None:
-    statuses = [301, 307, 400, 404]
+async def test_every_end_is_told_with_a_signature(tmp_path: Path) -> None:
+    statuses = [204, 204, 204, 503, 204, 301, 307, 400, 404]
     async with (
         receiving(*statuses) as receiver,
         opened(tmp_path / "p", callbackHosts=[receiver.place], callbackSecret=SECRET) as bench,
     ):
-        for status in statuses:
-            task = await bench.submit(callback=receiver.url)
-            callback = await settled(bench, task)
-            assert (await bench.ended(task)).status is TaskStatus.DONE
+        task = await bench.submit(callback=receiver.url, gives={"n": 1}, apiKey="hunter2")
+        callback = await settled(bench, task)
+        assert (callback.status, callback.attempts, callback.error) == ("delivered", 1, None)
+        assert callback.delivered_at is not None
+        failed = await bench.submit(callback=receiver.url, fails="no")
+        await settled(bench, failed)
+        cancelled = await bench.submit(callback=receiver.url, seconds=60)
+        await bench.tasks.cancel(cancelled.id, caller())
+        await settled(bench, cancelled)
+        callback = await settled(bench, await bench.submit(callback=receiver.url))  # a failure is tried again
+        assert (callback.status, callback.attempts, callback.error) == ("delivered", 2, None)
+        for status in statuses[5:]:  # a refusal or redirect is not
+            refused = await bench.submit(callback=receiver.url)
+            callback = await settled(bench, refused)
+            assert (await bench.ended(refused)).status is TaskStatus.DONE
             assert (callback.status, callback.attempts) == ("failed", 1)
             assert callback.error == f"{receiver.place} answered {status}"
             assert callback.url == f"http://{receiver.place}/told?…"
-    assert len(receiver.requests) == len(statuses)
+    (headers, body), *others = receiver.requests
+    stamp = headers["X-Tavern-Timestamp"]
+    digest = hmac.new(SECRET.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    assert (headers["X-Tavern-Signature"], headers["X-Tavern-Delivery"]) == (f"sha256={digest}", task.id)
+    assert abs(time.time() - int(stamp)) < 600
+    told = json.loads(body)
+    assert (told["type"], told["task"]["id"], told["task"]["status"]) == ("toolTask.ended", task.id, "done")
+    assert (told["task"]["result"]["structured"], told["task"]["arguments"]["apiKey"]) == ({"n": 1}, MASK)
+    ends = [(one["id"], one["status"]) for one in (json.loads(body)["task"] for _, body in others[:2])]
+    assert ends == [(failed.id, "error"), (cancelled.id, "cancelled")]
+    assert (others[2][1] == others[3][1], len(receiver.requests)) == (True, len(statuses))
 
 
-async def test_what_a_killed_host_was_to_tell_is_told_by_the_next(tmp_path: Path) -> None:
+async def test_what_a_killed_host_owed_the_next_tells(tmp_path: Path) -> None:
     async with receiving() as receiver:
         settings = {"callbackHosts": [receiver.place], "callbackSecret": SECRET}
-        child = Child(
-            tmp_path / "p",
-            f"""
-task = await bench.submit(seconds=60, callback={receiver.url!r})
-await bench.is_at(task, TaskStatus.RUNNING)
-say(task.id)
-await asyncio.sleep(60)
-""",
-            settings=settings,
-        )
+        code = f"task = await bench.submit(seconds=60, callback={receiver.url!r})\n"
+        child = Child(tmp_path / "p", f"{code}await bench.is_at(task, TaskStatus.RUNNING)\nsay(task.id)", **settings)
         assert await child.said() == "ready"
         task_id = await child.said()
         child.kill()
         async with opened(tmp_path / "p", **settings) as bench:
-            task = await bench.ended(task_id)
-            assert (await settled(bench, task)).status == "delivered"
+            assert (await settled(bench, await bench.ended(task_id))).status == "delivered"
     assert json.loads(receiver.requests[0][1])["task"]["status"] == "unknown"
 
 
-async def test_a_task_with_a_callback_that_is_not_allowed_is_not_accepted(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p", callbackHosts=["127.0.0.1:80", "*.example.org:443"], callbackSecret="s") as bench:
-        for url in (
-            "http://127.0.0.1:81/",
-            "http://127.0.0.2:80/",
-            "http://example.org:443/",
-            "https://example.org.evil.com/",
-            "https://a.example.org:8443/",
-        ):
-            with pytest.raises(PermissionDenied, match="are not allowed: the operator's setting callbackHosts"):
-                await bench.submit(callback=url)
-        for url in (
-            "ftp://127.0.0.1:80/",
-            "http://user:secret@127.0.0.1:80/",
-            "http://127.0.0.1:80/#part",
-            "http://127.1:80/",
-            "http://2130706433:80/",
-            "http://0x7f000001:80/",
-            "http://127.0.0.1:99999/",
-            "http:///nowhere",
-            "http://127.0.0.1:80/\r\nX-Evil: 1",
-            "http://127.0.0.1:80\\@evil.com/",
-            "//127.0.0.1:80/",
-            "",
-            "http://127.0.0.1:80/" + "a" * 5000,
-        ):
-            with pytest.raises(InvalidInput):
-                await bench.submit(callback=url)
-        assert await bench.tasks.list(None, caller()) == []
+ELSEWHERE = [
+    *("http://127.0.0.1:81/", "http://127.0.0.2:80/", "http://example.org:443/", "https://example.org.evil.com/"),
+    "https://a.example.org:8443/",
+]
+NO_ADDRESS = [
+    *("ftp://127.0.0.1:80/", "http://user:secret@127.0.0.1:80/", "http://127.0.0.1:80/#part", "http://127.1:80/"),
+    *("http://2130706433:80/", "http://0x7f000001:80/", "http://127.0.0.1:99999/", "http:///nowhere"),
+    *("http://127.0.0.1:80/\r\nX-Evil: 1", "http://127.0.0.1:80\\@evil.com/", "//127.0.0.1:80/", ""),
+    "http://127.0.0.1:80/" + "a" * 5000,
+]
 
 
-async def test_callbacks_need_a_secret_and_the_operators_leave(tmp_path: Path) -> None:
+async def test_only_what_the_operator_listed_is_called(tmp_path: Path) -> None:
+    setting = {"settings": {"extensions.acme-tasks.callbackHosts": ["127.0.0.1:80"]}}
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "tavern.yaml").write_text(json.dumps(setting))
+    async with opened(tmp_path / "p", callbackSecret=SECRET) as bench:  # a project lists none
+        with pytest.raises(PermissionDenied):
+            await bench.submit(callback="http://127.0.0.1:80/")
     async with opened(tmp_path / "p", callbackHosts=["127.0.0.1:80"]) as bench:
         with pytest.raises(PermissionDenied, match="callbackSecret is empty"):
             await bench.submit(callback="http://127.0.0.1:80/")
-    settings = {"settings": {"extensions.acme-tasks.callbackHosts": ["127.0.0.1:80"]}}
-    (tmp_path / "p" / "tavern.yaml").write_text(json.dumps(settings))
-    async with opened(tmp_path / "p", callbackSecret=SECRET) as bench:
-        with pytest.raises(PermissionDenied):
-            await bench.submit(callback="http://127.0.0.1:80/")
+    hosts = ["127.0.0.1:80", "*.example.org:443", "loc*:*"]
+    async with receiving() as receiver, opened(tmp_path / "p", callbackHosts=hosts, callbackSecret=SECRET) as bench:
+        with Failures() as failures:
+            for url in [*ELSEWHERE, receiver.url]:
+                with failures.row(url), pytest.raises(PermissionDenied, match="the operator's setting callbackHosts"):
+                    await bench.submit(callback=url)
+            for url in NO_ADDRESS:
+                with failures.row(url), pytest.raises(InvalidInput):
+                    await bench.submit(callback=url)
+        assert await bench.tasks.list(None, caller()) == []
+        # a name that leads to a private address is not followed
+        callback = await settled(bench, await bench.submit(callback=f"http://localhost:{receiver.port}/"))
+        assert (callback.status, receiver.requests) == ("failed", [])
+        assert "localhost leads to the private address" in callback.error
 
 
-async def test_a_name_that_leads_to_a_private_address_is_not_followed(tmp_path: Path) -> None:
-    async with (
-        receiving() as receiver,
-        opened(tmp_path / "p", callbackHosts=["loc*:*", "*:*"], callbackSecret=SECRET) as bench,
-    ):
-        task = await bench.submit(callback=f"http://localhost:{receiver.port}/")
-        callback = await settled(bench, task)
-        with pytest.raises(PermissionDenied):
-            await bench.submit(callback=receiver.url)
-    assert callback.status == "failed"
-    assert "localhost leads to the private address" in str(callback.error)
-    assert receiver.requests == []
-
-
-async def test_a_receiver_that_is_not_there_is_tried_again_and_the_error_shown(tmp_path: Path) -> None:
+async def test_an_absent_receiver_is_tried_again(tmp_path: Path) -> None:
     async with receiving() as receiver:
         pass
     async with opened(tmp_path / "p", callbackHosts=[receiver.place], callbackSecret=SECRET) as bench:
         task = await bench.submit(callback=receiver.url)
-        while True:
-            callback = (await bench.tasks.get(task.id, 0, caller())).callback
-            if callback.attempts:
-                break
-            await asyncio.sleep(0.05)
-        assert callback.status == "waiting"
-        assert "Cannot connect" in str(callback.error)
+        callback = await settled(bench, task, tried=True)
+        assert (callback.status, "Cannot connect" in callback.error) == ("waiting", True)
         async with receiving(port=receiver.port):
             assert (await settled(bench, task)).status == "delivered"

@@ -1,227 +1,257 @@
-"""What becomes of a task: it runs, reports, ends, is cancelled, waits for its turn, and is forgotten in the end."""
+"""What becomes of a task: it runs, reports, ends, is cancelled, waits for its turn, is kept, and is forgotten."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from task_bench import TOOL, TaskBench, caller, opened, tasks_folder
+from helpers.repetition import Failures
+from task_bench import TOOL, TaskBench, caller, opened, tasks_folder, tool
 
-from tavern_host.contracts.errors import NotFound, TavernError
+from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
+from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolErrorType
 from tavern_tools.catalog.failures import ToolFailure
+from tavern_tools.catalog.parameters import Parameters
+from tavern_tools.tasks import execution
 from tavern_tools.tasks.progress import PROGRESS_EVERY
+from tavern_tools.tasks.secrets import masked, unmasked
 
 
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[TaskBench]:
-    async with opened(tmp_path / "p") as made:
-        yield made
-
-
-async def test_a_task_is_accepted_at_once_and_its_result_can_be_waited_for(bench: TaskBench) -> None:
-    task = await bench.submit(seconds=0.1, gives={"n": [1, None, "雪"]})
+async def test_a_task_gives_its_result_when_it_ends(tasks: TaskBench) -> None:
+    gives = {"雪": None, "half": "\ud800", "big": 2**80, "deep": [[[{"a": 0.1}]]]}
+    task = await tasks.submit(seconds=0.1, gives=gives)
     assert (task.status, task.tool_id, task.attempt) == (TaskStatus.PENDING, TOOL, 0)
-
-    ended = await bench.ended(task)
-
-    assert ended.status is TaskStatus.DONE
-    assert ended.result.structured == {"n": [1, None, "雪"]}
-    assert ended.result.task_id == task.id
+    ended = await tasks.ended(task)
+    assert (ended.status, ended.attempt) == (TaskStatus.DONE, 1)
+    assert (ended.result.structured, ended.result.task_id) == (gives, task.id)
     assert ended.started_at is not None and ended.finished_at is not None and ended.expires_at is not None
     assert (ended.expires_at - ended.finished_at).days == 7
-    assert ended.attempt == 1
+    failed = await tasks.ended(await tasks.submit(fails="no such luck"))
+    assert (failed.status, failed.result.error.type) == (TaskStatus.ERROR, ToolErrorType.EXECUTION)
+    assert "no such luck" in failed.result.error.message
 
 
-async def test_of_many_reports_of_progress_a_few_a_second_are_told_and_the_last_one_is_kept(bench: TaskBench) -> None:
+async def test_progress_is_told_now_and_then(tasks: TaskBench) -> None:
     began = time.monotonic()
-    task = await bench.submit(steps=20)  # one each 50 ms
-    ended = await bench.ended(task)
+    task = await tasks.submit(steps=20)  # one each 50 ms
+    ended = await tasks.ended(task)
     took = time.monotonic() - began
     await asyncio.sleep(0)
-    told = [each for each in bench.told(task) if each["status"] == "running" and "progress" in each]
-    assert 1 <= len(told) <= took / PROGRESS_EVERY + 2
-    assert [each["progress"] for each in told] == sorted(each["progress"] for each in told)
+    told = [each["progress"] for each in tasks.told(task) if each["status"] == "running" and "progress" in each]
+    assert (1 <= len(told) <= took / PROGRESS_EVERY + 2, told) == (True, sorted(told))
     assert (ended.progress, ended.progress_text) == (1.0, "step 20")
+    rows: Any = [
+        *((7, "x" * 10_000, 1.0, "x" * 500), (-1, "half \ud800", 0.0, "half ?"), (float("nan"), "雪\n", None, "雪\n"))
+    ]
+    for share, says, *kept in rows:
+        ended = await tasks.ended(await tasks.submit(share=share, says=says))
+        assert [ended.status, ended.progress, ended.progress_text] == [TaskStatus.DONE, *kept]
 
 
-async def test_a_call_that_raises_is_an_error_of_the_task(bench: TaskBench) -> None:
-    ended = await bench.ended(await bench.submit(fails="no such luck"))
-    assert ended.status is TaskStatus.ERROR
-    assert ended.result.error.type is ToolErrorType.EXECUTION
-    assert "no such luck" in ended.result.error.message
+async def test_a_cancelled_call_stops_ends_or_is_abandoned(tasks: TaskBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: Any = [
+        # how long a call goes on when it is told to stop, how long that is waited for, how the task ends
+        (0, 60, TaskStatus.CANCELLED, "it was cancelled by user:ann"),
+        (30, 0.1, TaskStatus.CANCELLED, "it was cancelled by user:ann; it did not end when asked to"),
+        (0.01, 60, TaskStatus.DONE, None),
+    ]
+    for number, (stubborn, grace, status, message) in enumerate(rows):
+        monkeypatch.setattr(execution, "GRACE", grace)
+        task = await tasks.submit(seconds=60, stubborn=stubborn, gives="kept")
+        await tasks.is_at(task, TaskStatus.RUNNING)
+        await tasks.began(2 * number + 1)
+        await tasks.tasks.cancel(task.id, caller("user:ann"))
+        ended = await tasks.ended(task)
+        assert (ended.status, ended.result.structured) == (status, None if message else "kept")
+        if message:
+            assert (ended.result.error.type, ended.result.error.message) == (ToolErrorType.CANCELLED, message)
+        assert [what for _, what, _ in tasks.noted()][-2 - (message is None) :][:2] == ["began", "was cancelled"]
 
 
-async def test_a_running_task_that_is_cancelled_stops_and_says_by_whom(bench: TaskBench) -> None:
-    task = await bench.submit(seconds=60)
-    await bench.is_at(task, TaskStatus.RUNNING)
-    while not bench.noted():
-        await asyncio.sleep(0.01)
-
-    cancelled = await bench.tasks.cancel(task.id, caller("user:ann"))
-
-    assert cancelled.status is TaskStatus.CANCELLED
-    assert cancelled.result.error.type is ToolErrorType.CANCELLED
-    assert cancelled.result.error.message == "it was cancelled by user:ann"
-    assert [what for _, what, _ in bench.noted()] == ["began", "was cancelled"]
-
-
-async def test_a_call_that_does_not_end_when_it_is_told_to_is_given_up(bench: TaskBench) -> None:
-    task = await bench.submit(seconds=60, stubborn=30)
-    await bench.is_at(task, TaskStatus.RUNNING)
-    while not bench.noted():
-        await asyncio.sleep(0.01)
-    cancelled = await bench.tasks.cancel(task.id, caller())
-    assert cancelled.status is TaskStatus.CANCELLED
-    assert cancelled.result.error.message.endswith("; it did not end when asked to")
-
-
-async def test_a_call_that_ends_in_spite_of_being_cancelled_is_done(bench: TaskBench) -> None:
-    task = await bench.submit(seconds=60, stubborn=0.05, gives="kept")
-    await bench.is_at(task, TaskStatus.RUNNING)
-    while not bench.noted():
-        await asyncio.sleep(0.01)
-    after = await bench.tasks.cancel(task.id, caller())
-    assert after.status is TaskStatus.DONE
-    assert after.result.structured == "kept"
-
-
-async def test_tasks_run_at_once_up_to_the_setting_and_wait_in_order(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p", maxRunningTasks=2) as bench:
+async def test_running_open_and_large_tasks_are_limited(tmp_path: Path) -> None:
+    limits = {"maxRunningTasks": 2, "maxOpenTasks": 6, "maxTaskResultKilobytes": 10}
+    async with opened(tmp_path / "p", **limits) as bench:
         until = str(tmp_path / "go")
-        tasks = [await bench.submit(seconds=0.15, until=until, name=str(number)) for number in range(5)]
-        waiting = await bench.tasks.cancel(tasks[4].id, caller())
-        (tmp_path / "go").touch()
-        for task in tasks:
-            await bench.ended(task)
-    assert waiting.status is TaskStatus.CANCELLED
-    notes = [(name, what) for name, what, _ in bench.noted()]
-    assert [name for name, what in notes if what == "began"] == ["0", "1", "2", "3"]
-    running = most = 0
-    for _, what in notes:
-        running += 1 if what == "began" else -1
-        most = max(most, running)
-    assert most == 2
-
-
-async def test_a_task_too_many_is_refused(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p", maxOpenTasks=2) as bench:
-        tasks = [await bench.submit(seconds=5), await bench.park()]
+        several = [await bench.submit(seconds=0.1, until=until, name=str(number)) for number in range(5)]
+        await bench.park()
         with pytest.raises(ToolFailure) as refused:
             await bench.submit()
         assert refused.value.type is ToolErrorType.RESOURCE
-        await bench.tasks.cancel(tasks[1].id, caller())
-        await bench.submit()
+        assert (await bench.tasks.cancel(several[4].id, caller())).status is TaskStatus.CANCELLED
+        large = await bench.submit(size=20_000)
+        (tmp_path / "go").touch()
+        for task in [*several, large]:
+            await bench.ended(task)
+        ended = await bench.get(large)
+        assert (ended.status, ended.result.error.type) == (TaskStatus.ERROR, ToolErrorType.RESOURCE)
+        assert ended.result.error.details == {"outcome": "done"}
+    notes = [(name, what) for name, what, _ in bench.noted() if name]
+    assert [name for name, what in notes if what == "began"] == ["0", "1", "2", "3"]
+    running = [1 if what == "began" else -1 for _, what in notes]
+    assert max(sum(running[:end]) for end in range(len(running) + 1)) == 2
 
 
-async def test_a_result_that_is_too_large_is_not_kept_and_says_so(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p", maxTaskResultKilobytes=10) as bench:
-        ended = await bench.ended(await bench.submit(size=20_000))
-    assert ended.status is TaskStatus.ERROR
-    assert ended.result.error.type is ToolErrorType.RESOURCE
-    assert ended.result.error.details == {"outcome": "done"}
+async def test_tasks_are_listed_to_those_who_may_see_them(tasks: TaskBench) -> None:
+    mine, large = await tasks.submit(), await tasks.submit(size=100_000)
+    await tasks.ended(mine)
+    await tasks.ended(large)
+    theirs = await tasks.park(who="agent:painter")
+
+    async def found(who: str = "user:operator", **asked: Any) -> list[str]:
+        return [task.id for task in await tasks.tasks.list(TaskFilter(**asked), caller(who))]
+
+    newest = await tasks.tasks.list(TaskFilter(limit=3), caller())
+    assert [(task.id, task.result is None) for task in newest] == [
+        (theirs.id, True),
+        (large.id, True),
+        (mine.id, False),
+    ]
+    assert (await tasks.get(large)).result is not None
+    assert (await found(statuses=["done"]))[:2] == [large.id, mine.id]
+    assert await found(principal="agent:painter") == [theirs.id]
+    assert (await found(tool="acme:*"))[:3] == [theirs.id, large.id, mine.id]
+    assert await found(limit=1, offset=1) == [large.id]
+    assert await found(tool="[a]cme:*") == await found(tool="\ud800", principal="'; DROP TABLE tasks") == []
+    # agents and plugins see their own alone, and what is not there is told alike
+    assert await found("agent:painter") == [theirs.id]
+    assert (await tasks.tasks.get(theirs.id, 0, caller("agent:painter"))).id == theirs.id
+    assert theirs.id in await found("system:host")
+    with Failures() as failures:
+        for who, wanted in (
+            *(("agent:painter", mine.id), ("plugin:painter", theirs.id), ("user:operator", "task_nowhere")),
+            *(("user:operator", odd) for odd in ("", "\ud800", "'", "x" * 100_000)),
+        ):
+            with failures.row((who, wanted[:20])):
+                with pytest.raises(NotFound):
+                    await tasks.tasks.get(wanted, 0, caller(who))
+                with pytest.raises(NotFound):
+                    await tasks.tasks.cancel(wanted, caller(who))
 
 
-async def test_lists_show_the_newest_first_and_leave_out_large_results(bench: TaskBench) -> None:
-    small, large = await bench.submit(), await bench.submit(size=100_000)
-    await bench.ended(small)
-    await bench.ended(large)
-    listed = await bench.tasks.list(None, caller())
-    whole = await bench.tasks.get(large.id, 0, caller())
-    assert [(task.id, task.result is None) for task in listed] == [(large.id, True), (small.id, False)]
-    assert whole.result is not None
+# --- how they are kept ----------------------------------------------------------------------------
 
 
-async def test_tasks_are_found_by_status_tool_and_caller(bench: TaskBench) -> None:
-    mine = await bench.ended(await bench.submit())
-    theirs = await bench.park(who="agent:writer")
-
-    async def found(**asked: Any) -> list[str]:
-        return [task.id for task in await bench.tasks.list(TaskFilter(**asked), caller())]
-
-    assert await found(statuses=["done"]) == [mine.id]
-    assert await found(principal="agent:writer") == [theirs.id]
-    assert await found(tool="acme:*") == [theirs.id, mine.id]
-    assert await found(tool="[a]cme:*") == []
-    assert await found(limit=1, offset=1) == [mine.id]
-    assert await found(tool="\ud800", principal="'; DROP TABLE tasks") == []
-
-
-async def test_agents_and_plugins_see_their_own_tasks_alone(bench: TaskBench) -> None:
-    mine, other = await bench.submit(who="agent:writer", seconds=5), await bench.submit(who="plugin:acme")
-    writer = caller("agent:writer")
-    assert [task.id for task in await bench.tasks.list(None, writer)] == [mine.id]
-    assert (await bench.tasks.get(mine.id, 0, writer)).id == mine.id
-    for asked in (bench.tasks.get(other.id, 0, writer), bench.tasks.cancel(other.id, writer)):
-        with pytest.raises(NotFound):
-            await asked
-    with pytest.raises(NotFound):
-        await bench.tasks.get(mine.id, 0, caller("plugin:writer"))
-    assert len(await bench.tasks.list(None, caller("system:host"))) == 2
-
-
-async def test_a_task_that_does_not_exist_is_not_found(tmp_path: Path) -> None:
+async def test_ended_tasks_are_forgotten_in_time(tmp_path: Path) -> None:
     async with opened(tmp_path / "p") as bench:
-        for wanted in ("task_nowhere", "", "\ud800", "'", "x" * 100_000):
-            with pytest.raises(NotFound):
-                await bench.tasks.get(wanted, 1, caller())
         assert await bench.tasks.list(None, caller()) == []
         assert not tasks_folder(tmp_path / "p").exists()
-
-
-async def test_ended_tasks_are_forgotten_after_their_time(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        ended = await bench.ended(await bench.submit())
+        ended = [await bench.ended(await bench.submit(size=700_000)) for _ in range(3)]
         waiting = await bench.park()
+    async with opened(tmp_path / "p", keepTasksMegabytes=1) as bench:  # the oldest when all take too much
+        while len(left := await bench.tasks.list(None, caller())) > 2:
+            await asyncio.sleep(0.02)
+        assert [task.id for task in left] == [waiting.id, ended[-1].id]
     async with opened(tmp_path / "p", keepTasksDays=0) as bench:
         with pytest.raises(NotFound):
-            await bench.tasks.get(ended.id, 0, caller())
+            await bench.get(ended[-1])
         assert [task.id for task in await bench.tasks.list(None, caller())] == [waiting.id]
         connection = sqlite3.connect(tasks_folder(tmp_path / "p") / "tasks.sqlite3")
         while connection.execute("SELECT count(*) FROM tasks").fetchone() != (1,):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.02)
         connection.close()
 
 
-async def test_the_oldest_ended_tasks_are_forgotten_when_all_take_too_much(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        tasks = [await bench.ended(await bench.submit(size=700_000)) for _ in range(3)]
-    async with opened(tmp_path / "p", keepTasksMegabytes=1) as bench:
-        while len(left := await bench.tasks.list(None, caller())) > 1:
-            await asyncio.sleep(0.05)
-        assert [task.id for task in left] == [tasks[-1].id]
-
-
-async def test_arguments_of_any_kind_reach_the_call_as_they_were_given(bench: TaskBench) -> None:
-    given = {"gives": {"雪": None, "half": "\ud800", "big": 2**80, "deep": [[[{"a": 0.1}]]]}}
-    ended = await bench.ended(await bench.submit(**given))
-    assert ended.result.structured == given["gives"]
-
-
-async def test_progress_of_any_kind_does_no_harm(bench: TaskBench) -> None:
-    rows: Any = [
-        (7, "x" * 10_000, 1.0, "x" * 500),
-        (-1, "half \ud800", 0.0, "half ?"),
-        (float("nan"), "雪\n", None, "雪\n"),
-    ]
-    for share, says, *kept in rows:
-        ended = await bench.ended(await bench.submit(share=share, says=says, seconds=0.1))
-        assert ended.status is TaskStatus.DONE
-        assert [ended.progress, ended.progress_text] == kept
-
-
-async def test_where_a_task_cannot_be_kept_it_is_not_accepted(tmp_path: Path) -> None:
+async def test_tasks_survive_a_damaged_or_absent_database(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tasks_folder(tmp_path / "p")
     folder.parent.mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
     folder.symlink_to(tmp_path / "elsewhere")
     async with opened(tmp_path / "p") as bench:
-        with pytest.raises(TavernError, match="symbolic link"):
+        with pytest.raises(TavernError, match="symbolic link"):  # what cannot be kept is not accepted
             await bench.submit()
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-    assert bench.noted() == []
+    assert ([*(tmp_path / "elsewhere").iterdir()], bench.noted()) == ([], [])
+    folder.unlink()
+    folder.mkdir()
+    database = folder / "tasks.sqlite3"
+    database.write_bytes(b"no database at all" * 1000)
+    async with opened(tmp_path / "p") as bench:
+        gone = await bench.ended(await bench.submit())
+        assert "is damaged" in caplog.text
+        (aside,) = folder.glob("*.damaged-*")
+        assert aside.read_bytes().startswith(b"no database")
+        shutil.rmtree(folder)
+        with pytest.raises(NotFound):
+            await bench.get(gone)
+        spoilt, other = await bench.park(), await bench.park()
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE tasks SET entry = ? WHERE id = ?", (b"\xff{", spoilt.id))
+    connection.close()
+    async with opened(tmp_path / "p") as bench:  # a row that nobody can read costs that task alone
+        await bench.decide(other, "approve")
+        assert (await bench.ended(other)).status is TaskStatus.DONE
+        assert [task.id for task in await bench.tasks.list(None, caller())] == [other.id]
+        with pytest.raises(TavernError, match="cannot be read"):
+            await bench.get(spoilt)
+
+
+async def test_an_end_is_written_when_it_can_be(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.submit(until=str(tmp_path / "go"))
+        await bench.is_at(task, TaskStatus.RUNNING)
+        locking = sqlite3.connect(tasks_folder(tmp_path / "p") / "tasks.sqlite3", isolation_level=None)
+        locking.execute("BEGIN IMMEDIATE")
+        (tmp_path / "go").touch()
+        await bench.began(2)
+        await asyncio.sleep(0.3)
+        assert locking.execute("SELECT status FROM tasks").fetchall() == [("running",)]
+        assert [note[1] for note in bench.noted()] == ["began", "ended"]
+        locking.execute("COMMIT")
+        locking.close()
+        assert (await bench.ended(task)).status is TaskStatus.DONE
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+
+async def test_secrets_reach_calls_and_nobody_else(tmp_path: Path) -> None:
+    folder, secret = tasks_folder(tmp_path / "p"), "hunter2-hunter2"
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.submit(apiKey=secret)
+        ended = await bench.ended(task)
+        assert bench.noted()[0] == ["", "began", secret]
+        assert task.arguments["apiKey"] == ended.arguments["apiKey"] == MASK
+        marked = tool(name={"type": "string", "format": "password"}, size={"type": "integer", "writeOnly": True})
+        task = await bench.submit(what=marked, name=secret, size=3, seconds=0)
+        await bench.ended(task)
+        assert task.arguments == {"log": str(bench.log), "name": MASK, "size": MASK, "seconds": 0}
+        await bench.tasks.cancel((await bench.park(apiKey=secret)).id, caller())
+        assert secret not in str(bench.events)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
+        assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
+    kept = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
+    assert (TOOL.encode() in kept, secret.encode() in kept) == (True, False)
+
+
+REAL = {"url": "a", "apiKey": "x", "list": [{"token": "y"}, {"token": "z"}]}
+SHOWN: Any = [
+    ({"password": "x", "Passwort": "y"}, {"password": MASK, "Passwort": MASK}),
+    ({"a": {"b": [{"api_key": "x"}]}}, {"a": {"b": [{"api_key": MASK}]}}),
+    ({"headers": [{"name": "Authorization", "value": "x"}]}, {"headers": [{"name": "Authorization", "value": MASK}]}),
+    *(
+        ({"token": {"id": 1}}, {"token": MASK}),
+        ({"密码": "x"}, {"密码": MASK}),
+        ({"ＰＡＳＳＷＯＲＤ": "x"}, {"ＰＡＳＳＷＯＲＤ": MASK}),
+    ),
+    ({"maxTokens": 12, "token": "", "secret": None, "usePassword": True}, None),
+]
+MOVED = [{"url": MASK}, {"url": "a", "other": {"apiKey": MASK}}, {"list": [{"token": MASK}]}, {"list": MASK}]
+
+
+def test_masks_stand_for_secrets_where_these_stood() -> None:
+    for given, shown in SHOWN:
+        assert masked(given) == (given if shown is None else shown)
+    assert unmasked({**masked(REAL), "url": "b"}, REAL) == {**REAL, "url": "b"}
+    for edited in MOVED:
+        with pytest.raises(InvalidInput, match="where no secret stands"):
+            unmasked(edited, REAL)
+    assert (
+        Parameters({}).secrets
+        == Parameters({"properties": {"a": True, "b": {"writeOnly": "yes"}}}).secrets
+        == frozenset()
+    )
