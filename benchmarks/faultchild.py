@@ -1,7 +1,7 @@
 """The process that is killed: a host that takes up what is left over, accepts runs, and goes on until its end.
 
-`python -m benchmarks.faultchild PLACE FIRST COUNT` says `ready`, then the id of each run once it was accepted. Its
-nodes write into a log when they begin and end, so that what was run how often is known without asking the engine.
+`python -m benchmarks.faultchild PLACE FIRST COUNT [DEPTH]` says `ready`, then the id of each run once it was accepted.
+Its nodes write into a log when they begin and end, so that what was run how often is known without asking the engine.
 Where `HOLD_AFTER` says after how many, the nodes that are begun later do not end.
 """
 
@@ -105,14 +105,14 @@ class Place:
         (self.root / PLUGIN / "plugin.yaml").write_text(_MANIFEST.lstrip(), encoding="utf-8")
         (nodes / "__init__.py").write_text(textwrap.dedent(_NODES).lstrip(), encoding="utf-8")
 
-    def host(self, *, serving: bool) -> Host:
-        """Return a host on the project; one that serves takes up what is left over."""
+    def host(self, *, serving: bool, runs: int = AT_ONCE) -> Host:
+        """Return a host on the project, of so many runs at a time; one that serves takes up what is left over."""
         operator = self.root / "operator"
         return Host(
             self.root / "project",
             plugins=[self.root / PLUGIN],
             trust=[PLUGIN],
-            settings={"extensions.tavern-engine.maxConcurrentRuns": AT_ONCE},
+            settings={"extensions.tavern-engine.maxConcurrentRuns": runs},
             folders=Folders(operator / "config", operator / "state", operator / "data"),
             serving=serving,
         )
@@ -126,11 +126,13 @@ def graph_of(number: int, *, depth: int = 10, width: int = 20) -> Graph:
     return dataclasses.replace(graph, results=mixed(graph))
 
 
-async def accept_runs(place: Place, first: int, count: int) -> None:
+async def accept_runs(place: Place, first: int, count: int, depth: int = 10) -> None:
     """Accept runs and go on until the end of the process."""
     async with place.host(serving=True) as host:
         engine = host.services.get(EXECUTION_ENGINE)
-        requests = [RunRequest(workflow=graph_of(number).workflow()) for number in range(first, first + count)]
+        requests = [
+            RunRequest(workflow=graph_of(number, depth=depth).workflow()) for number in range(first, first + count)
+        ]
         # The first run imports everything; its values are its own, so that no later run reuses its outputs.
         await engine.run(RunRequest(workflow=graph_of(10**6 + first, depth=2, width=2).workflow()))
         os.write(1, b"ready\n")
@@ -140,4 +142,4 @@ async def accept_runs(place: Place, first: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(accept_runs(Place(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(accept_runs(Place(Path(sys.argv[1])), *map(int, sys.argv[2:])))

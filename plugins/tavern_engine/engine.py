@@ -14,6 +14,7 @@ from tavern_engine.cache.disk.store import DiskCache
 from tavern_engine.compile.bound import BoundPlan
 from tavern_engine.compile.planner import Planner
 from tavern_engine.engine_settings import EngineSettings
+from tavern_engine.handover import POLL, Handover
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.recorder import RunRecorder, StoredRun
 from tavern_engine.recovery import Recovery
@@ -21,29 +22,27 @@ from tavern_engine.registry import NodeRegistry
 from tavern_engine.run.active_run import ActiveRun
 from tavern_engine.run.bounded import FinishedRuns, bounded, output_of
 from tavern_engine.run.event_batch import EventBatch
-from tavern_engine.run.json_values import LARGE, carried_outputs, error_form
+from tavern_engine.run.json_values import LARGE, error_form
 from tavern_engine.run.loop_log import LoopState
-from tavern_engine.run.output_calls import check_principal, with_call_results
-from tavern_engine.run.priority_semaphore import PrioritySemaphore
+from tavern_engine.run.output_calls import check_principal, filtered, with_call_results
+from tavern_engine.run.priority_semaphore import PrioritySemaphore, Ticket
 from tavern_engine.run.queue_messages import QueueMessages
-from tavern_engine.run.record import RunRecord, list_in_memory, withheld
+from tavern_engine.run.record import RunRecord, list_in_memory
 from tavern_engine.run.remote_nodes import cluster_of
 from tavern_engine.run.run_blobs import RunBlobs
 from tavern_engine.run.run_execution import Results, RunExecution, check_targets
 from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.stream_messages import Message
-from tavern_host import WORKFLOW_MANAGER, Blob, CallContext, PluginContext
+from tavern_host import Blob, CallContext, PluginContext
 from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import (
     Conflict,
     DeadlineExceeded,
     ErrorInfo,
     Interrupted,
-    InvalidInput,
     LimitReached,
     NotFound,
-    TavernError,
 )
 from tavern_host.contracts.executions import (
     ExecutionEngine,
@@ -57,10 +56,8 @@ from tavern_host.contracts.executions import (
 )
 from tavern_host.contracts.log_context import logged_with
 from tavern_host.contracts.runs import RUN_STORE
-from tavern_host.contracts.workflows import Workflow
 
-_POLL = 0.2
-"""Seconds between two polls of a run that runs in another process."""
+_STOPPED = "the host stopped the run"
 
 
 class Engine(ExecutionEngine):
@@ -77,11 +74,15 @@ class Engine(ExecutionEngine):
         )
         self._run_slots = PrioritySemaphore(self._settings.concurrent_runs)
         self._process_slots = PrioritySemaphore(self._settings.isolated_processes)
+        self.active: dict[str, ActiveRun] = {}
         self._accepting = 0
         self._resuming: set[str] = set()
         self.recorder = RunRecorder(context)
+        self._handover = Handover(context, self._settings, self.recorder, self._run_slots)
+        self._recovery = Recovery(
+            context, self._settings, self.recorder, self._run_slots, self.active.__contains__, self._continue
+        )
         self._endings: set[asyncio.Task[None]] = set()
-        self.active: dict[str, ActiveRun] = {}
         self._finished = FinishedRuns(self._settings.remembered_bytes)
         self._queue_messages = QueueMessages(self._publish, lambda: [one.record for one in self.active.values()])
         context.state["engine"] = self
@@ -127,7 +128,7 @@ class Engine(ExecutionEngine):
             return active.result
         run = self._finished.get(run_id) or await self._recorded_run(run_id)
         while not run.status.is_final:  # another process runs it
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(POLL)
             run = await self._recorded_run(run_id)
         return run
 
@@ -182,7 +183,7 @@ class Engine(ExecutionEngine):
         if entry is None:
             raise Conflict(f"the run {run_id} is running in another process")
         try:
-            await self._continue(await self.recorder.load(entry), call)
+            await self._continue(await self.recorder.load(entry), call, None)
         except BaseException:
             await self.recorder.release(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)
             raise
@@ -197,7 +198,7 @@ class Engine(ExecutionEngine):
         """Interrupt all runs and wait until they have ended."""
         tasks = [active.task for active in self.active.values() if active.task is not None]
         for active in self.active.values():
-            active.interrupt("the host stopped the run")
+            active.interrupt(_STOPPED)
         if tasks:
             await asyncio.wait(tasks, timeout=2 * GRACE)
         if self._endings:
@@ -209,15 +210,17 @@ class Engine(ExecutionEngine):
     # --- recovery ---------------------------------------------------------------------------------
 
     def recover_runs(self) -> None:
-        """Resume runs that a crashed host left behind, and delete old ones, periodically from now on.
+        """Resume runs that a crashed host left behind, take those that wait at a busy one, and delete old ones,
+        periodically from now on.
 
         To be called when all plugins are loaded: a run may need any of them.
         """
-        recovery = Recovery(self._context, self._settings, self.recorder, self.active.__contains__, self._continue)
-        self._context.tasks.spawn(recovery.run(), name="recover runs")
+        self._context.tasks.spawn(self._recovery.run(), name="recover runs")
+        hearing = self._handover.hear(self.active, self._recovery)
+        self._context.tasks.spawn(hearing, name="hear of runs of other hosts")
 
-    async def _continue(self, stored: StoredRun, call: CallContext | None) -> None:
-        """Start a claimed run from where it ended."""
+    async def _continue(self, stored: StoredRun, call: CallContext | None, slot: Ticket | None) -> None:
+        """Start a claimed run from where it ended. One that has a `slot` waited at another host."""
         entry = stored.entry
         request = entry.request
         name = entry.workflow_name or entry.workflow_id or "the workflow"
@@ -232,22 +235,14 @@ class Engine(ExecutionEngine):
             call,
             self._publish,
             submitted_at=entry.submitted_at,
-            attempt=entry.attempt + 1,
+            attempt=entry.attempt + (slot is None or entry.status is not RunStatus.QUEUED),
         )
         self._finished.forget(entry.id)
         self.recorder.resumed(record)
         known = bound.signatures_by_id()
-        finished = {
-            node_id: outputs
-            for node_id, (signature, outputs) in stored.results.items()
-            if signature is None or signature == known.get(node_id)
-        }
-        loops = {
-            node_id: state
-            for node_id, (signature, state) in stored.loops.items()
-            if signature is None or signature == known.get(node_id)
-        }
-        self._begin(record, bound, finished, loops)
+        finished = {id: outputs for id, (sign, outputs) in stored.results.items() if sign in (None, known.get(id))}
+        loops = {id: state for id, (sign, state) in stored.loops.items() if sign in (None, known.get(id))}
+        self._begin(record, bound, finished, loops, slot)
 
     # --- accepting --------------------------------------------------------------------------------
 
@@ -268,7 +263,7 @@ class Engine(ExecutionEngine):
             raise LimitReached(message, retry_after=1)
         self._accepting += 1
         try:
-            workflow, name = await self._workflow(request)
+            workflow, name = await self._planner.workflow(request)
             groups = await self._planner.groups(workflow)
             bound = await self._planner.bind(workflow, groups, request, name)
             record = RunRecord(new_id("run"), request, workflow, groups, bound.plan, call, self._publish)
@@ -287,8 +282,9 @@ class Engine(ExecutionEngine):
         bound: BoundPlan,
         finished: Results | None = None,
         loops: Mapping[str, LoopState] | None = None,
+        slot: Ticket | None = None,
     ) -> ActiveRun:
-        """Start an accepted run in the background."""
+        """Start an accepted run in the background, in a slot that it has or gets."""
         request, call = record.request, record.call
         cache = self.cache if request.use_cache and request.keep and self._settings.cache_bytes() else None
         self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
@@ -302,9 +298,9 @@ class Engine(ExecutionEngine):
         execution = RunExecution(bound, scope, cache=cache, lookup=lookup, finished=finished, targets=request.targets)
         record.streams = execution.streams
         # A run that waits for a slot while its parent holds one could wait forever.
-        ticket = None if call.run_id in self.active else self._run_slots.enter(request.priority)
+        ticket = slot or (None if call.run_id in self.active else self._run_slots.enter(request.priority))
         active = ActiveRun(record, execution, call, ticket)
-        events.journal = self.recorder.begin(record, active.interrupt, active.stop)
+        events.journal = self.recorder.begin(record, active.lose, active.stop)
         self.active[record.id] = active
         for contribution in bound.plan.contributions:  # their code stays loaded while the run runs
             why = f"the run was interrupted: {contribution.plugin} was unloaded before it ended"
@@ -314,26 +310,18 @@ class Engine(ExecutionEngine):
         active.task.add_done_callback(lambda _: self._settle_unstarted(active))
         return active
 
-    async def _workflow(self, request: RunRequest) -> tuple[Workflow, str]:
-        """Return the workflow that is asked for, and what errors call it."""
-        if request.workflow is not None:
-            return request.workflow, request.workflow.name or request.workflow_id or "the workflow"
-        if request.workflow_id is None:
-            raise InvalidInput("a run needs a workflow: give the id of a stored one, or a document")
-        stored = await self._context.services.get(WORKFLOW_MANAGER).get(request.workflow_id)
-        return stored.workflow, request.workflow_id
-
     # --- execution --------------------------------------------------------------------------------
 
     async def _drive(self, active: ActiveRun) -> None:
         """Drive one run from the queue to its end."""
         record, error, nodes = active.record, None, None
+        has_slot: bool | None = False
         try:
             async with asyncio.timeout(active.call.remaining()):
                 if active.ticket is not None and not active.ticket.done():
                     record.queued()
                     self._queue_messages.changed()
-                if active.ticket is None or await active.ticket:
+                if has_slot := await self._handover.slot(active):
                     record.started()
                     self._queue_messages.changed()
                     await self.recorder.started(record)
@@ -343,16 +331,20 @@ class Engine(ExecutionEngine):
         except TimeoutError:
             error = DeadlineExceeded("the run did not end before its deadline").info
         except asyncio.CancelledError:  # the host stops, or unloads this plugin: no time for hooks
-            self._settle_now(active, self._result(active, Interrupted("the host stopped the run").info))
+            self._settle_now(active, self._result(active, Interrupted(_STOPPED).info))
             raise
         except Exception as failure:
             self._context.log.exception("run %s failed in the engine", record.id)
             error = error_form(failure)
+        if has_slot is None:
+            await self._follow(active)
+            return
         result = self._result(active, error, nodes)
         try:
             if result.actions is not None and result.status is RunStatus.COMPLETE:
                 await self.recorder.calls_begin(record)
-            result = await self._filtered(active, await with_call_results(result, active.call, self._context))
+            result = await with_call_results(result, active.call, self._context)
+            result = await filtered(result, active.call, self._context)
             await self._end(active, result)
         except asyncio.CancelledError:
             self._settle_now(active, result)
@@ -360,10 +352,22 @@ class Engine(ExecutionEngine):
         # Whether the run can be resumed is known when its journal is written.
         self._settle(active, result.model_copy(update={"not_resumable": record.not_resumable}))
 
+    async def _follow(self, active: ActiveRun) -> None:
+        """Leave a run to the host that has taken it; as it ends there, it ends for its callers here."""
+        record = active.record
+        self.recorder.forget(record)
+        self._leave(active)
+        record.error = Interrupted(_STOPPED).info
+        run = record.snapshot(RunStatus.INTERRUPTED)
+        try:
+            run = await self._handover.end(active) or run
+        finally:
+            self._answer(active, run)
+
     def _settle_unstarted(self, active: ActiveRun) -> None:
         """Settle a run whose task was cancelled before its first step, as happens when the host stops."""
         if not active.ended.is_set():
-            self._settle_now(active, self._result(active, Interrupted("the host stopped the run").info))
+            self._settle_now(active, self._result(active, Interrupted(_STOPPED).info))
 
     def _settle_now(self, active: ActiveRun, run: Run) -> None:
         """Settle a run at once, and record its end in a task of its own, which closing waits for."""
@@ -380,8 +384,7 @@ class Engine(ExecutionEngine):
         """Record the end of a run; one that the host cuts off because it stops is left to the next host."""
         record, context = active.record, self._context
         is_cut_off = run.status is RunStatus.INTERRUPTED and context.is_stopping() and not active.is_unwanted
-        can_go_on = context.serving and record.request.recover and record.not_resumable is None
-        is_left = is_cut_off and can_go_on and self._settings.resumes_abandoned()
+        is_left = is_cut_off and self._handover.can_be_left(record)
         await (self.recorder.leave(record) if is_left else self.recorder.end(record, run))
 
     def _result(self, active: ActiveRun, error: ErrorInfo | None, nodes: dict[str, NodeState] | None = None) -> Run:
@@ -399,30 +402,27 @@ class Engine(ExecutionEngine):
             status = RunStatus.ERROR if record.error is not None else RunStatus.COMPLETE
         return record.snapshot(status, active.execution.outputs(), nodes)
 
-    async def _filtered(self, active: ActiveRun, run: Run) -> Run:
-        """Return the run with the outputs that the hooks return; a refusal withholds them."""
-        hooks = self._context.hooks
-        if not hooks.implemented("tavern_after_execute"):
-            return run
-        try:
-            changed = await hooks.filter("tavern_after_execute", run, call=active.call)
-            return run.model_copy(update={"outputs": carried_outputs(changed.outputs)})
-        except TavernError as refused:
-            return withheld(run, refused.info)
-
     def _settle(self, active: ActiveRun, run: Run) -> None:
         """End a run: wake its waiters, release its slot, publish its end."""
-        del self.active[run.id]
         active.count(self._context.state, run.status)
         self._finished.add(run, active.record)
+        self._leave(active)
+        active.record.announce_end(run)
+        self._answer(active, run)
+
+    def _leave(self, active: ActiveRun) -> None:
+        """Let go of a run that does not run here any more."""
+        del self.active[active.record.id]
         if active.ticket is not None:
             self._run_slots.leave(active.ticket)
+            self._recovery.has_room()
         active.in_flight.close()
+        self._queue_messages.changed()
+
+    def _answer(self, active: ActiveRun, run: Run) -> None:
         active.result = run
-        active.record.announce_end(run)
         active.ended.set()
         del active.execution  # with the context that nodes were given: what they keep of it is worth nothing now
-        self._queue_messages.changed()
 
     # --- helpers ----------------------------------------------------------------------------------
 

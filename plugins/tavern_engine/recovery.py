@@ -1,14 +1,17 @@
-"""Resumes the runs that a crashed host left behind, or marks them as interrupted, and deletes old ones."""
+"""Resumes the runs that a crashed host left behind, or marks them as interrupted, takes those that wait at a busy host
+while this one has room, and deletes old ones."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 from tavern_engine.engine_settings import EngineSettings
 from tavern_engine.journal.recorder import RunRecorder, StoredRun
 from tavern_engine.run.active_run import INTERRUPTED
 from tavern_engine.run.json_values import error_form
+from tavern_engine.run.priority_semaphore import PrioritySemaphore, Ticket
 from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, TavernError
 from tavern_host.contracts.executions import RunStatus
@@ -22,21 +25,36 @@ _ATTEMPTS = 5
 
 
 class Recovery:
-    """The recovery of one host. `is_active` tells whether a run runs here, `resume` starts a claimed one."""
+    """The recovery of one host. `is_active` tells whether a run runs here, `resume` starts a claimed one, with the slot
+    that it is given."""
 
     def __init__(
         self,
         context: PluginContext,
         settings: EngineSettings,
         recorder: RunRecorder,
+        slots: PrioritySemaphore,
         is_active: Callable[[str], bool],
-        resume: Callable[[StoredRun, CallContext | None], Awaitable[None]],
+        resume: Callable[[StoredRun, CallContext | None, Ticket | None], Awaitable[None]],
     ) -> None:
         self._log = context.log
         self._settings = settings
         self._recorder = recorder
         self._is_active = is_active
         self._resume = resume
+        self._slots = slots
+        self._wake = asyncio.Event()
+        self._may_wait = True
+
+    def look(self) -> None:
+        """Search at once: another host has left a run, or lets one wait."""
+        self._may_wait = True
+        self._wake.set()
+
+    def has_room(self) -> None:
+        """Search at once if runs may wait at other hosts: a slot is free here."""
+        if self._may_wait and self._slots.free:
+            self._wake.set()
 
     async def run(self) -> None:
         """Search for abandoned runs and old ones until cancelled."""
@@ -44,6 +62,7 @@ class Recovery:
         while True:
             try:
                 await self._claim_abandoned()
+                await self._take_waiting()
                 if (now := asyncio.get_running_loop().time()) >= next_pruning:
                     next_pruning = now + _PRUNE_EVERY
                     settings = self._settings
@@ -53,23 +72,44 @@ class Recovery:
             except TavernError as error:
                 if error.info.code != DeadlineExceeded.code:  # a busy store, or a host that stops
                     self._log.error("recovering runs from the run store failed: %s", error.message)
-            await asyncio.sleep(_RECOVER_EVERY)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RECOVER_EVERY):
+                    await self._wake.wait()
+            self._wake.clear()
 
     async def _claim_abandoned(self) -> None:
         """Resume the runs that have lost their worker, or mark them as interrupted."""
         while (entry := await self._recorder.claim()) is not None:
-            if self._is_active(entry.id):
-                continue
-            why = self._why_not(entry)
-            if why is None:
-                try:
-                    await self._resume(await self._recorder.load(entry), entry.call)
-                    continue
-                except Exception as error:  # such as a plugin that is not loaded any more
-                    info = error_form(error)
-                    why = f"the host ended in the middle of it, and it cannot be resumed: {info.message}"
-            self._log.warning("run %s: %s", entry.id, why)
-            await self._recorder.release(entry, RunStatus.INTERRUPTED, why)
+            if not self._is_active(entry.id):
+                await self._take_up(entry)
+
+    async def _take_waiting(self) -> None:
+        """Start runs that wait at other hosts, as many as have a slot here at once."""
+        while self._slots.free and self._settings.resumes_abandoned():
+            slot, is_used = self._slots.enter(), False
+            try:
+                self._may_wait = False  # unless one is found, or heard of meanwhile
+                if (entry := await self._recorder.take()) is None:
+                    return
+                self._may_wait = True
+                is_used = await self._take_up(entry, slot)
+            finally:
+                if not is_used:
+                    self._slots.leave(slot)
+
+    async def _take_up(self, entry: RunEntry, slot: Ticket | None = None) -> bool:
+        """Resume a claimed run, or mark it as interrupted; return whether it runs."""
+        why = self._why_not(entry)
+        if why is None:
+            try:
+                await self._resume(await self._recorder.load(entry), entry.call, slot)
+                return True
+            except Exception as error:  # such as a plugin that is not loaded any more
+                before = "the host ended in the middle of it" if slot is None else "it waited at another host"
+                why = f"{before}, and it cannot be resumed: {error_form(error).message}"
+        self._log.warning("run %s: %s", entry.id, why)
+        await self._recorder.release(entry, RunStatus.INTERRUPTED, why)
+        return False
 
     def _why_not(self, entry: RunEntry) -> str | None:
         """Return why an abandoned run is not resumed."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 NO_DRIVER = "a PostgreSQL database is set up, but its driver is missing: pip install 'tavern-host[postgres]'"
 
+CHANNEL = "tavern_events"
+"""Where hosts tell each other what is new: `[schema, host, first, last]` of events, `[schema, null, run, worker]`."""
+
 _CONNECT_SECONDS = 10
 
 Row = tuple[Any, ...]

@@ -18,13 +18,15 @@ from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.storage.content_files import hash_of
 from tavern_postgres import rows
-from tavern_postgres.database import HELD, Connection, Database, address
+from tavern_postgres.database import CHANNEL, HELD, Connection, Database, Row, address
 
 _CLAIMED = (
     "(owner IS NOT NULL AND lease_until >= clock_timestamp()"
     f" AND (renewed > clock_timestamp() - interval '15 seconds' OR {HELD.format(key='owner_key')}))"
 )
 """Whether some worker has a run. One whose connection was lost, with its name, has time to renew its claims."""
+
+_ANOTHERS = "NOT is_final AND owner IS DISTINCT FROM %(worker)s"
 
 _UNTIL = "clock_timestamp() + %(lease)s * interval '1 second'"
 
@@ -50,9 +52,12 @@ class PostgresRunStore(RunStore):
     async def close(self) -> None:
         """Give back what workers of this store have, and close the connections."""
         if names := self._database.names:
-            given = "UPDATE runs SET lease_until = clock_timestamp() WHERE NOT is_final AND owner = ANY(%s)"
+            given = (
+                "UPDATE runs SET lease_until = clock_timestamp() WHERE NOT is_final AND owner = ANY(%(names)s)"
+                " RETURNING id, owner"
+            )
             with contextlib.suppress(ServiceUnavailable):
-                await self._database.writer.rows(given, (names,))
+                await self._change(given, {"names": names})
         await self._database.close()
 
     # --- runs -------------------------------------------------------------------------------------
@@ -93,20 +98,26 @@ class PostgresRunStore(RunStore):
         self, worker: str, lease: float, *, run_id: str | None = None, call: CallContext | None = None
     ) -> RunEntry | None:
         """Claim a run without an owner, or `run_id`; None where there is none such, or another worker has it."""
+        if run_id is not None:
+            return await self._claim(f"id = %(id)s AND (owner = %(worker)s OR NOT {_CLAIMED})", worker, lease, run_id)
+        return await self._claim(f"{_ANOTHERS} AND NOT {_CLAIMED}", worker, lease)
+
+    async def take(self, worker: str, lease: float, *, call: CallContext | None = None) -> RunEntry | None:
+        """Claim a run that waits at another worker; None where there is none."""
+        return await self._claim(f"{_ANOTHERS} AND waits", worker, lease)
+
+    async def _claim(self, which: str, worker: str, lease: float, run_id: str | None = None) -> RunEntry | None:
+        """Claim the first of the runs that fulfil a condition."""
         worker, lease = rows.checked(worker, "the name of a worker"), rows.seconds(lease)
         values = {"worker": worker, "lease": lease, "key": await self._database.hold(worker), "stays": run_id is None}
-        if run_id is not None:
-            values["id"] = rows.text(run_id)
-            which = f"id = %(id)s AND (owner = %(worker)s OR NOT {_CLAIMED})"
-        else:
-            which = f"NOT is_final AND owner IS DISTINCT FROM %(worker)s AND NOT {_CLAIMED}"
+        values["id"] = rows.text(run_id or "")
         claimed = (
-            f"UPDATE runs SET owner = %(worker)s, owner_key = %(key)s, lease_until = {_UNTIL},"
+            f"UPDATE runs SET owner = %(worker)s, owner_key = %(key)s, lease_until = {_UNTIL}, waits = false,"
             " renewed = clock_timestamp(), is_unwanted = is_unwanted AND %(stays)s WHERE seq ="
             f" (SELECT seq FROM runs WHERE {which} ORDER BY priority DESC, submitted, seq LIMIT 1"
             f" FOR UPDATE SKIP LOCKED) RETURNING {rows.ENTRY_COLUMNS}"
         )
-        while found := await self._database.writer.rows(claimed, values):
+        while found := await self._change(claimed, values):
             try:
                 return rows.read_entry(found[0])
             except TavernError as damage:
@@ -118,6 +129,15 @@ class PostgresRunStore(RunStore):
     async def _give_up(self, worker: str, run_id: str, damage: TavernError) -> None:
         end = RunEnd(status=RunStatus.ERROR, error=damage.info, not_resumable=damage.message)
         await self.update(worker, run_id, end)
+
+    async def offer(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
+        """Let other workers take a run, or no longer; False where another has it by now."""
+        values = {"id": rows.text(run_id), "worker": rows.text(worker), "waits": waits}
+        offered = (
+            "UPDATE runs SET waits = %(waits)s WHERE id = %(id)s AND owner = %(worker)s AND NOT is_final"
+            " RETURNING id, owner"
+        )
+        return bool(await (self._change if waits else self._database.writer.rows)(offered, values))
 
     async def renew(
         self, worker: str, run_ids: list[str], lease: float, *, call: CallContext | None = None
@@ -138,8 +158,8 @@ class PostgresRunStore(RunStore):
 
     async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Keep that a run is to end; False for one that is finished. Raises `NotFound`."""
-        asked = "UPDATE runs SET is_unwanted = true WHERE id = %s AND NOT is_final RETURNING seq"
-        if await self._database.writer.rows(asked, (rows.text(run_id),)):
+        asked = "UPDATE runs SET is_unwanted = true WHERE id = %(id)s AND NOT is_final RETURNING id, owner"
+        if await self._change(asked, {"id": rows.text(run_id)}):
             return True
         await self.get(run_id)
         return False
@@ -178,6 +198,12 @@ class PostgresRunStore(RunStore):
         if stands["is_final"]:
             stands |= {"owner": None, "owner_key": None, "lease_until": None}
         await self._write(worker, run_id, stands, batch, contents)
+
+    async def _change(self, changed: str, values: dict[str, Any]) -> list[Row]:
+        """Execute a statement that gives runs, their ids and owners among it; tell the hosts that share the runs."""
+        told = "json_build_array(current_schema(), NULL, id, owner)::text"
+        telling = f"WITH changed AS ({changed}) SELECT changed.*, pg_notify('{CHANNEL}', {told}) FROM changed"
+        return [row[:-1] for row in await self._database.writer.rows(telling, values)]
 
     async def _write(
         self, worker: str, run_id: str, stands: dict[str, Any], batch: bytes, contents: tuple[str, ...]

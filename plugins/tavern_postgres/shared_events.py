@@ -14,12 +14,11 @@ import secrets
 from tavern_host import PluginContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.events import Event
-from tavern_postgres.database import Connection
+from tavern_host.contracts.runs import RUNS_CHANGED
+from tavern_postgres.database import CHANNEL, Connection
 
 TYPES = ("NODE_*", "EXECUTION_STATUS_UPDATE", "WORKFLOW_INTERFACE_YIELD", "AGENT_TRACE", "CHAT_HISTORY")
 """What is carried: the events of runs and agents. What a host is, and what its operator does, is its own."""
-
-CHANNEL = "tavern_events"
 
 _EVERY = 0.05
 """Seconds in which events are gathered."""
@@ -100,7 +99,9 @@ class SharedEvents:
         async with contextlib.aclosing(self._hearing.listen(CHANNEL)) as notifications:
             async for told in notifications:
                 schema, host, first, last = json.loads(told)
-                if schema == self._schema and host != self._host:
+                if schema == self._schema and host is None:
+                    self._context.events.publish(RUNS_CHANGED, {"promptId": first, "worker": last})
+                elif schema == self._schema and host != self._host:
                     found = await self._sending.rows(
                         "SELECT type, payload FROM events WHERE host = %s AND seq BETWEEN %s AND %s ORDER BY seq",
                         (host, first, last),

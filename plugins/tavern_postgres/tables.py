@@ -97,7 +97,9 @@ _AUDIT = (
     "CREATE INDEX audit_newest ON audit (made DESC)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_RUNS, _EVENTS, _UNWANTED, _HOSTS, _AUDIT)
+_WAITING = ("ALTER TABLE runs ADD COLUMN waits boolean NOT NULL DEFAULT false",)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_RUNS, _EVENTS, _UNWANTED, _HOSTS, _AUDIT, _WAITING)
 """The statements that bring the tables from one version to the next. None is changed once it was published."""
 
 

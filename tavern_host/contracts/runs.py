@@ -66,7 +66,7 @@ class RunEnd(Model):
     not_resumable: str | None = None
 
 
-class RunStore(ServiceInterface, name="runStore", version=3):
+class RunStore(ServiceInterface, name="runStore", version=4):
     """Keeps runs and what their nodes gave. What a call wrote has survived the end of the process when it returns."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
@@ -95,6 +95,15 @@ class RunStore(ServiceInterface, name="runStore", version=3):
 
         A store may know that a worker has ended before its lease is over.
         """
+
+    @acts("runStore:write", "Write and delete the record of runs.", since=4)
+    async def offer(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
+        """Keep that a run of a worker waits there, so that any other may `take` it, or does not wait any more; False
+        where another has it by now, or where no worker could take it."""
+
+    @acts("runStore:write", "Write and delete the record of runs.", since=4)
+    async def take(self, worker: str, lease: float, *, call: CallContext | None = None) -> RunEntry | None:
+        """Claim a run that waits at another worker, of several the one that `claim` would; None where there is none."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
     async def renew(
@@ -181,3 +190,7 @@ class RunStore(ServiceInterface, name="runStore", version=3):
 
 
 RUN_STORE = ServiceKey(RunStore)
+
+RUNS_CHANGED = "RUNS_CHANGED"
+"""The event at each host that shares a store: the run `promptId` of `worker` waits, was taken or given back, or is to
+end."""

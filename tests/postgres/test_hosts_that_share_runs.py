@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from helpers.forking import PYTHON
-from helpers.postgres import postgres_server, programs, until_heard
+from helpers.postgres import until_heard
 from helpers.repetition import repetitions
 from helpers.workflow_documents import workflow_document
 
@@ -25,7 +23,7 @@ from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.executions import RunRequest, RunStatus
+from tavern_host.contracts.executions import RunFilter, RunRequest, RunStatus
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeEntry
 from tavern_host.contracts.llm import ChatMessage
@@ -40,32 +38,27 @@ from tavern_tools.tasks.store import SqliteTaskStore
 ROOT = Path(__file__).parent.parent.parent
 KILLS = repetitions(3, 30)
 AT_ONCE = 3
+RUNS, WIDTH, DEPTH = 5, 20, 3
+WAITS = Workflow.model_validate(workflow_document({"n": {"type": "core:Wait", "inputValues": {"seconds": 3600}}}))
 
 
-@pytest.fixture
-def database(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    if programs() is None:
-        pytest.skip("PostgreSQL is not installed")
-    with postgres_server() as url:
-        monkeypatch.setenv("TAVERN_SETTINGS", json.dumps({"extensions.tavern-postgres.url": url}))
-        yield url
-
-
-async def killed_host(place: Place, number: int) -> str:
-    """Start a host, kill it while its nodes run; return the run that it had accepted."""
+async def killed_host(
+    place: Place, number: int, count: int = 1, *, depth: int = 10, after: int | None = None
+) -> list[str]:
+    """Start a host, kill it while nodes run there, or when it has accepted `after` runs; return those that it had."""
     place.fill()
-    nodes = 60 + 50 * (number % AT_ONCE)  # of 200; before them it runs four others
+    nodes = WIDTH * depth * (3 + number % AT_ONCE) // 10
     child = await asyncio.create_subprocess_exec(
-        *(*PYTHON, "-m", "benchmarks.faultchild", str(place.root), str(number), "1"),
+        *(*PYTHON, "-m", "benchmarks.faultchild", str(place.root), str(number), str(count), str(depth)),
         stdout=asyncio.subprocess.PIPE,
         cwd=ROOT,
-        env={**os.environ, "HOLD_AFTER": str(nodes + 4)},
+        env={**os.environ, "HOLD_AFTER": str(nodes + 4)},  # it runs four others first
     )
     assert child.stdout is not None
     try:
         assert await asyncio.wait_for(child.stdout.readline(), 60) == b"ready\n"
-        accepted = (await child.stdout.readline()).decode().strip()
-        while begun([place], accepted).total() < nodes:
+        accepted = [(await child.stdout.readline()).decode().strip() for _ in range(count if after is None else after)]
+        while after is None and begun([place]).total() < nodes + 4:
             assert child.returncode is None
             await asyncio.sleep(0.005)
     finally:
@@ -75,8 +68,8 @@ async def killed_host(place: Place, number: int) -> str:
     return accepted
 
 
-def begun(places: list[Place], run_id: str) -> Counter[str]:
-    """Return how often each node of a run was begun, by what the nodes wrote themselves."""
+def begun(places: list[Place], run_id: str = "") -> Counter[str]:
+    """Return how often each node of a run, or of all, was begun, by what the nodes wrote themselves."""
     lines = [line for place in places if place.log.exists() for line in place.log.read_text().splitlines()]
     return Counter(line.split()[1] for line in lines if line.startswith(run_id) and " begins " in line)
 
@@ -85,33 +78,47 @@ def begun(places: list[Place], run_id: str) -> Counter[str]:
 async def test_runs_of_killed_hosts_end_once_elsewhere(database: str, tmp_path: Path) -> None:
     survivor = Place(tmp_path / "survivor")
     survivor.fill()
-    async with survivor.host(serving=True) as host:
+    async with survivor.host(serving=True, runs=1) as host:
         for first in range(0, KILLS, AT_ONCE):
-            places = {number: Place(tmp_path / str(number)) for number in range(first, first + AT_ONCE)}
-            await end_once(host, [survivor, *places.values()], places)
+            places = [Place(tmp_path / str(number)) for number in range(first, first + AT_ONCE)]
+            await end_once(host, [survivor, *places], first)
 
 
-async def end_once(host: Host, everywhere: list[Place], places: dict[int, Place]) -> None:
-    """Kill hosts at these places, and see that each run that they had accepted ends once, at any host."""
+async def end_once(host: Host, places: list[Place], first: int) -> None:
+    """Kill a host whose runs wait, one that has just accepted some, and one that takes those; see that all end once."""
     engine = host.services.get(EXECUTION_ENGINE)
-    accepted = await asyncio.gather(*(killed_host(place, number) for number, place in places.items()))
+    busy = await engine.submit(RunRequest(workflow=WAITS))  # so that the third host is the one with room
+    _, waiting, begins, takes = places
+    numbers = [RUNS * (first + number) for number in range(AT_ONCE)]
+    lists = await asyncio.gather(
+        killed_host(waiting, numbers[0], RUNS, depth=DEPTH),
+        killed_host(begins, numbers[1], RUNS, depth=DEPTH, after=RUNS - first // AT_ONCE % RUNS),
+        killed_host(takes, numbers[2], 0, depth=DEPTH),
+    )
+    accepted = {run: number + n for number, runs in zip(numbers, lists, strict=True) for n, run in enumerate(runs)}
     kept = {
         run_id: [n for n, state in (await engine.get(run_id)).nodes.items() if state.status.is_final]
         for run_id in accepted
     }
-    before = {run_id: begun(everywhere, run_id) for run_id in accepted}
+    before = {run_id: begun(places, run_id) for run_id in accepted}
     assert any(kept.values())
-    for number, run_id in zip(places, accepted, strict=True):
-        async with asyncio.timeout(90):
-            while not (run := await engine.get(run_id)).status.is_final:
-                await asyncio.sleep(0.2)
+    assert await engine.interrupt(busy)
+    async with asyncio.timeout(120):
+        while await engine.history(RunFilter(statuses=[RunStatus.QUEUED, RunStatus.RUNNING])):
+            await asyncio.sleep(0.2)
+    for run_id, number in accepted.items():
+        run = await engine.get(run_id)
         assert (run.status, run.error) == (RunStatus.COMPLETE, None)
-        assert run.attempt > 1
-        results = {node_id(i): values for i, values in graph_of(number).results.items()}
+        assert run.attempt > 1 or not before[run_id]
+        results = {node_id(i): values for i, values in graph_of(number, depth=DEPTH).results.items()}
         assert {node: run.nodes[node].output for node in results} == results
-        times = begun(everywhere, run_id)
-        assert len(times) == 200
+        times = begun(places, run_id)
+        assert len(times) == WIDTH * DEPTH
         assert [node for node in kept[run_id] if times[node] != before[run_id][node]] == []
+        assert run.attempt > 1 or set(times.values()) == {1}
+    ended = Counter(run.status for run in await engine.history(RunFilter(limit=1000)))
+    assert ended.keys() == {RunStatus.COMPLETE, RunStatus.INTERRUPTED}
+    assert ended[RunStatus.INTERRUPTED] == 1 + first // AT_ONCE
 
 
 async def test_a_run_at_one_host_is_followed_at_another(database: str, tmp_path: Path) -> None:
@@ -143,8 +150,7 @@ async def test_a_run_is_interrupted_at_another_host(database: str, tmp_path: Pat
     here, there = Place(tmp_path / "here"), Place(tmp_path / "there")
     for place in (here, there):
         place.fill()
-    waits = workflow_document({"n": {"type": "core:Wait", "inputValues": {"seconds": 3600}}})
-    request = RunRequest(workflow=Workflow.model_validate(waits))
+    request = RunRequest(workflow=WAITS)
     async with here.host(serving=True) as host, there.host(serving=False) as other:
         engine, elsewhere = host.services.get(EXECUTION_ENGINE), other.services.get(EXECUTION_ENGINE)
         run_id = await engine.submit(request)
@@ -186,7 +192,7 @@ async def test_what_two_hosts_write_is_there_at_both(
         assert len({name for name, _ in copies}) == 2
         assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
         async with await psycopg.AsyncConnection.connect(database, autocommit=True) as tampering:
-            await tampering.execute("UPDATE tavern.audit SET body = '{}'")
+            await tampering.execute("UPDATE audit SET body = '{}'")
         await host.services.get(AUDIT).record("acme.later")
         assert (await copied(host, "acme.later", 1)).isdisjoint({(name, "") for name, _ in copies})
     assert "does not have the entry" in caplog.text
@@ -227,7 +233,7 @@ async def test_lost_connections_cost_no_result(database: str, tmp_path: Path) ->
 
 async def test_what_is_in_files_moves_to_the_database(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     place = Place(tmp_path / "place")
-    killed = await killed_host(place, 0)
+    (killed,) = await killed_host(place, 0)
     async with place.host(serving=False) as host:
         before = {run.id: run for run in await host.services.get(EXECUTION_ENGINE).history()}
         nodes = {run_id: await nodes_of(host, run_id) for run_id in before}

@@ -84,15 +84,17 @@ async def follow(
             return
         texts = StreamTexts(documents.title)
         view = ProgressView(await engine.get(run_id), documents.label, time.monotonic)
+        ended = asyncio.create_task(engine.wait(run_id), name=f"end of {run_id}")
         try:
-            async for output in _watch(run_id, aiter(watching), view, texts, context):
+            async for output in _watch(run_id, ended, aiter(watching), view, texts, context):
                 yield output
-            finished = await engine.wait(run_id)
+            finished = await ended
         except asyncio.CancelledError:
             for output in await _interrupted(run_id, view, context):
                 yield output
             raise
         finally:
+            ended.cancel()
             await engine.interrupt(run_id)  # does nothing to a run that has finished
     finally:
         await watching.close()
@@ -101,9 +103,14 @@ async def follow(
 
 
 async def _watch(
-    run_id: str, events: AsyncIterator[Event | Gap], view: ProgressView, texts: StreamTexts, context: PluginContext
+    run_id: str,
+    ended: asyncio.Task[Run],
+    events: AsyncIterator[Event | Gap],
+    view: ProgressView,
+    texts: StreamTexts,
+    context: PluginContext,
 ) -> AsyncIterator[CommandOutput]:
-    """Show what happens until the run has ended."""
+    """Show what happens until the run has ended; what happens at another host may be heard of in part."""
     engine = context.services.get(EXECUTION_ENGINE)
     has_missed = False
     picture_at = ask_at = 0.0
@@ -112,6 +119,8 @@ async def _watch(
         try:
             event = await _next(events)
         except StopAsyncIteration:  # this plugin is being unloaded
+            return
+        if event is None and ended.done():
             return
         if isinstance(event, Gap):
             has_missed = True

@@ -53,6 +53,15 @@ class Planner:
         self._plans: LRUCache[bytes, _Known] = LRUCache(KEPT_NODES, getsizeof=lambda known: len(known.written))
         self._revision: tuple[int | None, int] | None = None
 
+    async def workflow(self, request: RunRequest) -> tuple[Workflow, str]:
+        """Return the workflow that is asked for, and what errors call it. Raises `InvalidInput`, `NotFound`."""
+        if request.workflow is not None:
+            return request.workflow, request.workflow.name or request.workflow_id or "the workflow"
+        if request.workflow_id is None:
+            raise InvalidInput("a run needs a workflow: give the id of a stored one, or a document")
+        stored = await self._context.services.get(WORKFLOW_MANAGER).get(request.workflow_id)
+        return stored.workflow, request.workflow_id
+
     async def groups(self, workflow: Workflow) -> dict[str, Workflow]:
         """Return the workflows that the groups of a workflow stand for, by id."""
         if not any(node.type == NODE_GROUP for node in workflow.nodes):

@@ -76,6 +76,10 @@ class Journal:
         await (run.end(last) if run is not None else last(None))
         self._runs.pop(run_id, None)
 
+    def forget(self, run_id: str) -> None:
+        """Drop the journal of a run that has not begun."""
+        self._runs.pop(run_id, None)
+
     async def close(self) -> None:
         """Flush all runs, for some seconds at most."""
         runs = [asyncio.ensure_future(run.drain()) for run in self._runs.values()]

@@ -6,6 +6,7 @@ Reports those that it lost, and those that somebody elsewhere wants to end.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -33,6 +34,11 @@ class Leases:
         self._held: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_told = False
+        self._wake = asyncio.Event()
+
+    def look(self) -> None:
+        """See at once which runs are to end."""
+        self._wake.set()
 
     def hold(self, run_id: str, lost: Callable[[], object], unwanted: Callable[[], object]) -> None:
         """Prolong the claim of a run from now on. `lost` is called once if it is another's by then, `unwanted` when
@@ -56,7 +62,10 @@ class Leases:
         loop = asyncio.get_running_loop()
         due = loop.time() + self.lease / 3
         while self._held:
-            await asyncio.sleep(min(LOOK, self.lease / 3))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(LOOK, self.lease / 3)):
+                    await self._wake.wait()
+            self._wake.clear()
             if is_due := loop.time() >= due:
                 due = loop.time() + self.lease / 3
             if self._held:

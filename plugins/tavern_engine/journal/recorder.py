@@ -15,7 +15,7 @@ from tavern_engine.journal.batch_decoder import fetched
 from tavern_engine.journal.batch_rows import Batch, NodeRow, Stored
 from tavern_engine.journal.documents import documents_of, pack
 from tavern_engine.journal.journal import DELAY, Journal, RunJournal, read_results, read_rows
-from tavern_engine.journal.leases import LEASE, Leases
+from tavern_engine.journal.leases import LEASE, LOOK, Leases
 from tavern_engine.run.active_run import INTERRUPTED
 from tavern_engine.run.event_batch import STATUS_NAMES, shown
 from tavern_engine.run.json_values import JSON, TEXT, large
@@ -56,7 +56,7 @@ class RunRecorder:
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._worker = new_id("worker")
+        self.worker = new_id("worker")
         self._call = system_call(context.project.id)
         self._journal: Journal | None = None
         self._leases: Leases | None = None
@@ -97,7 +97,7 @@ class RunRecorder:
                 entry, documents = await self._entry(record)
                 new = tuple(content for name, content in documents.items() if name not in self._kept)
                 try:
-                    await store.accept(entry, worker=self._worker, lease=LEASE, documents=new, call=self._call)
+                    await store.accept(entry, worker=self.worker, lease=LEASE, documents=new, call=self._call)
                     self._kept.update(dict.fromkeys(documents))
                     break
                 except NotFound:  # an unused document was pruned meanwhile
@@ -111,27 +111,55 @@ class RunRecorder:
             return
         self._recorded.add(record.id)
 
-    def begin(
-        self, record: RunRecord, interrupt: Callable[[str], object], unwanted: Callable[[], object]
-    ) -> RunJournal | None:
-        """Return the journal of a run that is recorded. `unwanted` is called when somebody elsewhere asks that it
-        ends."""
+    def begin(self, record: RunRecord, lost: Callable[[], object], unwanted: Callable[[], object]) -> RunJournal | None:
+        """Return the journal of a run that is recorded. `lost` is called when another worker has claimed it, `unwanted`
+        when somebody elsewhere asks that it ends."""
         store = self._store
         if record.id not in self._recorded or store is None:
             return None
         log = self._context.log
         if self._journal is None or self._leases is None:
-            self._journal = Journal(store, self._worker, log)
-            self._leases = Leases(store, self._worker, log)
-
-        def lost() -> None:
-            interrupt("the run was interrupted: another worker has claimed it")
+            self._journal = Journal(store, self.worker, log)
+            self._leases = Leases(store, self.worker, log)
 
         def not_resumable(reason: str) -> None:
             record.not_resumable = record.not_resumable or reason
 
         self._leases.hold(record.id, lost, unwanted)
         return self._journal.begin(record.id, not_resumable=not_resumable, lost=lost)
+
+    async def offer(self, record: RunRecord) -> bool:
+        """Let other workers take a run that waits; False where none can, so that it need not be kept from them."""
+        store = self._store
+        if record.id not in self._recorded or store is None:
+            return False
+        try:
+            return await store.offer(self.worker, record.id, waits=True)
+        except TavernError:  # the store may have done it all the same
+            return True
+
+    async def keep(self, record: RunRecord) -> bool:
+        """Let no other worker take a run that was offered; False where one has. Only the store can tell: it is asked
+        until it answers."""
+        while True:
+            try:
+                return await self._the_store().offer(self.worker, record.id, waits=False)
+            except TavernError as error:
+                self._context.log.warning("run %s waits, as it may be another host's: %s", record.id, error.message)
+            await asyncio.sleep(LOOK)
+
+    def forget(self, record: RunRecord) -> None:
+        """Record nothing of a run that another worker has taken."""
+        self._live.discard(record.id)
+        self._recorded.discard(record.id)
+        if self._journal is not None and self._leases is not None:
+            self._journal.forget(record.id)
+            self._leases.release(record.id)
+
+    def look(self) -> None:
+        """See at once which runs are to end."""
+        if self._leases is not None:
+            self._leases.look()
 
     async def started(self, record: RunRecord) -> None:
         """Record that a run has started: soon, since most end before. One that was resumed at once, so that its
@@ -212,14 +240,19 @@ class RunRecorder:
     async def claim(self, run_id: str | None = None) -> RunEntry | None:
         """Claim a run without an owner; see `RunStore.claim`."""
         store = self._store
-        return await store.claim(self._worker, LEASE, run_id=run_id) if store is not None else None
+        return await store.claim(self.worker, LEASE, run_id=run_id) if store is not None else None
+
+    async def take(self) -> RunEntry | None:
+        """Claim a run that waits at another worker."""
+        store = self._store
+        return await store.take(self.worker, LEASE) if store is not None else None
 
     async def interrupt(self, run_id: str) -> bool:
         """Let a run end that does not run here; False if it had finished. Raises `NotFound`."""
         store = self._the_store()
         if not await store.interrupt(run_id):
             return False
-        if (entry := await store.claim(self._worker, LEASE, run_id=run_id)) is not None:  # nobody works on it
+        if (entry := await store.claim(self.worker, LEASE, run_id=run_id)) is not None:  # nobody works on it
             is_over = entry.status.is_final
             await self.release(entry, *((entry.status,) if is_over else (RunStatus.INTERRUPTED, INTERRUPTED)))
         return True
@@ -238,7 +271,7 @@ class RunRecorder:
             attempt=entry.attempt,
             not_resumable=entry.not_resumable,
         )
-        await store.update(self._worker, entry.id, end)
+        await store.update(self.worker, entry.id, end)
 
     async def load(self, entry: RunEntry, *, results: bool = True) -> StoredRun:
         """Return what is needed to resume a run. Raises `NotFound` where a document is gone, `TavernError`."""
@@ -361,7 +394,7 @@ class RunRecorder:
         )
         last, large = (batch.content, tuple(batch.large)) if batch is not None else (b"", ())
         try:
-            await store.update(self._worker, record.id, end, batch=last, contents=large, call=self._call)
+            await store.update(self.worker, record.id, end, batch=last, contents=large, call=self._call)
         except Exception as error:
             if batch is not None:
                 raise

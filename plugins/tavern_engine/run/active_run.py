@@ -24,7 +24,7 @@ INTERRUPTED = "the run was interrupted"
 @dataclass(eq=False)
 class ActiveRun:
     """An unfinished run. `ticket` is None for a run within a run: it shares the slot of its parent. `is_unwanted` after
-    somebody asked to interrupt it."""
+    somebody asked to interrupt it, `is_offered` while it waits and another host may take it."""
 
     record: RunRecord
     execution: RunExecution
@@ -32,6 +32,7 @@ class ActiveRun:
     ticket: Ticket | None
     interrupted: str | None = None
     is_unwanted: bool = False
+    is_offered: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     in_flight: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     task: asyncio.Task[None] | None = None
@@ -59,6 +60,13 @@ class ActiveRun:
         """Interrupt the run because somebody asked for it."""
         self.is_unwanted = True
         self.interrupt()
+
+    def lose(self) -> None:
+        """Leave the queue, or stop the execution, since another worker has claimed the run."""
+        if self.is_offered and self.ticket is not None and not self.ticket.done():
+            self.ticket.set_result(False)
+        else:
+            self.interrupt("the run was interrupted: another worker has claimed it")
 
     def interrupt(self, why: str = INTERRUPTED) -> None:
         """Leave the queue, or stop the execution."""

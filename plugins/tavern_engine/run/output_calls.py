@@ -1,7 +1,10 @@
-"""The calls that a run submitted with `actions` has made from its outputs: on whose behalf, and making them."""
+"""What becomes of the outputs of a run before it ends: the calls that it makes from them where it was submitted with
+`actions`, on whose behalf, and what hooks make of them."""
 
 from __future__ import annotations
 
+from tavern_engine.run.json_values import carried_outputs
+from tavern_engine.run.record import withheld
 from tavern_host import TOOL_MANAGER, PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import PermissionDenied, TavernError
@@ -34,3 +37,14 @@ async def with_call_results(run: Run, call: CallContext, context: PluginContext)
         context.log.warning("run %s: the calls in its outputs were not made: %s", run.id, error.message)
         return run
     return run.model_copy(update={"outputs": outputs})
+
+
+async def filtered(run: Run, call: CallContext, context: PluginContext) -> Run:
+    """Return the run with the outputs that the hooks return; a refusal withholds them."""
+    if not context.hooks.implemented("tavern_after_execute"):
+        return run
+    try:
+        changed = await context.hooks.filter("tavern_after_execute", run, call=call)
+        return run.model_copy(update={"outputs": carried_outputs(changed.outputs)})
+    except TavernError as refused:
+        return withheld(run, refused.info)

@@ -86,6 +86,11 @@ class RunBlobs:
             self._holding = None
 
 
+def are_in(*values: Any) -> bool:
+    """Return whether there is a Blob among values, or the handle of one as JSON."""
+    return next(_blobs_in(values), None) is not None
+
+
 def given(workflow: Workflow, inputs: Mapping[str, JsonValue]) -> list[Blob]:
     """Return the Blobs whose handles are among the inputs of a run."""
     slots = workflow.interface_inputs
@@ -100,8 +105,8 @@ def _blobs_in(value: Any) -> Iterator[Blob]:
     waiting = [value]
     while waiting:
         part = waiting.pop()
-        if type(part) is Blob:
-            yield part
+        if (blob := Blob.of(part)) is not None:
+            yield blob
         elif isinstance(part, dict):
             waiting.extend(part.values())
         elif isinstance(part, list | tuple) and not _FLAT.issuperset(map(type, part)):

@@ -129,6 +129,14 @@ class SqliteRunStore(RunStore):
             )
         return None if claimed is None else rows.read_entry(claimed)
 
+    async def offer(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
+        """Return False: one host serves the project that the files are in."""
+        return False
+
+    async def take(self, worker: str, lease: float, *, call: CallContext | None = None) -> RunEntry | None:
+        """Return None, as `offer` says."""
+        return None
+
     async def renew(
         self, worker: str, run_ids: list[str], lease: float, *, call: CallContext | None = None
     ) -> list[str]:

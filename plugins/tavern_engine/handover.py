@@ -1,0 +1,97 @@
+"""Lets runs that wait at this host be taken by another one that shares the store of runs, and follows those that are.
+
+Who has a run is decided in the store alone: a host asks it before it starts, or ends, a run that it has offered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from tavern_engine.engine_settings import EngineSettings
+from tavern_engine.journal.recorder import RunRecorder
+from tavern_engine.recovery import Recovery
+from tavern_engine.run.active_run import ActiveRun
+from tavern_engine.run.priority_semaphore import PrioritySemaphore
+from tavern_engine.run.record import RunRecord
+from tavern_engine.run.run_blobs import are_in
+from tavern_host import PluginContext
+from tavern_host.contracts.errors import ServiceUnavailable, TavernError
+from tavern_host.contracts.events import Event
+from tavern_host.contracts.executions import Run
+from tavern_host.contracts.nodes import DataFlowType
+from tavern_host.contracts.runs import RUNS_CHANGED
+
+POLL = 0.2
+"""Seconds between two looks at a run that runs in another process."""
+
+
+class Handover:
+    """The runs of one host that wait for a slot: here, or where there is one."""
+
+    def __init__(
+        self, context: PluginContext, settings: EngineSettings, recorder: RunRecorder, slots: PrioritySemaphore
+    ) -> None:
+        self._context = context
+        self._settings = settings
+        self._recorder = recorder
+        self._slots = slots
+
+    async def hear(self, active: Mapping[str, ActiveRun], recovery: Recovery) -> None:
+        """See what other hosts do with the runs of a store that they share."""
+        async for event in self._context.events.subscribe(RUNS_CHANGED):
+            own = active.get(str(event.payload["promptId"])) if isinstance(event, Event) else None
+            if own is None or not isinstance(event, Event):
+                recovery.look()
+            elif event.payload["worker"] == self._recorder.worker:
+                self._recorder.look()
+            elif own.is_offered:
+                own.lose()
+
+    async def slot(self, active: ActiveRun) -> bool | None:
+        """Return whether a waiting run has a slot, once it has or has left the queue; None where another host has
+        taken it."""
+        while (ticket := active.ticket) is not None and not ticket.done():
+            active.is_offered = self._may_run_elsewhere(active)  # before it is: others may be quick
+            active.is_offered = active.is_offered and await self._recorder.offer(active.record)
+            is_lost = not await ticket and active.interrupted is None
+            if (active.is_offered or is_lost) and not await self._recorder.keep(active.record):
+                return None
+            active.is_offered = False
+            if is_lost:  # and came back
+                active.ticket = self._slots.enter(active.record.request.priority)
+        return ticket is None or ticket.result()
+
+    def can_be_left(self, record: RunRecord) -> bool:
+        """Return whether another host may take a run up."""
+        can_go_on = self._context.serving and record.request.recover and record.not_resumable is None
+        return can_go_on and self._settings.resumes_abandoned()
+
+    def _may_run_elsewhere(self, active: ActiveRun) -> bool:
+        """Return whether it makes no difference where a run runs: streams are heard, and Blobs are, at one host."""
+        record = active.record
+        levels = (record.workflow, *record.groups.values())
+        return (
+            self.can_be_left(record)
+            and active.call.deadline is None
+            and not active.execution.streams
+            and DataFlowType.BINARY not in {s.data_flow_type for s in record.workflow.interface_outputs.values()}
+            and not are_in(record.request.inputs, record.request.overrides)
+            and not are_in(*(node.input_values for level in levels for node in level.nodes))
+        )
+
+    async def end(self, active: ActiveRun) -> Run | None:
+        """Return a run that another host has taken when it has ended there; None where this host stops before. An
+        interrupt is passed on. Raises `TavernError` where the run is gone."""
+        run_id = active.record.id
+        while not self._context.is_stopping():
+            try:
+                if active.is_unwanted:
+                    await self._recorder.interrupt(run_id)
+                if (await self._recorder.entry(run_id)).status.is_final:
+                    return await self._recorder.run(run_id)
+            except TavernError as error:
+                if error.info.code != ServiceUnavailable.code:
+                    raise
+            await asyncio.sleep(POLL)
+        return None

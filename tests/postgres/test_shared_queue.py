@@ -1,0 +1,181 @@
+"""Several hosts share a queue of runs: one that waits at a busy host runs at another, and ends for its callers here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.postgres import shared_server, until_heard
+from helpers.run_entries import accepted, finished
+from helpers.workflow_documents import workflow_document
+
+from benchmarks.enginegraphs import node_id
+from benchmarks.faultchild import Place, graph_of
+from tavern_host import EXECUTION_ENGINE
+from tavern_host.contracts.calls import system_call
+from tavern_host.contracts.errors import Conflict
+from tavern_host.contracts.executions import ExecutionEngine, Run, RunRequest, RunStatus
+from tavern_host.contracts.runs import RunEnd, RunEntry
+from tavern_host.contracts.workflows import Workflow
+from tavern_postgres.database import Database
+from tavern_postgres.runs import PostgresRunStore
+
+
+def waits(**more: Any) -> RunRequest:
+    """Return the request of a run that ends when it is interrupted."""
+    document = workflow_document({"n": {"type": "core:Wait", "inputValues": {"seconds": 3600}}})
+    return RunRequest(workflow=Workflow.model_validate(document), **more)
+
+
+def short(number: int, **more: Any) -> RunRequest:
+    return RunRequest(workflow=graph_of(number, depth=2, width=2).workflow(), **more)
+
+
+@asynccontextmanager
+async def two_hosts(folder: Path, database: str) -> AsyncIterator[tuple[ExecutionEngine, ExecutionEngine, Place]]:
+    """Give the engines of two hosts of one slot each, which hear each other, and the place of the second."""
+    here, there = Place(folder / "here"), Place(folder / "there")
+    for place in (here, there):
+        place.fill()
+    async with here.host(serving=True, runs=1) as host, there.host(serving=True, runs=1) as other:
+        await until_heard(database, 2)
+        async with asyncio.timeout(120):
+            yield host.services.get(EXECUTION_ENGINE), other.services.get(EXECUTION_ENGINE), there
+
+
+async def running(engine: ExecutionEngine, run_id: str) -> None:
+    """Return when a run runs at a host."""
+    while run_id not in [run.id for run in (await engine.queue()).running]:
+        await asyncio.sleep(0.02)
+
+
+async def pending(engine: ExecutionEngine) -> list[str]:
+    return [run.id for run in (await engine.queue()).pending]
+
+
+async def test_waiting_runs_run_in_order_at_a_free_host(database: str, tmp_path: Path) -> None:
+    async with two_hosts(tmp_path, database) as (engine, elsewhere, there):
+        busy = [await engine.submit(waits())]
+        await running(engine, busy[0])
+        busy.append(await engine.submit(waits()))
+        await running(elsewhere, busy[1])
+        deadline = system_call("test").child(timeout=3600)
+        stay = [await engine.submit(short(8, recover=False)), await engine.submit(short(9), call=deadline)]
+        order = [await engine.submit(short(n, priority=priority)) for n, priority in ((1, 0), (2, 0), (3, 5))]
+        caller = asyncio.create_task(engine.run(short(4)))
+        while len(waiting := await pending(engine)) < 6:
+            await asyncio.sleep(0.02)
+        order = [order[2], order[0], order[1], waiting[-1]]
+
+        assert await elsewhere.interrupt(busy[1])
+        results: list[Run] = [*(await asyncio.gather(*map(engine.wait, order[:3]))), await caller]
+        assert [run.id for run in results] == order
+        for run, number in zip(results, (3, 1, 2, 4), strict=True):
+            assert (run.status, run.attempt, run.error) == (RunStatus.COMPLETE, 1, None)
+            wanted = graph_of(number, depth=2, width=2).results
+            assert {node_id(i): run.nodes[node_id(i)].output for i in wanted} == {
+                node_id(i): v for i, v in wanted.items()
+            }
+        begun = [line.split()[0] for line in there.log.read_text().splitlines() if " begins " in line]
+        assert [*dict.fromkeys(begun)] == order
+        assert len(begun) == sum(len(graph_of(n, depth=2, width=2)) for n in (1, 2, 3, 4))
+        assert (await pending(engine), (await engine.queue()).running[0].id) == (stay, busy[0])
+
+        assert await engine.interrupt(busy[0])
+        ended = await asyncio.gather(*map(engine.wait, stay))
+        assert [run.status for run in ended] == [RunStatus.COMPLETE] * 2
+        assert not {*stay} & {*begun}
+
+
+async def test_a_run_is_interrupted_wherever_it_waits_or_runs(database: str, tmp_path: Path) -> None:
+    async with two_hosts(tmp_path, database) as (engine, elsewhere, _):
+        busy = await engine.submit(waits())
+        await running(engine, busy)
+        for asked in (engine, elsewhere):
+            moved = await engine.submit(waits())
+            await running(elsewhere, moved)
+            assert await asked.interrupt(moved)
+            ended = [await one.wait(moved) for one in (engine, elsewhere)]
+            assert [run.status for run in ended] == [RunStatus.INTERRUPTED] * 2
+            assert ended[0].error is not None and ended[0].error.message == "the run was interrupted"
+        caller = asyncio.create_task(engine.run(waits()))
+        while not (found := (await elsewhere.queue()).running):
+            await asyncio.sleep(0.02)
+        caller.cancel()
+        await asyncio.wait([caller])
+        assert (await elsewhere.wait(found[0].id)).status is RunStatus.INTERRUPTED
+
+        full = await engine.submit(waits())
+        await running(elsewhere, full)
+        for asked in (engine, elsewhere):
+            queued = await engine.submit(waits())
+            assert await asked.interrupt(queued)
+            assert (await engine.wait(queued)).status is RunStatus.INTERRUPTED
+        assert (await pending(engine), [run.id for run in (await elsewhere.queue()).running]) == ([], [full])
+
+
+async def test_callers_learn_that_their_host_stops(database: str, tmp_path: Path) -> None:
+    there = Place(tmp_path / "elsewhere")
+    there.fill()
+    async with there.host(serving=True, runs=1) as other:
+        elsewhere = other.services.get(EXECUTION_ENGINE)
+        here = Place(tmp_path / "here")
+        here.fill()
+        async with here.host(serving=True, runs=1) as host, asyncio.timeout(120):
+            await until_heard(database, 2)
+            engine = host.services.get(EXECUTION_ENGINE)
+            busy, moved = await engine.submit(waits()), await engine.submit(waits())
+            await running(elsewhere, moved)
+            caller = asyncio.create_task(engine.wait(moved))
+            assert moved not in await pending(engine)
+        await asyncio.wait([caller], timeout=60)
+        assert caller.done()
+        assert (await elsewhere.get(moved)).status is RunStatus.RUNNING
+        async with asyncio.timeout(120):
+            assert await elsewhere.interrupt(moved)
+            await running(elsewhere, busy)
+
+
+async def test_an_offered_run_is_taken_once_in_order() -> None:
+    schema = f"queue {secrets.token_hex(8)}"
+    here, there = (PostgresRunStore(Database(shared_server(), schema, logging.getLogger("test"))) for _ in range(2))
+    try:
+        for number, (run_id, priority) in enumerate((("late", 0), ("urgent", 5), ("kept", 9), ("late too", 0))):
+            moment = datetime(2025, 1, 1 + number, tzinfo=UTC)
+            await accepted(here, run_id, priority=priority, submitted_at=moment)
+        await accepted(here, "not offered", priority=7)
+        await finished(here, "over")
+        for run_id in ("late", "late too", "urgent", "kept"):
+            assert await here.offer("w", run_id, waits=True)
+        assert not await here.offer("w", "over", waits=True)
+        assert not await there.offer("other", "late", waits=True)
+        assert await here.offer("w", "kept", waits=False)
+        assert await here.take("w", 30) is None
+        assert await there.claim("other", 30) is None
+        assert await there.interrupt("late")
+
+        taken = [found async for found in all_taken(there)]
+        assert [(run.id, run.owner, run.is_unwanted) for run in taken] == [
+            ("urgent", "other", False),
+            ("late", "other", True),
+            ("late too", "other", False),
+        ]
+        assert not await here.offer("w", "late", waits=False)
+        assert await here.renew("w", ["late", "kept"], 30) == ["kept"]
+        with pytest.raises(Conflict, match="the run 'late' is other's by now"):
+            await here.update("w", "late", RunEnd(status=RunStatus.COMPLETE))
+    finally:
+        await here.close()
+        await there.close()
+
+
+async def all_taken(store: PostgresRunStore) -> AsyncIterator[RunEntry]:
+    while (found := await store.take("other", 30)) is not None:
+        yield found
