@@ -130,10 +130,9 @@ async def accept_runs(place: Place, first: int, count: int, depth: int = 10) -> 
     """Accept runs and go on until the end of the process."""
     async with place.host(serving=True) as host:
         engine = host.services.get(EXECUTION_ENGINE)
-        requests = [
-            RunRequest(workflow=graph_of(number, depth=depth).workflow()) for number in range(first, first + count)
-        ]
-        # The first run imports everything; its values are its own, so that no later run reuses its outputs.
+        graphs = [graph_of(number, depth=depth) for number in range(first, first + count)]
+        requests = [RunRequest(workflow=graph.workflow(), use_cache=False) for graph in graphs]
+        # The first run imports everything.
         await engine.run(RunRequest(workflow=graph_of(10**6 + first, depth=2, width=2).workflow()))
         os.write(1, b"ready\n")
         for request in requests:

@@ -411,7 +411,7 @@ class Engine(ExecutionEngine):
         self._answer(active, run)
 
     def _leave(self, active: ActiveRun) -> None:
-        """Let go of a run that does not run here any more."""
+        """Remove a run that has ended, or that another host has."""
         del self.active[active.record.id]
         if active.ticket is not None:
             self._run_slots.leave(active.ticket)

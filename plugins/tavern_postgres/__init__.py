@@ -15,9 +15,10 @@ from tavern_host.contracts.runs import RUN_STORE
 
 
 @hookimpl
-def tavern_startup(context: PluginContext) -> None:
-    """Carry events between the hosts that share the database, where this one serves. Raises `Misconfigured` without
-    the driver: a host that serves does not start then, and keeps nothing elsewhere."""
+async def tavern_startup(context: PluginContext) -> None:
+    """Carry events between the hosts that share the database, where this one serves: from the first request on, unless
+    the database does not answer. Raises `Misconfigured` without the driver: a host that serves does not start then,
+    and keeps nothing elsewhere."""
     if context.serving and context.settings.get("url"):
         from tavern_postgres.database import NO_DRIVER, address
 
@@ -29,6 +30,7 @@ def tavern_startup(context: PluginContext) -> None:
         carrier = SharedEvents(context, *address(context))
         context.tasks.spawn(carrier.run(), name="carry events between hosts")
         context.tasks.spawn(AuditCopies(context).run(), name="copy the audit log")
+        await carrier.begun()
 
 
 @hookimpl

@@ -82,8 +82,9 @@ class Connection:
                     await self._drop()
                 raise
 
-    async def listen(self, channel: str) -> AsyncGenerator[str, None]:
-        """Give what is notified in a channel from now on, until the connection is lost; nothing else can use it then.
+    async def listen(self, channel: str) -> AsyncGenerator[str | None, None]:
+        """Give None, then what is notified in a channel from then on, until the connection is lost; nothing else can
+        use it then.
 
         Raises `ServiceUnavailable` where the database cannot be reached.
         """
@@ -93,6 +94,7 @@ class Connection:
 
             try:
                 await connection.execute(b"LISTEN " + channel.encode())
+                yield None
                 async for told in connection.notifies():
                     yield told.payload
             except psycopg.OperationalError as error:

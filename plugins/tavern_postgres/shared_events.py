@@ -26,6 +26,8 @@ _MOST = 500
 """How many events are written at once."""
 _KEPT_SECONDS = 120
 """How long an event is in the table: the others read it at once, or were not there."""
+_BEGIN_SECONDS = 5.0
+"""How long the start of a host waits until it hears the others."""
 _AGAIN = 5.0
 """Seconds until a database that did not answer is tried again."""
 
@@ -37,9 +39,16 @@ class SharedEvents:
         self._context = context
         self._host = secrets.token_hex(8)
         self._schema = schema
+        self._has_tried = asyncio.Event()
         self._waiting: asyncio.Queue[Event] = asyncio.Queue(_MOST)
         self._sending = Connection(url, schema, context.log, name="sending events")
         self._hearing = Connection(url, schema, context.log, name="hearing events")
+
+    async def begun(self) -> None:
+        """Return when events of other hosts are heard, or cannot be for now."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_BEGIN_SECONDS):
+                await self._has_tried.wait()
 
     async def run(self) -> None:
         """Carry events in both directions."""
@@ -92,12 +101,16 @@ class SharedEvents:
                 if not is_told:
                     self._context.log.warning("events of other hosts are not heard: %s", error.message)
                 is_told = True
+            self._has_tried.set()
             await asyncio.sleep(_AGAIN)
 
     async def _hear(self) -> None:
         """Publish what other hosts publish, until the connection is lost."""
         async with contextlib.aclosing(self._hearing.listen(CHANNEL)) as notifications:
             async for told in notifications:
+                if told is None:  # from here on
+                    self._has_tried.set()
+                    continue
                 schema, host, first, last = json.loads(told)
                 if schema == self._schema and host is None:
                     self._context.events.publish(RUNS_CHANGED, {"promptId": first, "worker": last})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import shutil
@@ -14,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
-import psycopg
 import pytest
 
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200")
@@ -68,14 +66,3 @@ def postgres_server(*, durable: bool = False) -> Iterator[str]:
             server.wait(30)
     finally:
         shutil.rmtree(folder)
-
-
-async def until_heard(url: str, hosts: int) -> None:
-    """Return when so many hosts hear of the events in a database: what is published before that, they miss."""
-    listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'"
-    async with (
-        asyncio.timeout(60),
-        await psycopg.AsyncConnection.connect(url, autocommit=True) as connection,
-    ):
-        while await (await connection.execute(listening)).fetchone() != (hosts,):
-            await asyncio.sleep(0.05)

@@ -13,7 +13,6 @@ from typing import Any
 import psycopg
 import pytest
 from helpers.forking import PYTHON
-from helpers.postgres import until_heard
 from helpers.repetition import repetitions
 from helpers.workflow_documents import workflow_document
 
@@ -128,7 +127,6 @@ async def test_a_run_at_one_host_is_followed_at_another(database: str, tmp_path:
     async with here.host(serving=True) as host, there.host(serving=True) as other:
         heard = other.events.subscribe("NODE_COMPLETE", "EXECUTION_STATUS_UPDATE")
         engine = host.services.get(EXECUTION_ENGINE)
-        await until_heard(database, 2)
         run_id = await engine.submit(RunRequest(workflow=graph_of(1, depth=2, width=2).workflow()))
         statuses, nodes = [], set[str]()
         async with asyncio.timeout(90):

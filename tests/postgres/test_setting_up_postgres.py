@@ -14,6 +14,7 @@ from benchmarks.faultchild import Place, graph_of
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.runs import RUNS_CHANGED
 from tavern_postgres.shared_events import TYPES
 
 PROBLEM = "its driver is missing: pip install 'tavern-host\\[postgres\\]'"
@@ -34,4 +35,5 @@ async def test_without_the_driver_nothing_is_kept_elsewhere(tmp_path: Path, monk
 def test_events_are_carried_that_the_manifest_declares() -> None:
     manifest = yaml.safe_load(Path(tavern_postgres.__file__).with_name("plugin.yaml").read_text(encoding="utf-8"))
     events = manifest["permissions"]["events"]
-    assert tuple(events["publish"]) == tuple(events["subscribe"]) == TYPES
+    assert tuple(events["subscribe"]) == TYPES
+    assert tuple(events["publish"]) == (*TYPES, RUNS_CHANGED)

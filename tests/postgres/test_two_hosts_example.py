@@ -20,7 +20,7 @@ import psutil
 import pytest
 import yaml
 from helpers.ports import free_port
-from helpers.postgres import postgres_server, programs, until_heard
+from helpers.postgres import shared_server
 from helpers.serve_process import Listener
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/two-hosts"
@@ -155,17 +155,14 @@ def has_processes(group: int) -> bool:
 
 @pytest.fixture
 async def composed(tmp_path: Path) -> AsyncIterator[Composed]:
-    if programs() is None:
-        pytest.skip("PostgreSQL is not installed")
     headers = {"Authorization": f"Bearer {SECRETS['TAVERN_TOKEN']}"}
-    with postgres_server() as database:
-        async with aiohttp.ClientSession(headers=headers) as session:
-            services = Composed(tmp_path, database, session)
-            try:
-                yield services
-            finally:
-                for name in [*services.processes]:
-                    await services.kill(name)
+    async with aiohttp.ClientSession(headers=headers) as session:
+        services = Composed(tmp_path, shared_server(), session)
+        try:
+            yield services
+        finally:
+            for name in [*services.processes]:
+                await services.kill(name)
 
 
 @asynccontextmanager
@@ -176,7 +173,6 @@ async def watching(composed: Composed, name: str) -> AsyncIterator[Listener]:
 
 async def test_the_example_does_what_its_page_says(composed: Composed) -> None:
     started = await composed.start_all()
-    await until_heard(composed.database, 2)
     async with watching(composed, "host-b") as page:
         first = await composed.run("host-a", 10)
         await page.until("EXECUTION_STATUS_UPDATE", promptId=first, status="complete")
