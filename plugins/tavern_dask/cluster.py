@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Batches = AsyncGenerator[list[RemoteResult], None]
 
+_CHANGES = "all"
+"""The topic of the scheduler's own events."""
+
 _LONGEST = 2.0
 """Seconds between two attempts to connect, at most."""
 
@@ -38,6 +41,8 @@ class DaskCluster(NodeCluster):
         self.seconds: dict[str, float] = {}
         """By the name of a node type's code how long its nodes take."""
         self._passes: dict[str, Pass] = {}
+        self.next_loss: asyncio.Future[None]
+        """Ends when a worker is lost."""
 
     async def takes(self) -> Literal["none", "placed", "pure"]:
         """Return for which nodes it is there."""
@@ -104,6 +109,7 @@ class DaskCluster(NodeCluster):
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(OSError, TimeoutError):
+                client.unsubscribe_topic(_CHANGES)
                 await client.close(timeout=2)
         local, self.local = self.local, None
         if local is not None:
@@ -118,6 +124,7 @@ class DaskCluster(NodeCluster):
 
         from tavern_dask.code import Shipping
         from tavern_dask.local import LocalCluster
+        from tavern_dask.worker import BEGUN
 
         await self._disconnect()
         security = self._security(address)
@@ -137,7 +144,20 @@ class DaskCluster(NodeCluster):
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
             raise ServiceUnavailable(f"the Dask scheduler at {address} cannot be reached: {describe(error)}") from error
         self.shipping = Shipping(client)
+        self.next_loss = asyncio.get_running_loop().create_future()
+        client.subscribe_topic(BEGUN, self._has_begun)
+        client.subscribe_topic(_CHANGES, self._has_changed)
         return client
+
+    def _has_begun(self, event: tuple[float, Any]) -> None:
+        pass_id, number, worker = event[1]
+        if (known := self._passes.get(pass_id)) is not None:
+            known.has_begun(number, worker)
+
+    def _has_changed(self, event: tuple[float, Any]) -> None:
+        if event[1].get("action") == "remove-worker":
+            self.next_loss.set_result(None)
+            self.next_loss = asyncio.get_running_loop().create_future()
 
     def _security(self, address: str) -> Any:
         """Return the certificates that are set. Raises `Misconfigured` where there are only some, or none for TLS."""

@@ -6,8 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pickle
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Iterable
+from collections import deque
+from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
@@ -17,13 +18,22 @@ from distributed.scheduler import KilledWorker
 
 from tavern_dask.code import Shipping
 from tavern_dask.tasks import UNKNOWN, tasks_of
-from tavern_dask.worker import Holding, Outcome, Placed, Work, report, run_work, stop
+from tavern_dask.worker import REPORT, Holding, Outcome, Placed, Work, report, run_work, stop
 from tavern_host.contracts.clusters import NodeSource, RemoteGroup, RemoteNode, RemoteResult
 from tavern_host.contracts.errors import ServiceUnavailable, describe, error_info
 
 MOST_LOSSES = 4
-"""How often a node is sent again at most that the scheduler gave up, as that of a local cluster does after the
-loss of two workers."""
+"""How often a node may have been running at a worker that was lost, each time that the scheduler gives it up: after the
+loss of two workers with a local cluster."""
+
+MOST_IN_VAIN = 20
+"""How often the scheduler may give up a node without that anything else of its pass ends meanwhile."""
+
+_SHIPMENTS = 5
+"""How often code is sent while workers are lost that it goes to."""
+
+_SHORT = 0.05
+"""Seconds until values are asked for once more that could not be had."""
 
 RECENT = 100
 """How many nodes whose values came back keep them at the cluster too: what follows them may be on its way there."""
@@ -40,6 +50,7 @@ class Connection(Protocol):
 
     seconds: dict[str, float]
     shipping: Shipping
+    next_loss: asyncio.Future[None]
 
     @property
     def connected(self) -> Client | None:
@@ -53,63 +64,105 @@ class Connection(Protocol):
         """Return a client that is connected. Raises `ServiceUnavailable`."""
 
 
+@dataclass(eq=False, slots=True)
+class Sent:
+    """A node that was sent, and what is known of it."""
+
+    placed: Placed
+    future: Future | None = None
+    """That of the task that has its values; None: they were given up."""
+    is_awaited: bool = True
+    gave_nothing: bool = False
+    was_lost: bool = False
+    begun_at: str = ""
+    """The worker at which it began last, as one says that was lost before."""
+    losses: int = 0
+    in_vain: int = 0
+    ended: int = 0
+    """How many nodes of the pass had ended when it was lost."""
+
+    def lost(self, worker: str, *, is_own: bool, ended: int) -> str | None:
+        """Note that the scheduler gave the node up with a worker, by what happened to its own task or to one before it,
+        after so many nodes of the pass had ended. Return why it is not sent again, if it is not."""
+        self.was_lost = True
+        if is_own and self.begun_at == worker:
+            self.losses += 1
+        self.in_vain = self.in_vain + 1 if self.ended == ended else 0
+        self.ended = ended
+        if self.losses > MOST_LOSSES:
+            return f"the worker {worker} was lost while it ran, for the {self.losses}th time"
+        if self.in_vain > MOST_IN_VAIN:
+            times = f"{self.in_vain} times in a row"
+            return f"workers that had it were lost {times}, and no other node ended; the last was {worker}"
+        return None
+
+
 class Pass:
-    """The nodes and values of one pass. `futures` are by number of a node those of the tasks that have its values."""
+    """The nodes and values of one pass."""
 
     def __init__(self, cluster: Connection, pass_id: str) -> None:
         self._cluster = cluster
         self._id = pass_id
-        self._nodes: dict[int, Placed] = {}
-        self._futures: dict[int, Future] = {}
+        self._sent: dict[int, Sent] = {}
         self._sources: dict[str, NodeSource] = {}
-        self._waiting: set[int] = set()
         self._in_turn = asyncio.Lock()
-        self._recent: deque[int] = deque()
-        self._losses: Counter[int] = Counter()
+        self._recent: deque[Sent] = deque()
+        self._ended = 0
         self._count = count()
+
+    def has_begun(self, number: int, worker: str) -> None:
+        """Note that a node begins at a worker."""
+        if (sent := self._sent.get(number)) is not None:
+            sent.begun_at = worker
 
     async def run(self, group: RemoteGroup) -> AsyncGenerator[list[RemoteResult], None]:
         """Run a group; yields results as they come."""
-        left = {node.number for node in group.nodes}
         async with self._in_turn:  # what a group takes of another one is sent before it
             client, names = await self._shipped(group.sources)
-            for node in group.nodes:
-                self._nodes[node.number] = Placed(node, names[node.source], f"tavern-{self._id}-{next(self._count)}")
-            self._waiting |= left
+            left = {
+                node.number: Sent(Placed(node, names[node.source], f"tavern-{self._id}-{next(self._count)}"))
+                for node in group.nodes
+            }
+            self._sent |= left
+            results = self._undone(left)
             completed = as_completed(self._send(client, left), loop=client.loop)
-        reports: dict[Any, Any] = {}
-        """By the key of what the host gets of a task the key of the task."""
         try:
-            while left:
-                try:
-                    results, lost = await self._next(client, completed, reports)
-                except (OSError, StopAsyncIteration):  # there is no scheduler
-                    results, lost = [], {self._futures[number].key: None for number in left}
-                again = set[int]()
-                for key, error in lost.items():
-                    more, failed = self._lost(error, {number for number in left if self._futures[number].key == key})
-                    again |= more
-                    results += failed
-                if again:
-                    client, _ = await self._shipped(tuple(self._sources.values()))
-                    completed.update(self._send(client, again))
-                new = [result for result in results if result.number in left]
-                self._forget(new)
-                left.difference_update(result.number for result in new)
-                self._learn(new)
+            while True:
+                new = [result for result in results if left.pop(result.number, None) is not None]
+                self._take(new)
                 if new:
                     yield new
+                if not left:
+                    return
+                try:
+                    results, lost = await self._next(client, completed)
+                except (OSError, StopAsyncIteration):  # there is no scheduler
+                    results, lost = [], {sent.future.key: None for sent in left.values() if sent.future is not None}
+                again = []
+                for number, sent in left.items():
+                    if sent.future is None or sent.future.key not in lost:
+                        continue
+                    if (said := self._reason(sent, lost[sent.future.key])) is None:
+                        again.append(number)
+                    else:
+                        sent.gave_nothing = True
+                        results.append(RemoteResult(number=number, error=error_info(ServiceUnavailable(said))))
+                if again:
+                    client, _ = await self._shipped(tuple(self._sources.values()))
+                    results += self._undone(again)
+                    completed.update(self._send(client, again))
         finally:
-            self._waiting -= left
             completed.clear()
+            for sent in left.values():
+                sent.is_awaited = False
             if left:
-                await self._cancel(client, {self._futures[number] for number in left if number in self._futures})
+                await self._cancel(client, {sent.future for sent in left.values() if sent.future is not None})
 
     async def close(self) -> None:
         """Give up all values, at the scheduler too."""
-        once = [placed.key for placed in self._nodes.values() if not placed.node.may_repeat]
-        self._futures.clear()
-        self._nodes.clear()
+        once = [sent.placed.key for sent in self._sent.values() if not sent.placed.node.may_repeat]
+        self._sent.clear()
+        self._recent.clear()
         client = self._cluster.connected
         with contextlib.suppress(OSError):
             for key in once if client is not None else ():
@@ -117,14 +170,19 @@ class Pass:
 
     async def _shipped(self, sources: tuple[NodeSource, ...]) -> tuple[Client, list[str]]:
         """Return a client whose workers have the code of these node types, and the names of these there."""
-        client = await self._cluster.client()
-        names = await self._cluster.shipping.ship(sources)
+        for left in reversed(range(_SHIPMENTS)):
+            client = await self._cluster.client()
+            try:
+                names = await self._cluster.shipping.ship(sources)
+                break
+            except OSError as error:  # a worker was lost meanwhile
+                if not left:
+                    raise ServiceUnavailable(f"code cannot be sent to the workers: {describe(error)}") from error
+                await asyncio.sleep(_SHORT)
         self._sources |= zip(names, sources, strict=True)
         return client, names
 
-    async def _next(
-        self, client: Client, completed: Any, reports: dict[Any, Any]
-    ) -> tuple[list[RemoteResult], dict[Any, BaseException | None]]:
+    async def _next(self, client: Client, completed: Any) -> tuple[list[RemoteResult], dict[Any, BaseException | None]]:
         """Return the results of tasks that have ended, and by key why others gave none; None: the connection was lost.
 
         Raises `OSError` where the scheduler is gone, `StopAsyncIteration` where nothing is left to wait for.
@@ -135,88 +193,113 @@ class Pass:
             if future.status in ("pending", "lost"):  # its worker was lost since then, and it is run again
                 completed.add(future)
             elif future.status != "finished":
-                error = await future.exception() if future.status == "error" else None
-                lost[reports.get(future.key, future.key)] = error
+                key = future.key[1:] if future.key[0] == REPORT else future.key
+                lost[key] = await future.exception() if future.status == "error" else None
             elif future.type is Holding:
-                short = client.submit(report, future, key=("tavern-report", *future.key), pure=False)
-                reports[short.key] = future.key
-                completed.add(short)
+                completed.add(client.submit(report, future, key=(REPORT, *future.key), pure=False))
             else:
                 finished.append(future)
         results: list[RemoteResult] = []
-        # Passes that gather at the same moment share one request, which must not end with the first that is cancelled.
-        for given in await asyncio.shield(client.gather(finished, errors="skip")) if finished else ():
-            results += given.results if isinstance(given, Outcome) else given
+        if finished:
+            answer = await self._gathered(client, [future.key for future in finished])
+            for given in answer.get("data", {}).values():
+                results += given.results if isinstance(given, Outcome) else given
+            if answer["status"] != "OK":  # a worker was lost with some of them
+                await asyncio.sleep(_SHORT)
+                completed.update(finished)
         return results, lost
 
-    def _send(self, client: Client, numbers: Iterable[int]) -> list[Future]:
-        """Send nodes, and those with values for them that are not there any more, as tasks; return these."""
-        wanted, waiting = set(numbers), list(numbers)
+    async def _gathered(self, client: Client, keys: list[Any]) -> dict[str, Any]:
+        """Ask the scheduler for values; once more when a worker is lost, which it might try to reach for long."""
+        asked, done = set[asyncio.Future[Any]](), set[asyncio.Future[Any]]()
+        try:
+            while not done:
+                asked.add(asyncio.ensure_future(client.scheduler.gather(keys=keys)))
+                loss = self._cluster.next_loss
+                done, _ = await asyncio.wait({*asked, loss}, return_when=asyncio.FIRST_COMPLETED)
+                done.discard(loss)
+            answer: dict[str, Any] = done.pop().result()
+            return answer
+        finally:
+            for each in asked:
+                each.cancel()
+
+    def _send(self, client: Client, numbers: Collection[int]) -> list[Future]:
+        """Send nodes, and those with values for them that are not there any more, as tasks; return these.
+
+        A node that was lost goes alone and says when it begins, so that what ends workers is told from what was there.
+        """
+        wanted = {number for number in numbers if not self._sent[number].gave_nothing}
+        waiting = list(wanted)
         while waiting:
-            for handle in self._nodes[waiting.pop()].node.handles:
-                known = self._futures.get(handle.node)
-                if handle.node not in wanted and (known is None or known.status in ("cancelled", "error")):
+            for handle in self._sent[waiting.pop()].placed.node.handles:
+                future = self._sent[handle.node].future
+                if handle.node not in wanted and (future is None or future.status in ("cancelled", "error")):
                     wanted.add(handle.node)
                     waiting.append(handle.node)
-        nodes = [placed.node for number, placed in self._nodes.items() if number in wanted]
-        name, graph, places = f"tavern-{self._id}-{next(self._count)}", dict[Any, Task](), dict[int, Any]()
+        nodes = [sent.placed.node for number, sent in self._sent.items() if number in wanted]
+        name, graph = f"tavern-{self._id}-{next(self._count)}", dict[Any, Task]()
 
         def seconds(node: RemoteNode) -> float:
-            return self._cluster.seconds.get(self._nodes[node.number].code, UNKNOWN)
+            return self._cluster.seconds.get(self._sent[node.number].placed.code, UNKNOWN)
 
-        for nodes_of_task in tasks_of(nodes, seconds):
-            key = (name, nodes_of_task[0].number)
-            own = {node.number for node in nodes_of_task}
-            before = {handle.node for node in nodes_of_task for handle in node.handles} - own
-            sources = {places[number] if number in places else self._futures[number].key for number in before}
-            work = Work(self._id, [self._nodes[number] for number in own])
+        tasks = tasks_of((node for node in nodes if not self._sent[node.number].was_lost), seconds)
+        tasks += [[node] for node in nodes if self._sent[node.number].was_lost]
+        places = {node.number: (name, task[0].number) for task in tasks for node in task}
+        for task in tasks:
+            key = places[task[0].number]
+            before = {handle.node for node in task for handle in node.handles} - {node.number for node in task}
+            sources = {places[n] if n in places else self._sent[n].future.key for n in before}  # type: ignore[union-attr]  # `wanted` has the others
+            placed = [self._sent[node.number].placed for node in task]
+            work = Work(self._id, placed, is_noted=self._sent[task[0].number].was_lost)
             graph[key] = Task(key, run_work, pickle.dumps(work), *map(TaskRef, sources))
-            places |= dict.fromkeys(own, key)
         futures = dict(zip(graph, client.get(graph, list(graph), sync=False), strict=True))
-        others = self._waiting.difference(numbers)  # who waits for them sends them
-        self._futures |= {number: futures[key] for number, key in places.items() if number not in others}
+        for number, key in places.items():
+            sent = self._sent[number]
+            if number in numbers or not sent.is_awaited:  # else it is sent where it is awaited
+                sent.future = futures[key]
         return list(futures.values())
 
-    def _lost(self, error: BaseException | None, numbers: set[int]) -> tuple[set[int], list[RemoteResult]]:
-        """Return which nodes of a task that gave nothing are sent again, and what became of the others."""
-        is_worker = isinstance(error, KilledWorker)
-        if error is None:
-            reason = "the connection to the Dask scheduler was lost while it ran"
-        elif is_worker:
-            reason = f"the worker {error.last_worker.address} was lost while it ran"  # type: ignore[attr-defined]
-            self._losses.update(numbers)
-        else:
-            reason = f"the cluster could not run it: {describe(error)}"
-        again, failed = set[int](), []
+    def _undone(self, numbers: Collection[int]) -> list[RemoteResult]:
+        """Return the results of nodes, each after those whose values it takes, that take one that is not there."""
+        results = []
         for number in numbers:
-            said, losses = reason, self._losses[number]
-            if is_worker or (error is None and self._cluster.waits):
-                # Of what may not be run twice the scheduler remembers whether it was begun, and the worker asks it.
-                if (is_worker or self._nodes[number].node.may_repeat) and losses <= MOST_LOSSES:
-                    again.add(number)
-                    continue
-                said += f", for the {losses}th time" if losses > MOST_LOSSES else ", and it may not be run twice"
-            failed.append(RemoteResult(number=number, error=error_info(ServiceUnavailable(said))))
-        return again, failed
+            sent = self._sent[number]
+            if any(self._sent[handle.node].gave_nothing for handle in sent.placed.node.handles):
+                sent.gave_nothing = True
+                results.append(RemoteResult(number=number, is_undone=True))
+        return results
 
-    def _learn(self, results: list[RemoteResult]) -> None:
-        known = self._cluster.seconds
+    def _reason(self, sent: Sent, error: BaseException | None) -> str | None:
+        """Return why a node whose task gave nothing fails; None where it is sent again."""
+        if error is None:
+            said = "the connection to the Dask scheduler was lost while it ran"
+            if not self._cluster.waits:
+                return said
+            return None if sent.placed.node.may_repeat else f"{said}, and it may not be run twice"
+        if not isinstance(error, KilledWorker):
+            return f"the cluster could not run it: {describe(error)}"
+        # Of what may not be run twice the scheduler remembers whether it was begun, and the worker asks it.
+        is_own = sent.future is not None and error.task == sent.future.key
+        return sent.lost(error.last_worker.address, is_own=is_own, ended=self._ended)
+
+    def _take(self, results: list[RemoteResult]) -> None:
+        """Learn from results how long nodes take, and give up the values of those that have come back, but of the last:
+        what is lost of them need not be made once more."""
+        seconds = self._cluster.seconds
+        self._ended += len(results)
         for result in results:
+            sent = self._sent[result.number]
+            sent.is_awaited = False
             if result.work is not None:
-                code, taken = self._nodes[result.number].code, result.work.seconds
-                known[code] = known.get(code, taken) * (1 - _LEARNED) + taken * _LEARNED
-
-    def _forget(self, results: list[RemoteResult]) -> None:
-        """Give up the values of nodes that have come back, but those of the last: what is lost of them need not be made
-        once more."""
-        for result in results:
-            self._waiting.discard(result.number)
+                code, taken = sent.placed.code, result.work.seconds
+                seconds[code] = seconds.get(code, taken) * (1 - _LEARNED) + taken * _LEARNED
             if not result.kept:
-                self._recent.append(result.number)
+                self._recent.append(sent)
         while len(self._recent) > RECENT:
-            number = self._recent.popleft()
-            if number not in self._waiting:  # it may have been sent once more
-                self._futures.pop(number, None)
+            sent = self._recent.popleft()
+            if not sent.is_awaited:
+                sent.future = None
 
     async def _cancel(self, client: Client, futures: set[Future]) -> None:
         if client.status != "running":

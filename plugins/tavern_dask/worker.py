@@ -6,6 +6,7 @@ A task never raises: it gives what became of each of its nodes, so that what was
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import pickle
 import threading
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import dask
 from distributed import Semaphore, get_worker
+from distributed.utils import sync
 
 from tavern_dask.code import opened
 from tavern_host.contracts.blobs import Blob
@@ -40,6 +42,12 @@ LARGE = 64 * 1024
 GRACE = 1.0
 """Seconds that a node has to end that was stopped."""
 
+REPORT = "tavern-report"
+"""Before a task's key the key of what the host gets of it, where its values stay."""
+
+BEGUN = "tavern-begun"
+"""The topic of the scheduler's events under which nodes say that they begin."""
+
 _running: dict[str, set[Callable[[], None]]] = {}
 """By pass, what stops each node that is running now."""
 _lock = threading.Lock()
@@ -56,10 +64,11 @@ class Placed(NamedTuple):
 
 
 class Work(NamedTuple):
-    """A task of a pass: nodes, each after those whose values it takes."""
+    """A task of a pass: nodes, each after those whose values it takes. Where `is_noted`, each says that it begins."""
 
     pass_id: str
     nodes: list[Placed]
+    is_noted: bool
 
 
 @dataclass
@@ -89,6 +98,8 @@ def run_work(encoded: bytes, *before: Outcome) -> Outcome:
     own: dict[int, Values] = {}
     results = []
     for placed in work.nodes:
+        if work.is_noted:
+            _note(work.pass_id, placed.node.number)
         result, outputs = _run(placed, work.pass_id, values)
         results.append(result)
         if outputs is not None:
@@ -146,6 +157,13 @@ def _said(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "it was cancelled by its own code"
     return f"it tried to end the program ({describe(error)})"
+
+
+def _note(pass_id: str, number: int) -> None:
+    """Say that a node begins, and return when the scheduler knows it, whatever the node does to this process."""
+    worker = get_worker()
+    with contextlib.suppress(OSError):
+        sync(worker.loop, worker.scheduler.log_event, topic=BEGUN, msg=[pass_id, number, worker.address])
 
 
 def _begin_once(key: str) -> None:

@@ -94,8 +94,13 @@ async def test_a_local_cluster_keeps_to_itself(tmp_path: Path, monkeypatch: pyte
         listening = [c.laddr.ip for p in started for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
         assert set(listening) == {"127.0.0.1"}
         if repetitions(0, 1):
-            run = await bench.run(workflow({"die": "acme-far:Die"}))
-            assert run.error is not None and "was lost while it ran, for the 5th time" in run.error.message
+            die = {"type": "acme-far:Die", "policy": {"onError": "skip_branch"}}
+            turns = {f"turn{n}": {"type": "acme-far:Turn", "inputValues": {"number": n}} for n in range(50)}
+            run = await bench.run(workflow({"die": die, "after": "Take", **turns}, "die.value > after.value"))
+            error = run.nodes["die"].error
+            assert error is not None and "was lost while it ran, for the 5th time" in error.message
+            assert [name for name in turns if run.nodes[name].output is None] == [] and run.error is None
+            assert run.nodes["after"].status is RunStatus.SKIPPED
         next(child for child in psutil.Process().children() if child not in (*before, started[0])).kill()
         run = await bench.run(workflow({"place": {"type": "acme-far:Place", "inputValues": {"value": 1}}}))
         assert run.error is None
