@@ -227,7 +227,7 @@ class Pass:
     def _send(self, client: Client, numbers: Collection[int]) -> list[Future]:
         """Send nodes, and those with values for them that are not there any more, as tasks; return these.
 
-        A node that was lost goes alone and says when it begins, so that what ends workers is told from what was there.
+        A node that was lost goes alone and says when it begins: so a loss counts against what ran, not what waited.
         """
         wanted = {number for number in numbers if not self._sent[number].gave_nothing}
         waiting = list(wanted)
