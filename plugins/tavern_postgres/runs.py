@@ -15,10 +15,12 @@ from tavern_host import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, ServiceUnavailable, TavernError
 from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
+from tavern_host.contracts.run_rows import ENTRY_COLUMNS, lease_seconds
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.storage.content_files import hash_of
-from tavern_postgres import rows
 from tavern_postgres.database import CHANNEL, HELD, Connection, Database, Row, address
+from tavern_postgres.dialect import translated
+from tavern_postgres.rows import ROWS, text
 
 _CLAIMED = (
     "(owner IS NOT NULL AND lease_until >= clock_timestamp()"
@@ -72,8 +74,8 @@ class PostgresRunStore(RunStore):
         call: CallContext | None = None,
     ) -> None:
         """Insert a new run, claimed by `worker`. Raises `Conflict`, `NotFound`, `InvalidInput`."""
-        run_id, worker = rows.checked(entry.id, "the id of a run"), rows.checked(worker, "the name of a worker")
-        values = rows.entry_values(entry) | rows.standing(entry, run_id) | {"lease": rows.seconds(lease)}
+        run_id, worker = ROWS.checked(entry.id, "the id of a run"), ROWS.checked(worker, "the name of a worker")
+        values = ROWS.accepted(entry) | ROWS.standing(entry, run_id) | {"lease": lease_seconds(lease)}
         values |= {"owner": worker, "owner_key": await self._database.hold(worker)}
         values |= {"size": len(values["entry"]) + len(values["state"])}
         if values["is_final"]:
@@ -108,18 +110,18 @@ class PostgresRunStore(RunStore):
 
     async def _claim(self, which: str, worker: str, lease: float, run_id: str | None = None) -> RunEntry | None:
         """Claim the first of the runs that fulfil a condition."""
-        worker, lease = rows.checked(worker, "the name of a worker"), rows.seconds(lease)
+        worker, lease = ROWS.checked(worker, "the name of a worker"), lease_seconds(lease)
         values = {"worker": worker, "lease": lease, "key": await self._database.hold(worker), "stays": run_id is None}
-        values["id"] = rows.text(run_id or "")
+        values["id"] = text(run_id or "")
         claimed = (
             f"UPDATE runs SET owner = %(worker)s, owner_key = %(key)s, lease_until = {_UNTIL}, waits = false,"
             " renewed = clock_timestamp(), is_unwanted = is_unwanted AND %(stays)s WHERE seq ="
             f" (SELECT seq FROM runs WHERE {which} ORDER BY priority DESC, submitted, seq LIMIT 1"
-            f" FOR UPDATE SKIP LOCKED) RETURNING {rows.ENTRY_COLUMNS}"
+            f" FOR UPDATE SKIP LOCKED) RETURNING {ENTRY_COLUMNS}"
         )
         while found := await self._change(claimed, values):
             try:
-                return rows.read_entry(found[0])
+                return ROWS.entry(found[0])
             except TavernError as damage:
                 await self._give_up(worker, found[0][0], damage)  # the others must not wait behind it
                 if run_id is not None:
@@ -132,7 +134,7 @@ class PostgresRunStore(RunStore):
 
     async def offer(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
         """Let other workers take a run, or no longer; False where another has it by now."""
-        values = {"id": rows.text(run_id), "worker": rows.text(worker), "waits": waits}
+        values = {"id": text(run_id), "worker": text(worker), "waits": waits}
         offered = (
             "UPDATE runs SET waits = %(waits)s WHERE id = %(id)s AND owner = %(worker)s AND NOT is_final"
             " RETURNING id, owner"
@@ -144,9 +146,9 @@ class PostgresRunStore(RunStore):
     ) -> list[str]:
         """Prolong the claims of a worker; return those of the runs that are still its own."""
         values = {
-            "ids": [run_id for run_id in run_ids if rows.text(run_id) == run_id],
-            "worker": rows.text(worker),
-            "lease": rows.seconds(lease),
+            "ids": [run_id for run_id in run_ids if text(run_id) == run_id],
+            "worker": text(worker),
+            "lease": lease_seconds(lease),
         }
         renewed = (
             f"UPDATE runs SET lease_until = {_UNTIL}, renewed = clock_timestamp()"
@@ -159,7 +161,7 @@ class PostgresRunStore(RunStore):
     async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Keep that a run is to end; False for one that is finished. Raises `NotFound`."""
         asked = "UPDATE runs SET is_unwanted = true WHERE id = %(id)s AND NOT is_final RETURNING id, owner"
-        if await self._change(asked, {"id": rows.text(run_id)}):
+        if await self._change(asked, {"id": text(run_id)}):
             return True
         await self.get(run_id)
         return False
@@ -167,7 +169,7 @@ class PostgresRunStore(RunStore):
     async def unwanted(self, worker: str) -> list[str]:
         """Return the runs of a worker that are to end."""
         asked = "SELECT id FROM runs WHERE NOT is_final AND is_unwanted AND owner = %s"
-        return [run_id for (run_id,) in await self._database.reader.read(asked, (rows.text(worker),))]
+        return [run_id for (run_id,) in await self._database.reader.read(asked, (text(worker),))]
 
     async def append(
         self,
@@ -192,9 +194,7 @@ class PostgresRunStore(RunStore):
         call: CallContext | None = None,
     ) -> None:
         """Write how a run stands, and a last batch. Raises `Conflict` where it is another's, `NotFound` for a value."""
-        stands = rows.standing(end, run_id)
-        if stands["started"] is None:
-            del stands["started"]
+        stands = ROWS.standing(end, run_id)
         if stands["is_final"]:
             stands |= {"owner": None, "owner_key": None, "lease_until": None}
         await self._write(worker, run_id, stands, batch, contents)
@@ -223,7 +223,7 @@ class PostgresRunStore(RunStore):
         self, worker: str, run_id: str, stands: dict[str, Any], batch: bytes, contents: tuple[str, ...]
     ) -> None:
         """Change a worker's run and add a batch to it, both or neither."""
-        own = {"_id": rows.text(run_id), "_worker": rows.text(worker), "_more": len(batch), "_batch": batch}
+        own = {"_id": text(run_id), "_worker": text(worker), "_more": len(batch), "_batch": batch}
         sets = "".join(f", {name} = %({name})s" for name in stands)
         resized = " - length(state) + length(%(state)s)" if stands else ""
         changed = (
@@ -246,7 +246,7 @@ class PostgresRunStore(RunStore):
 
     async def _not_own(self, worker: str, run_id: str) -> Conflict:
         """Return why a worker cannot write to a run."""
-        found = await self._database.reader.read("SELECT owner FROM runs WHERE id = %s", (rows.text(run_id),))
+        found = await self._database.reader.read("SELECT owner FROM runs WHERE id = %s", (text(run_id),))
         if not found:
             return Conflict(f"the run {run_id!r} is not kept any more, so {worker} cannot write to it")
         holder = f"{found[0][0]}'s" if found[0][0] else "nobody's"
@@ -254,18 +254,18 @@ class PostgresRunStore(RunStore):
 
     async def get(self, run_id: str) -> RunEntry:
         """Return a run. Raises `NotFound`."""
-        wanted = f"SELECT {rows.ENTRY_COLUMNS} FROM runs WHERE id = %s"
-        found = await self._database.reader.read(wanted, (rows.text(run_id),))
+        wanted = f"SELECT {ENTRY_COLUMNS} FROM runs WHERE id = %s"
+        found = await self._database.reader.read(wanted, (text(run_id),))
         if not found:
             raise _unknown(run_id)
-        return rows.read_entry(found[0])
+        return ROWS.entry(found[0])
 
     async def batches(self, run_id: str) -> list[bytes]:
         """Return the batches of a run, oldest first. Raises `NotFound`."""
         wanted = (
             "SELECT content FROM runs LEFT JOIN batches ON batches.run = runs.seq WHERE id = %s ORDER BY batches.seq"
         )
-        found = await self._database.reader.read(wanted, (rows.text(run_id),))
+        found = await self._database.reader.read(wanted, (text(run_id),))
         if not found:
             raise _unknown(run_id)
         return [content for (content,) in found if content is not None]
@@ -273,14 +273,15 @@ class PostgresRunStore(RunStore):
     async def contents(self, run_id: str) -> list[str]:
         """Return the hashes of what a run needs of what is kept apart. Raises `NotFound`."""
         wanted = "SELECT hash FROM runs JOIN uses ON uses.run = runs.seq WHERE id = %s ORDER BY hash"
-        found = await self._database.reader.read(wanted, (rows.text(run_id),))
+        found = await self._database.reader.read(wanted, (text(run_id),))
         if not found:  # a run needs its document
             raise _unknown(run_id)
         return [name for (name,) in found]
 
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
         """Return runs, newest first."""
-        return [rows.read_summary(row) for row in await self._database.reader.read(*rows.query(filter))]
+        listed, values = ROWS.query(filter)
+        return [ROWS.summary(row) for row in await self._database.reader.read(translated(listed), values)]
 
     # --- contents ---------------------------------------------------------------------------------
 
@@ -292,7 +293,7 @@ class PostgresRunStore(RunStore):
 
     async def content(self, hash: str) -> bytes:
         """Return what was put. Raises `NotFound`."""
-        found = await self._database.reader.read("SELECT body FROM contents WHERE hash = %s", (rows.text(hash),))
+        found = await self._database.reader.read("SELECT body FROM contents WHERE hash = %s", (text(hash),))
         if not found or hash_of(found[0][0]) != hash:
             raise NotFound(f"the value {hash!r:.80} is not kept, or its file is damaged")
         return bytes(found[0][0])
@@ -301,7 +302,7 @@ class PostgresRunStore(RunStore):
 
     async def delete(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Delete a finished run; False where there is none. Raises `Conflict` for one that is not finished."""
-        wanted = {"id": rows.text(run_id)}
+        wanted = {"id": text(run_id)}
         deleted = f"DELETE FROM runs WHERE id = %(id)s AND is_final AND NOT {_CLAIMED} RETURNING seq"
         if await self._database.writer.rows(deleted, wanted):
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tavern_engine.journal.run_store import rows
 from tavern_host.contracts.errors import Conflict, TavernError
@@ -23,18 +23,15 @@ def owned(connection: sqlite3.Connection, worker: str, run_id: str) -> int:
     return int(found[0])
 
 
-def write(connection: sqlite3.Connection, seq: int, stands: rows.Standing, more: int = 0) -> None:
+def write(connection: sqlite3.Connection, seq: int, stands: dict[str, Any], more: int = 0) -> None:
     """Write how a run stands, and that so many bytes `more` are kept of it. A finished one has no seal: with its status
     reset by someone else, it is not resumed."""
-    values = stands._asdict()
-    if stands.started is None:
-        del values["started"]
-    if stands.is_final:
-        values |= {"owner": None, "lease_until": None, "seal": None}
-    changes = ", ".join(f"{column} = :{column}" for column in values)
+    if stands["is_final"]:
+        stands |= {"owner": None, "lease_until": None, "seal": None}
+    changes = ", ".join(f"{column} = :{column}" for column in stands)
     connection.execute(
         f"UPDATE runs SET size = size + :more - length(state) + length(:state), {changes} WHERE seq = :seq",
-        {**values, "seq": seq, "more": more},
+        {**stands, "seq": seq, "more": more},
     )
 
 

@@ -16,12 +16,14 @@ from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store import rows
 from tavern_engine.journal.run_store.contents import SMALL, add_batch, body_of, check_contents, keep_body, know
 from tavern_engine.journal.run_store.pruning import Pruning
+from tavern_engine.journal.run_store.rows import ROWS
 from tavern_engine.journal.run_store.schema import RUNS
 from tavern_engine.journal.run_store.statements import give_up, owned, write
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.executions import RunFilter, RunSummary
+from tavern_host.contracts.run_rows import ENTRY_COLUMNS
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.storage.content_files import ContentFiles, NewContent, hash_of
 from tavern_host.storage.process_locks import ProcessLocks
@@ -65,16 +67,15 @@ class SqliteRunStore(RunStore):
         call: CallContext | None = None,
     ) -> None:
         """Insert a new run, claimed by `worker`. Raises `Conflict`, `NotFound`, `InvalidInput`."""
-        run_id, worker = rows.checked(entry.id, "the id of a run"), rows.checked(worker, "the name of a worker")
+        run_id, worker = ROWS.checked(entry.id, "the id of a run"), ROWS.checked(worker, "the name of a worker")
         used = {entry.workflow, *entry.groups.values()}
         for document in documents:
             if len(document) > SMALL:
                 await self.put(document)
 
         def work(connection: sqlite3.Connection) -> None:
-            now = _now()
-            stands, kept = rows.standing(entry, run_id, now), rows.entry_blob(entry)
-            until = rows.lease_end(now, lease)
+            values = ROWS.accepted(entry) | ROWS.standing(entry, run_id)
+            until, kept = rows.lease_end(_now(), lease), values["entry"]
             if connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone():
                 raise Conflict(f"there is a run {run_id!r} already")
             for document in documents:
@@ -82,23 +83,11 @@ class SqliteRunStore(RunStore):
                     keep_body(connection, document)
             check_contents(connection, used, f"the run {run_id}")
             self._workers.hold(worker)
-            values: dict[str, Any] = {
-                **stands._asdict(),
-                "id": run_id,
-                "priority": entry.request.priority,
-                "submitted": rows.micros(entry.submitted_at),
-                "owner": None if stands.is_final else worker,
-                "lease_until": None if stands.is_final else until,
-                "size": len(kept) + len(stands.state),
-                "workflow_id": None if entry.workflow_id is None else rows.text(entry.workflow_id),
-                "workflow_name": None if entry.workflow_name is None else rows.text(entry.workflow_name),
-                "label": rows.label(entry),
-                "entry": kept,
-                "seal": None if stands.is_final else self._seal(run_id, kept),
-            }
-            added = connection.execute(
-                f"INSERT INTO runs ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", [*values.values()]
-            )
+            values["size"] = len(kept) + len(values["state"])
+            if not values["is_final"]:
+                values |= {"owner": worker, "lease_until": until, "seal": self._seal(run_id, kept)}
+            inserted = f"INSERT INTO runs ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
+            added = connection.execute(inserted, [*values.values()])
             connection.executemany("INSERT INTO uses (run, hash) VALUES (?, ?)", [(added.lastrowid, d) for d in used])
 
         await self._writer.write(work)
@@ -107,7 +96,7 @@ class SqliteRunStore(RunStore):
         self, worker: str, lease: float, *, run_id: str | None = None, call: CallContext | None = None
     ) -> RunEntry | None:
         """Claim a run without an owner, or `run_id`; None where there is none such, or another worker has it."""
-        worker = rows.checked(worker, "the name of a worker")
+        worker = ROWS.checked(worker, "the name of a worker")
         if not await self._reader.read(lambda connection: run_id is not None or _has_open(connection), absent=False):
             return None
 
@@ -127,7 +116,7 @@ class SqliteRunStore(RunStore):
                 self._folder,
                 elsewhere,
             )
-        return None if claimed is None else rows.read_entry(claimed)
+        return None if claimed is None else ROWS.entry(claimed)
 
     async def offer(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
         """Return False: one host serves the project that the files are in."""
@@ -192,7 +181,7 @@ class SqliteRunStore(RunStore):
         """Write how a run stands, and a last batch. Raises `Conflict` where it is another's, `NotFound` for a value."""
 
         def work(connection: sqlite3.Connection) -> None:
-            stands = rows.standing(end, run_id, _now())
+            stands = ROWS.standing(end, run_id)
             seq = owned(connection, worker, run_id)
             if batch:
                 add_batch(connection, seq, batch, contents, run_id)
@@ -202,11 +191,11 @@ class SqliteRunStore(RunStore):
 
     async def get(self, run_id: str) -> RunEntry:
         """Return a run. Raises `NotFound`."""
-        wanted = f"SELECT {rows.ENTRY_COLUMNS} FROM runs WHERE id = ?"
+        wanted = f"SELECT {ENTRY_COLUMNS} FROM runs WHERE id = ?"
 
         def work(connection: sqlite3.Connection) -> RunEntry | None:
             found = connection.execute(wanted, (rows.text(run_id),)).fetchone()
-            return None if found is None else rows.read_entry(found)
+            return None if found is None else ROWS.entry(found)
 
         entry = await self._reader.read(work, absent=None)
         if entry is None:
@@ -242,7 +231,7 @@ class SqliteRunStore(RunStore):
 
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
         """Return runs, newest first."""
-        statement, values = rows.query(filter)
+        statement, values = ROWS.query(filter)
 
         def work(connection: sqlite3.Connection) -> list[RunSummary]:
             return [s for row in connection.execute(statement, values) if (s := self._summary(row)) is not None]
@@ -326,7 +315,7 @@ class SqliteRunStore(RunStore):
     def _summary(self, row: tuple[Any, ...]) -> RunSummary | None:
         """Return what a list shows of a run, or None for an unreadable row."""
         try:
-            return rows.read_summary(row)
+            return ROWS.summary(row)
         except TavernError as damage:
             self._log.warning("%s", damage.message)
             return None
@@ -336,18 +325,18 @@ class SqliteRunStore(RunStore):
     ) -> tuple[tuple[Any, ...] | None, int]:
         """Claim a run, if there is one. Return its row, and how many ended since they are not from here, at most
         `AT_ONCE`."""
-        columns = rows.ENTRY_COLUMNS
+        columns = ENTRY_COLUMNS
         now, elsewhere = _now(), 0
         until = rows.lease_end(now, lease)
         while elsewhere < AT_ONCE and (seq := self._claimable(connection, worker, run_id, now)) is not None:
             row = connection.execute(f"SELECT {columns}, entry, seal FROM runs WHERE seq = ?", (seq,)).fetchone()
             *found, kept, seal = row
             try:
-                entry = rows.read_entry(tuple(found))
+                entry = ROWS.entry(tuple(found))
                 if run_id is not None:  # requested here: from now on it counts as started here
                     seal = self._seal(entry.id, kept)
                 elif not self._key.has_sealed(entry.id, kept, seal):
-                    write(connection, seq, rows.standing(rows.begun_elsewhere(entry), entry.id, now))
+                    write(connection, seq, ROWS.standing(rows.begun_elsewhere(entry), entry.id))
                     elsewhere += 1
                     continue
             except TavernError as damage:
