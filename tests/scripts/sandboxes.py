@@ -91,10 +91,11 @@ def left_by(what: SandboxLaunch) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-def processes_with(word: str) -> list[int]:
-    """Return the processes that come from this one and have a word in their command line."""
+def processes_with(word: str, *, everywhere: bool = False) -> list[int]:
+    """Return the processes that come from this one, or all others, and have a word in their command line."""
     found = []
-    for pid in tree(os.getpid())[1:]:
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()] if everywhere else []
+    for pid in {*(pids or tree(os.getpid()))} - {os.getpid()}:
         with contextlib.suppress(OSError):
             if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)

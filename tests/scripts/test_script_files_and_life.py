@@ -15,6 +15,7 @@ from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest
 from tavern_host.projects import make_project
+from tests.scripts.sandboxes import processes_with
 from tests.scripts.scripthost import Scripts, scripts_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -71,31 +72,21 @@ open(os.path.join(os.environ["TAVERN_OUTPUT"], "数据.csv"), "w").write("1")
     ]
     assert files_of(scripts) == [file.path for file in result.files]
     assert (scripts.host.project.folder("files") / result.files[0].path).read_bytes() == b"\x89PNG"
+    failed = await scripts.python("open('a.txt', 'w').write('x')\nraise SystemExit(1)")
+    assert (failed.files, files_of(scripts)) == ([], [file.path for file in result.files])
 
 
-async def test_only_files_are_taken_over_and_a_log_says_what_was_not(scripts: Scripts) -> None:
-    code = """
-import os
-os.symlink("/etc/passwd", "link"); os.mkfifo("pipe"); open("a", "w").close(); os.link("a", "b")
-open("bad\\nname", "w").close(); open("good", "w").write("x")
-"""
-    result = await scripts.python(code)
-    assert [file.path.rpartition("/")[2] for file in result.files] == ["good"]
-    said = "\n".join(result.logs)
-    for name in ("link", "pipe", "bad"):
-        assert name in said
-
-
-async def test_nothing_is_kept_of_a_script_that_failed(scripts: Scripts) -> None:
-    result = await scripts.python("open('a.txt', 'w').write('x')\nraise SystemExit(1)")
-    assert (result.files, files_of(scripts)) == ([], [])
-
-
-async def test_so_many_files_are_kept_as_the_operator_says(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, maxFiles=2) as scripts:
-        result = await scripts.python("for n in range(5): open(f'{n}.txt', 'w').close()")
+async def test_what_is_not_kept_is_told(tmp_path: Path) -> None:
+    many = "for n in range(5): open(f'{n}.txt', 'w').close()"
+    odd = "open('bad\\nname', 'w').close(); open('good', 'w').write('x')\nimport os; os.symlink('/etc/passwd', 'link')"
+    async with scripts_of(tmp_path, maxFiles=2, concurrentRuns=4) as scripts:
+        result, left = await scripts.python(many), await scripts.python(odd)
         assert [file.path[-5:] for file in result.files] == ["0.txt", "1.txt"]
         assert result.logs == ["'2.txt' and what comes after it is not kept: more than 2 files"]
+        assert [file.path.rpartition("/")[2] for file in left.files] == ["good"]
+        assert [name for name in ("link", "bad") if name not in "".join(left.logs)] == []
+        results = await asyncio.gather(*(scripts.python(f"print({n})") for n in range(12)))  # many at once end well
+        assert [result.output_data for result in results] == list(range(12))
 
 
 async def test_a_link_in_the_project_does_not_lead_files_astray(scripts: Scripts, tmp_path: Path) -> None:
@@ -108,19 +99,6 @@ async def test_a_link_in_the_project_does_not_lead_files_astray(scripts: Scripts
 
 
 # --- the life of a run ----------------------------------------------------------------------------
-
-
-def processes_with(mark: str) -> list[int]:
-    """Return the processes in whose command or environment a mark stands."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            try:
-                if mark.encode() in (folder / "cmdline").read_bytes():
-                    found.append(int(folder.name))
-            except OSError:
-                continue
-    return found
 
 
 FAMILY = """
@@ -137,7 +115,7 @@ time.sleep(600)
 async def test_nothing_is_left_of_a_script_that_is_ended(scripts: Scripts, how: str) -> None:
     mark = f"mark-{os.urandom(6).hex()}"
     scripts.put("family.py", FAMILY)
-    timeout_ms = 1500 if how == "timeout" else None
+    timeout_ms = 1000 if how == "timeout" else None
     request = ScriptRequest(command=f"python family.py {mark}", timeout_ms=timeout_ms)
     begun = asyncio.Event()
 
@@ -152,40 +130,29 @@ async def test_nothing_is_left_of_a_script_that_is_ended(scripts: Scripts, how: 
     task = asyncio.create_task(follow())
     await begun.wait()
     if how == "cancelled":
-        assert processes_with(mark)
+        assert processes_with(mark, everywhere=True)
         task.cancel()
     await asyncio.wait([task])
-    assert processes_with(mark) == []
+    assert processes_with(mark, everywhere=True) == []
     assert list((scripts.host.project.private / "plugins" / "tavern-scripts" / "runs").glob("*/*/*")) == []
 
 
-async def test_a_host_that_stops_leaves_no_script_behind(tmp_path: Path) -> None:
+async def test_a_host_leaves_no_script_behind(tmp_path: Path) -> None:
     mark = f"mark-{os.urandom(6).hex()}"
+    runs = tmp_path / "project" / ".tavern" / "plugins" / "tavern-scripts" / "runs"
+    make_project(tmp_path / "project")
+    (runs / "abc" / "run").mkdir(parents=True)
+    (runs / "abc" / "in-use").touch()  # of a host that was killed
     async with scripts_of(tmp_path) as scripts:
         scripts.put("family.py", FAMILY)
         task = asyncio.create_task(scripts.run(command=f"python family.py {mark}"))
-        while not processes_with(mark):
+        while not processes_with(mark, everywhere=True):
             await asyncio.sleep(0.02)
+        assert not (runs / "abc").exists()
     await asyncio.wait([task])
-    assert processes_with(mark) == []
+    assert processes_with(mark, everywhere=True) == []
     assert task.cancelled() or task.exception() is not None or task.result().error is not None
-    assert not list((tmp_path / "project" / ".tavern" / "plugins" / "tavern-scripts" / "runs").iterdir())
-
-
-async def test_many_scripts_at_once_all_end_well(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, concurrentRuns=4) as scripts:
-        results = await asyncio.gather(*(scripts.python(f"print({n})") for n in range(20)))
-        assert [result.output_data for result in results] == list(range(20))
-
-
-async def test_what_a_host_that_was_killed_left_is_removed(tmp_path: Path) -> None:
-    left = tmp_path / "project" / ".tavern" / "plugins" / "tavern-scripts" / "runs" / "abc"
-    make_project(tmp_path / "project")
-    (left / "run").mkdir(parents=True)
-    (left / "in-use").touch()
-    async with scripts_of(tmp_path) as scripts:
-        assert (await scripts.python("print(1)")).success
-        assert not left.exists()
+    assert not list(runs.iterdir())
 
 
 async def test_who_ran_what_is_in_the_audit_log_without_code_and_data(scripts: Scripts) -> None:

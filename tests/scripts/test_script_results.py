@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -37,13 +38,8 @@ async def test_what_code_prints_is_its_result(scripts: Scripts) -> None:
         for code, given, result in rows:
             with failures.row(code):
                 assert await scripts.output(code=code, language="python", input_data=given) == result
-
-
-@needs_node
-async def test_so_it_is_with_node(scripts: Scripts) -> None:
-    code = "const d = JSON.parse(require('fs').readFileSync(0)); console.log(JSON.stringify({sum: d.a + d.b}))"
-    scripts.put("sum.cjs", code)
-    assert await scripts.output(script_path="sum.cjs", input_data={"a": 1, "b": 2}) == {"sum": 3}
+    scripts.put("x.py", r"print('{\"\\ud800\": \"a\\udc00b\"}')")  # half characters are mended
+    assert await scripts.output(script_path="x.py") == {"\ufffd": "a\ufffdb"}
 
 
 async def test_the_last_document_is_the_result(scripts: Scripts) -> None:
@@ -63,27 +59,20 @@ async def test_a_script_that_prints_no_usable_json_has_no_result(scripts: Script
     rows: list[Any] = [
         ("print('{\"a\": 1}')\nprint('done')", "JSON"),
         ("print('x {}')", "JSON"),
-        ("print(\"{'a': 1}\")", "JSON"),
         ("print('[1, 2')", "JSON"),
         ("pass", "printed no result; it must print JSON as the last thing on stdout (null for none)"),
         ("print('NaN')", "NaN is no JSON"),
         ("print('[-Infinity]')", "Infinity is no JSON"),
         ("print('{\"n\": 123456789012345678901234567890}')", "has more than 64 bits"),
         ("print('[1e999]')", "a number is too large"),
-        ("print('[' * 200 + ']' * 200)", "nested more than 100 deep"),
         ("print('[' * 100000 + ']' * 100000)", "nested more than 100 deep"),
         ("import sys\nsys.stdout.buffer.write(b'\"\\xff\\xfe\"')", "is no UTF-8 text"),
     ]
     with Failures() as failures:
-        for printed, said in rows:
+        for number, (printed, said) in enumerate(rows):
             with failures.row(printed):
-                scripts.put("x.py", printed)
-                assert said in await scripts.error(ScriptErrorType.OUTPUT, script_path="x.py")
-
-
-async def test_half_characters_in_a_result_are_mended(scripts: Scripts) -> None:
-    scripts.put("x.py", r"print('{\"\\ud800\": \"a\\udc00b\"}')")
-    assert await scripts.output(script_path="x.py") == {"\ufffd": "a\ufffdb"}
+                scripts.put(f"{number}.py", printed)
+                assert said in await scripts.error(ScriptErrorType.OUTPUT, script_path=f"{number}.py")
 
 
 async def test_input_result_and_log_are_limited(tmp_path: Path) -> None:
@@ -157,16 +146,12 @@ async def test_a_function_that_cannot_be_called_says_why(scripts: Scripts) -> No
 
 async def test_an_exit_status_decides_whatever_was_printed(scripts: Scripts) -> None:
     result = await scripts.python("import sys\nprint('{}')\nsys.exit('it is Sunday')")
+    raised = await scripts.python("def f(x):\n    return x['no']\n\nf({})")
     assert result.error.message == "the script ended with exit code 1: it is Sunday"
     assert (result.success, result.output_data) == (False, None)
     assert result.logs == ["it is Sunday", "{}"]
-
-
-async def test_an_error_has_the_end_of_stderr_as_its_details(scripts: Scripts) -> None:
-    result = await scripts.python("def f(x):\n    return x['no']\n\nf({})")
-    assert result.error.message == "the script ended with exit code 1: KeyError: 'no'"
-    assert result.error.details is not None
-    assert 'File "/script/main.py", line 2, in f' in result.error.details
+    assert raised.error.message == "the script ended with exit code 1: KeyError: 'no'"
+    assert 'File "/script/main.py", line 2, in f' in str(raised.error.details)
 
 
 async def test_a_script_that_takes_too_long_is_ended(scripts: Scripts) -> None:
@@ -178,21 +163,17 @@ async def test_a_script_that_takes_too_long_is_ended(scripts: Scripts) -> None:
 
 
 async def test_a_script_that_is_ended_is_told_why(tmp_path: Path) -> None:
+    flood = "import os\nwhile True: os.write(2, (b'x' * 4095 + b'\\n') * 16)"
     rows = [
         ("x = 'x' * 2**30", ScriptErrorType.RESOURCE, "it used more memory than 64 MB"),
         ("while True: pass", ScriptErrorType.RESOURCE, "the script was ended: it computed for more than 1 s"),
         ("import os\nos.kill(os.getpid(), 9)", ScriptErrorType.SCRIPT, "the script ended with signal SIGKILL"),
-        (
-            "import os\nwhile True: os.write(2, (b'x' * 4095 + b'\\n') * 16)",
-            ScriptErrorType.RESOURCE,
-            "the script was ended: it wrote more than 64 MB that are no result",
-        ),
+        (flood, ScriptErrorType.RESOURCE, "the script was ended: it wrote more than 64 MB that are no result"),
     ]
     async with scripts_of(tmp_path, memoryMegabytes=64, cpuSeconds=1) as scripts:
-        with Failures() as failures:
-            for code, type, said in rows:
-                with failures.row(code):
-                    assert said in await scripts.error(type, code=code, language="python")
+        said = await asyncio.gather(*(scripts.error(kind, code=code, language="python") for code, kind, _ in rows))
+
+    assert [expected for (_, _, expected), message in zip(rows, said, strict=True) if expected not in message] == []
 
 
 async def test_a_request_that_means_nothing_is_no_script(scripts: Scripts) -> None:
@@ -255,29 +236,23 @@ print(1)
     assert events[-1][0] == "result"
 
 
-async def test_secrets_do_not_stand_in_logs_and_errors(scripts: Scripts) -> None:
+async def test_settings_are_variables_and_secrets_are_hidden(scripts: Scripts) -> None:
     code = """
-import os, sys
-secret = os.environ["TAVERN_CONFIG_COOKIE"]
-print(f"cookie={secret}x; base={os.environ['TAVERN_CONFIG_API_BASE']}")
-sys.exit(f"not even {secret}")
+import json, os, sys
+print(json.dumps({k: v for k, v in os.environ.items() if "CONFIG" in k}))
+sys.exit("not even " + os.environ["TAVERN_CONFIG_COOKIE"] if "TAVERN_CONFIG_FAIL" in os.environ else 0)
 """
-    config = {"cookie": "/SESSDATA=abc", "apiBase": "https://x.example"}
-    result = await scripts.python(code, config=config, secrets=["cookie"])
-    assert result.error is not None
-    assert "SESSDATA" not in result.model_dump_json()
-    assert result.logs == ["not even ***", "cookie=***x; base=https://x.example"]
-
-
-async def test_settings_that_are_no_texts_are_json(scripts: Scripts) -> None:
-    code = "import os, json\nprint(json.dumps({k: v for k, v in os.environ.items() if 'CONFIG' in k}))"
-    config: dict[str, Any] = {"maxItems": 3, "on": True, "deep-list": [{"ä": None}], "plain": "text"}
-    assert await scripts.output(code=code, language="python", config=config) == {
+    config: dict[str, Any] = {"maxItems": 3, "on": True, "deep-list": [{"ä": None}], "cookie": "/SESSDATA=abc"}
+    shown = await scripts.python(code, config=config, secrets=["cookie"])
+    failed = await scripts.python(code, config={**config, "fail": "1"}, secrets=["cookie"])
+    assert shown.output_data == {
         "TAVERN_CONFIG_MAX_ITEMS": "3",
         "TAVERN_CONFIG_ON": "true",
         "TAVERN_CONFIG_DEEP_LIST": json.dumps([{"ä": None}], ensure_ascii=False),
-        "TAVERN_CONFIG_PLAIN": "text",
+        "TAVERN_CONFIG_COOKIE": "/SESSDATA=abc",
     }
+    assert failed.error is not None and "SESSDATA" not in failed.model_dump_json()
+    assert failed.logs[0] == "not even ***" and '"TAVERN_CONFIG_COOKIE": "***"' in failed.logs[1]
 
 
 # --- what is told beside the result ---------------------------------------------------------------

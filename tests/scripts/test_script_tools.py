@@ -43,25 +43,15 @@ TOOL = {
 KEY = "extensions.acme.tools.Acme:show."
 
 
-def write_plugin(root: Path, *tools: Mapping[str, Any]) -> Path:
-    """Write the plugin `acme` with these tools and return its folder."""
-    plugin = root / "acme"
-    (plugin / "tools").mkdir(parents=True)
-    (plugin / "scripts").mkdir()
-    (plugin / "plugin.yaml").write_text("name: acme\ndisplayName: Acme\nversion: 1.0.0\ntools: {entry: ./tools}\n")
-    (plugin / "scripts" / "show.py").write_text(SHOW)
-    for number, tool in enumerate(tools):
-        (plugin / "tools" / f"{number}.tool.json").write_text(json.dumps(tool))
-    return plugin
-
-
 def host_with(tmp_path: Path, *tools: Mapping[str, Any], **settings: Any) -> Host:
-    """Return a host with the plugin `acme`."""
-    root = tmp_path / "project"
-    if not root.exists():
-        make_project(root)
-    plugin = tmp_path / "acme" if (tmp_path / "acme").exists() else write_plugin(tmp_path, *tools)
-    return Host(root, plugins=[plugin], trust=["acme"], settings=settings)
+    """Return a host with the plugin `acme`, which has these tools."""
+    make_project(tmp_path / "project")
+    files = {"plugin.yaml": "name: acme\ndisplayName: Acme\nversion: 1.0.0\ntools: {entry: ./tools}\n"}
+    files |= {"scripts/show.py": SHOW, **{f"tools/{n}.tool.json": json.dumps(tool) for n, tool in enumerate(tools)}}
+    for name, text in files.items():
+        (tmp_path / "acme" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "acme" / name).write_text(text)
+    return Host(tmp_path / "project", plugins=[tmp_path / "acme"], trust=["acme"], settings=settings)
 
 
 async def call(host: Host, tool: str, **arguments: Any) -> Any:
@@ -73,26 +63,24 @@ async def call(host: Host, tool: str, **arguments: Any) -> Any:
 
 
 async def test_settings_of_a_tool_are_settings_of_its_plugin(tmp_path: Path, operator_folders: Path) -> None:
-    async with host_with(tmp_path, TOOL) as host:
+    other = {**TOOL, "id": "Acme:show.more"}
+    newer = {**TOOL, "version": "2.0.0"}  # two versions share their settings
+    set_already = {"extensions.acme.tools.Acme:show.more.base": "b"}
+    async with host_with(tmp_path, {**TOOL, "version": "1.0.0"}, newer, other, **set_already) as host:
+        assert host.plugin("acme").problems == []
         settings = host.services.get(SETTINGS)
-        assert [item.key for item in await settings.options("acme")] == [f"{KEY}{i['key']}" for i in SCHEMA]
+        keys = [f"extensions.acme.tools.{tool}.{i['key']}" for tool in ("Acme:show", "Acme:show.more") for i in SCHEMA]
+        assert sorted(item.key for item in await settings.options("acme")) == sorted(keys)
         await settings.save(SettingsChange(plugin="acme", values={f"{KEY}cookie": "SESSDATA=1"}))
-        shown = {value.key: value.value for value in await settings.values("acme")}
+        shown = {value.key: value.value for value in await settings.values("acme") if ".more." not in value.key}
         assert shown == {f"{KEY}cookie": MASK, f"{KEY}base": "https://x.example", f"{KEY}status": 0}
         told = {value.key.rpartition(".")[2]: value.value for value in await settings.of_tool("acme", "Acme:show")}
         assert told == {"cookie": "SESSDATA=1", "base": "https://x.example", "status": 0}
-    written = b"".join(path.read_bytes() for path in operator_folders.rglob("*") if path.is_file())
-    assert f"{KEY}cookie".encode() in written and b"SESSDATA" not in written
-
-
-async def test_the_settings_of_one_tool_are_not_those_of_another(tmp_path: Path) -> None:
-    other = {**TOOL, "id": "Acme:show.more"}
-    async with host_with(tmp_path, TOOL, other, **{"extensions.acme.tools.Acme:show.more.base": "b"}) as host:
-        settings = host.services.get(SETTINGS)
-        assert {value.value for value in await settings.of_tool("acme", "Acme:show")} == {"https://x.example", 0}
         assert {value.value for value in await settings.of_tool("acme", "Acme:show.more")} == {"b", 0}
         with pytest.raises(NotFound, match="there is no plugin 'acne'"):
             await settings.of_tool("acne", "Acme:show")
+    written = b"".join(path.read_bytes() for path in operator_folders.rglob("*") if path.is_file())
+    assert f"{KEY}cookie".encode() in written and b"SESSDATA" not in written
 
 
 async def test_a_setting_that_cannot_be_is_left_out(tmp_path: Path) -> None:
@@ -118,56 +106,42 @@ async def test_a_setting_that_cannot_be_is_left_out(tmp_path: Path) -> None:
         assert len(await host.services.get(SETTINGS).options("acme")) == 3 * len(rows)
 
 
-async def test_two_versions_of_a_tool_share_their_settings(tmp_path: Path) -> None:
-    newer = {**TOOL, "version": "2.0.0"}
-    async with host_with(tmp_path, {**TOOL, "version": "1.0.0"}, newer) as host:
-        assert host.plugin("acme").problems == []
-        assert len(await host.services.get(SETTINGS).options("acme")) == 3
-
-
 # --- script tools ---------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("module_scripts")
 async def test_a_script_tool_gets_its_arguments_and_settings(tmp_path: Path) -> None:
-    async with host_with(tmp_path, TOOL, **{f"{KEY}cookie": "SESSDATA=1"}) as host:
-        result = await call(host, "Acme:show", n=3)
-        assert result.structured == {
-            "in": {"n": 3},
-            "TAVERN_CONFIG_COOKIE": "SESSDATA=1",
-            "TAVERN_CONFIG_BASE": "https://x.example",
-            "TAVERN_CONFIG_STATUS": "0",
-        }
-
-
-@pytest.mark.usefixtures("module_scripts")
-async def test_a_script_tool_that_fails_shows_no_secret(tmp_path: Path) -> None:
-    async with host_with(tmp_path, TOOL, **{f"{KEY}cookie": "SESSDATA=1", f"{KEY}status": 3}) as host:
-        result = await call(host, "Acme:show")
-        assert result.error.type is ToolErrorType.SCRIPT
-        assert result.error.message == "the script ended with exit code 3: cookie ***"
-        assert "SESSDATA" not in str(result.error.details)
-
-
-@pytest.mark.usefixtures("module_scripts")
-async def test_the_end_of_a_scripts_name_says_its_language(tmp_path: Path) -> None:
-    script = {"type": "script", "scriptPath": "scripts/show.py"}
-    async with host_with(tmp_path, {**TOOL, "implementation": script}) as host:
-        assert (await call(host, "Acme:show", n=3)).structured["in"] == {"n": 3}
-
-
-async def test_a_script_whose_language_is_not_clear_is_no_tool(tmp_path: Path) -> None:
-    script = {"type": "script", "scriptPath": "scripts/show"}
-    async with host_with(tmp_path, {**TOOL, "implementation": script}) as host:
-        assert (await call(host, "Acme:show")).error.type is ToolErrorType.TOOL_NOT_FOUND
+    tools = {
+        "Acme:show": TOOL["implementation"],
+        "Acme:fails": TOOL["implementation"],
+        "Acme:named": {"type": "script", "scriptPath": "scripts/show.py"},  # its end says the language
+        "Acme:unclear": {"type": "script", "scriptPath": "scripts/show"},
+    }
+    settings = {f"{KEY}cookie": "SESSDATA=1", "extensions.acme.tools.Acme:fails.status": 3}
+    settings["extensions.acme.tools.Acme:fails.cookie"] = "SESSDATA=1"
+    definitions = [{**TOOL, "id": name, "implementation": about} for name, about in tools.items()]
+    async with host_with(tmp_path, *definitions, **settings) as host:
+        shown, failed, named, unclear = [await call(host, tool, n=3) for tool in tools]
         said = " ".join(str(problem) for problem in host.plugin("acme").problems)
-        assert 'needs "language" beside its "scriptPath", or a name that ends with one of .py, .js' in said
+
+    assert shown.structured == {
+        "in": {"n": 3},
+        "TAVERN_CONFIG_COOKIE": "SESSDATA=1",
+        "TAVERN_CONFIG_BASE": "https://x.example",
+        "TAVERN_CONFIG_STATUS": "0",
+    }
+    assert failed.error.type is ToolErrorType.SCRIPT
+    assert failed.error.message == "the script ended with exit code 3: cookie ***"
+    assert "SESSDATA" not in str(failed.error.details)
+    assert named.structured["in"] == {"n": 3}
+    assert unclear.error.type is ToolErrorType.TOOL_NOT_FOUND
+    assert 'needs "language" beside its "scriptPath", or a name that ends with one of .py, .js' in said
 
 
 # --- the tools for agents -------------------------------------------------------------------------
 
 
-async def test_an_agent_runs_python_files(scripts: Scripts) -> None:
+async def test_an_agent_runs_files(scripts: Scripts) -> None:
     scripts.put("echo.py", "import json, sys\nprint(json.dumps({'received': json.load(sys.stdin)['message']}))")
     arguments = {"scriptPath": "echo.py", "inputData": {"message": "good evening"}}
     result = await call(scripts.host, "core:execute-python-script", **arguments)
@@ -176,6 +150,10 @@ async def test_an_agent_runs_python_files(scripts: Scripts) -> None:
     assert result.structured["outputData"] == {"received": "good evening"}
     assert set(result.structured) == {"success", "outputData", "error", "logs", "files"}
     assert [part.data for part in result.content] == [{"received": "good evening"}]
+    if shutil.which("node") is not None:
+        scripts.put("a.mjs", "console.log(JSON.stringify([1, 2]))")
+        result = await call(scripts.host, "core:execute-nodejs-script", scriptPath="a.mjs")
+        assert result.structured["outputData"] == [1, 2]
 
 
 FAILING = [
@@ -215,14 +193,6 @@ async def test_a_chain_sees_that_a_script_failed(scripts: Scripts) -> None:
     ended = [entry for entry in await scripts.host.services.get(AUDIT).tail() if entry.action == "tool.ended"]
     outcomes = [entry.details["outcome"] for entry in ended if entry.subject == "core:execute-python-script"]
     assert outcomes[-4:] == ["ScriptError"] * 4, "each of two tries, of two chains"
-
-
-async def test_an_agent_runs_javascript_files(scripts: Scripts) -> None:
-    if shutil.which("node") is None:
-        pytest.skip("there is no Node.js")
-    scripts.put("a.mjs", "console.log(JSON.stringify([1, 2]))")
-    result = await call(scripts.host, "core:execute-nodejs-script", scriptPath="a.mjs")
-    assert result.structured["outputData"] == [1, 2]
 
 
 async def test_a_projects_tool_names_its_script_from_the_project(scripts: Scripts) -> None:
@@ -277,22 +247,18 @@ async def test_a_typed_script_runs_or_says_why_not(scripts: Scripts) -> None:
 
 async def test_an_agent_runs_code_with_files(scripts: Scripts) -> None:
     scripts.put("a.txt", "hello", folder="files")
-    code = "text = open('/files/a.txt').read()\nopen('up.txt', 'w').write(text.upper())\nprint(len(text))"
+    code = (
+        "text = open('/files/a.txt').read()\nopen('up.csv', 'w').write(text.upper())\n"
+        "open('chart.png', 'w').write('12')\nprint(len(text))"
+    )
     result = await call(scripts.host, "CodeInterpreter:execute", language="python", code=code, files=["a.txt"])
     assert result.error is None, result.error
-    assert result.structured["outputData"] == 5
-    path = result.structured["files"][0]["path"]
-    assert (scripts.host.project.folder("files") / path).read_text() == "HELLO"
-
-
-async def test_files_and_images_that_code_leaves_are_parts_of_the_answer(scripts: Scripts) -> None:
-    code = "for name in ('chart.png', 'data.csv'): open(name, 'w').write('12')"
-    result = await call(scripts.host, "CodeInterpreter:execute", language="python", code=code)
-    whole, image, file = result.content
-    assert (whole.data, result.structured["outputData"]) == (None, None)
+    whole, image, file = result.content  # files and images are parts of the answer
+    assert (whole.data, result.structured["outputData"]) == (5, 5)
     assert (image.type, image.name, image.mime_type, image.size) == ("image", "chart.png", "image/png", 2)
-    assert (file.type, file.name, file.mime_type) == ("file", "data.csv", "text/csv")
+    assert (file.type, file.name, file.mime_type) == ("file", "up.csv", "text/csv")
     assert [part.uri for part in (image, file)] == [file["path"] for file in result.structured["files"]]
+    assert (scripts.host.project.folder("files") / file.uri).read_text() == "HELLO"
 
 
 async def test_wrong_arguments_are_the_agents_mistake(scripts: Scripts) -> None:
