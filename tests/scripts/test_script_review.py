@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import py_compile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,27 +40,39 @@ OTHER_FORM = {
 
 
 UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
+MANIFEST = "name: acme\ndisplayName: Acme\nversion: 1.0.0\n"
+SCRIPT = {"scripts/fetch.mjs": "console.log(1)"}
 
 
-def project_with(tmp_path: Path, *tools: Any) -> Path:
+def project_with(tmp_path: Path, *tools: Any, files: Mapping[str, str] = SCRIPT, more: str = "") -> Path:
     """Return a project with the plugin `acme`, which nobody has granted anything."""
     root = tmp_path / "project"
     make_project(root)
-    plugin = root / "plugins" / "acme"
-    (plugin / "tools").mkdir(parents=True)
-    (plugin / "scripts").mkdir()
-    (plugin / "plugin.yaml").write_text("name: acme\ndisplayName: Acme\nversion: 1.0.0\ntools: {entry: ./tools}\n")
-    (plugin / "scripts" / "fetch.mjs").write_text("console.log(1)")
-    for number, tool in enumerate(tools):
-        (plugin / "tools" / f"{number}.tool.json").write_text(json.dumps(tool))
+    texts = {"plugin.yaml": MANIFEST + (more or "tools: {entry: ./tools}\n"), **files}
+    texts |= {f"tools/{number}.tool.json": json.dumps(tool) for number, tool in enumerate(tools)}
+    for name, text in texts.items():
+        file = root / "plugins" / "acme" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (root / "plugins" / "acme" / "tools").mkdir(exist_ok=True)
     return root
+
+
+def linked(root: Path) -> Host:
+    """Return a host that only links."""
+    host = Host(root)
+    host.link()
+    return host
+
+
+async def granted(root: Path) -> None:
+    """Let `acme` in."""
+    await linked(root).grant("acme")
 
 
 def state_of(root: Path) -> PluginState:
     """Return the state of `acme` for a host that only links."""
-    host = Host(root)
-    host.link()
-    return host.plugin("acme").state
+    return linked(root).plugin("acme").state
 
 
 def allow(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
@@ -67,20 +80,23 @@ def allow(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
     monkeypatch.setenv("TAVERN_SETTINGS", json.dumps({"extensions.tavern-scripts.allowedHosts": hosts}))
 
 
-@pytest.mark.parametrize("command", ["show", "grant"])
 def test_a_review_shows_what_a_script_asks_for_and_does_not_get(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allow(monkeypatch, "cdn.example.com")
-    done = tavern("--project", str(project_with(tmp_path, TOOL, OTHER_FORM)), "plugins", command, "acme")
-    assert done.code == 0
-    for said in ("acme has script tools", "node scripts/fetch.mjs", "reach {base}, cdn.example.com"):
-        assert said in done.out
-    (line,) = [line for line in done.out.splitlines() if "asks for more than it gets" in line]
-    assert line.startswith("Acme:fetch asks for more than it gets: ")
-    assert "write '/etc': only folders in the script's own folder" in line
-    assert "host '{base} (api.example.com)': the operator does not allow it" in line
-    assert "cdn.example.com" not in line
+    root = project_with(tmp_path, TOOL, OTHER_FORM)
+    for command in ("show", "grant"):
+        done = tavern("--project", str(root), "plugins", command, "acme")
+        assert done.code == 0
+        for said in ("acme has script tools", "node scripts/fetch.mjs", "reach {base}, cdn.example.com"):
+            assert said in done.out
+        (line,) = [line for line in done.out.splitlines() if "asks for more than it gets" in line]
+        assert line.startswith("Acme:fetch asks for more than it gets: ")
+        assert "write '/etc': only folders in the script's own folder" in line
+        assert "host '{base} (api.example.com)': the operator does not allow it" in line
+        assert "cdn.example.com" not in line
+    checked = tavern("plugins", "check", str(root / "plugins" / "acme"), "--no-import")  # by an author
+    assert "keep .cache/**, /etc" in checked.out
 
 
 def test_a_review_says_nothing_of_a_script_that_gets_what_it_asks_for(
@@ -101,34 +117,24 @@ def test_a_review_says_nothing_of_a_script_that_gets_what_it_asks_for(
     ]
 
 
-def test_what_nobody_can_read_is_said_to_be_so(tmp_path: Path) -> None:
-    tool = {**TOOL, "securityContext": {"networkAccess": {"allowHosts": 7}}}
-    done = tavern("--project", str(project_with(tmp_path, tool)), "plugins", "show", "acme")
-    assert (done.code, "what cannot be read" in done.out) == (0, True)
-
-
-def test_an_author_sees_it_with_plugins_check(tmp_path: Path) -> None:
-    plugin = project_with(tmp_path, TOOL) / "plugins" / "acme"
-    assert "keep .cache/**, /etc" in tavern("plugins", "check", str(plugin), "--no-import").out
-
-
-def test_a_plugin_without_script_tools_has_no_such_review(tmp_path: Path) -> None:
+def test_a_review_of_other_tools_says_what_they_are(tmp_path: Path) -> None:
     service = {**TOOL, "implementation": {"type": "service", "service": "scriptTools", "method": "execute_code"}}
-    done = tavern("--project", str(project_with(tmp_path, service)), "plugins", "show", "acme", "--json")
-    assert "scripts" not in json.loads(done.out)
+    unreadable = {**TOOL, "securityContext": {"networkAccess": {"allowHosts": 7}}}
+    shown = [
+        tavern("--project", str(project_with(tmp_path / str(number), tool)), "plugins", "show", "acme", "--json")
+        for number, tool in enumerate((service, unreadable))
+    ]
+    assert "scripts" not in json.loads(shown[0].out)
+    assert (shown[1].code, "what cannot be read" in shown[1].out) == (0, True)
 
 
 async def test_a_script_in_any_language_is_code_that_is_reviewed(tmp_path: Path) -> None:
     root = project_with(tmp_path, TOOL)
-    host = Host(root)
-    host.link()
-    assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
-    await host.grant("acme")
-    assert host.plugin("acme").state is PluginState.DISCOVERED
+    assert state_of(root) is PluginState.NEEDS_REVIEW
+    await granted(root)
+    assert state_of(root) is PluginState.DISCOVERED
     (root / "plugins" / "acme" / "scripts" / "fetch.mjs").write_text("console.log(2)")
-    again = Host(root)
-    again.link()
-    info = again.plugin("acme")
+    info = linked(root).plugin("acme")
     assert info.state is PluginState.NEEDS_REVIEW
     assert "its code has changed since it was reviewed" in info.problems[0].message
 
@@ -137,9 +143,7 @@ async def test_a_script_that_was_changed_after_the_review_is_not_run(tmp_path: P
     root = project_with(tmp_path, {**TOOL, "implementation": {"type": "script", "command": "python scripts/a.py"}})
     script = root / "plugins" / "acme" / "scripts" / "a.py"
     script.write_text("print(1)")
-    host = Host(root)
-    host.link()
-    await host.grant("acme")
+    await granted(root)
     async with Host(root) as host:
         request = ScriptRequest(plugin="acme", script_path="scripts/a.py")
         scripts = host.services.get(SCRIPT_EXECUTION)
@@ -193,48 +197,25 @@ def test_a_folder_with_files_that_run_is_reviewed(tmp_path: Path) -> None:
     with Failures() as failures:
         for number, (names, needs_review) in enumerate(rows):
             with failures.row(names):
-                root = project_with(tmp_path / str(number))
-                folder = root / "plugins" / "acme"
-                (folder / "scripts" / "fetch.mjs").unlink()
-                for name in names.split():
-                    (folder / name).parent.mkdir(exist_ok=True)
-                    (folder / name).write_text("{}")
+                root = project_with(tmp_path / str(number), files=dict.fromkeys(names.split(), "{}"))
                 assert state_of(root) is (PluginState.NEEDS_REVIEW if needs_review else PluginState.DISCOVERED)
-
-
-def test_a_front_end_alone_is_reviewed(tmp_path: Path) -> None:
-    root = project_with(tmp_path)
-    folder = root / "plugins" / "acme"
-    (folder / "scripts" / "fetch.mjs").unlink()
-    (folder / "web").mkdir()
-    (folder / "web" / "main.js").write_text("1")
-    (folder / "plugin.yaml").write_text(
-        "name: acme\ndisplayName: Acme\nversion: 1.0.0\nfrontend: {vanilla: {entry: web/main.js}}\n"
-    )
-    host = Host(root)
-    host.link()
-    levels = {
-        permission.name.partition(":sha256:")[0]: permission.level for permission in host.plugin("acme").permissions
-    }
+    front_end = "frontend: {vanilla: {entry: web/main.js}}\n"
+    info = linked(project_with(tmp_path, files={"web/main.js": "1"}, more=front_end)).plugin("acme")
+    levels = {permission.name.partition(":sha256:")[0]: permission.level for permission in info.permissions}
     assert levels == {"hook:server:ui:declare": "add", "ui.frontend": "intercept", "code": "intercept"}
-    assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
+    assert info.state is PluginState.NEEDS_REVIEW
 
 
-@pytest.mark.parametrize("link", ["", "link/"])
-async def test_no_script_lies_among_bytecode(tmp_path: Path, link: str) -> None:
-    root = project_with(tmp_path)
-    hidden = root / "plugins" / "acme" / "scripts" / "__pycache__"
-    hidden.mkdir()
-    (hidden / "run.py").write_text("print(1)")
-    (hidden.parent / "link").symlink_to(hidden.parent)
-    (hidden.parent / "more").symlink_to(hidden)
-    host = Host(root)
-    host.link()
-    await host.grant("acme")
-    async with host:
+async def test_no_script_lies_among_bytecode(tmp_path: Path) -> None:
+    root = project_with(tmp_path, files={**SCRIPT, "scripts/__pycache__/run.py": "print(1)"})
+    folder = root / "plugins" / "acme" / "scripts"
+    (folder / "link").symlink_to(folder)
+    (folder / "more").symlink_to(folder / "__pycache__")
+    await granted(root)
+    async with Host(root) as host:
         scripts = host.services.get(SCRIPT_EXECUTION)
-        for path in (f"scripts/{link}__pycache__/run.py", f"scripts/{link}more/run.py"):
-            result = await scripts.run(ScriptRequest(plugin="acme", script_path=path))
+        for path in ("__pycache__/run.py", "more/run.py", "link/__pycache__/run.py", "link/more/run.py"):
+            result = await scripts.run(ScriptRequest(plugin="acme", script_path=f"scripts/{path}"))
             assert result.error.type is ScriptErrorType.SECURITY
             assert "__pycache__" in result.error.message
 
@@ -247,9 +228,7 @@ async def test_a_script_reads_no_bytecode_that_nobody_reviewed(tmp_path: Path) -
     compiled = Path(py_compile.compile(str(scripts / "words.py"), invalidation_mode=UNCHECKED))
     bytecode = compiled.read_bytes()
     (scripts / "words.py").write_text("WORD = 'as reviewed'")
-    host = Host(root)
-    host.link()
-    await host.grant("acme")
+    await granted(root)
     compiled.write_bytes(bytecode)
     async with Host(root) as again:
         assert again.plugin("acme").state is PluginState.STARTED
@@ -259,10 +238,7 @@ async def test_a_script_reads_no_bytecode_that_nobody_reviewed(tmp_path: Path) -
 
 
 async def test_what_counts_as_data_is_not_run(tmp_path: Path) -> None:
-    root = project_with(tmp_path)
-    folder = root / "plugins" / "acme"
-    (folder / "scripts" / "fetch.mjs").unlink()
-    (folder / "scripts" / "run.md").write_text("print(1)")
+    root = project_with(tmp_path, files={"scripts/run.md": "print(1)"})
     async with Host(root) as host:
         assert host.plugin("acme").state is PluginState.STARTED
         scripts = host.services.get(SCRIPT_EXECUTION)
