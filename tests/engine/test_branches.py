@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from loops_bench import flow, policy
 from run_cases import case, check
 
 from tavern_host.contracts.executions import Run, RunRequest
+from tavern_host.contracts.workflows import Workflow
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SHARED_PLUGINS = ["acme_flow"]
@@ -89,62 +91,39 @@ async def test_a_group_behind_a_branch_is_skipped_whole(shared: Bench) -> None:
 
 # --- with a cache ---------------------------------------------------------------------------------
 
-
-def two_ways(condition: bool) -> tuple[dict[str, Any], list[str]]:
-    """A switch, a node on each way and a merge of both."""
-    nodes = {**switched(condition), "a": "Take", "b": "Take", "m": flow("Merge")}
-    return nodes, ["s.yes > a.value", "s.no > b.value", "a.value > m.values__0", "b.value > m.values__1"]
-
-
-def way_within_a_way(condition: bool) -> tuple[dict[str, Any], list[str]]:
-    """As `two_ways`; on the way that a true condition does not take there is another switch, with two ways of its own,
-    and a node that both switches lead to."""
-    nodes, edges = two_ways(condition)
-    nodes |= {"t": flow("Switch", condition=True), "c": "Take", "d": "Take", "either": flow("Needs")}
-    return nodes, [
-        *edges,
-        *("b.value > t.value", "t.yes > c.value", "t.no > d.value"),
-        *("c.value > m.values__2", "d.value > m.values__3"),
-        *("t.both > either.may", "s.both > either.must", "either.list > m.values__4"),
-    ]
-
-
-def way_without_a_node(condition: bool) -> tuple[dict[str, Any], list[str]]:
-    """One way leads to the merge at once; an input that need not be fed is on it, too."""
-    nodes = {**switched(condition), "a": "Take", "n": flow("Needs", must=1), "m": flow("Merge"), "one": give(1)}
-    return nodes, [
-        *("s.yes > m.values__0", "s.no > a.value", "a.value > m.values__1"),
-        *("a.value > n.may", "one.value > n.must", "n.list > m.values__2"),
-    ]
+WAYS_OUT = "s.yes > a, s.no > b, a > m.values__0, b > m.values__1"
+TWO = {"a": "Take", "b": "Take", "m": flow("Merge")}
+INNER = {"t": flow("Switch", condition=True), "c": "Take", "d": "Take", "either": flow("Needs")}
+SHAPES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "two ways": (TWO, (WAYS_OUT,)),
+    "a way within a way, and a node that both switches lead to": (
+        {**TWO, **INNER},
+        (WAYS_OUT, "b > t, t.yes > c, t.no > d, c > m.values__2, d > m.values__3",
+            "t.both > either.may, s.both > either.must, either.list > m.values__4")),
+    "a way without a node": (
+        {"a": "Take", "n": flow("Needs", must=1), "m": flow("Merge"), "one": give(1)},
+        ("s.yes > m.values__0, s.no > a, a > m.values__1, a > n.may, one > n.must, n.list > m.values__2",)),
+    "what follows the error of a node that has none": (
+        {"routed": policy("Take", onError="route"), "after": "Take", "m": flow("Merge")},
+        ("s.both > routed, routed.error > after, routed > m.values__0, after > m.values__1",)),
+    "a node that runs each time behind one that was not taken": (
+        {**TWO, "again": {"type": "acme-flow:Tally"}, "last": flow("Merge")},
+        (WAYS_OUT, "b > again, again.count > last.values__0, m > last.values__1")),
+}  # fmt: skip
+"""What follows a switch `s`, as nodes and edges."""
 
 
-def way_of_an_error(condition: bool) -> tuple[dict[str, Any], list[str]]:
-    """What follows the error of a node that has none."""
-    nodes = {**switched(condition), "routed": policy("Take", onError="route"), "after": "Take", "m": flow("Merge")}
-    return nodes, [
-        *("s.both > routed.value", "routed.error > after.value"),
-        *("routed.value > m.values__0", "after.value > m.values__1"),
-    ]
+def shaped(name: str, condition: bool) -> Workflow:
+    nodes, edges = SHAPES[name]
+    return workflow({**switched(condition), **nodes}, *edges)
 
 
-def way_past_what_is_never_cached(condition: bool) -> tuple[dict[str, Any], list[str]]:
-    """A node that runs each time, behind one that was not taken."""
-    nodes, edges = two_ways(condition)
-    nodes |= {"again": {"type": "acme-flow:Tally"}, "last": flow("Merge")}
-    return nodes, [*edges, "b.value > again.value", "again.count > last.values__0", "m.value > last.values__1"]
-
-
-def way_inside_of_groups(condition: bool) -> tuple[dict[str, Any], list[str]]:
-    """Switches in groups, whose outputs are the ways."""
+def in_groups(condition: bool) -> Workflow:
+    """Return switches in groups, whose outputs are the ways."""
     values = {"value": "x", "condition": condition}
-    nodes = {"g": group("switch", **values), "h": group("switch", **values), "a": "Take", "b": "Take"}
-    return {**nodes, "m": flow("Merge")}, [
-        *("g.no > h.value", "g.yes > a.value", "h.no > b.value"),
-        *("a.value > m.values__0", "b.value > m.values__1", "h.yes > m.values__2"),
-    ]
-
-
-SHAPES = [two_ways, way_within_a_way, way_without_a_node, way_of_an_error, way_past_what_is_never_cached]
+    nodes = {"g": group("switch", **values), "h": group("switch", **values), **TWO}
+    edges = "g.no > h, g.yes > a, h.no > b, a > m.values__0, b > m.values__1, h.yes > m.values__2"
+    return workflow(nodes, edges)
 
 
 async def test_cached_outputs_never_stand_in_on_branches_not_taken(shared: Bench) -> None:
@@ -156,25 +135,24 @@ async def test_cached_outputs_never_stand_in_on_branches_not_taken(shared: Bench
         interfaceOutputs={"yes": slot(), "no": slot()},
     )
     await shared.workflows.save("switch", inner)
+    documents = {name: partial(shaped, name) for name in SHAPES} | {"groups": in_groups}
     with Failures() as failures:
-        for shape in (*SHAPES, way_inside_of_groups):
+        for name, document in documents.items():
             known: dict[bool, Any] = {}
             for condition in (True, True, False, False, True):
-                nodes, edges = shape(condition)
-                with failures.row((shape.__name__, condition)):
-                    run = await shared.run(workflow(nodes, *edges))
+                with failures.row((name, condition)):
+                    run = await shared.run(document(condition))
                     assert run.status == "complete"
                     assert known.setdefault(condition, what_became(run)) == what_became(run)
-                    request = RunRequest(workflow=workflow(nodes, *edges), use_cache=False)
+                    request = RunRequest(workflow=document(condition), use_cache=False)
                     assert what_became(await shared.engine.run(request)) == what_became(run)
     ways = [known[True][name][0] for name in ("g/a", "g/b", "a", "b")]
     assert ways == ["complete", "skipped", "complete", "skipped"]
 
 
 async def test_a_target_behind_a_branch_stays_skipped(shared: Bench) -> None:
-    nodes, edges = way_within_a_way(True)
     for target in ("m", "either", "d"):
-        request = RunRequest(workflow=workflow(nodes, *edges), targets=[target])
+        request = RunRequest(workflow=shaped([*SHAPES][1], True), targets=[target])
         runs = [await shared.engine.run(request) for _ in range(2)]
         assert what_became(runs[0]) == what_became(runs[1])
 
