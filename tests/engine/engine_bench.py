@@ -48,6 +48,11 @@ def give(value: Any, type: str = "WILDCARD") -> dict[str, Any]:
     return {"type": "Give", "configValues": {"type": type, "value": value}}
 
 
+def take(type: str) -> dict[str, Any]:
+    """Return a node that takes a value of a type, and gives it."""
+    return {"type": "Take", "configValues": {"type": type}}
+
+
 def slot(type: str = "WILDCARD", **more: Any) -> dict[str, Any]:
     """Return a slot of an interface."""
     return {"dataFlowType": type, **more}

@@ -1,4 +1,4 @@
-"""Which of the runs that wait comes next, how many may wait, and how waiting ends."""
+"""How many runs go on at a time, which of those that wait comes next, how many may, and what is remembered."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import Bench, OpenHost, give, workflow
+from engine_bench import Bench, OpenHost, give, output, workflow
 from loops_bench import flow, notes
 
 from tavern_host.contracts.errors import LimitReached
 from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.workflows import Workflow
 
 LIMIT = "extensions.tavern-engine.maxConcurrentRuns"
 QUEUE = "extensions.tavern-engine.maxQueuedRuns"
@@ -33,13 +34,15 @@ async def submit(bench: Bench, file: Path, name: str, priority: int = 0) -> str:
     return await bench.engine.submit(RunRequest(workflow=document, priority=priority))
 
 
-async def test_the_higher_priority_comes_first_and_within_one_first_come_first_served(
-    open_host: OpenHost, tmp_path: Path
-) -> None:
-    file = tmp_path / "order"
+async def test_higher_priorities_come_first_then_first_come(open_host: OpenHost, file: Path) -> None:
+    """Those that are interrupted while they wait never begin."""
     asked = [("a", 0), ("b", 5), ("c", -3), ("d", 5), ("e", 0), ("f", 1000), ("g", -1000)]
     async with one_at_a_time(open_host) as (bench, first):
         runs = [await submit(bench, file, name, priority) for name, priority in asked]
+        unwanted = [await submit(bench, file, "unwanted", priority) for priority in range(5)]
+        for run_id in unwanted:
+            assert (await bench.interrupted(run_id)).status == "interrupted"
+        assert [await bench.engine.interrupt(run_id) for run_id in unwanted] == [False] * 5
         await bench.engine.interrupt(first)
         for run_id in runs:
             assert (await bench.engine.wait(run_id)).status == "complete"
@@ -47,37 +50,26 @@ async def test_the_higher_priority_comes_first_and_within_one_first_come_first_s
     assert notes(file) == ["f", "b", "d", "a", "e", "c", "g"]
 
 
-async def test_a_run_that_would_have_to_wait_is_refused_when_enough_wait_already(
-    open_host: OpenHost, tmp_path: Path
-) -> None:
-    async with one_at_a_time(open_host, **{QUEUE: 2}) as (bench, first):
-        waiting = [await submit(bench, tmp_path / "order", str(i)) for i in range(2)]
-
-        with pytest.raises(LimitReached, match="the run was not accepted: 2 runs wait already") as refused:
-            await submit(bench, tmp_path / "order", "too many")
+async def test_a_run_is_refused_when_enough_wait_already(open_host: OpenHost, file: Path) -> None:
+    """However many are submitted at the same moment; a run within a run need not wait."""
+    async with one_at_a_time(open_host, **{QUEUE: 3}) as (bench, first):
+        answers = await asyncio.gather(*(submit(bench, file, str(i)) for i in range(20)), return_exceptions=True)
+        waiting = [answer for answer in answers if isinstance(answer, str)]
+        assert sum(isinstance(answer, LimitReached) for answer in answers) == 17
+        assert (len(waiting), len((await bench.engine.queue()).pending)) == (3, 3)
+        with pytest.raises(LimitReached, match="the run was not accepted: 3 runs wait already") as refused:
+            await submit(bench, file, "too many")
         assert refused.value.info.details["retry_after"] == 1
+        run = await bench.run(workflow({"one": give(1)}), call=bench.host.call().child(run_id=first))
+        assert run.status == "complete"
 
-        await bench.engine.interrupt(waiting[0])
-        await bench.engine.wait(waiting[0])
-        another = await submit(bench, tmp_path / "order", "another")
+        await bench.interrupted(waiting[0])
+        another = await submit(bench, file, "another")
         await bench.engine.interrupt(first)
         assert (await bench.engine.wait(another)).status == "complete"
 
 
-async def test_many_submitted_at_the_same_moment_are_no_more_than_may_wait(open_host: OpenHost, tmp_path: Path) -> None:
-    async with one_at_a_time(open_host, **{QUEUE: 3}) as (bench, _):
-        answers = await asyncio.gather(
-            *(submit(bench, tmp_path / "order", str(i)) for i in range(20)), return_exceptions=True
-        )
-
-        assert sum(isinstance(answer, str) for answer in answers) == 3
-        assert sum(isinstance(answer, LimitReached) for answer in answers) == 17
-        assert len((await bench.engine.queue()).pending) == 3
-
-
-async def test_runs_that_need_not_wait_are_accepted_with_the_smallest_queue(
-    open_host: OpenHost, tmp_path: Path
-) -> None:
+async def test_runs_that_need_not_wait_are_accepted_with_the_smallest_queue(open_host: OpenHost) -> None:
     async with open_host("acme_flow", settings={LIMIT: 4, QUEUE: 1}) as bench:
         answers = await asyncio.gather(*(bench.start(workflow({f"n{i}": "Hang"})) for i in range(5)))
 
@@ -85,28 +77,30 @@ async def test_runs_that_need_not_wait_are_accepted_with_the_smallest_queue(
         assert (len(queue.running) + len(queue.pending), len(queue.pending)) == (len(answers), 1)
 
 
-async def test_a_run_within_a_run_is_accepted_though_the_queue_is_full(open_host: OpenHost, tmp_path: Path) -> None:
-    async with one_at_a_time(open_host, **{QUEUE: 1}) as (bench, first):
-        await submit(bench, tmp_path / "order", "waits")
+async def test_a_deadline_holds_for_a_waiting_run_too(open_host: OpenHost) -> None:
+    async with one_at_a_time(open_host) as (bench, _):
+        run = await bench.run(workflow({"m": "Hang"}), call=bench.host.call().child(timeout=0.1))
 
-        run = await bench.run(workflow({"one": give(1)}), call=bench.host.call().child(run_id=first, timeout=5))
+        assert run.error is not None and run.error.code == "deadline_exceeded"
+        assert (await bench.engine.queue()).pending == []
 
-        assert run.status == "complete"
+
+async def test_queue_updates_tell_what_runs_and_what_waits(open_host: OpenHost) -> None:
+    async with open_host(settings={LIMIT: 1}) as bench:
+        updates = bench.host.events.subscribe("SYSTEM_QUEUE_UPDATE")
+        ids = [await bench.start(workflow({"n": "Hang"})) for _ in range(2)]
+        async for event in updates:
+            payload: Any = event.payload  # type: ignore[union-attr]
+            states = [[run["promptId"] for run in payload[f"{kind}Executions"]] for kind in ("running", "pending")]
+            if states == [ids[:1], ids[1:]]:
+                break
 
 
-async def test_all_runs_that_wait_can_be_interrupted_and_none_of_them_begins(
-    open_host: OpenHost, tmp_path: Path
-) -> None:
-    file = tmp_path / "order"
-    async with one_at_a_time(open_host) as (bench, first):
-        waiting = [await submit(bench, file, str(i), i) for i in range(5)]
+async def test_runs_that_memory_has_no_room_for_are_found_in_the_store(bench: Bench) -> None:
+    first = await bench.run(workflow({"one": give(1)}, name="short"))
+    for _ in range(501):
+        await bench.run(Workflow())
 
-        for run_id in waiting:
-            assert await bench.engine.interrupt(run_id)
-        runs = [await bench.engine.wait(run_id) for run_id in waiting]
-        await bench.engine.interrupt(first)
-        await bench.engine.wait(first)
+    found = await bench.engine.get(first.id)
 
-        assert {run.status.value for run in runs} == {"interrupted"}
-        assert [await bench.engine.interrupt(run_id) for run_id in waiting] == [False] * 5
-    assert notes(file) == []
+    assert (found.status, found.workflow_name, output(found, "one")) == ("complete", "short", 1)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from engine_bench import PLUGINS, Bench, workflow
-from helpers.repetition import repetitions
-from hypothesis import HealthCheck, given, settings
+from engine_bench import PLUGINS, Bench, group, workflow
+from helpers.repetition import IN_ONE_TEST, repetitions
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tavern_host import WORKFLOW_MANAGER, Host
+from tavern_host import Host
 from tavern_host.contracts.executions import Run, RunRequest
+from tavern_host.contracts.workflows import Workflow
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,13 @@ class Part:
     written: int
 
 
+Graph = list[Part]
+
+
 @st.composite
-def graphs(draw: st.DrawFn) -> list[Part]:
+def graphs(draw: st.DrawFn) -> Graph:
     """Return nodes, each fed by earlier ones: at most one edge for `Add`, any number for `Collect`."""
-    parts: list[Part] = []
+    parts: Graph = []
     for index in range(draw(st.integers(1, 25))):
         kind = draw(st.sampled_from(["Add", "Add", "Pause", "Pause", "Collect", "Boom"]))
         most = index if kind == "Collect" else min(index, 1)
@@ -39,7 +42,7 @@ def graphs(draw: st.DrawFn) -> list[Part]:
     return parts
 
 
-def expected(parts: list[Part]) -> list[tuple[str, Any]]:
+def expected(parts: Graph) -> list[tuple[str, Any]]:
     """Return the status and value of every node, by going through them in order."""
     found: list[tuple[str, Any]] = []
     for part in parts:
@@ -60,8 +63,8 @@ def expected(parts: list[Part]) -> list[tuple[str, Any]]:
     return found
 
 
-def document(parts: list[Part]) -> tuple[dict[str, Any], list[str]]:
-    """Return the graph as nodes and edges, the last nodes first so that order proves nothing."""
+def document(parts: Graph) -> Workflow:
+    """Return the graph as a workflow, the last nodes first so that order proves nothing."""
     nodes: dict[str, Any] = {}
     edges = []
     outputs = {"Add": "sum", "Collect": "list"}
@@ -72,10 +75,10 @@ def document(parts: list[Part]) -> tuple[dict[str, Any], list[str]]:
         for before in part.before:
             source = outputs.get(parts[before].kind, "value")
             edges.append(f"n{before}.{source} > n{index}.{inputs.get(part.kind, 'value')}")
-    return nodes, edges
+    return workflow(nodes, *edges)
 
 
-def wrong(run: Run, parts: list[Part], prefix: str = "") -> str | None:
+def wrong(run: Run, parts: Graph, prefix: str = "") -> str | None:
     """Return in what a finished run differs from what is expected, or None."""
     for index, (status, value) in enumerate(expected(parts)):
         state = run.nodes[f"{prefix}n{index}"]
@@ -87,82 +90,59 @@ def wrong(run: Run, parts: list[Part], prefix: str = "") -> str | None:
     return None if run.status == ("error" if failed else "complete") else f"the run is {run.status}"
 
 
-def changed(parts: list[Part], where: int) -> list[Part]:
+def changed(parts: Graph, where: int) -> Graph:
     """Return the same graph with another written value at one node."""
     return [replace(part, written=part.written + 7) if i == where else part for i, part in enumerate(parts)]
 
 
-@contextlib.asynccontextmanager
-async def host_in(folder: Path) -> AsyncIterator[Bench]:
-    host = Host(folder / "project", plugins=[PLUGINS / "acme_nodes"], trust=["acme-nodes"])
-    async with host:
-        yield Bench(host)
+def on_a_host(folder: Path, check: Callable[[Bench], Awaitable[None]]) -> None:
+    """Do something with the bench of a host."""
+
+    async def run() -> None:
+        async with Host(folder / "project", plugins=[PLUGINS / "acme_nodes"], trust=["acme-nodes"]) as host:
+            await check(Bench(host))
+
+    asyncio.run(run())
 
 
-_FEW = settings(
-    max_examples=repetitions(2, 25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+_FEW = settings(max_examples=repetitions(2, 25), suppress_health_check=IN_ONE_TEST)
 
 
 @given(st.lists(st.tuples(graphs(), st.integers(0, 24)), min_size=8, max_size=8))
 @_FEW
-def test_every_graph_gives_what_the_plain_interpreter_gives(
-    tmp_path: Path, batch: list[tuple[list[Part], int]]
-) -> None:
-    """With an empty cache, with a full one, with a value changed, and without the cache."""
+def test_every_graph_gives_what_the_plain_interpreter_gives(tmp_path: Path, batch: list[tuple[Graph, int]]) -> None:
+    """With an empty cache, with a full one, with a value changed, without the cache, and twice as a group."""
 
-    async def check() -> None:
-        async with host_in(tmp_path) as bench:
-            for parts, where in batch:
-                other = changed(parts, where % len(parts))
-                for graph, use_cache in ((parts, True), (parts, True), (other, True), (parts, False)):
-                    nodes, edges = document(graph)
-                    request = RunRequest(workflow=workflow(nodes, *edges), use_cache=use_cache)
-                    run = await bench.engine.run(request)
-                    assert wrong(run, graph) is None, graph
+    async def check(bench: Bench) -> None:
+        for parts, where in batch:
+            other = changed(parts, where % len(parts))
+            for graph, use_cache in ((parts, True), (parts, True), (other, True), (parts, False)):
+                run = await bench.engine.run(RunRequest(workflow=document(graph), use_cache=use_cache))
+                assert wrong(run, graph) is None, graph
+            await bench.workflows.save("inner", document(parts))
+            run = await bench.run(workflow({"g": group("inner"), "h": group("inner")}))
+            assert [wrong(run, parts, prefix) for prefix in ("g/", "h/")] == [None, None], parts
 
-    asyncio.run(check())
+    on_a_host(tmp_path, check)
 
 
 @given(st.lists(st.tuples(graphs(), st.integers(0, 12)), min_size=8, max_size=8))
 @_FEW
-def test_an_interrupted_run_ends_and_leaves_nothing_wrong_behind(
-    tmp_path: Path, batch: list[tuple[list[Part], int]]
-) -> None:
+def test_an_interrupted_run_leaves_nothing_wrong_behind(tmp_path: Path, batch: list[tuple[Graph, int]]) -> None:
     """What was interrupted gave nothing but what is right; a later run, which may use it, is right altogether."""
 
-    async def check() -> None:
-        async with host_in(tmp_path) as bench:
-            for parts, turns in batch:
-                nodes, edges = document(parts)
-                run_id = await bench.start(workflow(nodes, *edges))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                if (await bench.engine.get(run_id)).status in ("queued", "running"):
-                    await bench.engine.interrupt(run_id)
-                cut = await bench.engine.wait(run_id)
-                for index, (status, value) in enumerate(expected(parts)):
-                    state = cut.nodes[f"n{index}"]
-                    if state.status == "complete" and state.output is not None:
-                        assert (status, next(iter(state.output.values()))) == ("complete", value), (index, parts)
-                whole = await bench.run(workflow(nodes, *edges))
-                assert wrong(whole, parts) is None, parts
+    async def check(bench: Bench) -> None:
+        for parts, turns in batch:
+            run_id = await bench.start(document(parts))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if (await bench.engine.get(run_id)).status in ("queued", "running"):
+                await bench.engine.interrupt(run_id)
+            cut = await bench.engine.wait(run_id)
+            for index, (status, value) in enumerate(expected(parts)):
+                state = cut.nodes[f"n{index}"]
+                if state.status == "complete" and state.output is not None:
+                    assert (status, next(iter(state.output.values()))) == ("complete", value), (index, parts)
+            assert wrong(await bench.run(document(parts)), parts) is None, parts
 
-    asyncio.run(check())
-
-
-@given(st.lists(graphs(), min_size=6, max_size=6))
-@_FEW
-def test_a_graph_as_a_group_gives_the_same_in_each_of_its_instances(tmp_path: Path, batch: list[list[Part]]) -> None:
-    async def check() -> None:
-        async with host_in(tmp_path) as bench:
-            store = bench.host.services.get(WORKFLOW_MANAGER)
-            group = {"type": "core:NodeGroup", "configValues": {"referencedWorkflowId": "inner"}}
-            for parts in batch:
-                nodes, edges = document(parts)
-                await store.save("inner", workflow(nodes, *edges))
-                run = await bench.run(workflow({"g": group, "h": group}))
-                assert wrong(run, parts, "g/") is None, parts
-                assert wrong(run, parts, "h/") is None, parts
-
-    asyncio.run(check())
+    on_a_host(tmp_path, check)
