@@ -80,7 +80,8 @@ CASES = [
         gives={"n.list": [1, 2]}) for values, edges in ORDERS),
     case("a value that cannot be converted is the error of the node that gets it",
         {"give": give({}), "take": take("STRING")}, "give > take", gives={"give": {}}, failed="take",
-        error="node take (acme-nodes:Take): the input 'value': the value on edge e0 is no STRING: expected text, got an object"),
+        error="node take (acme-nodes:Take): the input 'value': the value on edge e0 is no STRING: expected "
+            "text, got an object"),
 ]  # fmt: skip
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from node_bench import HostedNodes, Nodes
 
 from tavern_host import Host
@@ -16,7 +17,19 @@ def nodes() -> Nodes:
     return Nodes()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Host]:
+    """Start a host on a project with the module's `PROJECT_FILES`, by name, and its `SETTINGS`."""
+    project = tmp_path_factory.mktemp("project")
+    for name, text in getattr(request.module, "PROJECT_FILES", {}).items():
+        (project / name).write_text(text, encoding="utf-8")
+    async with Host(project=project, settings=getattr(request.module, "SETTINGS", {})) as host:
+        yield host
+
+
 @pytest.fixture
-async def hosted(tmp_path: Path) -> AsyncIterator[HostedNodes]:
-    async with Host(project=tmp_path / "project") as host:
-        yield HostedNodes(host, tmp_path / "project" / "files")
+def hosted(module_host: Host) -> HostedNodes:
+    """Return the nodes of a module's host, without files. The module says `asyncio(loop_scope="module")`."""
+    files = module_host.project.root / "files"
+    shutil.rmtree(files, ignore_errors=True)
+    return HostedNodes(module_host, files)

@@ -21,42 +21,21 @@ DATA: dict[str, Any] = {
 }
 
 PATHS: list[tuple[str, Any]] = [
-    ("", DATA),
-    ("$", DATA),
-    ("users[0].name", "Ann"),
-    ("$.users[0]['name']", "Ann"),
-    ("users.0.name", "Ann"),
-    (".users[-1].tags", ["c"]),
-    ("$['a b'][\"it's\"]", 1),
-    (r"['a b']['it\'s']", 1),
-    ("['a b']['']", 2),
-    ("a b['x.y']", 3),
-    ("0", "zero"),
-    ("$['0']", "zero"),
-    ("姓名", "安"),
-    (" users [ 0 ] ", Missing),
-    ("users[*].name", ["Ann", "Bo"]),
-    ("$.users[*].tags[*]", ["a", "b", "c"]),
-    ("users.*.name", ["Ann", "Bo"]),
-    ("users[1:]", [DATA["users"][1], DATA["users"][2]]),
-    ("users[:-1].name", ["Ann", "Bo"]),
-    ("users[0:1][*]", ["Ann", ["a", "b"]]),
-    ("users[*].nothing", []),
-    ("['a b'].*", [1, 2, 3]),
-]
+    ("", DATA), ("$", DATA), ("users[0].name", "Ann"), ("$.users[0]['name']", "Ann"), ("users.0.name", "Ann"),
+    (".users[-1].tags", ["c"]), ("$['a b'][\"it's\"]", 1), (r"['a b']['it\'s']", 1), ("['a b']['']", 2),
+    ("a b['x.y']", 3), ("0", "zero"), ("$['0']", "zero"), ("姓名", "安"), (" users [ 0 ] ", Missing),
+    ("users[*].name", ["Ann", "Bo"]), ("$.users[*].tags[*]", ["a", "b", "c"]), ("users.*.name", ["Ann", "Bo"]),
+    ("users[1:]", [DATA["users"][1], DATA["users"][2]]), ("users[:-1].name", ["Ann", "Bo"]),
+    ("users[0:1][*]", ["Ann", ["a", "b"]]), ("users[*].nothing", []), ("['a b'].*", [1, 2, 3]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "expected"), PATHS)
-async def test_a_path_leads_to_a_part_or_to_several(nodes: Nodes, path: str, expected: Any) -> None:
-    outputs = await nodes.run("JsonSelector", {"data": DATA, "path": path, "default": "-"}, {"missing": "default"})
-    if expected is Missing:
-        assert outputs == {"value": "-", "found": False}
-    else:
-        assert outputs == {"value": expected, "found": expected != []}
-
-
-async def test_json_that_is_still_text_is_read(nodes: Nodes) -> None:
-    assert await nodes.run("JsonSelector", {"data": '[{"a": 5}]', "path": "[0].a"}) == {"value": 5, "found": True}
+async def test_a_path_leads_to_a_part_or_to_several(nodes: Nodes) -> None:
+    rows: list[Row] = [("JsonSelector", {"data": '[{"a": 5}]', "path": "[0].a"}, {}, {"value": 5, "found": True})]
+    for path, expected in PATHS:
+        outputs = {"value": "-" if expected is Missing else expected, "found": expected not in (Missing, [])}
+        rows.append(("JsonSelector", {"data": DATA, "path": path, "default": "-"}, {"missing": "default"}, outputs))
+    await check_outputs(nodes, rows)
 
 
 LOST: list[tuple[Any, str, str]] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from helpers.repetition import Failures
 
 import tavern_nodes.nodes
 from tavern_host import Host, NodeDefinition, nodes_of
@@ -26,18 +26,14 @@ def test_no_two_nodes_have_one_type() -> None:
     assert len({definition.type for definition in DEFINITIONS}) == len(DEFINITIONS)
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.type)
-def test_every_node_has_a_name_a_category_and_a_description(definition: NodeDefinition) -> None:
-    assert definition.display_name
-    assert definition.description.rstrip().endswith(".")
-    assert definition.category in OWN_CATEGORIES | PLATFORM_CATEGORIES
-
-
-@pytest.mark.parametrize(
-    "definition", [d for d in DEFINITIONS if d.category in OWN_CATEGORIES], ids=lambda definition: definition.type
-)
-def test_every_slot_of_our_own_nodes_is_described(definition: NodeDefinition) -> None:
-    assert [key for key, slot in slots(definition) if not slot.description] == []
+def test_every_node_and_every_own_slot_is_described() -> None:
+    with Failures() as failures:
+        for definition in DEFINITIONS:
+            with failures.row(definition.type):
+                assert definition.display_name and definition.description.rstrip().endswith(".")
+                assert definition.category in OWN_CATEGORIES | PLATFORM_CATEGORIES
+                if definition.category in OWN_CATEGORIES:
+                    assert [key for key, slot in slots(definition) if not slot.description] == []
 
 
 async def test_a_host_loads_the_plugin_with_all_its_nodes_under_core(tmp_path: Path) -> None:
