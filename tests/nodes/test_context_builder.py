@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from helpers.repetition import Failures
-from node_bench import Nodes
+from node_bench import Nodes, check_refusals
 
 from tavern_host import InvalidInput
 
@@ -84,69 +84,47 @@ async def test_all_parts_come_in_the_usual_order_with_their_macros_filled_in(nod
     assert messages[9] == HISTORY[0]
 
 
-async def test_an_empty_conversation_begins_with_the_first_message_of_the_card(nodes: Nodes) -> None:
+async def test_macros_and_first_messages_are_filled_in(nodes: Nodes) -> None:
+    """An empty conversation begins with the card's; macros that were said, or that macros bring in, are left alone."""
     assert (await build(nodes, characterData=CARD))[-1] == {"role": "assistant", "content": "Welcome, User!"}
     assert "Welcome, User!" not in await texts(nodes, characterData=CARD, historyMessages=HISTORY)
-
-
-async def test_macros_in_the_conversation_are_left_alone(nodes: Nodes) -> None:
     said = [{"role": "user", "content": "{{char}} <USER>"}]
     assert (await texts(nodes, characterData=CARD, historyMessages=said))[-1] == "{{char}} <USER>"
-
-
-async def test_a_macro_that_brings_in_a_macro_does_not_run_on(nodes: Nodes) -> None:
     card = {"name": "{{char}}{{char}}", "description": "{{description}} {{Char}} {{what}} {{// no}}{{newline}}."}
     found = await texts(nodes, characterData=card)
     assert found[-1] == "{{description}} {{char}}{{char}} {{what}} \n."
 
 
-async def test_the_prompts_of_the_card_take_the_place_of_the_presets(nodes: Nodes) -> None:
+async def test_the_cards_prompts_replace_the_presets_if_allowed(nodes: Nodes) -> None:
     card = {**CARD, "system_prompt": "{{original}} Rhyme.", "post_history_instructions": "End."}
     preset = {"system_prompt": "Write as {{char}}.", "post_history_instructions": "Go on."}
     found = await texts(nodes, presetData=preset, characterData=card, historyMessages=HISTORY)
     assert (found[0], found[-1]) == ("Write as Ann. Rhyme.", "End.")
-
-
-async def test_a_preset_may_forbid_that(nodes: Nodes) -> None:
-    preset = {"prompts": [{"identifier": "main", "content": "Mine.", "forbid_overrides": True}]}
-    assert await texts(nodes, presetData=preset, characterData={**CARD, "system_prompt": "Yours."}) == [
-        "Mine.",
-        "Welcome, User!",
-    ]
+    strict = {"prompts": [{"identifier": "main", "content": "Mine.", "forbid_overrides": True}]}
+    assert await texts(nodes, presetData=strict, characterData=card) == ["Mine.", "Welcome, User!"]
 
 
 async def test_a_preset_orders_its_prompts_and_the_places(nodes: Nodes) -> None:
+    deep = {"role": "assistant", "content": "Deep.", "injection_position": 1, "injection_depth": 1}
+    order = ["mine", "chatHistory", "charPersonality", "off", "deep", "main", "unknown"]
     preset = {
         "prompts": [
             {"identifier": "main", "role": "system", "content": "Main."},
             {"identifier": "mine", "role": "user", "content": "Mine of {{char}}."},
             {"identifier": "off", "role": "user", "content": "Off."},
-            {"identifier": "deep", "role": "assistant", "content": "Deep.", "injection_position": 1,
-                "injection_depth": 1},
+            {"identifier": "deep", **deep},
             {"identifier": "charPersonality", "marker": True},
             {"identifier": "chatHistory", "marker": True},
         ],
         "prompt_order": [
             {"character_id": 100000, "order": [{"identifier": "off", "enabled": True}]},
-            {
-                "character_id": 100001,
-                "order": [
-                    {"identifier": "mine", "enabled": True},
-                    {"identifier": "chatHistory", "enabled": True},
-                    {"identifier": "charPersonality", "enabled": True},
-                    {"identifier": "off", "enabled": False},
-                    {"identifier": "deep", "enabled": True},
-                    {"identifier": "main", "enabled": True},
-                    {"identifier": "unknown", "enabled": True},
-                ],
-            },
+            {"character_id": 100001, "order": [{"identifier": name, "enabled": name != "off"} for name in order]},
         ],
         "personality_format": "{{char}} is: {{personality}}",
-    }  # fmt: skip
+    }
+    said = ["Is there a dragon?", "Perhaps.", "Deep.", "And the King?"]
     found = await texts(nodes, presetData=preset, characterData=CARD, historyMessages=HISTORY)
-    assert found == [
-        "Mine of Ann.", "Is there a dragon?", "Perhaps.", "Deep.", "And the King?", "Ann is: Warm.", "Main.",
-    ]  # fmt: skip
+    assert found == ["Mine of Ann.", *said, "Ann is: Warm.", "Main."]
 
 
 # --- world books --------------------------------------------------------------------------------------------
@@ -238,31 +216,28 @@ async def test_the_book_of_the_card_comes_in_too_with_macros(nodes: Nodes) -> No
 # --- bad input ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ({"presetData": 3}, "presetData: a preset is an object, not a number"),
-        ({"presetData": {"system_prompt": 3}}, "presetData.system_prompt: expected text, not a number"),
-        ({"presetData": {"prompts": [{"role": "bard"}]}}, "presetData.prompts[0].role: expected one of system, user, "
-            "assistant"),
-        ({"presetData": {"prompts": [], "prompt_order": 3}}, "presetData.prompt_order: expected a list of objects"),
-        ({"worldBookData": {"entries": [3]}}, "worldBookData.entries[0]: expected an object with keys and content, not "
-            "a number"),
-        ({"worldBookData": {"entries": [{"order": "x"}]}}, "worldBookData.entries[0].insertion_order: expected a "
-            "number, not 'x'"),
-        ({"worldBookData": {"entries": [entry("a", "/(/")]}}, "worldBookData.entries[0]: the key '(' is no regular "
-            "expression: a group is opened with ( and not closed"),
-        ({"worldBookData": {"entries": [{}] * 10_001}}, "worldBookData: 10,001 entries are too many; at most 10,000 "
-            "are possible"),
-        ({"characterData": {"a": 1}}, "characterData: this is no character card; it has no name, description or other "
-            "field of one"),
-        ({"historyMessages": [{"role": "user"}]}, "historyMessages[0].content: expected text, not nothing"),
-    ],
-)  # fmt: skip
-async def test_what_is_wrong_is_told_by_its_place(nodes: Nodes, inputs: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        await build(nodes, **inputs)
-    assert caught.value.message == f"ContextBuilder: {message}"
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"presetData": 3}, "presetData: a preset is an object, not a number"),
+    ({"presetData": {"system_prompt": 3}}, "presetData.system_prompt: expected text, not a number"),
+    ({"presetData": {"prompts": [{"role": "bard"}]}}, "presetData.prompts[0].role: expected one of system, user, "
+        "assistant"),
+    ({"presetData": {"prompts": [], "prompt_order": 3}}, "presetData.prompt_order: expected a list of objects"),
+    ({"worldBookData": {"entries": [3]}}, "worldBookData.entries[0]: expected an object with keys and content, not "
+        "a number"),
+    ({"worldBookData": {"entries": [{"order": "x"}]}}, "worldBookData.entries[0].insertion_order: expected a "
+        "number, not 'x'"),
+    ({"worldBookData": {"entries": [entry("a", "/(/")]}}, "worldBookData.entries[0]: the key '(' is no regular "
+        "expression: a group is opened with ( and not closed"),
+    ({"worldBookData": {"entries": [{}] * 10_001}}, "worldBookData: 10,001 entries are too many; at most 10,000 "
+        "are possible"),
+    ({"characterData": {"a": 1}}, "characterData: this is no character card; it has no name, description or other "
+        "field of one"),
+    ({"historyMessages": [{"role": "user"}]}, "historyMessages[0].content: expected text, not nothing"),
+]  # fmt: skip
+
+
+async def test_what_is_wrong_is_told_by_its_place(nodes: Nodes) -> None:
+    await check_refusals(nodes, (("ContextBuilder", inputs, {}, message) for inputs, message in WRONG))
 
 
 async def test_keys_without_end_fail_in_one_line(nodes: Nodes) -> None:
@@ -271,15 +246,14 @@ async def test_keys_without_end_fail_in_one_line(nodes: Nodes) -> None:
         await build(nodes, worldBookData=[entry("A", "/(a|aa)+$/i")], historyMessages=said)
 
 
-@pytest.mark.parametrize(
-    "inputs",
-    [
+async def test_prompts_that_multiply_stay_in_bounds(nodes: Nodes) -> None:
+    prompts = [{"identifier": str(n), "content": "{{description}}" * 300} for n in range(900)]
+    rows: list[dict[str, Any]] = [
         {"presetData": {"system_prompt": "{{description}}" * 1000}},
-        {"presetData": {"prompts": [{"identifier": str(n), "content": "{{description}}" * 300} for n in range(900)]}},
+        {"presetData": {"prompts": prompts}},
         {"worldBookData": [entry("{{description}}" * 300, constant=True)] * 900},
         {"worldBookData": [entry("a" * 3000, constant=True)], "presetData": {"wi_format": "{0}" * 1_000_000}},
-    ],
-)
-async def test_prompts_that_multiply_stay_in_bounds(nodes: Nodes, inputs: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="ContextBuilder: the result would have .* characters; at most "):
-        await build(nodes, characterData={**CARD, "description": "z" * 10_000}, **inputs)
+    ]
+    for inputs in rows:
+        with pytest.raises(InvalidInput, match="ContextBuilder: the result would have .* characters; at most "):
+            await build(nodes, characterData={**CARD, "description": "z" * 10_000}, **inputs)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 
 from tavern_host import InvalidInput, NotFound
 from tavern_nodes import files
@@ -43,79 +46,59 @@ OPERATIONS: dict[str, Callable[[Path, str], object]] = {
     "append": lambda root, path: append_inside(root, path, b"x"),
     "list": list_inside,
 }
-each_operation = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+OUT = ["../secret.txt", "a/../../secret.txt", "..", "a/..", "/etc/passwd", "//etc/passwd", "a/../b"]
+NO_NAMES = ["a\0b", "\ud800", "x" * 300, "/".join("x" * 40)]
+LINKED = ["link.txt", "folder/secret.txt", "inner/folder/secret.txt", "dangling", "folder"]
 
 
-@each_operation
-@pytest.mark.parametrize(
-    "path", ["../secret.txt", "a/../../secret.txt", "..", "a/..", "/etc/passwd", "//etc/passwd", "a/../b"]
-)
-def test_no_path_leads_out(root: Path, operation: Callable[[Path, str], object], path: str) -> None:
-    with pytest.raises(InvalidInput, match=r"leads out of the project's files/ folder"):
-        operation(root, path)
-    assert (root.parent / "secret.txt").read_text() == SECRET
-
-
-@each_operation
-@pytest.mark.parametrize("path", ["a\0b", "\ud800", "x" * 300, "/".join("x" * 40)])
-def test_what_cannot_be_a_name_is_refused(root: Path, operation: Callable[[Path, str], object], path: str) -> None:
-    with pytest.raises(InvalidInput):
-        operation(root, path)
-
-
-@each_operation
-def test_a_link_is_not_followed_wherever_it_is(root: Path, operation: Callable[[Path, str], object]) -> None:
+def test_no_path_or_link_leads_out(root: Path) -> None:
     (root / "link.txt").symlink_to(root.parent / "secret.txt")
-    (root / "folder").symlink_to(root.parent / "outside")
     (root / "inner").mkdir()
-    (root / "inner" / "folder").symlink_to(root.parent / "outside")
+    for folder in (root / "folder", root / "inner" / "folder"):
+        folder.symlink_to(root.parent / "outside")
     (root / "dangling").symlink_to(root.parent / "new.txt")
-    for path in ("link.txt", "folder/secret.txt", "inner/folder/secret.txt", "dangling", "folder"):
-        with pytest.raises(InvalidInput):
-            operation(root, path)
-    assert (root.parent / "secret.txt").read_text() == SECRET
-    assert (root.parent / "outside" / "secret.txt").read_text() == SECRET
+    rows: list[tuple[str, str | None]] = [(path, r"leads out of the project's files/ folder") for path in OUT]
+    rows += [(path, None) for path in [*NO_NAMES, *LINKED]]
+    with Failures() as failures:
+        for (name, operation), (path, message) in itertools.product(OPERATIONS.items(), rows):
+            with failures.row((name, path)), pytest.raises(InvalidInput, match=message):
+                operation(root, path)
+    assert [path.read_text() for path in sorted(root.parent.rglob("secret.txt"))] == [SECRET] * 2
     assert not (root.parent / "new.txt").exists()
 
 
-@pytest.mark.parametrize("name", ["read", "write", "append", "open"])
-def test_a_folder_is_not_a_file(root: Path, name: str) -> None:
+def test_folders_and_missing_files_are_told_by_their_path(root: Path) -> None:
     (root / "folder").mkdir()
-    with pytest.raises(InvalidInput, match=r"^'folder' "):
-        OPERATIONS[name](root, "folder")
+    with Failures() as failures:
+        for name in ("read", "write", "append", "open"):
+            with failures.row(name), pytest.raises(InvalidInput, match=r"^'folder' "):
+                OPERATIONS[name](root, "folder")
+        for name in ("read", "stamp", "open", "list"):
+            with failures.row(name), pytest.raises(NotFound, match="^'a/b.txt' is not in the project's files/ folder$"):
+                OPERATIONS[name](root, "a/b.txt")
 
 
-@pytest.mark.parametrize("name", ["read", "stamp", "open", "list"])
-def test_what_is_not_there_is_told_by_its_path(root: Path, name: str) -> None:
-    with pytest.raises(NotFound) as missing:
-        OPERATIONS[name](root, "a/b.txt")
-    assert missing.value.message == "'a/b.txt' is not in the project's files/ folder"
-
-
-def test_a_file_that_is_too_large_is_not_read(root: Path) -> None:
+def test_files_over_the_limit_are_neither_read_nor_written(root: Path) -> None:
     with (root / "large").open("wb") as file:
-        file.truncate(files.MAX_BYTES + 1)
+        file.truncate(files.MAX_BYTES)
+    for write in (lambda: append_inside(root, "large", b"x"), lambda: write_inside(root, "o", b"x" * (16 * 2**20 + 1))):
+        with pytest.raises(InvalidInput, match="at most 16,777,216 are possible"):
+            write()
+    assert (names(root), (root / "large").stat().st_size) == (["large"], files.MAX_BYTES)
+    with (root / "large").open("ab") as file:
+        file.write(b"x")
     with pytest.raises(InvalidInput, match=r"^'large' is larger than 16,777,216 bytes$"):
         read_inside(root, "large")
 
 
-def test_a_file_does_not_grow_over_the_limit(root: Path) -> None:
-    with (root / "large").open("wb") as file:
-        file.truncate(files.MAX_BYTES)
-    with pytest.raises(InvalidInput, match="at most 16,777,216 are possible"):
-        append_inside(root, "large", b"x")
-    with pytest.raises(InvalidInput, match="at most 16,777,216 are possible"):
-        write_inside(root, "other", b"x" * (files.MAX_BYTES + 1))
-    assert (root / "large").stat().st_size == files.MAX_BYTES
-    assert names(root) == ["large"]
-
-
-def test_a_replaced_file_keeps_its_permissions_and_leaves_nothing_beside_it(root: Path) -> None:
-    write_inside(root, "run.sh", b"1")
-    (root / "run.sh").chmod(0o750)
-    write_inside(root, "run.sh", b"22")
-    assert (root / "run.sh").stat().st_mode & 0o777 == 0o750
-    assert everything(root) == ["run.sh"]
+def test_a_replaced_file_keeps_its_permissions(root: Path) -> None:
+    assert write_inside(root, "x", b"1", replace=False) == 1
+    with pytest.raises(InvalidInput, match=r"^'x' is there already$"):
+        write_inside(root, "x", b"2", replace=False)
+    assert read_inside(root, "x") == b"1"
+    (root / "x").chmod(0o750)
+    write_inside(root, "x", b"22")
+    assert ((root / "x").stat().st_mode & 0o777, everything(root)) == (0o750, ["x"])
 
 
 def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(
@@ -134,8 +117,6 @@ def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(
 
 
 def test_a_file_that_another_program_keeps_locked_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import fcntl
-
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.05)
     append_inside(root, "log", b"1")
     with (root / "log").open("rb") as file:
@@ -143,13 +124,6 @@ def test_a_file_that_another_program_keeps_locked_is_told(root: Path, monkeypatc
         with pytest.raises(InvalidInput, match=r"^'log' is kept locked by another program$"):
             append_inside(root, "log", b"2")
     assert append_inside(root, "log", b"3") == 2
-
-
-def test_a_file_that_is_there_already_is_left_alone_on_request(root: Path) -> None:
-    assert write_inside(root, "x", b"1", replace=False) == 1
-    with pytest.raises(InvalidInput, match=r"^'x' is there already$"):
-        write_inside(root, "x", b"2", replace=False)
-    assert (everything(root), read_inside(root, "x")) == (["x"], b"1")
 
 
 def test_a_stamp_differs_once_the_file_was_written_again(root: Path) -> None:
@@ -170,10 +144,7 @@ def test_a_listing_has_the_files_by_path_and_no_links(root: Path) -> None:
     assert names(root, recursive=True) == ["a/b/c.txt", "a/z.txt", "b.txt"]
     assert names(root, "a/", recursive=True) == ["a/b/c.txt", "a/z.txt"]
     assert names(root, ".") == ["b.txt"]
-
-
-def test_a_listing_of_a_folder_that_was_never_made_is_empty(tmp_path: Path) -> None:
-    assert list_inside(tmp_path / "files") == []
+    assert list_inside(root / "never made") == []
 
 
 def test_a_listing_that_is_too_long_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

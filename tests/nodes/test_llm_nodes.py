@@ -17,7 +17,7 @@ from tavern_host import Host, TavernError
 from tavern_host.contracts.llm import LlmResponse
 
 MODELS = "extensions.tavern-llm.models"
-SETTINGS = {"use_env_vars": True}
+FROM_HOST = {"use_env_vars": True}
 REPLIES = """
 - when: {contains: Be brief}
   reply: Yes.
@@ -26,19 +26,15 @@ REPLIES = """
 """
 
 
+PROJECT_FILES = {"replies.yaml": REPLIES}
+SETTINGS = {MODELS: {"bar": {"adapter": "scripted", "file": "replies.yaml", "chunk_chars": 7}}}
+on_module_loop = pytest.mark.asyncio(loop_scope="module")
+
+
 @asynccontextmanager
-async def host_with(project: Path, models: dict[str, Any] | None = None) -> AsyncIterator[HostedNodes]:
-    project.mkdir(exist_ok=True)
-    (project / "replies.yaml").write_text(REPLIES, encoding="utf-8")
-    scripted = {"bar": {"adapter": "scripted", "file": "replies.yaml", "chunk_chars": 7}}
-    async with Host(project=project, settings={MODELS: scripted if models is None else models}) as host:
+async def host_with(project: Path, models: dict[str, Any]) -> AsyncIterator[HostedNodes]:
+    async with Host(project=project, settings={MODELS: models}) as host:
         yield HostedNodes(host, project / "files")
-
-
-@pytest.fixture
-async def hosted(tmp_path: Path) -> AsyncIterator[HostedNodes]:
-    async with host_with(tmp_path / "project") as nodes:
-        yield nodes
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAiServer]:
 
 
 def openai_inputs(prompt: str, **more: Any) -> dict[str, Any]:
-    return {"api_settings": SETTINGS, "model": "bar", "system_prompt": "", "prompt": prompt, **more}
+    return {"api_settings": FROM_HOST, "model": "bar", "system_prompt": "", "prompt": prompt, **more}
 
 
 async def failure(hosted: HostedNodes, type: str, **inputs: Any) -> str:
@@ -65,24 +61,24 @@ async def failure(hosted: HostedNodes, type: str, **inputs: Any) -> str:
 # --- APISettings --------------------------------------------------------------------------------------------
 
 
+@on_module_loop
 async def test_api_settings_are_a_reference_and_hold_no_key(hosted: HostedNodes) -> None:
     inputs = {"use_env_vars": True, "base_url": "https://example.com/v1", "api_key": "sk-secret"}
     assert await hosted.run("APISettings", inputs) == {"api_settings": {"use_env_vars": True}}
 
 
-async def test_a_key_in_a_workflow_is_refused_without_being_shown(hosted: HostedNodes) -> None:
-    message = await failure(hosted, "APISettings", use_env_vars=False, base_url="https://a.b/v1", api_key="sk-secret")
-    assert message == (
+@on_module_loop
+async def test_keys_and_addresses_in_a_workflow_are_refused(hosted: HostedNodes) -> None:
+    inputs = {"use_env_vars": False, "base_url": "https://a.b/v1"}
+    assert await failure(hosted, "APISettings", **inputs, api_key="sk-secret") == (
         "APISettings: the api_key of a workflow is not used (remove it); the operator sets up models, with `tavern "
         "models add NAME --url … --key-env …`; then name the model in the node and switch use_env_vars on"
     )
-
-
-async def test_an_address_in_a_workflow_is_refused(hosted: HostedNodes) -> None:
-    message = await failure(hosted, "APISettings", use_env_vars=False, base_url="https://a.b/v1", api_key="")
+    message = await failure(hosted, "APISettings", **inputs, api_key="")
     assert message.startswith("APISettings: base_url is not used; the operator sets up models")
 
 
+@on_module_loop
 async def test_settings_from_elsewhere_can_bring_no_key_or_address_either(hosted: HostedNodes) -> None:
     rows: list[Any] = [{"api_key": "sk-secret"}, {"baseUrl": "https://a.b"}, {"Authorization": "x"}]
     with Failures() as failures:
@@ -101,21 +97,18 @@ async def test_settings_from_elsewhere_can_bring_no_key_or_address_either(hosted
 # --- OpenAI -------------------------------------------------------------------------------------------------
 
 
-async def test_the_whole_answer_comes_alone_unless_streaming_is_on(hosted: HostedNodes) -> None:
-    inputs = openai_inputs("Be brief", stream=False)
-    assert await hosted.stream("OpenAI", inputs) == [{"response": "Yes."}]
+@on_module_loop
+async def test_the_answer_comes_whole_or_in_pieces(hosted: HostedNodes) -> None:
+    for inputs, parts in [
+        (openai_inputs("Be brief", stream=False), [{"response": "Yes."}]),
+        (openai_inputs("Be brief", model="", stream=False), [{"response": "Yes."}]),  # the default
+        (openai_inputs("a long one", stream=True), [*({"stream_output": text} for text in ("A long ", "answer ",
+            "indeed.")), {"response": "A long answer indeed."}]),
+    ]:  # fmt: skip
+        assert await hosted.stream("OpenAI", inputs) == parts
 
 
-async def test_the_answer_comes_in_pieces_and_then_whole(hosted: HostedNodes) -> None:
-    parts = await hosted.stream("OpenAI", openai_inputs("a long one", stream=True))
-    assert parts == [
-        {"stream_output": "A long "},
-        {"stream_output": "answer "},
-        {"stream_output": "indeed."},
-        {"response": "A long answer indeed."},
-    ]
-
-
+@on_module_loop
 async def test_system_prompt_history_and_prompt_are_sent(hosted: HostedNodes) -> None:
     history = json.dumps([{"role": "user", "content": "before"}])
     message = await failure(hosted, "OpenAI", **openai_inputs("now", system_prompt="s", history=history))
@@ -124,10 +117,7 @@ async def test_system_prompt_history_and_prompt_are_sent(hosted: HostedNodes) ->
     assert outputs["response"] == "Yes."
 
 
-async def test_no_name_of_a_model_takes_the_default(hosted: HostedNodes) -> None:
-    assert (await hosted.run("OpenAI", openai_inputs("Be brief", model="")))["response"] == "Yes."
-
-
+@on_module_loop
 async def test_what_is_wrong_is_told_in_one_line(hosted: HostedNodes) -> None:
     rows: list[Any] = [
         ({"model": "gpt-4o"}, "there is no language model 'gpt-4o' (there is bar)"),
@@ -147,25 +137,23 @@ async def test_what_is_wrong_is_told_in_one_line(hosted: HostedNodes) -> None:
 # --- OpenAIChat ---------------------------------------------------------------------------------------------
 
 
-async def test_a_conversation_goes_on_with_the_history_that_is_brought_back(hosted: HostedNodes) -> None:
-    inputs = {"api_settings": SETTINGS, "model": "bar", "system_prompt": "Be brief", "user_input": "one"}
+@on_module_loop
+async def test_a_conversation_goes_on_or_begins_anew(hosted: HostedNodes) -> None:
+    inputs = {"api_settings": FROM_HOST, "model": "bar", "system_prompt": "Be brief", "user_input": "one"}
     first = await hosted.run("OpenAIChat", inputs)
-    second = await hosted.run("OpenAIChat", {**inputs, "user_input": "two", "external_history": first["history"]})
+    inputs |= {"user_input": "two", "external_history": first["history"]}
+    second = await hosted.run("OpenAIChat", inputs)
     assert second["current_output"] == "Yes."
     assert [m["content"] for m in json.loads(second["history"])] == ["one", "Yes.", "two", "Yes."]
     assert [m["role"] for m in json.loads(second["full_conversation"])][:2] == ["system", "user"]
-
-
-async def test_clearing_the_history_begins_anew(hosted: HostedNodes) -> None:
-    history = '[{"role": "user", "content": "before"}]'
-    inputs = {"api_settings": SETTINGS, "model": "bar", "user_input": "Be brief", "external_history": history}
-    outputs = await hosted.run("OpenAIChat", {**inputs, "clear_history": True})
-    assert [m["content"] for m in json.loads(outputs["history"])] == ["Be brief", "Yes."]
+    third = await hosted.run("OpenAIChat", {**inputs, "clear_history": True})
+    assert [m["content"] for m in json.loads(third["history"])] == ["two", "Yes."]
 
 
 # --- GenericLlmRequest --------------------------------------------------------------------------------------
 
 
+@on_module_loop
 async def test_a_request_gives_the_whole_answer_its_text_and_its_usage(hosted: HostedNodes) -> None:
     inputs = {"messages": '[{"role": "user", "content": "Be brief"}]', "activated_model_id": "bar"}
     outputs = await hosted.stream("GenericLlmRequest", inputs)
@@ -174,13 +162,11 @@ async def test_a_request_gives_the_whole_answer_its_text_and_its_usage(hosted: H
     assert outputs == [{"response": response, "responseText": "Yes.", "usage": {}}]
     streamed = await hosted.stream("GenericLlmRequest", {**inputs, "stream": True})
     assert streamed == [{"stream_output": "Yes."}, *outputs]
-
-
-async def test_messages_may_be_a_list_as_context_builder_gives_it(hosted: HostedNodes) -> None:
     inputs = {"messages": [{"role": "user", "content": "Be brief"}], "parameters": {"use_env_vars": True}}
     assert (await hosted.run("GenericLlmRequest", inputs))["responseText"] == "Yes."
 
 
+@on_module_loop
 async def test_a_wrong_request_is_told(hosted: HostedNodes) -> None:
     rows: list[Any] = [
         ({"messages": "[]"}, "GenericLlmRequest: expected at least one message"),
@@ -221,7 +207,7 @@ async def test_without_the_service_the_nodes_say_what_is_missing(tmp_path: Path)
         await hosted.host.disable("tavern-llm")
         for type, inputs in (
             ("OpenAI", openai_inputs("a")),
-            ("OpenAIChat", {"api_settings": SETTINGS, "user_input": "a"}),
+            ("OpenAIChat", {"api_settings": FROM_HOST, "user_input": "a"}),
             ("GenericLlmRequest", {"messages": '[{"role": "user", "content": "a"}]'}),
         ):
             message = await failure(hosted, type, **inputs)
@@ -231,8 +217,4 @@ async def test_without_the_service_the_nodes_say_what_is_missing(tmp_path: Path)
 
 
 def test_answers_are_never_taken_from_a_cache() -> None:
-    rows: list[Any] = ["OpenAI", "OpenAIChat", "GenericLlmRequest"]
-    with Failures() as failures:
-        for type in rows:
-            with failures.row(type):
-                assert not DEFINITIONS[type].traits.cached
+    assert not any(DEFINITIONS[type].traits.cached for type in ("OpenAI", "OpenAIChat", "GenericLlmRequest"))

@@ -13,7 +13,7 @@ from node_bench import HostedNodes, check_refusals
 from tavern_host import Host, TavernError
 from tavern_nodes.summaries import summarize
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+on_module_loop = pytest.mark.asyncio(loop_scope="module")
 SETTINGS = {"extensions.tavern-llm.models": {"player": {"adapter": "scripted", "file": "replies.json"}}}
 PROJECT_FILES = {"replies.json": json.dumps([{"reply": "A harbour, in short. " * 3}])}
 HARBOUR = (
@@ -54,6 +54,7 @@ def test_no_text_takes_long() -> None:
         assert len(summarize(f"x{text}x", 300)) <= 300
 
 
+@on_module_loop
 async def test_sentences_are_picked_unless_a_model_is_asked(hosted: HostedNodes) -> None:
     inputs = {"text": HARBOUR, "length": 100}
     assert await hosted.run("TextSummarizer", {"text": " Short. "}) == {"summary": "Short.", "method": "none"}
@@ -67,7 +68,6 @@ async def test_sentences_are_picked_unless_a_model_is_asked(hosted: HostedNodes)
     )
 
 
-@pytest.mark.asyncio(loop_scope="function")
 async def test_without_a_model_sentences_are_picked_or_it_is_an_error(tmp_path: Path) -> None:
     inputs = {"text": HARBOUR, "length": 100}
     async with Host(project=tmp_path / "project") as host:
@@ -77,6 +77,7 @@ async def test_without_a_model_sentences_are_picked_or_it_is_an_error(tmp_path: 
             await nodes.run("TextSummarizer", inputs, {"method": "model"})
 
 
+@on_module_loop
 async def test_only_what_a_model_wrote_is_made_anew_in_each_run(hosted: HostedNodes) -> None:
     change = hosted.runner("TextSummarizer").change
     assert await change({}, {"method": "sentences"}) == await change({}, {})

@@ -9,16 +9,11 @@ from tavern_nodes.values import MAX_TEXT
 
 VALUES = {"name": "Ann", "user": {"age": 36}, "list": ["a", "b"], "nothing": None}
 TEMPLATES = [
-    ("Hello {name}!", "Hello Ann!"),
-    ("{user.age} and {list.1}", "36 and b"),
-    ("{user}", '{"age": 36}'),
-    ("{nothing}|", "|"),
-    ("{{name}} stays, {name} does not", "{name} stays, Ann does not"),
-    ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
-    ("{{{system:available_tools}}}", "{{{system:available_tools}}}"),
-    ("{} { name } {na", "{} { name } {na"),
-    ("{name}{name}", "AnnAnn"),
-]
+    ("Hello {name}!", "Hello Ann!"), ("{user.age} and {list.1}", "36 and b"), ("{user}", '{"age": 36}'),
+    ("{nothing}|", "|"), ("{{name}} stays, {name} does not", "{name} stays, Ann does not"),
+    ('{"a": {"b": 1}}', '{"a": {"b": 1}}'), ("{{{system:available_tools}}}", "{{{system:available_tools}}}"),
+    ("{} { name } {na", "{} { name } {na"), ("{name}{name}", "AnnAnn"),
+]  # fmt: skip
 LONG = "x" * 100_000
 PROMPT = {"template": "{a} {user.age} {x} {x}", "a": "a", "x": None, "user": {}}
 DEAR = {"template": "Dear {name} ({user.age}), {{name}}: {list}", "values": {"name": "Bo", "list": [1]}}
@@ -123,6 +118,6 @@ async def test_a_long_text_may_be_replaced_in(nodes: Nodes) -> None:
 
 
 @pytest.mark.timeout(100)
-@pytest.mark.parametrize("template", ["{" * 300_000, "{a" * 300_000, "{{" + "a." * 300_000, "{" + "a" * 600_000])
-async def test_templates_that_never_close_are_quick(nodes: Nodes, template: str) -> None:
-    assert await nodes.run("FormatText", {"template": template, "values": {}}) == {"text": template}
+async def test_templates_that_never_close_are_quick(nodes: Nodes) -> None:
+    for template in ("{" * 300_000, "{a" * 300_000, "{{" + "a." * 300_000, "{" + "a" * 600_000):
+        assert await nodes.run("FormatText", {"template": template, "values": {}}) == {"text": template}
