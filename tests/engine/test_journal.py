@@ -52,18 +52,20 @@ def add(run: Any, node_id: str, given: dict[str, Any] | None, **more: Any) -> No
     run.add(node_id, SIGNATURE, more.pop("status", "complete"), 0.1, 0.2, given, **more)
 
 
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 # --- writing -------------------------------------------------------------------------------------------
 
 
-async def test_closing_writes_what_is_left(store: SqliteRunStore) -> None:
+async def test_closing_writes_what_is_left(store: SqliteRunStore, journal: Journal) -> None:
     await accepted(store, "run_1", "run_2")
-    journal = Journal(store, "w", LOG)
     for name in ("run_1", "run_2"):
         add(journal.begin(name), "n", {"value": name})
     await journal.close()
-    await journal.close()
-    assert await outputs(store, "run_1") == {("n", None): {"value": "run_1"}}
-    assert await outputs(store, "run_2") == {("n", None): {"value": "run_2"}}
+    for name in ("run_1", "run_2"):
+        assert await outputs(store, name) == {("n", None): {"value": name}}
 
 
 async def test_a_cancelled_end_is_written_once(journal: Journal) -> None:
@@ -120,14 +122,12 @@ async def test_large_values_are_kept_apart_and_only_once(
 
 
 async def test_a_failing_store_is_reported_once(
-    store: SqliteRunStore, journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store: SqliteRunStore, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
     await accepted(store, "run_1", "run_2")
-    reasons: list[str] = []
-    lost: list[str] = []
+    told: list[str] = []
     runs = [
-        journal.begin(name, not_resumable=reasons.append, lost=lambda: lost.append("lost"))
-        for name in ("run_1", "run_2")
+        journal.begin(name, not_resumable=told.append, lost=lambda: told.append("lost")) for name in ("run_1", "run_2")
     ]
     await store.close()
     for number in range(3):
@@ -135,17 +135,15 @@ async def test_a_failing_store_is_reported_once(
             add(run, f"n{number}", {"value": number})
             await run.drain()
 
-    assert reasons == ["its results could not be written: the run store is closed"] * 2
-    assert lost == []
-    errors = [record.message for record in caplog.records if record.levelno >= logging.ERROR]
-    assert errors == ["the results of the run run_1 could not be written; the run continues: the run store is closed"]
+    assert told == ["its results could not be written: the run store is closed"] * 2
+    line = "the results of the run run_1 could not be written; the run continues: the run store is closed"
+    assert errors(caplog) == [line]
 
 
 async def test_a_run_of_another_worker_is_not_written(store: SqliteRunStore, journal: Journal, tmp_path: Path) -> None:
     await accepted(store, "run_1", lease=0.01)
-    lost: list[str] = []
-    reasons: list[str] = []
-    run = journal.begin("run_1", lost=lambda: lost.append("lost"), not_resumable=reasons.append)
+    told: list[str] = []
+    run = journal.begin("run_1", lost=lambda: told.append("lost"), not_resumable=told.append)
     async with opened(tmp_path) as another:
         await asyncio.sleep(0.02)
         assert await another.claim("other", 30) is not None
@@ -153,7 +151,7 @@ async def test_a_run_of_another_worker_is_not_written(store: SqliteRunStore, jou
             add(run, f"n{number}", {"value": number})
             await run.drain()
         assert await another.batches("run_1") == []
-    assert (lost, reasons) == (["lost"], [])
+    assert told == ["lost"]
 
 
 async def test_runs_wait_while_the_store_is_behind(
@@ -193,9 +191,6 @@ async def test_a_node_whose_large_value_is_gone_counts_as_not_run(
             path.write_bytes(b"torn")
     assert await outputs(store, "run_1") == {("b", None): {"value": 1}}
     assert "the node a counts as not run" in caplog.text
-
-
-# --- killed --------------------------------------------------------------------------------------------
 
 
 # --- leases --------------------------------------------------------------------------------------------
@@ -255,15 +250,11 @@ async def test_a_store_that_fails_loses_no_run_and_is_told_once(
     await store.close()
     leases = Leases(store, "w", LOG, lease=0.03)
     leases.hold("run_1", lambda: pytest.fail("nobody said that it is another's"), wanted)
-
-    def errors() -> list[str]:
-        return [record.message for record in caplog.records if record.levelno >= logging.ERROR]
-
-    while not errors():
+    while not errors(caplog):
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     await leases.close()
-    assert errors() == ["the claims of running workflows could not be prolonged: the run store is closed"]
+    assert errors(caplog) == ["the claims of running workflows could not be prolonged: the run store is closed"]
 
 
 # --- documents -----------------------------------------------------------------------------------------

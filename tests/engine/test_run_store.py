@@ -15,10 +15,11 @@ from helpers.run_entries import DOCUMENT, accepted, entry
 from runs_bench import opened
 
 from tavern_engine.journal.run_store.contents import SMALL
-from tavern_engine.journal.run_store.store import SqliteRunStore
+from tavern_engine.journal.run_store.store import SqliteRuns, SqliteRunStore
 from tavern_host import Host, service_info
 from tavern_host.contracts.errors import NotFound, ServiceUnavailable
 from tavern_host.contracts.executions import RunFilter
+from tavern_host.contracts.runs import RUN_STORE
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 LARGE = b"x" * (SMALL + 1)
@@ -63,27 +64,24 @@ async def test_a_closed_store_refuses_and_can_be_closed_twice(folder: Path) -> N
             await store.get("run_1")
 
 
-# --- claims --------------------------------------------------------------------------------------------
-
-
-# --- writing -------------------------------------------------------------------------------------------
-
-
 # --- values kept apart ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00" * 10, bytes(range(256)) * 400], ids=["empty", "zeros", "100 KB"])
-async def test_a_value_is_found_by_the_hash_of_its_content(store: SqliteRunStore, folder: Path, content: bytes) -> None:
-    first, second = await asyncio.gather(store.put(content), store.put(content))
-    assert first == second == hashlib.sha256(content).hexdigest()
-    assert await store.content(first) == content
-    files = [f"values/{first[:2]}/{first}"] if len(content) > SMALL else []
-    assert [p.relative_to(folder).as_posix() for p in folder.glob("values/**/*") if p.is_file()] == files
+async def test_a_value_is_found_by_the_hash_of_its_content(store: SqliteRunStore, folder: Path) -> None:
+    for content in (b"", b"\x00" * 10, bytes(range(256)) * 400):
+        first, second = await asyncio.gather(store.put(content), store.put(content))
+        assert first == second == hashlib.sha256(content).hexdigest()
+        assert await store.content(first) == content
+    files = [p.relative_to(folder).as_posix() for p in folder.glob("values/**/*") if p.is_file()]
+    assert files == [f"values/{first[:2]}/{first}"]  # the last one, which is not small
 
 
-async def test_a_damaged_value_can_be_put_again(store: SqliteRunStore, folder: Path) -> None:
+async def test_values_damaged_removed_or_linked_are_not_read(
+    store: SqliteRunStore, folder: Path, tmp_path: Path
+) -> None:
     small, large = await store.put(b"right"), await store.put(LARGE)
-    (folder / "values" / large[:2] / large).write_bytes(b"wrong")
+    path = folder / "values" / large[:2] / large
+    path.write_bytes(b"wrong")
     with sqlite3.connect(folder / "runs.sqlite3") as connection:
         connection.execute("UPDATE bodies SET body = x'00'")
     for name, content in ((small, b"right"), (large, LARGE)):
@@ -91,18 +89,13 @@ async def test_a_damaged_value_can_be_put_again(store: SqliteRunStore, folder: P
             await store.content(name)
         await store.put(content)
         assert await store.content(name) == content
-
-
-async def test_a_removed_or_linked_value_is_not_read(store: SqliteRunStore, folder: Path, tmp_path: Path) -> None:
-    name = await store.put(LARGE)
-    path = folder / "values" / name[:2] / name
     path.unlink()
     with pytest.raises(NotFound):
-        await store.content(name)
+        await store.content(large)
     (tmp_path / "elsewhere").write_bytes(LARGE)
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(NotFound):
-        await store.content(name)
+        await store.content(large)
 
 
 # --- lists ---------------------------------------------------------------------------------------------
@@ -137,19 +130,11 @@ async def test_runs_are_listed_by_indexes(store: SqliteRunStore, folder: Path) -
             assert index in steps[0]
 
 
-# --- deleting ------------------------------------------------------------------------------------------
-
-
 # --- as a service --------------------------------------------------------------------------------------
 
 
 async def test_it_provides_the_service_for_its_project(tmp_path: Path) -> None:
-    from tavern_engine.journal.run_store.store import SqliteRuns
-    from tavern_host.contracts.runs import RUN_STORE
-
     assert service_info(RUN_STORE, SqliteRuns).handler == "tavern_engine.journal.run_store.store:SqliteRuns"
     async with Host(tmp_path / "project") as host:
-        store = host.services.get(RUN_STORE)
-        await store.accept(entry("run_1", await store.put(DOCUMENT)), worker="w", lease=30)
-        assert [run.id for run in await store.list_runs(RunFilter())] == ["run_1"]
+        await accepted(host.services.get(RUN_STORE), "run_1")
     assert (tmp_path / "project" / ".tavern" / "runs" / "runs.sqlite3").is_file()

@@ -26,21 +26,20 @@ async def ids(folder: Path) -> list[str]:
         return [run.id for run in await store.list_runs(RunFilter())]
 
 
-@pytest.mark.parametrize("content", [b"not a database" * 1000, b"SQLite format 3\x00" + b"\xff" * 5000])
-async def test_a_file_that_is_no_database_is_replaced(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
-) -> None:
-    (tmp_path / "runs.sqlite3").write_bytes(content)
-
-    async with opened(tmp_path) as store:
-        await accepted(store, "run_1")
-
-    assert await ids(tmp_path) == ["run_1"]
-    (aside,) = damaged(tmp_path)
-    assert aside.read_bytes() == content
-    (line,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert "runs.sqlite3 is damaged" in line.message
-    assert f"it is kept as {aside.name}, and a new one is begun" in line.message
+async def test_a_file_that_is_no_database_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for content in (b"not a database" * 1000, b"SQLite format 3\x00" + b"\xff" * 5000):
+        caplog.clear()
+        folder = tmp_path / str(len(content))
+        folder.mkdir()
+        (folder / "runs.sqlite3").write_bytes(content)
+        async with opened(folder) as store:
+            await accepted(store, "run_1")
+        assert await ids(folder) == ["run_1"]
+        (aside,) = damaged(folder)
+        assert aside.read_bytes() == content
+        (line,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+        assert "runs.sqlite3 is damaged" in line.message
+        assert f"it is kept as {aside.name}, and a new one is begun" in line.message
 
 
 async def test_a_damaged_database_is_replaced_in_use(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -59,29 +58,30 @@ async def test_a_damaged_database_is_replaced_in_use(tmp_path: Path, caplog: pyt
     assert len(damaged(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("seed", range(repetitions(2, 20)))
-async def test_the_store_works_with_any_damaged_database(tmp_path: Path, seed: int) -> None:
+async def test_the_store_works_with_any_damaged_database(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await finished(store, *(f"run_{i}" for i in range(100)))
-    path = tmp_path / "runs.sqlite3"
-    chance, whole = random.Random(seed), bytearray(path.read_bytes())
-    place = chance.randrange(len(whole))
-    if seed % 2:
-        del whole[place:]
-    else:
-        whole[place : place + 3000] = chance.randbytes(len(whole[place : place + 3000]))
-    path.write_bytes(whole)
-
-    async with opened(tmp_path) as store:
-        for attempt in range(5):
-            try:
-                await store.list_runs(RunFilter(limit=1000))
-                await store.claim("w", 30)
-                await accepted(store, f"new_{attempt}")
-                assert (await store.get(f"new_{attempt}")).id == f"new_{attempt}"
-            except (TavernError, Conflict) as error:
-                assert str(tmp_path) in error.message or "damaged" in error.message
-        assert "new_4" in [run.id for run in await store.list_runs(RunFilter(limit=1000))]
+    sound = (tmp_path / "runs.sqlite3").read_bytes()
+    for seed in range(repetitions(2, 20)):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        chance, whole = random.Random(seed), bytearray(sound)
+        place = chance.randrange(len(whole))
+        if seed % 2:
+            del whole[place:]
+        else:
+            whole[place : place + 3000] = chance.randbytes(len(whole[place : place + 3000]))
+        (folder / "runs.sqlite3").write_bytes(whole)
+        async with opened(folder) as store:
+            for attempt in range(5):
+                try:
+                    await store.list_runs(RunFilter(limit=1000))
+                    await store.claim("w", 30)
+                    await accepted(store, f"new_{attempt}")
+                    assert (await store.get(f"new_{attempt}")).id == f"new_{attempt}"
+                except (TavernError, Conflict) as error:
+                    assert str(folder) in error.message or "damaged" in error.message
+            assert "new_4" in [run.id for run in await store.list_runs(RunFilter(limit=1000))]
 
 
 async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
@@ -159,30 +159,20 @@ say(len(await store.batches("run_1")))
     assert [path for path in (tmp_path / "values").iterdir() if path.is_file()] == []
 
 
-async def test_a_damaged_record_holds_up_no_other(tmp_path: Path) -> None:
+async def test_damaged_records_hold_up_no_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with opened(tmp_path) as first:
-        await accepted(first, "broken", "sound", worker="first")
+        await accepted(first, "broken", "odd", "sound", worker="first")
     with sqlite3.connect(tmp_path / "runs.sqlite3") as connection:
         connection.execute("UPDATE runs SET entry = x'7b' WHERE id = 'broken'")
+        connection.execute("UPDATE runs SET status = 'odd', submitted = 1 << 62 WHERE id = 'odd'")
     async with opened(tmp_path) as store:
-        claimed = await store.claim("w", 30)
-        assert claimed.id == "sound"
+        assert (await store.claim("w", 30)).id == "sound"
         with pytest.raises(TavernError, match="the record of the run broken is damaged"):
             await store.get("broken")
-        shown = {run.id: run for run in await store.list_runs(RunFilter())}
-        assert (shown["broken"].status, shown["broken"].resumable) == ("error", False)
+        shown = {run.id: (run.status, run.resumable) for run in await store.list_runs(RunFilter())}
+        assert (shown["broken"], shown.keys()) == (("error", False), {"broken", "sound"})
+        assert "the record of the run odd is damaged" in caplog.text
         assert await store.delete("broken") is True
-
-
-async def test_a_row_that_nobody_can_read_is_left_out_of_lists(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with opened(tmp_path) as first:
-        await accepted(first, "broken", "sound", worker="first")
-    with sqlite3.connect(tmp_path / "runs.sqlite3") as connection:
-        connection.execute("UPDATE runs SET status = 'odd', submitted = 1 << 62 WHERE id = 'broken'")
-    assert await ids(tmp_path) == ["sound"]
-    assert "the record of the run broken is damaged" in caplog.text
 
 
 async def test_another_process_that_does_not_let_go_is_waited_for(tmp_path: Path) -> None:

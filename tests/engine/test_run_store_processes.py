@@ -28,10 +28,10 @@ say("waiting")
 sys.stdin.readline()
 """,
         )
-        for number in range(4)
+        for number in range(3)
     ]
     try:
-        assert [await worker.said() for worker in workers] == ["ready"] * 4
+        assert [await worker.said() for worker in workers] == ["ready"] * 3
         for worker in workers:
             worker.process.stdin.write("go\n")
             worker.process.stdin.flush()
@@ -71,13 +71,13 @@ async def test_runs_of_a_killed_process_are_free(tmp_path: Path) -> None:
 
 async def test_processes_make_one_store_at_once(tmp_path: Path) -> None:
     children = [
-        Child(tmp_path / "new", f'await accepted(store, "run_{number}", worker="w{number}")') for number in range(4)
+        Child(tmp_path / "new", f'await accepted(store, "run_{number}", worker="w{number}")') for number in range(3)
     ]
     for child in children:
         await child.says_all()
         assert child.process.returncode == 0
     async with opened(tmp_path / "new") as store:
-        assert {run.id for run in await store.list_runs(RunFilter())} == {f"run_{number}" for number in range(4)}
+        assert {run.id for run in await store.list_runs(RunFilter())} == {f"run_{number}" for number in range(3)}
 
 
 async def test_pruning_takes_nothing_that_is_needed(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def until_nothing_was_pruned_between(write):
         except NotFound:
             pass
 
-for number in range(60):
+for number in range(30):
     name = f"run_{worker}_{{number}}"
     await until_nothing_was_pruned_between(lambda: accepted(store, name, worker="worker {worker}"))
 
@@ -135,8 +135,8 @@ while True:
 
     async with opened(tmp_path) as store:
         listed = {run.id for run in await store.list_runs(RunFilter(limit=1000))}
-        assert len(kept) == 40
-        assert 0 < forgotten <= 120 - len(listed)
+        assert len(kept) == 20
+        assert 0 < forgotten <= 60 - len(listed)
         assert listed >= {name for name, _ in kept}
         for name, contents in kept:
             assert await store.batches(name) == [b"batch"]

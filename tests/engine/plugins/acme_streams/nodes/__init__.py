@@ -216,30 +216,16 @@ async def texts(items: AsyncIterator[str]) -> Annotated[list[str], Slot(key="lis
 
 @node()
 async def loud_reader(
-    context: NodeContext, items: AsyncIterator[Any], turns: int = 0
+    context: NodeContext, items: AsyncIterator[Any], turns: int = 0, most: int = 10**9, value: Any = None
 ) -> Annotated[int, Slot(key="count")]:
-    """Say of each item that it was read, and be slow."""
-    count = 0
-    async for item in items:
-        _say(context, "read", item=item)
-        count += 1
-        for _ in range(turns):
-            await asyncio.sleep(0)
-    return count
-
-
-@node()
-async def count_slowly(
-    context: NodeContext, items: AsyncIterator[Any], most: int, value: Any = None
-) -> Annotated[int, Slot(key="count")]:
-    """Be slow, and leave after some items."""
+    """Say of each item that it was read, be slow, and leave after some items."""
     count = 0
     async for item in items:
         _say(context, "read", item=item)
         count += 1
         if count == most:
             break
-        for _ in range(3):
+        for _ in range(turns):
             await asyncio.sleep(0)
     return count
 
@@ -308,22 +294,16 @@ async def fails_at(items: AsyncIterator[int], at: int) -> Annotated[int, Slot(ke
 async def tries(
     context: NodeContext, items: AsyncIterator[int], reads: int = 0
 ) -> Annotated[list[int], Slot(key="list")]:
-    """Fail at the first try, after reading some items."""
+    """Fail at the first try, after reading some items, or before asking for any if there are to be less than none."""
     found = []
     tried = _tried(context)
+    if tried == 1 and reads < 0:
+        raise ValueError("not this time")
     async for item in items:
         if tried == 1 and len(found) == reads:
             raise ValueError("not this time")
         found.append(item)
     return found
-
-
-@node()
-async def fails_at_once(context: NodeContext, items: AsyncIterator[int]) -> Annotated[list[int], Slot(key="list")]:
-    """Fail at the first try, before reading anything."""
-    if _tried(context) == 1:
-        raise ValueError("not this time")
-    return [item async for item in items]
 
 
 @node()
@@ -345,24 +325,6 @@ async def in_turn_on(a: AsyncIterator[Any], b: AsyncIterator[Any]) -> Annotated[
         yield item
     async for item in b:
         yield item
-
-
-# --- batches --------------------------------------------------------------------------------------
-
-
-@node()
-def whole(value: Any) -> Annotated[Any, Slot(key="value")]:
-    return value
-
-
-@node()
-def whole_text(text: str) -> Annotated[str, Slot(key="text")]:
-    return text
-
-
-@node()
-def whole_list(items: list[Any]) -> Annotated[list[Any], Slot(key="list")]:
-    return items
 
 
 @node()
