@@ -73,31 +73,19 @@ async def test_what_the_function_prints_does_not_get_into_its_result(capfd: pyte
     assert (printed.out, printed.err.count("hello")) == ("", 3)
 
 
+BEFORE, CANNOT = "before it answered", "has no codec and cannot go from one process to another"
 ENDS = [
-    ("crash", "node EndBadly: its process was killed by SIGSEGV before it answered"),
-    ("exit", "node EndBadly: its process exited with status 3 before it answered"),
+    ("crash", f"node EndBadly: its process was killed by SIGSEGV {BEFORE}"),
+    ("exit", f"node EndBadly: its process exited with status 3 {BEFORE}"),
     ("sys.exit", "node EndBadly tried to end the program (SystemExit: 3)"),
-    (
-        "kill the group",
-        "node EndBadly: its process was killed by SIGKILL (perhaps for want of memory) before it answered",
-    ),
+    ("kill the group", f"node EndBadly: its process was killed by SIGKILL (perhaps for want of memory) {BEFORE}"),
     ("raise", "ValueError: boom"),
     ("odd error", "InvalidInput: odd"),
-    (
-        "set",
-        "node EndBadly: its result holds a value of the type set, which has no codec and cannot go from one "
-        "process to another",
-    ),
-    (
-        "nan",
-        "node EndBadly: its result holds the float nan, which has no codec and cannot go from one process to another",
-    ),
-    (
-        "deep",
-        "node EndBadly: its result is too large, nested too deeply, or has keys that are not str, and no codec "
-        "knows it",
-    ),
-]
+    ("set", f"node EndBadly: its result holds a value of the type set, which {CANNOT}"),
+    ("nan", f"node EndBadly: its result holds the float nan, which {CANNOT}"),
+    ("deep", "node EndBadly: its result is too large, nested too deeply, or has keys that are not str, and no codec "
+        "knows it"),
+]  # fmt: skip
 
 
 async def test_a_node_fails_saying_how_its_process_ended() -> None:
@@ -120,10 +108,7 @@ async def test_an_error_with_a_code_keeps_it_and_brings_its_traceback() -> None:
 async def test_an_input_without_a_codec_is_named() -> None:
     with pytest.raises(InvalidInput) as refused:
         await run(isolated_nodes.echo, {"value": [object()]})
-    assert refused.value.message == (
-        "node Echo: the input 'value' holds a value of the type object, which has no codec and cannot go from one "
-        "process to another"
-    )
+    assert refused.value.message == f"node Echo: the input 'value' holds a value of the type object, which {CANNOT}"
 
 
 async def test_nothing_that_the_function_started_outlives_it() -> None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from helpers.repetition import Failures
 from node_runners import RunnerOf, direct
 
 from tavern_host import Config, NodeContext, NodeDefinition, Slot, node
@@ -30,13 +31,9 @@ def logged(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        SEEN.append(sorted(kwargs))
         return function(*args, **kwargs)
 
     return wrapper
-
-
-SEEN: list[list[str]] = []
 
 
 @node()
@@ -79,27 +76,24 @@ async def ends(items: list[Any]) -> Ends:
 
 @node()
 def silent() -> None:
-    SEEN.append(["silent"])
+    """Give nothing."""
 
 
-@pytest.mark.parametrize("target", [add, later, soon, wrapped, slow])
-async def test_a_node_is_called_with_its_inputs_by_name(runner_of: RunnerOf, target: Any) -> None:
-    instance = runner_of(target).open({})
-    assert await instance.run({"a": 1, "b": 2}, None) == {"result": 3}
-    assert await instance.run({"a": 1}, None) == {"result": 11}
-
-
-@pytest.mark.parametrize("target", [add, later, soon, wrapped, slow, scaled])
-async def test_an_input_that_the_function_has_no_parameter_for_does_not_reach_it(
-    runner_of: RunnerOf, target: Any
-) -> None:
-    assert await runner_of(target).open({}).run({"a": 1, "colour": "red"}, None) == {"result": 11}
-
-
-async def test_configuration_wins_over_an_input_of_its_name_and_defaults_fill_it_up(runner_of: RunnerOf) -> None:
-    runner = runner_of(scaled)
-    assert await runner.open({"b": 5, "unknown": 1}).run({"a": 1, "b": 2}, None) == {"result": 6}
-    assert await runner.open({}).run({"a": 1}, None) == {"result": 11}
+async def test_a_node_gets_its_inputs_by_name(runner_of: RunnerOf) -> None:
+    """Those for which its function has a parameter; what is written as configuration wins over an input."""
+    rows: list[tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+        *((target, {}, {"a": 1, "b": 2}, {"result": 3}) for target in (add, later, soon, wrapped, slow)),
+        *((target, {}, {"a": 1, "colour": "red"}, {"result": 11}) for target in (add, later, soon, wrapped, slow)),
+        *((scaled, {}, inputs, {"result": 11}) for inputs in ({"a": 1}, {"a": 1, "colour": "red"})),
+        (scaled, {"b": 5, "unknown": 1}, {"a": 1, "b": 2}, {"result": 6}),
+        (ends, {}, {"items": [1, 2]}, {"first": 1, "last": 2}),
+        (silent, {}, {}, {}),
+    ]
+    with Failures() as failures:
+        for target, config, inputs, outputs in rows:
+            with failures.row((target.__name__, config, inputs)):
+                assert await runner_of(target).open(config).run(inputs, None) == outputs
+    assert [part async for part in runner_of(add).open({}).stream({"a": 1}, None)] == [{"result": 11}]
 
 
 async def test_a_missing_input_is_told_by_python(runner_of: RunnerOf) -> None:
@@ -109,45 +103,42 @@ async def test_a_missing_input_is_told_by_python(runner_of: RunnerOf) -> None:
 
 
 async def test_a_type_error_of_the_node_itself_does_not_run_it_twice() -> None:
-    SEEN.clear()
+    seen = []
 
     @node()
     def odd(a: int) -> int:
-        SEEN.append(["odd"])
+        seen.append(a)
         return a + "x"  # type: ignore[operator]
 
     with pytest.raises(TypeError, match="unsupported operand"):
         await direct(odd).open({}).run({"a": 1}, None)
-    assert SEEN == [["odd"]]
+    assert seen == [1]
 
 
-async def test_several_outputs_come_as_they_are_named(runner_of: RunnerOf) -> None:
-    assert await runner_of(ends).open({}).run({"items": [1, 2]}, None) == {"first": 1, "last": 2}
-    assert await runner_of(silent).open({}).run({}, None) == {}
-
-
-async def test_a_dict_that_the_function_keeps_is_not_the_one_that_the_engine_gets() -> None:
+async def test_several_outputs_are_a_copy_of_any_mapping() -> None:
     kept = {"first": 1, "last": 2}
 
     @node()
-    def remembered() -> Ends:
-        return kept  # type: ignore[return-value]
+    def remembered(kind: str) -> Ends:
+        return UserDict(kept) if kind == "mapping" else kept  # type: ignore[return-value]
 
-    outputs = await direct(remembered).open({}).run({}, None)
+    for kind in ("mapping", "dict"):
+        outputs = await direct(remembered).open({}).run({"kind": kind}, None)
+        assert outputs == {"first": 1, "last": 2}
     kept.clear()
     assert outputs == {"first": 1, "last": 2}
 
 
-@pytest.mark.parametrize("result", [[("first", 1)], None, "first"])
-async def test_several_outputs_that_are_no_dict_are_the_nodes_failure(result: Any) -> None:
+async def test_several_outputs_that_are_no_dict_are_the_nodes_failure() -> None:
     @node()
-    async def wrong() -> Ends:
+    async def wrong(result: Any) -> Ends:
         return result  # type: ignore[no-any-return]
 
-    with pytest.raises(PluginFailure) as failed:
-        await direct(wrong).open({}).run({}, None)
-    expected = f"node Wrong returned {type(result).__name__}, expected a dict with its outputs (first, last)"
-    assert failed.value.message == expected
+    for result in ([("first", 1)], None, "first"):
+        with pytest.raises(PluginFailure) as failed:
+            await direct(wrong).open({}).run({"result": result}, None)
+        expected = f"node Wrong returned {type(result).__name__}, expected a dict with its outputs (first, last)"
+        assert failed.value.message == expected
 
 
 def leave(a: int = 0) -> int:
@@ -196,38 +187,26 @@ async def where(context: NodeContext, text: str = "") -> Annotated[list[Any], Sl
     return [context.run_id, context.node_id, context.iteration, str(context.call.principal)]
 
 
-@node(definition=NodeDefinition(type="RawWhere", namespace="acme"))
-def raw_where(inputs: dict[str, Any], config: dict[str, Any], here: NodeContext) -> dict[str, Any]:
-    return {"place": [here.run_id, here.node_id, here.iteration, str(here.call.principal)]}
+SIZE = SlotDefinition(data_flow_type="INTEGER", config={"default": 3})
+RAW = NodeDefinition(type="Raw", namespace="acme", config_schema={"size": SIZE})
 
 
-async def test_a_context_says_which_node_of_which_run_and_iteration_it_is(runner_of: RunnerOf) -> None:
+@node(definition=RAW)
+async def raw(inputs: dict[str, Any], config: dict[str, Any], here: NodeContext) -> dict[str, Any]:
+    place = [here.run_id, here.node_id, here.iteration, str(here.call.principal)]
+    return {"place": place, "inputs": inputs, "size": config.pop("size"), "more": config}
+
+
+async def test_a_context_says_which_node_of_which_run_it_is(runner_of: RunnerOf) -> None:
+    """A raw node gets all inputs and a configuration of its own."""
     call = NodeCall(run_id="run_1", node_id="zone/n", call=system_call(), iteration=4)
-    for target in (where, raw_where):
-        outputs = await runner_of(target).open({}).run({"text": "", "context": "not this"}, call)
-        assert outputs == {"place": ["run_1", "zone/n", 4, "system:host"]}
-
-
-RAW = NodeDefinition(
-    type="Raw",
-    namespace="acme",
-    config_schema={"size": SlotDefinition(data_flow_type="INTEGER", config={"default": 3})},
-)
-
-
-async def test_a_raw_node_gets_all_inputs_and_a_configuration_of_its_own(runner_of: RunnerOf) -> None:
-    @node(definition=RAW)
-    async def raw(inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
-        return {"inputs": inputs, "size": config.pop("size"), "more": config}
-
+    given = {"text": "", "context": "not this"}
+    place = ["run_1", "zone/n", 4, "system:host"]
+    assert await runner_of(where).open({}).run(given, call) == {"place": place}
     instance = runner_of(raw).open({"colour": "red"})
     for _ in range(2):
-        outputs = await instance.run({"a": 1}, None)
-        assert outputs == {"inputs": {"a": 1}, "size": 3, "more": {"colour": "red"}}
-
-
-async def test_a_node_that_does_not_stream_yields_its_outputs_once(runner_of: RunnerOf) -> None:
-    assert [part async for part in runner_of(add).open({}).stream({"a": 1}, None)] == [{"result": 11}]
+        outputs = await instance.run(given, call)
+        assert outputs == {"place": place, "inputs": given, "size": 3, "more": {"colour": "red"}}
 
 
 async def test_how_a_node_may_be_run_is_known_across_the_boundary() -> None:
@@ -239,11 +218,3 @@ async def test_how_a_node_may_be_run_is_known_across_the_boundary() -> None:
     (arrived,) = decode(encode([definition], list[NodeDefinition]), list[NodeDefinition])
     assert arrived == definition
     assert arrived.traits == NodeTraits(streams=True, cached=False, actions=("go",))
-
-
-async def test_any_mapping_will_do() -> None:
-    @node()
-    def user_dict() -> Ends:
-        return UserDict(first=1, last=2)  # type: ignore[return-value]
-
-    assert await direct(user_dict).open({}).run({}, None) == {"first": 1, "last": 2}

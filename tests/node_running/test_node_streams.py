@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
-from node_runners import RunnerOf, direct
+from node_runners import RunnerOf, carried, direct
 
 from tavern_host import Config, NodeContext, NodeDefinition, Slot, node
 from tavern_host.contracts.calls import system_call
@@ -69,21 +69,15 @@ def nothing_has_ended() -> None:
     ENDED.clear()
 
 
-async def test_each_item_is_an_output_by_its_key(runner_of: RunnerOf) -> None:
-    assert await read(runner_of(count).open({"step": 2}), to=5) == [{"result": 0}, {"result": 2}, {"result": 4}]
+async def test_items_and_other_outputs_are_yielded_by_key(runner_of: RunnerOf) -> None:
+    """And `run` collects what nobody reads."""
+    counted, told = runner_of(count), runner_of(tell).open({})
+    assert await read(counted.open({"step": 2}), to=5) == [{"result": 0}, {"result": 2}, {"result": 4}]
     assert ENDED == ["count"]
-
-
-async def test_streams_and_other_outputs_are_yielded_by_key(runner_of: RunnerOf) -> None:
-    parts = await read(runner_of(tell).open({}), text="a b")
-    assert parts == [{"word": "a"}, {"word": "b"}, {"word": "end", "whole": "too early"}, {"whole": "a b"}]
-
-
-async def test_run_collects_what_nobody_reads(runner_of: RunnerOf) -> None:
-    assert await runner_of(count).open({}).run({"to": 3}, None) == {"result": [0, 1, 2]}
-    assert await runner_of(count).open({}).run({"to": 0}, None) == {"result": []}
-    outputs = await runner_of(tell).open({}).run({"text": "a b"}, None)
-    assert outputs == {"word": ["a", "b", "end"], "whole": "a b"}
+    parts = [{"word": "a"}, {"word": "b"}, {"word": "end", "whole": "too early"}, {"whole": "a b"}]
+    assert await read(told, text="a b") == parts
+    assert [await counted.open({}).run({"to": to}, None) for to in (3, 0)] == [{"result": [0, 1, 2]}, {"result": []}]
+    assert await told.run({"text": "a b"}, None) == {"word": ["a", "b", "end"], "whole": "a b"}
 
 
 async def test_a_node_reads_a_stream_and_gives_one_or_a_value(runner_of: RunnerOf) -> None:
@@ -99,8 +93,6 @@ async def test_a_reader_that_leaves_ends_the_nodes_code(runner_of: RunnerOf) -> 
 
 
 async def test_items_are_values_and_not_objects_behind_the_boundary() -> None:
-    from node_runners import carried
-
     given = [[1], [2]]
 
     @node()
@@ -114,18 +106,18 @@ async def test_items_are_values_and_not_objects_behind_the_boundary() -> None:
     assert given == [[1], [2]]
 
 
-@pytest.mark.parametrize("error", [ValueError("boom"), InvalidInput("boom")])
-async def test_an_error_in_the_middle_comes_after_what_was_yielded(runner_of: RunnerOf, error: Exception) -> None:
+async def test_an_error_in_the_middle_comes_after_what_was_yielded(runner_of: RunnerOf) -> None:
     @node()
-    async def break_off() -> AsyncIterator[int]:
+    async def break_off(kind: str) -> AsyncIterator[int]:
         yield 1
-        raise error
+        raise ValueError("boom") if kind == "value" else InvalidInput("boom")
 
-    parts = []
-    with pytest.raises((ValueError, PluginFailure, InvalidInput), match="boom"):
-        async for part in runner_of(break_off).open({}).stream({}, None):
-            parts.append(part)
-    assert parts == [{"result": 1}]
+    for kind, errors in (("value", (ValueError, PluginFailure)), ("input", (InvalidInput,))):
+        parts = []
+        with pytest.raises(errors, match="boom"):
+            async for part in runner_of(break_off).open({}).stream({"kind": kind}, None):
+                parts.append(part)
+        assert parts == [{"result": 1}]
 
 
 async def leave_between(to: int = 0) -> AsyncIterator[int]:
@@ -160,14 +152,8 @@ async def test_a_part_that_is_no_dict_is_the_nodes_failure() -> None:
     assert failed.value.message == "node Mistaken yielded str, expected a dict with its outputs (word, whole)"
 
 
-RAW = NodeDefinition(
-    type="Raw",
-    namespace="acme",
-    outputs={
-        "item": SlotDefinition(data_flow_type="WILDCARD", is_stream=True),
-        "place": SlotDefinition(data_flow_type="STRING"),
-    },
-)
+ITEM, PLACE = SlotDefinition(data_flow_type="WILDCARD", is_stream=True), SlotDefinition(data_flow_type="STRING")
+RAW = NodeDefinition(type="Raw", namespace="acme", outputs={"item": ITEM, "place": PLACE})
 
 
 async def test_a_raw_node_that_streams_yields_by_slot_and_may_have_a_context(runner_of: RunnerOf) -> None:
