@@ -17,11 +17,6 @@ SHARED_PLUGINS = ["acme_flow"]
 IN, OUT = "core:GroupInput", "core:GroupOutput"
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "notes"
-
-
 def fails(**given: Any) -> dict[str, Any]:
     """Return a node that fails, with a policy."""
     return policy(flow("FailAt", at=0, value=0), **given)

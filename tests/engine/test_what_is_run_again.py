@@ -18,11 +18,6 @@ SHARED_PLUGINS = ["acme_flow"]
 IN, OUT = "core:GroupInput", "core:GroupOutput"
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "notes"
-
-
 def diamond(file: Path, **values: Any) -> Workflow:
     """Return a → b, c → d and beside them e; each notes what it was given."""
     return workflow(
@@ -53,55 +48,31 @@ async def test_a_changed_value_reruns_what_comes_after_it(shared: Bench, file: P
     file.unlink()
     changed = await shared.run(diamond(file, a="new"))
 
-    assert notes(file) == ["new"] * 3
-    assert output(changed, "d", "list") == ["new", "new"]
+    assert (notes(file), output(changed, "d", "list")) == (["new"] * 3, ["new", "new"])
     assert [n for n, s in changed.nodes.items() if s.cached] == ["e"]
-
-
-async def test_each_interface_input_reruns_what_follows_it(shared: Bench, file: Path) -> None:
-    document = workflow(
-        {"in": IN, "x": flow("Note", file=file), "y": flow("Note", file=file)},
-        "in.x > x, in.y > y",
-        interfaceInputs={"x": slot("STRING"), "y": slot("STRING")},
-    )
+    file.unlink()
+    inputs = {"interfaceInputs": {"x": slot("STRING"), "y": slot("STRING")}}
+    nodes = {"in": IN, "x": flow("Note", file=file), "y": flow("Note", file=file)}
     for x in ("x1", "x2", "x1"):
-        assert output(await shared.run(document, x=x, y="y1"), "x") == x
-
+        assert output(await shared.run(workflow(nodes, "in.x > x, in.y > y", **inputs), x=x, y="y1"), "x") == x
     assert sorted(notes(file)) == ["x1", "x2", "y1"]
 
 
 async def test_uncached_nodes_and_what_follows_run_each_time(shared: Bench, tmp_path: Path) -> None:
-    always, after, before = tmp_path / "always", tmp_path / "after", tmp_path / "before"
-    document = workflow(
-        {
-            "before": flow("Note", file=before, value="v"),
-            "always": flow("NoteAlways", file=always),
-            "after": flow("Note", file=after),
-        },
-        "before > always > after",
-    )
-    for _ in range(2):
-        await shared.run(document)
-
-    assert [len(notes(file)) for file in (before, always, after)] == [1, 2, 2]
-
-
-@pytest.mark.parametrize(("beside", "times"), [("Note", 1), ("NoteAlways", 3)])
-async def test_nodes_beside_a_changed_one_are_cached_as_ever(
-    shared: Bench, tmp_path: Path, beside: str, times: int
-) -> None:
-    kept, changed = tmp_path / "kept", tmp_path / "changed"
-    for value in ("one", "two", "two"):
-        nodes = {
-            "beside": flow(beside, file=kept, value="kept"),
-            "n": flow("Note", file=changed, value=value),
-            "both": flow("Gather"),
-        }
-        run = await shared.run(workflow(nodes, "beside > both.values__0, n > both.values__1"))
-        assert output(run, "both", "list") == ["kept", value]
-
-    assert len(notes(kept)) == times
-    assert notes(changed) == ["one", "two"]
+    """Those before and beside them are cached as ever."""
+    files = {name: tmp_path / name for name in ("before", "always", "after", "beside", "changed")}
+    for value, times in (("one", [1, 1, 1, 1, 1]), ("two", [1, 2, 2, 1, 2]), ("two", [1, 3, 3, 1, 2])):
+        nodes = {name: flow("NoteAlways" if name == "always" else "Note", file=file) for name, file in files.items()}
+        nodes["before"] = flow("Note", file=files["before"], value="v")
+        nodes["beside"] = flow("Note", file=files["beside"], value="kept")
+        nodes["changed"] = flow("Note", file=files["changed"], value=value)
+        document = workflow(
+            {**nodes, "all": flow("Gather")},
+            "before > always > after",
+            *(f"{name} > all.values__{place}" for place, name in enumerate(("after", "beside", "changed"))),
+        )
+        assert output(await shared.run(document), "all", "list") == ["v", "kept", value]
+        assert [len(notes(file)) for file in files.values()] == times
 
 
 async def test_a_failure_is_not_cached(shared: Bench, file: Path) -> None:
@@ -141,11 +112,10 @@ async def test_uncached_texts_take_no_room_from_others(open_host: OpenHost, tmp_
 
 
 async def test_only_what_a_target_needs_is_run(shared: Bench, file: Path) -> None:
-    document = workflow(
-        {**diamond_nodes(file), "out": OUT},
-        "a > b, a > c, a > out.a, c > out.c",
-        interfaceOutputs={"a": slot(), "c": slot()},
-    )
+    note, first = flow("Note", file=file), flow("Note", file=file, value="a")
+    nodes = {"a": first, "b": note, "c": note, "e": flow("Note", file=file, value="e"), "out": OUT}
+    slots = {"interfaceOutputs": {"a": slot(), "c": slot()}}
+    document = workflow(nodes, "a > b, a > c > out.c, a > out.a", **slots)
     run = await shared.engine.run(RunRequest(workflow=document, targets=["b"]))
 
     assert notes(file) == ["a", "a"]
@@ -153,17 +123,6 @@ async def test_only_what_a_target_needs_is_run(shared: Bench, file: Path) -> Non
     assert {n for n, s in run.nodes.items() if s.status == "skipped"} >= {"c", "e"}
     with pytest.raises(InvalidInput, match="no node 'bb'"):
         await shared.engine.run(RunRequest(workflow=document, targets=["bb"]))
-
-
-def diamond_nodes(file: Path) -> dict[str, Any]:
-    """Return three nodes of which two follow the first, and one beside them."""
-    note = flow("Note", file=file)
-    return {"a": flow("Note", file=file, value="a"), "b": note, "c": note, "e": flow("Note", file=file, value="e")}
-
-
-async def test_a_target_may_be_inside_of_a_group(shared: Bench, file: Path) -> None:
     await shared.workflows.save("inner", diamond(file))
     run = await shared.engine.run(RunRequest(workflow=workflow({"g": group("inner")}), targets=["g/c"]))
-
-    assert output(run, "g/c") == "a"
-    assert run.nodes["g/b"].status == "skipped"
+    assert (output(run, "g/c"), run.nodes["g/b"].status) == ("a", "skipped")
