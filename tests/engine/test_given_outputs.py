@@ -54,49 +54,42 @@ async def test_given_outputs_count_as_done_and_are_marked(shared: Bench, tmp_pat
     assert view.tally(run) == "4 nodes: 2 done, 1 given, 1 skipped"
 
 
-@pytest.fixture
-def rows() -> list[tuple[str, Workflow, dict[str, Any], dict[str, Any], dict[str, str]]]:
-    """Return a name, a document, what is given, what nodes give, and how some of them stand."""
-    stream = {"type": "acme-streams:Numbers", "inputValues": {"length": 9}}
-    total, size = {"type": "acme-streams:Total"}, {"type": "acme-streams:Size"}
-    counting = {"z": loop("n: INTEGER = 0", count=9), "add": inside("z", flow("Add")), "t": "Take"}
-    return [
-        ("a node that is never cached", workflow({"u": flow("Tally"), "t": "Take"}, "u.count > t"),
-            {"u": {"count": 41}}, {"t.value": 41}, {"u": "given"}),
-        ("a branch", workflow({"s": flow("Switch", condition=True, value=1), "y": "Take", "n": "Take"},
-            "s.yes > y, s.no > n"), {"s": {"no": 5}}, {"n.value": 5}, {"y": "skipped", "s": "given"}),
-        ("a stream", workflow({"n": stream, "t": total, "s": size}, "n.items > t.items, n.items > s.items"),
-            {"n": {"items": [1, 2, 3]}}, {"t.total": 6, "s.count": 3}, {"n": "given"}),
-        ("a group", workflow({"a": give(1), "x": group("plus"), "t": "Take"}, "a > x.n, x.n > t"),
-            {"x": {"n": 70}}, {"t.value": 70, "x.n": 70}, {"a": "skipped", "x": "given", "x/add": "skipped"}),
-        ("a node in a group", workflow({"a": give(1), "x": group("plus"), "t": "Take"},
-            "a > x.n, x.n > t"),
-            {"x/add": {"sum": 70}}, {"t.value": 70, "x.n": 70}, {"x/add": "given", "x": "complete"}),
-        ("a loop", workflow(counting, "z.in__n > add.a, add.sum > z.next__n, z.out__n > t"),
-            {"z": {"out__n": 3}}, {"t.value": 3}, {"z": "given", "add": "skipped"}),
-        ("a value of another type", workflow({"o": give(1, "INTEGER"), "a": "Add", "t": "Take"},
-            "o > a.a, a.sum > t"), {"a": {"sum": 4.0}}, {"t.value": 4}, {"a": "given"}),
-        ("a node between others that are needed", workflow({"a": give(1), "b": "Take", "c": "Take", "d": "Take"},
-            "a > b > c, a > d"),
-            {"b": {"value": 2}}, {"c.value": 2, "d.value": 1}, {"b": "given", "d": "complete"}),
-        ("a node that is not read", workflow({"a": give(1), "b": "Take"}, "a > b"),
-            {"b": {"value": 2}}, {"b.value": 2}, {"b": "given", "a": "skipped"}),
-    ]  # fmt: skip
+STREAM = {"type": "acme-streams:Numbers", "inputValues": {"length": 9}}
+TOTAL, SIZE = {"type": "acme-streams:Total"}, {"type": "acme-streams:Size"}
+COUNTING = {"z": loop("n: INTEGER = 0", count=9), "add": inside("z", flow("Add")), "t": "Take"}
+GROUPED = ({"a": give(1), "x": group("plus"), "t": "Take"}, "a > x.n, x.n > t")
+ROWS: dict[str, tuple[dict[str, Any], str, dict[str, Any], dict[str, Any], dict[str, str]]] = {
+    "a node that is never cached": ({"u": flow("Tally"), "t": "Take"}, "u.count > t",
+        {"u": {"count": 41}}, {"t.value": 41}, {"u": "given"}),
+    "a branch": ({"s": flow("Switch", condition=True, value=1), "y": "Take", "n": "Take"}, "s.yes > y, s.no > n",
+        {"s": {"no": 5}}, {"n.value": 5}, {"y": "skipped", "s": "given"}),
+    "a stream": ({"n": STREAM, "t": TOTAL, "s": SIZE}, "n.items > t.items, n.items > s.items",
+        {"n": {"items": [1, 2, 3]}}, {"t.total": 6, "s.count": 3}, {"n": "given"}),
+    "a group": (*GROUPED, {"x": {"n": 70}}, {"t.value": 70, "x.n": 70},
+        {"a": "skipped", "x": "given", "x/add": "skipped"}),
+    "a node in a group": (*GROUPED, {"x/add": {"sum": 70}}, {"t.value": 70, "x.n": 70}, {"x/add": "given"}),
+    "a loop": (COUNTING, "z.in__n > add.a, add.sum > z.next__n, z.out__n > t",
+        {"z": {"out__n": 3}}, {"t.value": 3}, {"z": "given", "add": "skipped"}),
+    "a value of another type": ({"o": give(1, "INTEGER"), "a": "Add", "t": "Take"}, "o > a.a, a.sum > t",
+        {"a": {"sum": 4.0}}, {"t.value": 4}, {"a": "given"}),
+    "a node between others that are needed": ({"a": give(1), "b": "Take", "c": "Take", "d": "Take"},
+        "a > b > c, a > d", {"b": {"value": 2}}, {"c.value": 2, "d.value": 1}, {"b": "given"}),
+    "a node that is not read": ({"a": give(1), "b": "Take"}, "a > b",
+        {"b": {"value": 2}}, {"b.value": 2}, {"b": "given", "a": "skipped"}),
+}  # fmt: skip
+"""Nodes and edges, what is given, what nodes give, and how some of them stand."""
 
 
-async def test_outputs_of_every_kind_of_node_can_be_given(shared: Bench, rows: list[Any]) -> None:
+async def test_outputs_of_every_kind_of_node_can_be_given(shared: Bench) -> None:
     await shared.workflows.save("plus", PLUS)
     with Failures() as failures:
-        for name, document, overrides, gives, stands in rows:
+        for name, (nodes, edges, overrides, gives, stands) in ROWS.items():
             for attempt in ("at first", "again"):
                 with failures.row(f"{name}, {attempt}"):
-                    run = await ran(shared, document, overrides)
+                    run = await ran(shared, workflow(nodes, edges), overrides)
                     assert run.status == "complete", run.error
                     assert {key: output(run, *key.split(".")) for key in gives} == gives
-                    found = shown(run)
-                    assert {key: found[key] for key, word in stands.items() if word != "complete"} == {
-                        key: word for key, word in stands.items() if word != "complete"
-                    }
+                    assert stands.items() <= shown(run).items()
 
 
 async def test_what_follows_is_cached_by_what_was_given(shared: Bench) -> None:

@@ -50,27 +50,17 @@ def test_a_small_run_has_a_row_for_each_node() -> None:
 
 def test_each_event_of_a_small_run_is_worth_a_line() -> None:
     view, _ = board_of(run_of("a", "b", "c", "d"))
-    events: list[tuple[str, dict[str, Any]]] = [
-        ("NODE_EXECUTING", {"nodeId": "a"}),
-        ("NODE_COMPLETE", {"nodeId": "a", "output": {}}),
-        ("NODE_CACHED", {"nodeIds": ["b", "unknown"]}),
-        ("NODE_COMPLETE", {"nodeId": "b", "output": {}, "cached": True}),
-        ("NODE_BYPASSED", {"nodeId": "c", "pseudoOutputs": {}}),
-        ("NODE_ERROR", {"nodeId": "d", "errorDetails": {"message": "no luck"}}),
-        ("NODE_COMPLETE", {"nodeId": "__WORKFLOW_INTERFACE_OUTPUTS__", "output": {}}),
-        ("NODE_YIELD", {"sourceNodeId": "a", "yieldedContent": "?"}),
+    events: list[tuple[str, dict[str, Any], list[str]]] = [
+        ("NODE_EXECUTING", {"nodeId": "a"}, ["a (Type) …"]),
+        ("NODE_COMPLETE", {"nodeId": "a", "output": {}}, ["a (Type) done"]),
+        ("NODE_CACHED", {"nodeIds": ["b", "unknown"]}, ["b (Type) cached"]),
+        ("NODE_COMPLETE", {"nodeId": "b", "output": {}, "cached": True}, ["b (Type) cached"]),
+        ("NODE_BYPASSED", {"nodeId": "c", "pseudoOutputs": {}}, ["c (Type) bypassed"]),
+        ("NODE_ERROR", {"nodeId": "d", "errorDetails": {"message": "no luck"}}, ["d (Type) failed: no luck"]),
+        ("NODE_COMPLETE", {"nodeId": "__WORKFLOW_INTERFACE_OUTPUTS__", "output": {}}, []),
+        ("NODE_YIELD", {"sourceNodeId": "a", "yieldedContent": "?"}, []),
     ]
-
-    assert [view.see(*event) for event in events] == [
-        ["a (Type) …"],
-        ["a (Type) done"],
-        ["b (Type) cached"],
-        ["b (Type) cached"],
-        ["c (Type) bypassed"],
-        ["d (Type) failed: no luck"],
-        [],
-        [],
-    ]
+    assert [(type, payload, view.see(type, payload)) for type, payload, _ in events] == events
 
 
 def test_a_node_in_a_loop_has_its_lines_once_and_counts_its_times() -> None:
@@ -146,15 +136,9 @@ def test_the_last_picture_tells_how_the_run_ended() -> None:
 
 def test_texts_that_come_at_once_are_shown_one_after_the_other() -> None:
     texts = StreamTexts(str.upper)
+    pieces = [("a", "one ", False), ("b", "1 ", False), ("a", "two", True), ("b", "2", False), ("c", "x", True)]
     shown = []
-    for key, text, is_last in [
-        ("a", "one ", False),
-        ("b", "1 ", False),
-        ("a", "two", True),
-        ("b", "2", False),
-        ("c", "x", True),
-        ("b", "", True),
-    ]:
+    for key, text, is_last in [*pieces, ("b", "", True)]:
         texts.add(key, text, is_last=is_last)
         shown.append(texts.take())
 
