@@ -35,6 +35,11 @@ def inside(zone: str, node: dict[str, Any] | str) -> dict[str, Any]:
     return {**about, "parentNode": zone}
 
 
+def looped(zone: dict[str, Any], **nodes: dict[str, Any] | str) -> dict[str, Any]:
+    """Return a loop `z` and the nodes inside of it."""
+    return {"z": zone} | {name: inside("z", node) for name, node in nodes.items()}
+
+
 def policy(node: dict[str, Any] | str, **given: Any) -> dict[str, Any]:
     """Return a node with a policy."""
     about = {"type": node} if isinstance(node, str) else node
