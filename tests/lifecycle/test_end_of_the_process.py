@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 from helpers.command_line import tavern
 from helpers.folder_plugins import write_plugin
+from helpers.repetition import Failures, repetitions
 from helpers.serve_process import serving
 
 STARTS = {"permissions": {"hooks": ["hook:server:host:startup"]}}
@@ -75,38 +75,46 @@ STAYS = {
 }
 
 
-ALIKE = ("exit in a task", "interrupt in a callback", "default pool")
-"""Ways that repeat another: the same end in the other place, the same pool by another name."""
+ALIKE = ("exit in a task", "interrupt in a callback", "pool", "default pool")
+"""Ways that repeat another, with `--extended` only: the same end in the other place, a thread by another name."""
 
 
-def extended(ways: Mapping[str, object]) -> list[Any]:
-    return [pytest.param(how, marks=pytest.mark.extended) if how in ALIKE else how for how in ways]
+async def how_each_ends(folder: Path, ways: Mapping[str, tuple[str, str]], is_stopped: bool) -> dict[str, Any]:
+    """Serve a project for each way, all of them at once; return exit codes, and the last lines on stderr."""
+    projects = {}
+    for how in [how for how in ways if how not in repetitions(ALIKE, ())]:
+        projects[how] = folder / how.replace(" ", "-")
+        assert (await asyncio.to_thread(tavern, "init", projects[how])).code == 0
+        code = f"{HEAD}    {ways[how][0]}\n"
+        write_plugin(projects[how] / "plugins" / "acme", {"__init__.py": code}, **STARTS)
+        granted = await asyncio.to_thread(tavern, "--project", projects[how], "plugins", "grant", "acme")
+        assert granted.code == 0
+
+    async def end(project: Path) -> tuple[int | None, str]:
+        async with serving(project) as host:
+            if is_stopped:
+                code, err = await host.stop()
+                return code, err.strip().splitlines()[-1]
+            (project / "go").touch()
+            async with asyncio.timeout(100):
+                _, written = await host.process.communicate()
+        return host.process.returncode, written.decode().strip().splitlines()[-1]
+
+    return dict(zip(projects, await asyncio.gather(*map(end, projects.values())), strict=True))
 
 
-async def project_with(folder: Path, code: str) -> Path:
-    assert (await asyncio.to_thread(tavern, "init", folder)).code == 0
-    write_plugin(folder / "plugins" / "acme", {"__init__.py": f"{HEAD}    {code}\n"}, **STARTS)
-    assert (await asyncio.to_thread(tavern, "--project", folder, "plugins", "grant", "acme")).code == 0
-    return folder
+async def test_a_plugin_that_ends_the_host_is_named(tmp_path: Path) -> None:
+    with Failures() as failures:
+        for how, (code, last) in (await how_each_ends(tmp_path, ENDS, False)).items():
+            with failures.row(how):
+                assert code == 1
+                assert last.startswith("Error: ") and ENDS[how][1] in last
 
 
-@pytest.mark.parametrize("how", extended(ENDS))
-async def test_a_plugin_that_ends_the_host_is_named(tmp_path: Path, how: str) -> None:
-    code, words = ENDS[how]
-    async with serving(await project_with(tmp_path / "inn", code)) as host:
-        (tmp_path / "inn" / "go").touch()
-        async with asyncio.timeout(100):
-            _, err = await host.process.communicate()
-    assert host.process.returncode == 1
-    last = err.decode().strip().splitlines()[-1]
-    assert last.startswith("Error: ") and words in last, err.decode()
-
-
-@pytest.mark.parametrize("how", extended(STAYS))
-async def test_a_plugin_that_keeps_the_host_is_named(tmp_path: Path, how: str) -> None:
-    code, words = STAYS[how]
-    async with serving(await project_with(tmp_path / "inn", code)) as host:
-        ended, err = await host.stop()
-    assert ended in (0, 1)
-    last = err.strip().splitlines()[-1]
-    assert last.startswith("Error: ") and words in last and "keeps the process from ending" in last, err
+async def test_a_plugin_that_keeps_the_host_is_named(tmp_path: Path) -> None:
+    with Failures() as failures:
+        for how, (code, last) in (await how_each_ends(tmp_path, STAYS, True)).items():
+            with failures.row(how):
+                assert code in (0, 1)
+                assert last.startswith("Error: ") and STAYS[how][1] in last
+                assert "keeps the process from ending" in last
