@@ -147,7 +147,7 @@ def _beside() -> Iterator[Row]:
         ("hook:plugin:pub:opened",),
         "intercept",
         "@hookimpl\ndef pub_opened(key):\n    CALLS.append('pub_opened')\n",
-        _called("pub_opened", _open_box),
+        _called("pub_opened", lambda stage: stage.get(_box()).open("key")),
         {"hooks": ["hook:plugin:pub:opened"]},
         ("the hook pub_opened is not declared",),
         manifest=requires,
@@ -163,45 +163,27 @@ def _beside() -> Iterator[Row]:
 
 def _hook(permission: PermissionInfo) -> Row | None:
     (info,) = [one for one in hooks().values() if one.permission == permission.name]
-    if info.name not in _HOOKS:
+    name = info.name
+    if name not in _TRIGGERS and name not in _DECLARING:
         return None
-    answer, tries, without = _HOOKS[info.name]
-    body = answer.format(package="__name__") if answer else "None"
+    answer, tries, without = _DECLARING.get(name) or ("None", _called(name, _TRIGGERS[name]), ())
     code = f"""
-from tavern_host import CommandInfo, NodeDefinition, RouteInfo, ServiceInfo, ToolDefinition, ToolImplementation
-from tavern_host import UiDeclaration, node
-from tavern_host.contracts.agents import AgentRuntime
-from tavern_host.contracts.llm import LlmAdapterInfo
-from tavern_host.contracts.macros import PromptMacroInfo
-from tavern_host.contracts.protocols import ActionProtocolInfo
-from inspect import iscoroutinefunction
+from helpers.handing_on import handing_on
+from tavern_host import AGENT_RUNTIME, CommandInfo, RouteInfo, ServiceInfo, UiDeclaration
 
-class Mine:
-    pass
-
-class MyAgents(AgentRuntime):
+class MyAgents(handing_on(AGENT_RUNTIME)):
+    def __init__(self):
+        pass
     async def list_agents(self):
         CALLS.append("list_agents")
         return []
-    async def get(self, profile_id):
-        return None
-    async def run(self, request, *, call=None):
-        return None
-
-async def nothing(self, *given, **named):
-    return None
-
-for name, method in [*vars(AgentRuntime).items()]:
-    if name not in vars(MyAgents) and callable(method):
-        setattr(MyAgents, name, nothing if iscoroutinefunction(method) else lambda self, *given, **named: None)
 
 @hookimpl
-def {info.name}():
-    CALLS.append({info.name!r})
-    return {body}
+def {name}():
+    CALLS.append({name!r})
+    return {answer}
 """
-    refused = (f"the hook {info.name} is not declared",)
-    asks = {"hooks": [permission.name]}
+    refused, asks = (f"the hook {name} is not declared",), {"hooks": [permission.name]}
     return Row((permission.name,), permission.level, code, tries, asks, refused, without=without)
 
 
@@ -217,80 +199,33 @@ def _called(name: str, trigger: Callable[[Stage], Awaitable[object]] | None = No
     return tries
 
 
-async def _list_nodes(stage: Stage) -> None:
-    await stage.host.services.get(NODE_MANAGER).list_nodes()
-
-
-async def _list_tools(stage: Stage) -> None:
-    await stage.host.services.get(TOOL_MANAGER).list_tools()
-
-
-async def _parse(stage: Stage) -> None:
-    await stage.host.services.get(TOOL_MANAGER).parse_text("hello")
-
-
-async def _run_workflow(stage: Stage) -> None:
-    run = await stage.host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow_id="think", inputs={"messages": []}))
-    assert run.status.value == "complete", run.error
-
-
-async def _call_tool(stage: Stage) -> None:
-    result = await stage.host.services.get(TOOL_MANAGER).call(SHOUT)
-    assert result.status == "done", result.error
-
-
-async def _ask_model(stage: Stage) -> None:
-    await stage.host.services.get(LLM).complete(SAY)
-
-
-async def _look_at_figures(stage: Stage) -> None:
-    await stage.host.services.get(METRICS).figures()
-
-
-async def _look_at_sandboxes(stage: Stage) -> None:
-    await stage.host.services.get(SCRIPT_EXECUTION).backends()
-
-
-async def _run_agent(stage: Stage) -> None:
-    reply = await stage.host.services.get(AGENT_RUNTIME).run(GREET)
-    assert reply.outcome == "reply", reply.error
-
-
-async def _save_setting(stage: Stage) -> None:
-    await stage.host.services.get(SETTINGS).save(await _change(stage))
-
-
 async def _change(stage: Stage) -> SettingsChange:
     """Return a change of a setting that does change it."""
     key = "extensions.tavern-llm.defaultModel"
-    values = await stage.host.services.get(SETTINGS).values("tavern-llm")
+    values = await stage.get(SETTINGS).values("tavern-llm")
     is_saved = any(value.key == key and value.origin == "operator" for value in values)
     return SettingsChange(plugin="tavern-llm", values={key: None if is_saved else "m"})
 
 
+async def _save_setting(stage: Stage) -> None:
+    await stage.get(SETTINGS).save(await _change(stage))
+
+
 async def _user(stage: Stage) -> tuple[str, str]:
     """Return the name and the password of a user."""
-    accounts, user = stage.host.services.get(ACCOUNTS), ("ann", "good evening")
+    accounts, user = stage.get(ACCOUNTS), ("ann", "good evening")
     if not await accounts.list_users():
         await accounts.add_user(*user)
     return user
 
 
 async def _log_in(stage: Stage) -> None:
-    await stage.host.services.get(ACCOUNTS).log_in(*await _user(stage))
-
-
-async def _open_box(stage: Stage) -> None:
-    await stage.host.services.get(_box()).open("key")
+    await stage.get(ACCOUNTS).log_in(*await _user(stage))
 
 
 async def _switch_off_and_on(stage: Stage) -> None:
     await stage.host.disable("acme")
     await stage.host.enable("acme")
-
-
-async def _review(stage: Stage) -> None:
-    await stage.host.review(ReviewedPlugin(name="other"))
 
 
 async def _declares_ui(stage: Stage) -> bool:
@@ -308,7 +243,7 @@ async def _has_a_command(stage: Stage) -> bool:
 async def _serves_agents(stage: Stage) -> bool:
     stage.calls.clear()
     try:
-        await stage.host.services.get(AGENT_RUNTIME).list_agents()
+        await stage.get(AGENT_RUNTIME).list_agents()
     except TavernError:
         return False
     return "list_agents" in stage.calls
@@ -318,46 +253,42 @@ SHOUT = ToolCallRequest(tool_id="shout", arguments={"text": "hush"})
 SCRIPT = ScriptRequest(code="1", language="python")
 SAY = LlmRequest(messages=[ChatMessage(role="user", content="hi")])
 GREET = AgentRequest(profile_id="keeper", message="Good evening")
+RUN = RunRequest(workflow_id="think", inputs={"messages": []})
 
-_HOOKS: dict[str, tuple[str, Tries, tuple[str, ...]]] = {
-    "tavern_register_nodes": ("[]", _called("tavern_register_nodes", _list_nodes), ()),
-    "tavern_discover_tools": ("[]", _called("tavern_discover_tools", _list_tools), ()),
-    "tavern_register_services": (
-        "[ServiceInfo(service='agentRuntime', handler=f'{{__name__}}:MyAgents')]",
-        _serves_agents,
-        ("tavern-agents",),
-    ),
-    "tavern_register_action_protocols": ("[]", _called("tavern_register_action_protocols", _parse), ()),
-    "tavern_register_prompt_macros": ("[]", _called("tavern_register_prompt_macros", _run_agent), ()),
-    "tavern_register_llm_adapters": ("[]", _called("tavern_register_llm_adapters", _ask_model), ()),
-    "tavern_register_script_backends": ("[]", _called("tavern_register_script_backends", _look_at_sandboxes), ()),
-    "tavern_declare_ui": ("[UiDeclaration(kind='menuItem', target='mine', title='Mine')]", _declares_ui, ()),
-    "tavern_register_routes": (
-        "[RouteInfo(method='GET', path='/api/x/acme/mine', handler=f'{{__name__}}:Mine')]",
-        _answers_requests,
-        (),
-    ),
-    "tavern_register_commands": (
-        "[CommandInfo(name='acme', help='Mine.', handler=f'{{__name__}}:Mine')]",
-        _has_a_command,
-        (),
-    ),
-    "tavern_collect_figures": ("[]", _called("tavern_collect_figures", _look_at_figures), ()),
-    "tavern_review_plugin": ("[]", _called("tavern_review_plugin", _review), ()),
-    "tavern_before_register_node": ("", _called("tavern_before_register_node", _list_nodes), ()),
-    "tavern_before_register_tool": ("", _called("tavern_before_register_tool", _list_tools), ()),
-    "tavern_before_execute": ("", _called("tavern_before_execute", _run_workflow), ()),
-    "tavern_after_execute": ("", _called("tavern_after_execute", _run_workflow), ()),
-    "tavern_before_tool_call": ("", _called("tavern_before_tool_call", _call_tool), ()),
-    "tavern_after_tool_call": ("", _called("tavern_after_tool_call", _call_tool), ()),
-    "tavern_before_llm_request": ("", _called("tavern_before_llm_request", _ask_model), ()),
-    "tavern_after_llm_response": ("", _called("tavern_after_llm_response", _ask_model), ()),
-    "tavern_before_save_settings": ("", _called("tavern_before_save_settings", _save_setting), ()),
-    "tavern_on_login": ("", _called("tavern_on_login", _log_in), ()),
-    "tavern_startup": ("", _called("tavern_startup"), ()),
-    "tavern_shutdown": ("", _called("tavern_shutdown", _switch_off_and_on), ()),
+_TRIGGERS: dict[str, Callable[[Stage], Awaitable[object]] | None] = {
+    "tavern_register_nodes": lambda stage: stage.get(NODE_MANAGER).list_nodes(),
+    "tavern_discover_tools": lambda stage: stage.get(TOOL_MANAGER).list_tools(),
+    "tavern_register_action_protocols": lambda stage: stage.get(TOOL_MANAGER).parse_text("hello"),
+    "tavern_register_prompt_macros": lambda stage: stage.get(AGENT_RUNTIME).run(GREET),
+    "tavern_register_llm_adapters": lambda stage: stage.get(LLM).complete(SAY),
+    "tavern_register_script_backends": lambda stage: stage.get(SCRIPT_EXECUTION).backends(),
+    "tavern_collect_figures": lambda stage: stage.get(METRICS).figures(),
+    "tavern_review_plugin": lambda stage: stage.host.review(ReviewedPlugin(name="other")),
+    "tavern_before_register_node": lambda stage: stage.get(NODE_MANAGER).list_nodes(),
+    "tavern_before_register_tool": lambda stage: stage.get(TOOL_MANAGER).list_tools(),
+    "tavern_before_execute": lambda stage: stage.get(EXECUTION_ENGINE).run(RUN),
+    "tavern_after_execute": lambda stage: stage.get(EXECUTION_ENGINE).run(RUN),
+    "tavern_before_tool_call": lambda stage: stage.get(TOOL_MANAGER).call(SHOUT),
+    "tavern_after_tool_call": lambda stage: stage.get(TOOL_MANAGER).call(SHOUT),
+    "tavern_before_llm_request": lambda stage: stage.get(LLM).complete(SAY),
+    "tavern_after_llm_response": lambda stage: stage.get(LLM).complete(SAY),
+    "tavern_before_save_settings": _save_setting,
+    "tavern_on_login": _log_in,
+    "tavern_startup": None,
+    "tavern_shutdown": _switch_off_and_on,
 }
-"""What each hook answers, how its caller is made to call it, and what must not be there meanwhile."""
+"""How what calls each hook is made to call it."""
+_SERVICE = "[ServiceInfo(service='agentRuntime', handler=f'{__name__}:MyAgents')]"
+_MENU_ITEM = "[UiDeclaration(kind='menuItem', target='mine', title='Mine')]"
+_ROUTE = "[RouteInfo(method='GET', path='/api/x/acme/mine', handler=f'{__name__}:MyAgents')]"
+_COMMAND = "[CommandInfo(name='acme', help='Mine.', handler=f'{__name__}:MyAgents')]"
+_DECLARING: dict[str, tuple[str, Tries, tuple[str, ...]]] = {
+    "tavern_register_services": (_SERVICE, _serves_agents, ("tavern-agents",)),
+    "tavern_declare_ui": (_MENU_ITEM, _declares_ui, ()),
+    "tavern_register_routes": (_ROUTE, _answers_requests, ()),
+    "tavern_register_commands": (_COMMAND, _has_a_command, ()),
+}
+"""What hooks that declare something answer, how that is seen, and what must not be there meanwhile."""
 
 
 # --- what only pages do ------------------------------------------------------------------------------
@@ -408,55 +339,43 @@ def tavern_declare_ui():
 def _override(replaced: dict[str, type[ServiceInterface]]) -> Row:
     """Return a row with overrides that note each call and hand it on; the keys are the permissions."""
     services = [interface.service_name for interface in replaced.values()]
-    code = "from tavern_host import ServiceInfo\n" + "".join(
-        f"""
-class Mine{number}:
+    code = f"""
+import importlib
+from helpers.handing_on import handing_on
+from tavern_host import ServiceInfo, ServiceKey
+from tavern_host.contracts.catalogue import interfaces
+
+class Noting:
     def __init__(self, original):
         self.original = original
-{"".join(_method(interface, method) for method in interface_methods(interface))}
-"""
-        for number, interface in enumerate(replaced.values())
-    )
-    code += f"""
+    def __getattr__(self, name):
+        CALLS.append(name)
+        return getattr(self.original, name)
+
+def note(self, original):
+    self.original = Noting(original)
+
+SERVICES = {services!r}
+for number, service in enumerate(SERVICES):
+    interface = interfaces().get(service) or importlib.import_module("tavern_plugins.pub.api").Box
+    globals()[f"Mine{{number}}"] = type("Mine", (handing_on(ServiceKey(interface)),), {{"__init__": note}})
+
 @hookimpl
 def tavern_override_services():
-    return [
-        ServiceInfo(service=service, handler=f"{{__name__}}:Mine{{number}}")
-        for number, service in enumerate({services!r})
-    ]
+    return [ServiceInfo(service=name, handler=f"{{__name__}}:Mine{{n}}") for n, name in enumerate(SERVICES)]
 """
 
     async def tries(stage: Stage) -> bool:
         called = {}
         for interface in replaced.values():
             stage.calls.clear()
-            await _call_all(stage, stage.host.services.get(ServiceKey(interface)), interface, only=None)
+            await _call_all(stage, stage.get(ServiceKey(interface)), interface, only=None)
             called[interface.service_name] = bool(stage.calls)
         assert len(set(called.values())) == 1, called
         return all(called.values())
 
     refused = ("the hook tavern_override_services is not declared",)
     return Row(tuple(replaced), "override", code, tries, {"services": {"override": services}}, refused)
-
-
-def _method(interface: type[ServiceInterface], name: str) -> str:
-    """Write a method that notes the call and hands it on."""
-    declared = getattr(interface, name)
-    taken, passed, starred = ["self"], [], False
-    for parameter in list(inspect.signature(declared).parameters.values())[1:]:
-        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
-            taken.append("*")
-            starred = True
-        default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
-        taken.append(f"{parameter.name}{default}")
-        passed.append(f"{parameter.name}={parameter.name}" if starred else parameter.name)
-    is_async = inspect.iscoroutinefunction(declared)
-    kind, wait = ("async def", "await ") if is_async else ("def", "")
-    return f"""
-    {kind} {name}({", ".join(taken)}):
-        CALLS.append({name!r})
-        return {wait}self.original.{name}({", ".join(passed)})
-"""
 
 
 def _use(name: str, level: Level, among: list[type[ServiceInterface]], permission: str) -> Row:
@@ -504,7 +423,7 @@ async def _call_all(stage: Stage, view: Any, interface: type[ServiceInterface], 
             assert is_own or "acme may not call " in error.message  # what it calls in turn needs its own permission
             allowed.append(not is_own)
         except (Conflict, InvalidInput, NotFound, PluginFailure):
-            if f"{interface.service_name}.{name}" not in _ASKED_FOR_NOTHING:
+            if not {interface.service_name, f"{interface.service_name}.{name}"} & (_LACKING | _ASKED_FOR_NOTHING):
                 raise
             allowed.append(True)
         else:
@@ -517,12 +436,11 @@ async def _arguments(stage: Stage, interface: type[ServiceInterface], method: st
     """Return arguments with which a method does what it is for; where none are written here, the simplest."""
     name = f"{interface.service_name}.{method}"
     if name == "executionEngine.interrupt":
-        engine = stage.host.services.get(EXECUTION_ENGINE)
-        return [await engine.submit(RUN)]
+        return [await stage.get(EXECUTION_ENGINE).submit(RUN)]
     if name == "executionEngine.resume":
         return [await _interrupted(stage)]
     if name == "executionEngine.rerun":
-        return [(await stage.host.services.get(EXECUTION_ENGINE).run(RUN)).id]
+        return [(await stage.get(EXECUTION_ENGINE).run(RUN)).id]
     if name == "runStore.accept":
         stage.kept = await _entry(stage)
         return [stage.kept]
@@ -537,7 +455,7 @@ async def _arguments(stage: Stage, interface: type[ServiceInterface], method: st
     if name == "settings.save":
         return [await _change(stage)]
     if interface is ProjectFiles:
-        await stage.host.services.get(PROJECT_FILES).write_file("kept.txt", "a")
+        await stage.get(PROJECT_FILES).write_file("kept.txt", "a")
     if name in _ARGUMENTS:
         return _ARGUMENTS[name]
     hints = typing.get_type_hints(getattr(interface, method))
@@ -547,7 +465,7 @@ async def _arguments(stage: Stage, interface: type[ServiceInterface], method: st
 
 async def _interrupted(stage: Stage) -> str:
     """Return the id of a run that was interrupted."""
-    engine = stage.host.services.get(EXECUTION_ENGINE)
+    engine = stage.get(EXECUTION_ENGINE)
     run_id = await engine.submit(RUN)
     await engine.interrupt(run_id)
     assert (await engine.wait(run_id)).status is RunStatus.INTERRUPTED
@@ -559,7 +477,7 @@ async def _entry(stage: Stage) -> RunEntry:
     return RunEntry(
         id=f"run_{uuid.uuid4().hex}",
         request=RUN,
-        workflow=await stage.host.services.get(RUN_STORE).put(b"{}"),
+        workflow=await stage.get(RUN_STORE).put(b"{}"),
         call=CallContext(principal=Principal(kind="user", id="operator")),
         submitted_at=datetime.now(UTC),
     )
@@ -582,7 +500,6 @@ WORKER = "worker-of-the-table"
 REMOTE = RemoteNode(number=0, source=0, config=Values(), inputs=Values())
 NOW = datetime.now(UTC)
 EMPTY_HISTORY = HistoryExport(id="x", created_at=NOW, changed_at=NOW, active="main", branches=[], messages=[])
-RUN = RunRequest(workflow_id="think", inputs={"messages": []})
 MADE = ToolSource(text='{"id": "text:made", "implementation": {"type": "node", "nodeType": "core:UpperCase"}}')
 _ARGUMENTS: dict[str, list[Any]] = {
     "sharedDatabases.begin": [SqlDatabase(name="x", file="", migrations=[])],
@@ -636,28 +553,19 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "knowledgeBase.import_base": ["x", b'{"entries": {}}'],
     "knowledgeBase.put": ["none", [KnowledgeEntry(id="a")]],
 }
-_OF_A_BASE = ("header", "list_entries", "get", "put", "write", "delete", "export_base")
+_LACKING = {"assistant", "sceneManager", "chatHistory", "knowledgeBase", "accounts", "systemTools"}
 _ASKED_FOR_NOTHING = {
     "executionEngine.output",
     "projectFiles.write_blob",
-    *(f"workflowManager.{method}" for method in ("move", "delete", "save_draft", "discard_draft", "name_revision")),
     "agentProfiles.save",
-    *(f"assistant.{method}" for method in ("propose_patch", "apply_patch", "undo_patch")),
     "llm.embed",  # the scripted adapter cannot
+    *(f"workflowManager.{method}" for method in ("move", "delete", "save_draft", "discard_draft", "name_revision")),
     *(f"agentRuntime.{method}" for method in ("send", "interrupt", "pause", "resume")),
     *(f"agentRuntime.{method}" for method in ("change_memory", "recall", "remember", "read_result", "replay")),
-    *(f"sceneManager.{method}" for method in ("start", "stop", "say", "publish", "read_world", "update_world")),
-    *(f"chatHistory.{method}" for method in ("edit", "swipe", "activate", "fork", "fork_history")),
-    *(f"chatHistory.{method}" for method in ("rename_branch", "delete_branch", "import_history")),
     *(f"toolManager.{method}" for method in ("read_stream", "task", "cancel_task", "decide")),
     *(f"scriptTools.{method}" for method in ("execute_python_script", "execute_nodejs_script")),
-    *(f"accounts.{method}" for method in ("add_user", "remove_user", "set_role", "set_password")),
-    *(f"accounts.{method}" for method in ("make_token", "end_sessions", "set_member", "remove_member")),
-    *(f"accounts.{method}" for method in ("begin_openid", "finish_openid")),
-    *(f"knowledgeBase.{method}" for method in _OF_A_BASE),
-    *(f"systemTools.{method}" for method in ("stream_read", "task_status", "task_result", "task_cancel")),
 }
-"""Methods that are asked about what there is not, such as a run or a task: to say so they must be reached."""
+"""Services and methods that are asked about what there is not, such as a task: to say so they must be reached."""
 _NAMED: dict[str, dict[str, Any]] = {
     "sharedDatabases.begin": {"writes": True},
     "sharedDatabases.end": {"commit": True},

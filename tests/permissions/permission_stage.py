@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from helpers.tavern_project import Tavern, action
 
-from tavern_host import Host, PluginContext
+from tavern_host import Host, PluginContext, ServiceKey
 from tavern_host.contracts.errors import NotFound, PermissionDenied
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.contracts.runs import RunEntry
@@ -113,13 +113,7 @@ PUBLISHES = {
             ],
         }
     ],
-    "hooks": [
-        {
-            "spec": "api:pub_opened",
-            "permission": "hook:plugin:pub:opened",
-            "allows": "Hear of every key.",
-        }
-    ],
+    "hooks": [{"spec": "api:pub_opened", "permission": "hook:plugin:pub:opened", "allows": "Hear of every key."}],
 }
 
 
@@ -184,6 +178,10 @@ class Stage:
         """Forget the plugin's modules, as a new process would."""
         for name in [n for n in list(sys.modules) if n == self.package or n.startswith(f"{self.package}.")]:
             del sys.modules[name]
+
+    def get(self, key: ServiceKey[Any]) -> Any:
+        """Return the operator's view of a service."""
+        return self.host.services.get(key)
 
     @property
     def is_imported(self) -> bool:

@@ -28,6 +28,7 @@ NODE = ToolCallRequest(tool_id="node:acme-forger:Hold", arguments={"text": "x"})
 Act = Callable[[CallContext], Awaitable[object]]
 
 CODE = """
+from helpers.handing_on import handing_on
 from tavern_host import HttpResponse, RouteInfo, hookimpl, service_info
 from tavern_host.contracts.projectfiles import PROJECT_FILES
 
@@ -54,22 +55,10 @@ def tavern_register_routes():
 def tavern_override_services():
     return [service_info(PROJECT_FILES, Files)]
 
-class Files:
-    def __init__(self, original):
-        self._original = original
-
+class Files(handing_on(PROJECT_FILES)):
     async def read_file(self, file_path, *, offset=1, limit=2000, call=None):
         await given("service", call)
-        return await self._original.read_file(file_path, offset=offset, limit=limit, call=call)
-
-def passing(name):
-    async def method(self, *args, **kwargs):
-        return await getattr(self._original, name)(*args, **kwargs)
-
-    return method
-
-for name in ("list_files", "write_file", "append_file", "delete_file", "apply_edit"):
-    setattr(Files, name, passing(name))
+        return await self.original.read_file(file_path, offset=offset, limit=limit, call=call)
 
 async def go(request, context):
     await given("route", request.call)
@@ -86,11 +75,7 @@ async def hold(text: str, context: NodeContext) -> str:
     return text
 """
 PERMISSIONS = {
-    "hooks": [
-        "hook:server:host:startup",
-        "hook:server:tool:before-call",
-        "hook:server:routes:register",
-    ],
+    "hooks": ["hook:server:host:startup", "hook:server:tool:before-call", "hook:server:routes:register"],
     "services": {
         "use": ["toolManager:execute", "audit:record", "projectFiles:read", "projectFiles:write"],
         "override": ["projectFiles"],
@@ -241,28 +226,21 @@ async def test_a_kept_context_is_worth_nothing(scene: Scene) -> None:
                         await scene.tools.call(READ, call=kept)
 
 
-async def test_a_plugin_acts_as_itself(scene: Scene) -> None:
-    own = Principal(kind="plugin", id="acme-forger")
+async def test_every_entry_names_its_plugin(scene: Scene) -> None:
+    context, own = scene.module.CONTEXT[-1], Principal(kind="plugin", id="acme-forger")
     for call in (None, CallContext(principal=own), CallContext(principal=own, via="another")):
         before = len(await scene.entries())
         await scene.tools.call(READ, call=call)
-        await scene.module.CONTEXT[-1].services.get(AUDIT).record("acme-forger.done", call=call)
-        scene.module.CONTEXT[-1].audit.record("acme-forger.done", call=call)
-        for entry in (await scene.entries())[before:]:
-            assert (entry.actor, entry.plugin) == ("plugin:acme-forger", "acme-forger")
-
-
-async def test_every_entry_names_its_plugin(scene: Scene) -> None:
+        await context.services.get(AUDIT).record("acme-forger.done", call=call)
+        context.audit.record("acme-forger.done", call=call)
+        found = [(entry.actor, entry.plugin) for entry in (await scene.entries())[before:]]
+        assert found == [("plugin:acme-forger", "acme-forger")] * 3, "a plugin acts as itself"
     before = len(await scene.entries())
-
-    async def act(call: CallContext) -> None:
-        await scene.module.CONTEXT[-1].services.get(AUDIT).record("nothing.special", call=call)
-
-    await scene.reach("route", act)
+    await scene.reach("route", lambda call: context.services.get(AUDIT).record("nothing.special", call=call))
     await scene.host.services.get(TOOL_MANAGER).call(READ)
-    found = {(e.actor, e.action, e.plugin) for e in (await scene.entries())[before:]}
-    assert ("user:operator", "nothing.special", "acme-forger") in found
-    assert ("user:operator", "tool.called", "tavern-tools") in found
+    entries = {(e.actor, e.action, e.plugin) for e in (await scene.entries())[before:]}
+    assert ("user:operator", "nothing.special", "acme-forger") in entries
+    assert ("user:operator", "tool.called", "tavern-tools") in entries
 
 
 async def test_no_deadline_is_put_off(scene: Scene) -> None:

@@ -77,18 +77,6 @@ async def words(host: Host) -> Any:
         return error
 
 
-async def test_later_imports_are_of_reviewed_code(project: Path) -> None:
-    folder = acme(project)
-    async with Host(project) as host:
-        await host.grant("acme")
-        (folder / "web.py").write_text(WEB % "changed since")
-        answer = await words(host)
-        assert isinstance(answer, Exception)
-        assert "web.py was changed after it was reviewed" in str(answer)
-    async with Host(project) as host:
-        assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
-
-
 LATER = """
 from tavern_host import HttpResponse
 
@@ -98,37 +86,30 @@ async def words(request, context):
 """
 
 
-async def test_modules_added_after_review_are_not_imported(project: Path) -> None:
-    folder = acme(project, LATER)
+@pytest.mark.parametrize(("web", "file"), [(WEB % "as reviewed", "web.py"), (LATER, "later.py")])
+async def test_later_imports_are_of_reviewed_code(project: Path, web: str, file: str) -> None:
+    folder = acme(project, web)
     async with Host(project) as host:
         await host.grant("acme")
-        (folder / "later.py").write_text("WORDS = 'new'\n")
-        assert "later.py was changed after it was reviewed" in str(await words(host))
-
-
-async def test_folders_reviewed_without_code_import_none(project: Path) -> None:
-    folder = write_plugin(project / "plugins" / "acme", {"nodes/notes.txt": ""}, nodes={"entry": "./nodes"})
-    host = Host(project)
-    host.link()
-    assert host.plugin("acme").state is PluginState.DISCOVERED
-    (folder / "nodes" / "__init__.py").write_text("raise AssertionError('nobody saw this')\n")
-    async with host:
-        assert host.plugin("acme").state in (PluginState.FAILED, PluginState.NEEDS_REVIEW)
-        assert "nobody saw this" not in str(host.plugin("acme").problems)
+        (folder / file).write_text(WEB % "changed since")
+        assert f"{file} was changed after it was reviewed" in str(await words(host))
+    assert state(project) is PluginState.NEEDS_REVIEW
 
 
 async def test_code_changed_before_its_import_is_refused(project: Path) -> None:
     folder = acme(project)
-    before = Host(project)
-    before.link()
-    await before.grant("acme")
+    without_code = {"nodes/notes.txt": ""}
+    other = write_plugin(project / "plugins" / "other", without_code, nodes={"entry": "./nodes"})
+    await granted(project)
     host = Host(project)
     host.link()
-    assert host.plugin("acme").state is PluginState.DISCOVERED
-    (folder / "__init__.py").write_text(ROUTES + "\nraise AssertionError('nobody saw this')\n")
+    assert [host.plugin(name).state for name in ("acme", "other")] == [PluginState.DISCOVERED] * 2
+    for file in (folder / "__init__.py", other / "nodes" / "__init__.py"):
+        file.write_text(ROUTES + "\nraise AssertionError('nobody saw this')\n")
     async with host:
-        assert host.plugin("acme").state in (PluginState.FAILED, PluginState.NEEDS_REVIEW)
-        assert "nobody saw this" not in str(host.plugin("acme").problems)
+        for name in ("acme", "other"):
+            assert host.plugin(name).state in (PluginState.FAILED, PluginState.NEEDS_REVIEW)
+            assert "nobody saw this" not in str(host.plugin(name).problems)
 
 
 async def test_whatever_lies_beside_bytecode_is_reviewed(project: Path) -> None:
