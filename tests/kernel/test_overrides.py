@@ -6,12 +6,11 @@ folder plugins written here.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from plugin_maker import said_of
+from plugin_maker import host_with, make_plugin, module_of, said_of
 
 from tavern_host import EXECUTION_ENGINE, PLUGINS, WORKFLOW_MANAGER, Host, service_info
 from tavern_host.contracts.errors import PermissionDenied
@@ -21,12 +20,7 @@ from tavern_host.contracts.workflows import Workflow, WorkflowManager
 
 BASE = "tavern-workflows"
 
-MANIFEST = """\
-name: {name}
-displayName: {name}
-version: 1.0.0
-permissions: {{services: {{override: [workflowManager]}}}}
-"""
+OVERRIDE: dict[str, Any] = {"services": {"override": ["workflowManager"]}}
 
 WHOLE = """\
 from tavern_host import WORKFLOW_MANAGER, hookimpl, service_info
@@ -74,24 +68,9 @@ CLOSURE = """
 """The method of the second version, for that class."""
 
 
-@pytest.fixture
-def write_plugin(tmp_path: Path) -> Any:
-    """Return a function that writes a folder plugin and returns its folder."""
-
-    def write(name: str, code: str = WHOLE, *, manifest: str = MANIFEST) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "plugin.yaml").write_text(manifest.format(name=name))
-        (folder / "__init__.py").write_text(code)
-        return folder
-
-    return write
-
-
-def host_with(project: Path, *folders: Path, trusted: bool = True) -> Host:
-    """Return a host with these plugins; `trusted` ones need no grant."""
-    names = [folder.name for folder in folders] if trusted else []
-    return Host(project, plugins=folders, trust=names)
+def upper(project: Path, code: str = WHOLE, name: str = "upper", **permissions: Any) -> Path:
+    """Write a plugin that overrides the service beside the project."""
+    return make_plugin(project.parent, name, code, permissions=permissions or OVERRIDE)
 
 
 def order(operator_folders: Path, *plugins: str) -> None:
@@ -99,12 +78,6 @@ def order(operator_folders: Path, *plugins: str) -> None:
     file = operator_folders / "config" / "host.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"overrides: {{workflowManager: [{', '.join(plugins)}]}}\n")
-
-
-def kept(plugin: str) -> dict[str, WorkflowManager]:
-    """Return the views that a plugin keeps for itself."""
-    views: dict[str, WorkflowManager] = sys.modules[f"tavern_plugins.{plugin}"].KEPT
-    return views
 
 
 async def names(manager: WorkflowManager) -> list[str]:
@@ -139,11 +112,9 @@ def tavern_override_services():
 # --- one override ------------------------------------------------------------------------------------
 
 
-async def test_a_base_passes_on_what_is_not_written(project: Path, write_plugin: Any) -> None:
-    async with (
-        host_with(project, write_plugin("passing", PASSING_ON)) as host,
-        Host(project) as without_it,
-    ):
+async def test_a_base_passes_on_what_is_not_written(project: Path) -> None:
+    folder = upper(project, PASSING_ON, "passing")
+    async with host_with(project, folder) as host, Host(project) as without_it:
         assert said_of(host, "passing") == []
         workflows, bare = host.services.get(WORKFLOW_MANAGER), without_it.services.get(WORKFLOW_MANAGER)
         assert await names(workflows) == ["Tale +passing"]
@@ -156,8 +127,8 @@ async def test_a_base_passes_on_what_is_not_written(project: Path, write_plugin:
         assert (top.plugin, top.version) == ("passing", WORKFLOW_MANAGER.version)
 
 
-async def test_an_override_serves_everybody_through_its_original(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper")) as host, Host(project) as without_it:
+async def test_an_override_serves_everybody_through_its_original(project: Path) -> None:
+    async with host_with(project, upper(project)) as host, Host(project) as without_it:
         assert said_of(host, "upper") == []
         workflows = host.services.get(WORKFLOW_MANAGER)
         assert await names(workflows) == ["Tale +upper"]
@@ -167,7 +138,7 @@ async def test_an_override_serves_everybody_through_its_original(project: Path, 
         assert (top.plugin, top.override, top.permission) == ("upper", True, "services.override:workflowManager")
         assert top.handler == "tavern_plugins.upper:Signed"
         assert list(await workflows.closure(a_group_of("tale"))) == ["tale"], "a later method goes to the original"
-        assert list(await kept("upper")["original"].closure(a_group_of("tale"))) == ["tale"]
+        assert list(await module_of("upper").KEPT["original"].closure(a_group_of("tale"))) == ["tale"]
         await workflows.save("second", Workflow(name="Second"), call=host.call())
         assert (project / "workflows" / "second.json").is_file(), "the original needs no permission of the override"
         assert await names(without_it.services.get(WORKFLOW_MANAGER)) == ["Second", "Tale"]
@@ -187,27 +158,23 @@ LATER += ["search", "layout"]
 """What `workflowManager` has beyond its first version."""
 
 
-async def test_an_override_leaves_later_methods_to_the_next(project: Path, write_plugin: Any) -> None:
-    whole = write_plugin("lower", WHOLE.replace("\nKEPT = {}", f"{CLOSURE}\nKEPT = {{}}"))
-    for folder, version, leaves in [(write_plugin("upper"), 1, True), (whole, 2, False)]:
+async def test_an_override_leaves_later_methods_to_the_next(project: Path) -> None:
+    whole = upper(project, WHOLE.replace("\nKEPT = {}", f"{CLOSURE}\nKEPT = {{}}"), "lower")
+    for folder, version, closure in ((upper(project), 1, "tale"), (whole, 2, "tale +lower")):
         async with host_with(project, folder) as host:
             _, top = await host.services.get(PLUGINS).service_stack("workflowManager")
-            facts = (await host.services.get(PLUGINS).why("service:workflowManager")).facts
-            closure = await host.services.get(WORKFLOW_MANAGER).closure(a_group_of("tale"))
-            assert (top.version, list(closure)) == (version, ["tale"] if leaves else ["tale +lower"])
-            assert (
-                any(f"leaves {', '.join(LATER)} to the next provider in the stack" in fact for fact in facts) is leaves
-            )
+            assert top.version == version
+            assert list(await host.services.get(WORKFLOW_MANAGER).closure(a_group_of("tale"))) == [closure]
+            told = f"leaves {', '.join(LATER)} to the next provider in the stack"
+            facts = host.why("service:workflowManager").facts
+            assert any(told in fact for fact in facts) is (version == 1)
 
 
-async def test_a_sole_provider_has_all_methods(project: Path, write_plugin: Any) -> None:
+async def test_a_sole_provider_has_all_methods(project: Path) -> None:
     code = WHOLE.replace("tavern_override_services", "tavern_register_services").replace("context, original", "context")
-    manifest = MANIFEST.replace("services: {{override: [workflowManager]}}", "hooks: ['hook:server:services:register']")
-    folder = write_plugin("alone", code.replace("original", "context"), manifest=manifest)
-    plugins = [folder, write_plugin("upper")]
-    async with Host(project, plugins=plugins, trust=["alone", "upper"], without=[BASE]) as host:
-        lacking = [f"Signed lacks the method {method} of workflowManager" for method in LATER]
-        assert said_of(host, "alone") == lacking
+    alone = upper(project, code.replace("original", "context"), "alone", hooks=["hook:server:services:register"])
+    async with host_with(project, alone, upper(project), without=[BASE]) as host:
+        assert said_of(host, "alone") == [f"Signed lacks the method {method} of workflowManager" for method in LATER]
         assert said_of(host, "upper") == ["nobody provides workflowManager, so it cannot be overridden"]
 
 
@@ -233,12 +200,12 @@ def test_the_methods_decide_a_providers_version() -> None:
 # --- what goes ---------------------------------------------------------------------------------------
 
 
-async def test_an_override_is_used_while_it_is_granted(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper"), trusted=False) as host:
+async def test_an_override_is_used_while_it_is_granted(project: Path) -> None:
+    async with host_with(project, upper(project), trust=[]) as host:
         list_workflows = host.services.get(WORKFLOW_MANAGER).list_workflows
         assert [w.name for w in await list_workflows()] == ["Tale"]
         await host.grant("upper")
-        views = dict(kept("upper"))
+        views = dict(module_of("upper").KEPT)
         taken_out = [views["original"].get, views["own view"].get]
         assert [w.name for w in await list_workflows()] == ["Tale +upper"]
         await host.revoke("upper")
@@ -253,8 +220,8 @@ async def test_an_override_is_used_while_it_is_granted(project: Path, write_plug
 # --- several -----------------------------------------------------------------------------------------
 
 
-async def test_the_operator_orders_overrides(project: Path, operator_folders: Path, write_plugin: Any) -> None:
-    folders = [write_plugin("upper"), write_plugin("lower")]
+async def test_the_operator_orders_overrides(project: Path, operator_folders: Path) -> None:
+    folders = [upper(project), upper(project, name="lower")]
     for ordered in ([], ["upper"], ["lower", "upper"], ["upper", "lower"]):
         order(operator_folders, *ordered)
         async with host_with(project, *folders) as host:
@@ -271,8 +238,8 @@ UNORDERED = (
 )
 
 
-async def test_one_rival_is_used_without_the_other(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper"), write_plugin("lower"), trusted=False) as host:
+async def test_one_rival_is_used_without_the_other(project: Path) -> None:
+    async with host_with(project, upper(project), upper(project, name="lower"), trust=[]) as host:
         await host.grant("upper")
         await host.grant("lower")
         assert await stack(host) == [BASE]
@@ -284,7 +251,7 @@ async def test_one_rival_is_used_without_the_other(project: Path, write_plugin: 
 # --- what is refused ---------------------------------------------------------------------------------
 
 
-async def test_all_that_does_not_fit_is_told(project: Path, write_plugin: Any) -> None:
+async def test_all_that_does_not_fit_is_told(project: Path) -> None:
     code = """\
 from tavern_host import WORKFLOW_MANAGER, hookimpl, service_info
 
@@ -308,7 +275,7 @@ class Broken:
 def tavern_override_services():
     return [service_info(WORKFLOW_MANAGER, Broken)]
 """
-    async with host_with(project, write_plugin("broken", code)) as host:
+    async with host_with(project, upper(project, code, "broken")) as host:
         assert host.plugin("broken").state is PluginState.FAILED
         assert said_of(host, "broken") == [
             "Broken.list_workflows must be an async def",
@@ -322,38 +289,30 @@ def tavern_override_services():
 
 UNFIT = [
     (
-        "expected_revision=None, call=None):",
-        "expected_revision, call=None):",
+        "save(self, workflow_id, workflow, *, expected_revision=None, call=None):",
+        "save(self, workflow_id, workflow, *, expected_revision, call=None):",
         "Signed.save must do without the parameters expected_revision, which a caller may leave out",
     ),
     (
-        "async def get(self, workflow_id):",
-        "async def get(self, *, workflow_id):",
+        "get(self, workflow_id):",
+        "get(self, *, workflow_id):",
         "Signed.get must take the parameters workflow_id in this order, by position and by name",
     ),
     (
-        "async def save(self, workflow_id, workflow, *",
-        "async def save(self, workflow, workflow_id, *",
+        "save(self, workflow_id, workflow, *",
+        "save(self, workflow, workflow_id, *",
         "Signed.save must take the parameters workflow_id, workflow in this order, by position and by name",
     ),
 ]
 
 
-async def test_an_override_takes_every_call_of_its_interface(project: Path, write_plugin: Any) -> None:
-    folders = []
-    for number, (written, instead, _) in enumerate(UNFIT):
-        assert written in WHOLE
-        folders.append(write_plugin(f"unfit-{number}", WHOLE.replace(written, instead)))
+async def test_an_override_takes_every_call_of_its_interface(project: Path) -> None:
+    assert all(written in WHOLE for written, _, _ in UNFIT)
+    codes = [WHOLE.replace(written, instead) for written, instead, _ in UNFIT]
+    codes.append(WHOLE.replace("get(self, workflow_id)", "get(self, workflow_id, encoding='utf-8', **more)"))
+    folders = [upper(project, code, f"unfit-{number}") for number, code in enumerate(codes)]
     async with host_with(project, *folders) as host:
-        for number, (_, _, complaint) in enumerate(UNFIT):
-            assert said_of(host, f"unfit-{number}") == [complaint]
-        assert await stack(host) == [BASE]
-
-
-async def test_an_override_may_take_more_arguments(project: Path, write_plugin: Any) -> None:
-    code = WHOLE.replace(
-        "async def get(self, workflow_id)", "async def get(self, workflow_id, encoding='utf-8', **more)"
-    )
-    async with host_with(project, write_plugin("upper", code)) as host:
-        assert said_of(host, "upper") == []
+        said = [said_of(host, folder.name) for folder in folders]
+        assert said == [*([complaint] for _, _, complaint in UNFIT), []], "it may take more arguments"
+        assert await stack(host) == [BASE, "unfit-3"]
         assert (await host.services.get(WORKFLOW_MANAGER).get("tale")).id == "tale"

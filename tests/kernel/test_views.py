@@ -32,9 +32,28 @@ ALLOWED = {"services": {"use": ["workflowManager:save"]}}
 # --- what may be called ------------------------------------------------------------------------------
 
 
+class Other(ServiceInterface, name="other"):
+    @reads
+    async def look(self) -> str:
+        """Look."""
+
+
+class Sly(ServiceInterface, name="workflowManager"):
+    """A forged interface of another service."""
+
+    @reads
+    async def save(self, workflow_id: str, workflow: Workflow) -> None:
+        """Pretend that this only reads."""
+
+    @reads
+    async def _path(self, workflow_id: str) -> str:
+        """Reach for what is private."""
+
+
 async def test_a_refused_call_names_the_missing_permission(project: Path, tmp_path: Path) -> None:
-    async with host_with(project, contextual(tmp_path)):
-        workflows = context_of().services.get(WORKFLOW_MANAGER)
+    async with host_with(project, contextual(tmp_path), contextual(tmp_path, "two")) as host:
+        services, others = context_of().services, context_of("two").services
+        workflows, forged = services.get(WORKFLOW_MANAGER), services.get(ServiceKey(Sly))
         with pytest.raises(PermissionDenied) as caught:
             await workflows.save("new", Workflow(name="New"))
         assert str(caught.value) == (
@@ -44,7 +63,24 @@ async def test_a_refused_call_names_the_missing_permission(project: Path, tmp_pa
         assert (details["service"], details["method"]) == ("workflowManager", "save")
         assert "workflowManager:save" in str(details["permission"])
         assert caught.value.info.plugin == "acme"
+        with pytest.raises(ServiceUnavailable, match="acme needs the service other"):
+            services.get(ServiceKey(Other))
+
+        assert not hasattr(forged, "_path")
+        with pytest.raises(PermissionDenied, match=r"workflowManager\.save"):
+            await forged.save("new", Workflow(name="New"))
+        assert await workflows.list_workflows()
+
+        assert services.get(WORKFLOW_MANAGER) is workflows is not others.get(WORKFLOW_MANAGER)
+        assert type(workflows) is not type(others.get(WORKFLOW_MANAGER)), "each plugin has its own view"
+        view = host.services.get(WORKFLOW_MANAGER)
     assert not (project / "workflows" / "new.json").exists()
+    with pytest.raises(ServiceUnavailable, match="no plugin provides the service workflowManager any more"):
+        await view.get("tale")  # after the host has stopped nothing answers
+    with pytest.raises(PermissionDenied):
+        await workflows.get("tale")
+    with pytest.raises(ServiceUnavailable):
+        host.services.get(WORKFLOW_MANAGER)
 
 
 async def test_a_service_that_nobody_provides_is_unavailable(
@@ -60,17 +96,6 @@ async def test_a_service_that_nobody_provides_is_unavailable(
             services.get(LLM)
         with pytest.raises(ServiceUnavailable, match="needs the service llm"):
             host.services.get(LLM)
-
-
-async def test_an_unknown_service_is_unavailable(project: Path, tmp_path: Path) -> None:
-    class Other(ServiceInterface, name="other"):
-        @reads
-        async def look(self) -> str:
-            """Look."""
-
-    async with host_with(project, contextual(tmp_path)):
-        with pytest.raises(ServiceUnavailable, match="acme needs the service other"):
-            context_of().services.get(ServiceKey(Other))
 
 
 # --- what is there to see ----------------------------------------------------------------------------
@@ -92,38 +117,11 @@ async def test_a_view_has_only_its_interfaces_methods(
                 assert getattr(view, name).__doc__ == getattr(interface, name).__doc__
 
 
-async def test_each_plugin_has_its_own_view(project: Path, tmp_path: Path) -> None:
-    async with host_with(project, contextual(tmp_path, "one"), contextual(tmp_path, "two")):
-        one, two = context_of("one").services, context_of("two").services
-        assert one.get(WORKFLOW_MANAGER) is one.get(WORKFLOW_MANAGER)
-        assert one.get(WORKFLOW_MANAGER) is not two.get(WORKFLOW_MANAGER)
-        assert type(one.get(WORKFLOW_MANAGER)) is not type(two.get(WORKFLOW_MANAGER))
-
-
-async def test_a_forged_service_key_gives_no_more(project: Path, tmp_path: Path) -> None:
-    class Sly(ServiceInterface, name="workflowManager"):
-        @reads
-        async def save(self, workflow_id: str, workflow: Workflow) -> None:
-            """Pretend that this only reads."""
-
-        @reads
-        async def _path(self, workflow_id: str) -> str:
-            """Reach for what is private."""
-
-    async with host_with(project, contextual(tmp_path)):
-        services = context_of().services
-        view = services.get(ServiceKey(Sly))
-        assert not hasattr(view, "_path")
-        with pytest.raises(PermissionDenied, match=r"workflowManager\.save"):
-            await view.save("new", Workflow(name="New"))
-        assert await services.get(WORKFLOW_MANAGER).list_workflows()
-
-
 # --- for whom ----------------------------------------------------------------------------------------
 
 PROVIDER = """
 from tavern_host import LLM, hookimpl, service_info
-from tavern_host.contracts.llm import Llm, LlmChunk, LlmResponse
+from tavern_host.contracts.llm import Llm, LlmResponse
 
 SEEN = []
 
@@ -138,14 +136,8 @@ class Mine(Llm):
         return LlmResponse(text="hello", model="x")
 
     async def stream(self, request, *, call=None):
-        SEEN.append(call)
-        try:
-            for _ in range(3):
-                if request.model == "broken":
-                    raise KeyError("mine")
-                yield LlmChunk(text="hello")
-        finally:
-            SEEN.append("closed")
+        raise KeyError("mine")
+        yield
 
 @hookimpl
 def tavern_override_services():
@@ -163,20 +155,12 @@ def asking(model: str | None = None) -> LlmRequest:
     return LlmRequest(model=model, messages=[ChatMessage(role="user", content="hi")])
 
 
-async def test_a_forwarded_call_stays_as_it_is(project: Path, tmp_path: Path) -> None:
-    async with host_with(project, provider(tmp_path), contextual(tmp_path, permissions=USES_LLM)):
-        call = by("agent", "assistant").child(run_id="run_1")
-        await context_of().services.get(LLM).complete(asking(), call=call)
+async def test_calls_reach_the_provider_and_errors_name_it(project: Path, tmp_path: Path) -> None:
+    async with host_with(project, provider(tmp_path), contextual(tmp_path, permissions=USES_LLM)) as host:
+        llm, call = context_of().services.get(LLM), by("agent", "assistant").child(run_id="run_1")
+        await llm.complete(asking(), call=call)
         (seen,) = module_of("provider").SEEN
         assert seen == call.model_copy(update={"id": seen.id, "parent_id": call.id, "via": "acme"})
-
-
-# --- what a provider raises --------------------------------------------------------------------------
-
-
-async def test_errors_of_a_provider_name_its_plugin(project: Path, tmp_path: Path) -> None:
-    async with host_with(project, provider(tmp_path), contextual(tmp_path, permissions=USES_LLM)) as host:
-        llm = context_of().services.get(LLM)
         with pytest.raises(PluginFailure, match=r"provider failed in llm\.complete: KeyError: 'mine'") as caught:
             await llm.complete(asking("broken"))
         assert caught.value.info.plugin == "provider"
@@ -245,35 +229,24 @@ async def tavern_shutdown(context):
     assert not (project / "workflows" / "newer.json").exists()
 
 
-async def test_after_the_host_has_stopped_nothing_answers(project: Path, tmp_path: Path) -> None:
-    async with host_with(project, contextual(tmp_path)) as host:
-        view, mine = host.services.get(WORKFLOW_MANAGER), context_of().services.get(WORKFLOW_MANAGER)
-    with pytest.raises(ServiceUnavailable, match="no plugin provides the service workflowManager any more"):
-        await view.get("tale")
-    with pytest.raises(PermissionDenied):
-        await mine.get("tale")
-    with pytest.raises(ServiceUnavailable):
-        host.services.get(WORKFLOW_MANAGER)
-
-
 # --- by name -----------------------------------------------------------------------------------------
 
 
 async def test_methods_can_be_called_by_name_with_json(project: Path, tmp_path: Path) -> None:
-    async with host_with(project, contextual(tmp_path, permissions=ALLOWED)):
+    permissions = {"services": {"use": ["workflowManager:save", "llm:complete"]}}
+    async with host_with(project, contextual(tmp_path, permissions=permissions)):
         invoke, call = context_of().services.invoke, by("user", "somebody")
         stored = await invoke("workflowManager", "get", {"workflowId": "tale"}, call=call)
         assert stored["workflow"]["name"] == "Tale"
-        same = await invoke("workflowManager", "get", {"workflow_id": "tale"}, call=call)
-        assert same == stored
-        saved = await invoke(
-            "workflowManager",
-            "save",
-            {"workflowId": "new", "workflow": {"name": "New", "nodes": [], "edges": []}, "expectedRevision": ""},
-            call=call,
-        )
-        assert saved["id"] == "new"
-        assert isinstance(saved["revision"], str)
+        assert await invoke("workflowManager", "get", {"workflow_id": "tale"}, call=call) == stored
+        workflow = {"name": "New", "nodes": [], "edges": []}
+        arguments = {"workflowId": "new", "workflow": workflow, "expectedRevision": ""}
+        saved = await invoke("workflowManager", "save", arguments, call=call)
+        assert (saved["id"], type(saved["revision"])) == ("new", str)
+        with Failures() as failures:
+            for service, method, arguments, error, text in WRONG_CALLS:
+                with failures.row(text), pytest.raises(error, match=text):
+                    await invoke(service, method, arguments, call=call)
 
 
 WRONG_CALLS: list[tuple[str, str, dict[str, Any], type[TavernError], str]] = [
@@ -292,15 +265,6 @@ WRONG_CALLS: list[tuple[str, str, dict[str, Any], type[TavernError], str]] = [
 ]
 
 
-async def test_wrong_calls_by_name_are_refused(project: Path, tmp_path: Path) -> None:
-    permissions = {"services": {"use": ["workflowManager:save", "llm:complete"]}}
-    async with host_with(project, contextual(tmp_path, permissions=permissions)):
-        with Failures() as failures:
-            for service, method, arguments, error, text in WRONG_CALLS:
-                with failures.row(text), pytest.raises(error, match=text):
-                    await context_of().services.invoke(service, method, arguments, call=by("user", "x"))
-
-
 async def test_a_plugin_may_revoke_itself(project: Path, tmp_path: Path) -> None:
     folder = contextual(tmp_path, permissions={"services": {"use": ["plugins:grant"]}})
     async with host_with(project, folder, trust=[]) as host:
@@ -317,7 +281,7 @@ async def test_a_plugin_may_revoke_itself(project: Path, tmp_path: Path) -> None
         assert host.plugin("acme").state.value == "started"
 
 
-async def test_a_plugin_may_revoke_itself_at_startup(project: Path, tmp_path: Path) -> None:
+async def test_a_plugin_may_revoke_itself_at_startup(project: Path) -> None:
     code = """
 from tavern_host import PLUGINS, hookimpl
 
@@ -325,16 +289,10 @@ from tavern_host import PLUGINS, hookimpl
 async def tavern_startup(context):
     await context.services.get(PLUGINS).revoke("acme")
 """
-    make_plugin(
-        project / "plugins",
-        "acme",
-        code,
-        hooked=["tavern_startup"],
-        permissions={"services": {"use": ["plugins:grant"]}},
-    )
+    permissions = {"services": {"use": ["plugins:grant"]}}
+    make_plugin(project / "plugins", "acme", code, hooked=["tavern_startup"], permissions=permissions)
     first = Host(project)
     first.link()
     await first.grant("acme")
     async with asyncio.timeout(60), Host(project) as host:
-        assert host.plugin("acme").state.value == "needs-review"
-        assert host.plugin("acme").contributions == {}
+        assert (host.plugin("acme").state.value, host.plugin("acme").contributions) == ("needs-review", {})
