@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,31 +110,20 @@ def tavern_register_commands(): return "none"
     ]
 
 
-async def test_manifest_fields_declare_their_hook(tmp_path: Path) -> None:
-    code = HEAD + "@hookimpl\ndef tavern_register_nodes(): return []\n"
-    folder = make_plugin(tmp_path, "acme", code, nodes={"entry": "./nodes"})
-    write(folder / "nodes.py", "")
-    async with host_with(tmp_path / "p", folder) as host:
-        assert host.plugin("acme").state is PluginState.STARTED
+EMPTY = f"{HEAD}@hookimpl\nasync def {ROUTES}():\n    return "
+TWICE = f"{HEAD}RAN = []\n@hookimpl\ndef tavern_startup(context): RAN.append(1)\ntavern_shutdown = tavern_startup\n"
 
 
-async def test_one_function_may_stand_for_two_hooks(tmp_path: Path) -> None:
-    code = (
-        HEAD
-        + """
-RAN = []
-
-@hookimpl
-def tavern_startup(context): RAN.append(1)
-
-tavern_shutdown = tavern_startup
-"""
-    )
-    async with host_with(
-        tmp_path / "p", make_plugin(tmp_path, "acme", code, hooked=["tavern_startup", "tavern_shutdown"])
-    ):
+async def test_what_may_be_declared_is_admitted(tmp_path: Path) -> None:
+    code = f"{HEAD}@hookimpl\ndef tavern_register_nodes(): return []\n"
+    by_field = make_plugin(tmp_path, "by-field", code, nodes={"entry": "./nodes"})
+    write(by_field / "nodes.py", "")
+    twice = make_plugin(tmp_path, "acme", TWICE, hooked=["tavern_startup", "tavern_shutdown"])
+    empty = [make_plugin(tmp_path, f"e{n}", EMPTY + a, hooked=[ROUTES]) for n, a in enumerate(("None", "[]", "()"))]
+    async with host_with(tmp_path / "p", by_field, twice, *empty) as host:
+        assert {p.state for p in host.plugins()} == {PluginState.STARTED}
         ran = module_of().RAN
-        assert ran == [1]
+        assert ran == [1], "one function stands for two hooks"
     assert ran == [1, 1]
 
 
@@ -160,11 +148,13 @@ ANSWERS = [
 ]
 
 
-async def test_answers_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
-    def answering(folder: Path, hook: str, answer: str) -> Path:
-        return make_plugin(folder, "acme", f"{HEAD}@hookimpl\ndef {hook}():\n    return {answer}\n", hooked=[hook])
+def answering(hook: str, answer: str) -> Callable[[Path], Path]:
+    code = f"{HEAD}@hookimpl\ndef {hook}():\n    return {answer}\n"
+    return lambda folder: make_plugin(folder, "acme", code, hooked=[hook])
 
-    rows = [(a, partial(answering, hook=h, answer=a), [f"{h} {complaint}"]) for h, a, complaint in ANSWERS]
+
+async def test_answers_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
+    rows = [(answer, answering(hook, answer), [f"{hook} {complaint}"]) for hook, answer, complaint in ANSWERS]
     await all_refused(tmp_path, rows)
 
 
@@ -185,17 +175,6 @@ def {COMMANDS}(context):
     ]
 
 
-async def test_a_declaration_may_be_empty(tmp_path: Path) -> None:
-    folders = [
-        make_plugin(
-            tmp_path, f"acme{n}", f"{HEAD}@hookimpl\nasync def {ROUTES}():\n    return {answer}\n", hooked=[ROUTES]
-        )
-        for n, answer in enumerate(("None", "[]", "()"))
-    ]
-    async with host_with(tmp_path / "p", *folders) as host:
-        assert {p.state for p in host.plugins()} == {PluginState.STARTED}
-
-
 # --- services ----------------------------------------------------------------------------------------
 
 
@@ -204,10 +183,6 @@ REFUSED_SERVICES = [
     ("ServiceInfo(service='llm', handler=f'{__name__}:C')", "llm is provided by tavern-llm already (override it"),
     ("ServiceInfo(service='plugins', handler=f'{__name__}:C')", "plugins is provided by tavern-host already"),
 ]
-
-
-async def test_services_that_cannot_be_registered_are_refused(tmp_path: Path) -> None:
-    await all_refused(tmp_path, [(a, declares(SERVICES, [a], "class C: pass\n"), [c]) for a, c in REFUSED_SERVICES])
 
 
 REFUSED_PROVIDERS = [
@@ -224,33 +199,27 @@ REFUSED_PROVIDERS = [
 ]
 
 
-async def test_providers_that_are_none_are_refused(tmp_path: Path) -> None:
-    code, permissions = "value = 5\ndef function(): pass\nclass C: pass\n", {"services": {"override": ["llm"]}}
-
-    def providing(handler: str) -> Callable[[Path], Path]:
-        answer = f"ServiceInfo(service='llm', handler={handler})"
-        return lambda folder: declaring(folder, OVERRIDES, answer, code=code, permissions=permissions)
-
-    def undeclared(folder: Path) -> Path:
-        answer = "ServiceInfo(service='toolManager', handler=f'{__name__}:C')"
-        return declaring(folder, OVERRIDES, answer, code=code, permissions=permissions)
-
-    told = "the override of toolManager is not declared (add it to permissions.services.override in plugin.yaml)"
-    rows: list[Row] = [(handler, providing(handler), [told]) for handler, told in REFUSED_PROVIDERS]
-    await all_refused(tmp_path, [*rows, ("another service", undeclared, [told])])
-
-
-async def test_the_same_override_twice_is_refused(tmp_path: Path) -> None:
-    answer = "ServiceInfo(service='llm', handler=f'{__name__}:C')"
-    code = """
-class C:
+async def test_services_that_cannot_be_registered_are_refused(tmp_path: Path) -> None:
+    code = """value = 5
+def function(): pass
+class C: pass
+class Whole:
     async def models(self): return []
     async def complete(self, request, *, call=None): ...
     def stream(self, request, *, call=None): ...
 """
-    permissions = {"services": {"override": ["llm"]}}
-    folder = declaring(tmp_path, OVERRIDES, answer, answer, code=code, permissions=permissions)
-    assert texts(await refused(folder, tmp_path)) == ["acme registers llm 2 times"]
+
+    def providing(*handlers: str, service: str = "llm") -> Callable[[Path], Path]:
+        answers = [f"ServiceInfo(service={service!r}, handler={handler})" for handler in handlers]
+        permissions = {"services": {"override": ["llm"]}}
+        return lambda folder: declaring(folder, OVERRIDES, *answers, code=code, permissions=permissions)
+
+    whole, undeclared = "f'{__name__}:Whole'", "the override of toolManager is not declared (add it to permissions."
+    rows: list[Row] = [(a, declares(SERVICES, [a], "class C: pass\n"), [c]) for a, c in REFUSED_SERVICES]
+    rows += [(handler, providing(handler), [told]) for handler, told in REFUSED_PROVIDERS]
+    rows.append(("another service", providing(whole, service="toolManager"), [undeclared]))
+    rows.append(("the same twice", providing(whole, whole), ["acme registers llm 2 times"]))
+    await all_refused(tmp_path, rows)
 
 
 # --- routes, messages and commands -------------------------------------------------------------------
@@ -264,71 +233,69 @@ def command(name: str, handler: str = "f'{__name__}:answer'", parameters: str = 
     return f"CommandInfo(name={name!r}, help='', handler={handler}, parameters={parameters})"
 
 
+BEGINS, OWN = "must begin with /api/x/acme/", "/api/x/acme/a"
+INSIDE, NOWHERE = "must be 'module:name' inside 'tavern_plugins.acme'", "names a module that does not exist"
 REFUSED_ROUTES = [
-    ([route("/api/acme")], ["the route GET /api/acme must begin with /api/x/acme/"]),
-    ([route("/mine")], ["the route GET /mine must begin with /api/x/acme/"]),
-    ([route("/api/x/acme/{a-b}")], ["the route GET /api/x/acme/{a-b}: braces stand around a name, such as {id}"]),
-    ([route("/api/x/acme")], ["the route GET /api/x/acme must begin with /api/x/acme/"]),
-    ([route("/api/x/acme2/a")], ["the route GET /api/x/acme2/a must begin with /api/x/acme/"]),
-    ([route("/api/x/{name}/a")], ["the route GET /api/x/{name}/a must begin with /api/x/acme/"]),
-    (
-        [route("/api/x/acme/a"), route("/api/x/acme/a")],
-        ["GET /api/x/acme/a is registered by acme already"],
-    ),
-    ([route("/api/x/acme/{1a}")], ["the route GET /api/x/acme/{1a}: '1a' cannot be the name of a part"]),
-    ([route("/api/x/acme/{a}/{a}")], ["the route GET /api/x/acme/{a}/{a}: 'a' names two parts"]),
-    (
-        [route("/api/x/acme/a", handler="'os:getcwd'")],
-        ["the handler 'os:getcwd' must be 'module:name' inside 'tavern_plugins.acme'"],
-    ),
-    (
-        [route("/api/x/acme/a", handler="f'{__name__}.nope:f'")],
-        ["the handler 'tavern_plugins.acme.nope:f' names a module that does not exist"],
-    ),
-    (
-        [route("/api/x/acme/a", handler="f'{__name__}.no.pe:f'")],
-        ["the handler 'tavern_plugins.acme.no.pe:f' names a module that does not exist"],
-    ),
+    ([route("/mine")], f"the route GET /mine {BEGINS}"),
+    ([route("/api/acme")], f"the route GET /api/acme {BEGINS}"),
+    ([route("/api/x/acme")], f"the route GET /api/x/acme {BEGINS}"),
+    ([route("/api/x/acme2/a")], f"the route GET /api/x/acme2/a {BEGINS}"),
+    ([route("/api/x/{name}/a")], f"the route GET /api/x/{{name}}/a {BEGINS}"),
+    ([route("/api/x/acme/{a-b}")], "the route GET /api/x/acme/{a-b}: braces stand around a name, such as {id}"),
+    ([route("/api/x/acme/{1a}")], "the route GET /api/x/acme/{1a}: '1a' cannot be the name of a part"),
+    ([route("/api/x/acme/{a}/{a}")], "the route GET /api/x/acme/{a}/{a}: 'a' names two parts"),
+    ([route(OWN), route(OWN)], "GET /api/x/acme/a is registered by acme already"),
+    ([route(OWN, handler="'os:getcwd'")], f"the handler 'os:getcwd' {INSIDE}"),
+    ([route(OWN, handler="f'{__name__}.nope:f'")], f"the handler 'tavern_plugins.acme.nope:f' {NOWHERE}"),
+    ([route(OWN, handler="f'{__name__}.no.pe:f'")], f"the handler 'tavern_plugins.acme.no.pe:f' {NOWHERE}"),
     (
         ["MessageInfo(type='PROMPT_REQUEST', handler=f'{__name__}:answer')"],
-        ["the message type PROMPT_REQUEST is registered by tavern-engine already"],
+        "the message type PROMPT_REQUEST is registered by tavern-engine already",
     ),
 ]
-
-
-async def test_routes_that_cannot_be_registered_are_refused(tmp_path: Path) -> None:
-    await all_refused(tmp_path, [(str(a), declares(ROUTES, a), c) for a, c in REFUSED_ROUTES])
-
-
+WORDS, PARAMETER = "must be one or two lower-case words", "[CommandParameter(name={!r})]"
 REFUSED_COMMANDS = [
-    ([command("plugins explode")], ["the command 'plugins explode' belongs to the host"]),
-    ([command("serve")], ["the command 'serve' belongs to the host"]),
-    ([command("workflow run")], ["the command 'workflow run' belongs to "]),
-    ([command("Acme")], ["the command name 'Acme' must be one or two lower-case words"]),
-    ([command("")], ["the command name '' must be one or two lower-case words"]),
-    ([command(" ")], ["the command name ' ' must be one or two lower-case words"]),
-    ([command("a b c")], ["the command name 'a b c' must be one or two lower-case words"]),
-    ([command("--help")], ["the command name '--help' must be one or two lower-case words"]),
-    ([command("acme go"), command("acme go")], ["the command 'acme go' belongs to acme"]),
-    ([command("workflow")], ["the command 'workflow' stands beside 'workflow "]),
-    ([command("demo now")], ["the command 'demo now' stands beside 'demo'"]),
+    ([command("plugins explode")], "the command 'plugins explode' belongs to the host"),
+    ([command("serve")], "the command 'serve' belongs to the host"),
+    ([command("workflow run")], "the command 'workflow run' belongs to "),
+    *(([command(name)], f"the command name {name!r} {WORDS}") for name in ("Acme", "", " ", "a b c", "--help")),
+    ([command("acme go"), command("acme go")], "the command 'acme go' belongs to acme"),
+    ([command("workflow")], "the command 'workflow' stands beside 'workflow "),
+    ([command("demo now")], "the command 'demo now' stands beside 'demo'"),
     (
-        [command("acme", parameters="[CommandParameter(name='')]")],
-        ["the command 'acme': the parameter name '' must be a lower-case word, with -- before it for an option"],
+        [command("acme", parameters=PARAMETER.format(""))],
+        "the command 'acme': the parameter name '' must be a lower-case word, with -- before it for an option",
     ),
     (
-        [command("acme", parameters="[CommandParameter(name='--json')]")],
-        ["the command 'acme': the parameter --json belongs to the host"],
+        [command("acme", parameters=PARAMETER.format("--json"))],
+        "the command 'acme': the parameter --json belongs to the host",
     ),
     (
-        [command("acme", parameters="[CommandParameter(name='--a-b'), CommandParameter(name='a_b')]")],
-        ["the command 'acme': two parameters are called a_b"],
+        [command("acme", parameters=f"{PARAMETER.format('--a-b')} + {PARAMETER.format('a_b')}")],
+        "the command 'acme': two parameters are called a_b",
     ),
+]
+REFUSED_UI = [
+    (
+        "kind='outlet', target='node:heder:right'",
+        "there is no outlet 'node:heder:right' (did you mean node:header:right",
+    ),
+    (
+        "kind='outlet', target='node:header:right'",
+        "outlet on 'node:header:right' is not declared (add it to permissions.ui.inject in plugin.yaml)",
+    ),
+    ("kind='wrap', target='ui:BaseNode'", "wrap on 'ui:BaseNode' is not declared (add it to permissions.ui.wrap"),
+    ("kind='override', target='ui:BaseNode'", "override on 'ui:BaseNode' is not declared"),
+    ("kind='wrap', target='node:header:right'", "there is no component 'node:header:right'"),
+    ("kind='outlet', target='node:footer[x]'", "there is no outlet 'node:footer[x]'"),
 ]
 
 
-async def test_commands_that_cannot_be_registered_are_refused(tmp_path: Path) -> None:
-    await all_refused(tmp_path, [(str(a), declares(COMMANDS, a), c) for a, c in REFUSED_COMMANDS])
+async def test_routes_commands_and_targets_are_refused(tmp_path: Path) -> None:
+    rows: list[Row] = [(str(a), declares(ROUTES, a), [c]) for a, c in REFUSED_ROUTES]
+    rows += [(str(a), declares(COMMANDS, a), [c]) for a, c in REFUSED_COMMANDS]
+    rows += [(d, declares(UI, [f"UiDeclaration({d})"]), [c]) for d, c in REFUSED_UI]
+    await all_refused(tmp_path, rows)
 
 
 async def test_registrations_are_the_plugins_own(tmp_path: Path) -> None:
@@ -363,29 +330,6 @@ async def tavern_register_commands():
     assert "ACME_PING" not in host.registrations.messages
 
 
-# --- the user interface ------------------------------------------------------------------------------
-
-
-REFUSED_UI = [
-    (
-        "kind='outlet', target='node:heder:right'",
-        "there is no outlet 'node:heder:right' (did you mean node:header:right",
-    ),
-    (
-        "kind='outlet', target='node:header:right'",
-        "outlet on 'node:header:right' is not declared (add it to permissions.ui.inject in plugin.yaml)",
-    ),
-    ("kind='wrap', target='ui:BaseNode'", "wrap on 'ui:BaseNode' is not declared (add it to permissions.ui.wrap"),
-    ("kind='override', target='ui:BaseNode'", "override on 'ui:BaseNode' is not declared"),
-    ("kind='wrap', target='node:header:right'", "there is no component 'node:header:right'"),
-    ("kind='outlet', target='node:footer[x]'", "there is no outlet 'node:footer[x]'"),
-]
-
-
-async def test_unknown_or_undeclared_targets_are_refused(tmp_path: Path) -> None:
-    await all_refused(tmp_path, [(d, declares(UI, [f"UiDeclaration({d})"]), [c]) for d, c in REFUSED_UI])
-
-
 # --- handlers ----------------------------------------------------------------------------------------
 
 
@@ -398,14 +342,11 @@ def who(request, context):
 
 
 async def test_the_handlers_of_two_hosts_do_not_mix(tmp_path: Path) -> None:
-    code = (
-        HEAD
-        + """
+    code = f"""{HEAD}
 @hookimpl
 def tavern_register_routes():
-    return [RouteInfo(method="GET", path="/api/x/acme/who", handler=f"{__name__}.web:who")]
+    return [RouteInfo(method="GET", path="/api/x/acme/who", handler=f"{{__name__}}.web:who")]
 """
-    )
     hosts = []
     for number in ("one", "two"):
         folder = make_plugin(tmp_path / number, "acme", code, hooked=[ROUTES])

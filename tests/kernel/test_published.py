@@ -78,24 +78,16 @@ async def tavern_startup(context):
     CONTEXTS.append(context)
 """
 
+WRITES = {"name": "acme-search.index:write", "level": "intercept", "allows": "Change the search index."}
+PUBLISHED_HOOK = {
+    "spec": "contracts:acme_search_before_find",
+    "permission": "hook:plugin:acme-search:before-find",
+    "level": "intercept",
+    "allows": "Change what is searched for.",
+}
 PUBLISHES: dict[str, Any] = {
-    "services": [
-        {
-            "name": "acme-search.index",
-            "interface": "contracts:SearchIndex",
-            "permissions": [
-                {"name": "acme-search.index:write", "level": "intercept", "allows": "Change the search index."}
-            ],
-        }
-    ],
-    "hooks": [
-        {
-            "spec": "contracts:acme_search_before_find",
-            "permission": "hook:plugin:acme-search:before-find",
-            "level": "intercept",
-            "allows": "Change what is searched for.",
-        }
-    ],
+    "services": [{"name": "acme-search.index", "interface": "contracts:SearchIndex", "permissions": [WRITES]}],
+    "hooks": [PUBLISHED_HOOK],
 }
 NEEDS = {"plugins": {"acme-search": ">=1"}}
 
@@ -138,23 +130,6 @@ async def test_published_services_are_used_by_name(tmp_path: Path) -> None:
             await index.add("a red fox")
 
 
-async def test_reviews_use_the_publishers_words(tmp_path: Path) -> None:
-    use = {"services": {"use": ["acme-search.index:write"], "override": ["acme-search.index"]}}
-    user = make_plugin(tmp_path, requires=NEEDS, permissions={**use, "hooks": ["hook:plugin:acme-search:before-find"]})
-    host = Host(tmp_path / "p", plugins=[publisher(tmp_path), user])
-    host.link()
-    assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
-    asked = {p.name: (p.level, p.description) for p in host.plugin("acme").permissions}
-    assert asked == {
-        "hook:plugin:acme-search:before-find": ("intercept", "Change what is searched for."),
-        "services.override:acme-search.index": (
-            "override",
-            "Replace the service acme-search.index for everybody.",
-        ),
-        "services.use:acme-search.index:write": ("intercept", "Change the search index."),
-    }
-
-
 USE, OVERRIDE_IT, HOOK = "acme-search.index:write", "acme-search.index", "hook:plugin:acme-search:before-find"
 
 
@@ -164,33 +139,33 @@ def asks(use: str, override: str, hook: str) -> dict[str, Any]:
 
 
 def test_a_plugin_requires_what_it_builds_on(tmp_path: Path) -> None:
-    user = make_plugin(tmp_path, permissions=asks(USE, OVERRIDE_IT, HOOK))
-    host = host_with(tmp_path / "p", publisher(tmp_path), user)
+    wrong = asks("acme-search.index:wirte", "acme-search.indx", "hook:plugin:acme-search:before-fnd")
+    users = {
+        "whole": {"requires": NEEDS, "permissions": asks(USE, OVERRIDE_IT, HOOK)},
+        "requiring-nothing": {"permissions": asks(USE, OVERRIDE_IT, HOOK)},
+        "misspelled": {"requires": NEEDS, "permissions": wrong},
+    }
+    folders = [make_plugin(tmp_path, name, **manifest) for name, manifest in users.items()]
+    host = Host(tmp_path / "p", plugins=[publisher(tmp_path), *folders])
     host.link()
-    assert said_of(host) == [
+    assert host.plugin("whole").state is PluginState.NEEDS_REVIEW
+    assert {p.name: (p.level, p.description) for p in host.plugin("whole").permissions} == {
+        HOOK: ("intercept", "Change what is searched for."),
+        f"services.override:{OVERRIDE_IT}": ("override", "Replace the service acme-search.index for everybody."),
+        f"services.use:{USE}": ("intercept", "Change the search index."),
+    }
+    assert said_of(host, "requiring-nothing") == [
         f'permissions.{key}: {name!r} is of a plugin that is not required (add acme-search: ">=…" to requires.plugins)'
         for key, name in (("hooks", HOOK), ("services.override", OVERRIDE_IT), ("services.use", USE))
     ]
-
-
-def test_misspelled_published_names_are_corrected(tmp_path: Path) -> None:
-    permissions = asks("acme-search.index:wirte", "acme-search.indx", "hook:plugin:acme-search:before-fnd")
-    user = make_plugin(tmp_path, requires=NEEDS, permissions=permissions)
-    host = host_with(tmp_path / "p", publisher(tmp_path), user)
-    host.link()
-    assert said_of(host) == [
+    assert said_of(host, "misspelled") == [
         f"permissions.hooks: there is no permission 'hook:plugin:acme-search:before-fnd' (did you mean {HOOK}?)",
         f"permissions.services.override: there is no service 'acme-search.indx' (did you mean {OVERRIDE_IT}?)",
         f"permissions.services.use: there is no permission 'acme-search.index:wirte' (did you mean {USE}?)",
     ]
-
-
-async def test_missing_publishers_leave_permissions_unjudged(tmp_path: Path) -> None:
-    user = make_plugin(tmp_path, requires=NEEDS, permissions={"services": {"use": ["acme-search.index:write"]}})
-    host = host_with(tmp_path / "p", user)
-    host.link()
-    assert host.plugin("acme").state is PluginState.INCOMPATIBLE
-    assert problems_of(host) == [
+    without = Host(tmp_path / "p", plugins=folders[:1])
+    without.link()  # what nobody publishes cannot be judged
+    assert problems_of(without, "whole") == [
         "it requires the plugin acme-search, which is not installed (install the plugin acme-search)"
     ]
 
@@ -206,11 +181,13 @@ async def acme_search_before_find(words):
 """
 
 
+def polite(parent: Path, code: str = HOOKED) -> Path:
+    return make_plugin(parent, "polite", code, requires=NEEDS, permissions={"hooks": [HOOK]})
+
+
 async def test_another_plugin_implements_a_published_hook(tmp_path: Path) -> None:
-    hooked = make_plugin(
-        tmp_path, "polite", HOOKED, requires=NEEDS, permissions={"hooks": ["hook:plugin:acme-search:before-find"]}
-    )
-    async with host_with(tmp_path / "p", publisher(tmp_path), hooked, trust=["acme-search"]) as host:
+    folders = [publisher(tmp_path), polite(tmp_path), contextual(tmp_path, requires=NEEDS)]
+    async with host_with(tmp_path / "p", *folders, trust=["acme-search"]) as host:
         index = _view(host)
         await index.add("a red fox")
         assert await index.find("please fox") == []
@@ -218,19 +195,13 @@ async def test_another_plugin_implements_a_published_hook(tmp_path: Path) -> Non
         assert await index.find("please fox") == ["a red fox"]
         await host.revoke("polite")
         assert await index.find("please fox") == []
-
-
-async def test_only_its_publisher_calls_a_hook(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", publisher(tmp_path), contextual(tmp_path, requires=NEEDS)):
+        await host.grant("acme")
         with pytest.raises(Forbidden, match="acme may not call acme_search_before_find: only the provider of"):
             await context_of().hooks.filter("acme_search_before_find", "fox")
 
 
 async def test_a_changed_published_hook_costs_its_implementers_only(tmp_path: Path) -> None:
-    folder = publisher(tmp_path)
-    hooked = make_plugin(
-        tmp_path, "polite", HOOKED, requires=NEEDS, permissions={"hooks": ["hook:plugin:acme-search:before-find"]}
-    )
+    folder, hooked = publisher(tmp_path), polite(tmp_path)
     async with host_with(tmp_path / "p", folder, hooked) as host:
         write(folder / "contracts.py", CONTRACTS.replace("before_find(words", "before_find(text"))
         await host.reload("acme-search")
@@ -265,33 +236,28 @@ async def test_views_of_a_changed_interface_must_be_renewed(tmp_path: Path) -> N
 
 def _view(host: Host) -> Any:
     """Return the operator's view of the published service."""
-    contracts = [
-        m
-        for name, m in sys.modules.copy().items()
-        if re.fullmatch(r"tavern_plugins\.acme_search(_\d+)?\.contracts", name)
-    ]
+    names = [name for name in sys.modules if re.fullmatch(r"tavern_plugins\.acme_search(_\d+)?\.contracts", name)]
+    contracts = [sys.modules[name] for name in names]
     return host.services.get(ServiceKey(contracts[-1].SearchIndex))
 
 
 # --- what is not published -----------------------------------------------------------------------------
 
 
+NAME, PERMISSION = "publishes.services", "hook:server:workflow:before-execute"
 FOREIGN = [
-    (
-        changed("services", name="search.index"),
-        "publishes.services: 'search.index' must be 'acme-search.' and a camelCase word",
-    ),
+    (changed("services", name="search.index"), f"{NAME}: 'search.index' must be 'acme-search.' and a camelCase word"),
     (
         changed("services", permissions=[{"name": "toolManager:execute", "allows": "x"}]),
-        "publishes.services: 'toolManager:execute' must be 'acme-search.index:' and a word",
+        f"{NAME}: 'toolManager:execute' must be 'acme-search.index:' and a word",
     ),
     (
         changed("hooks", spec="contracts:tavern_before_execute"),
         "publishes.hooks: 'contracts:tavern_before_execute' must be 'module:acme_search_…'",
     ),
     (
-        changed("hooks", permission="hook:server:workflow:before-execute"),
-        "publishes.hooks: 'hook:server:workflow:before-execute' must be 'hook:plugin:acme-search:' and a word",
+        changed("hooks", permission=PERMISSION),
+        f"publishes.hooks: '{PERMISSION}' must be 'hook:plugin:acme-search:' and a word",
     ),
 ]
 
