@@ -61,45 +61,39 @@ def test_hidden_project_folders_are_not_found(tmp_path: Path) -> None:
     assert plugin.source == f"folder:{tmp_path / 'p' / 'plugins' / 'acme'}"
 
 
-def test_an_entry_point_must_have_the_plugins_name(tmp_path: Path, site: Path) -> None:
-    install(site, "acme_pack", EXPLODES, entry="acme", name="another")
-    (plugin,) = [p for p in linked(tmp_path / "p").plugins() if p.source == "entry-point:acme_pack"]
-    assert plugin.state is PluginState.INVALID
-    assert [str(p) for p in plugin.problems] == [
-        "acme_pack/plugin.yaml:1:1: the entry point is called 'acme', the manifest 'another' (give both the same name)"
-    ]
-
-
 async def test_no_decision_admits_an_invalid_plugin(tmp_path: Path, site: Path) -> None:
     install(site, "acme_pack", EXPLODES, entry="acme", name="another")
     make_plugin(tmp_path / "p" / "plugins", "broken").joinpath("plugin.yaml").write_text("][")
     async with Host(tmp_path / "p") as host:
-        for plugin in [p for p in host.plugins() if p.state is PluginState.INVALID]:
+        invalid = [p for p in host.plugins() if p.state is PluginState.INVALID]
+        assert str(next(p for p in invalid if p.source == "entry-point:acme_pack").problems[0]) == (
+            "acme_pack/plugin.yaml:1:1: the entry point is called 'acme', the manifest 'another' "
+            "(give both the same name)"
+        )
+        for plugin in invalid:
             await host.revoke(plugin.name)
             assert host.plugin(plugin.name).state is PluginState.INVALID
             assert host.plugin(plugin.name).problems
             with pytest.raises(Exception, match="cannot be granted anything"):
                 await host.grant(plugin.name)
+    assert len(invalid) == 2
     assert "acme_pack" not in sys.modules
 
 
-def test_a_package_without_a_manifest_is_told(tmp_path: Path, site: Path) -> None:
-    root = install(site, "acme_pack", entry="acme")
-    (root / "plugin.yaml").unlink()
-    assert problems_of(linked(tmp_path / "p")) == [
-        f"there is no plugin.yaml in {root} (every plugin needs one beside its code)"
-    ]
-
-
-@pytest.mark.parametrize("value", ["gone_pack", "acme_pack.gone", "json.nope.deeper"])
-def test_a_package_that_is_not_there_is_told(tmp_path: Path, site: Path, value: str) -> None:
-    install(site, "acme_pack", entry="acme", value=value)
+def test_a_package_that_is_not_there_is_told(tmp_path: Path, site: Path) -> None:
+    (install(site, "bare_pack", entry="bare") / "plugin.yaml").unlink()
+    values = {"acme": "gone_pack", "acme-a": "acme_pack.gone", "acme-b": "json.nope.deeper"}
+    for name, value in values.items():
+        install(site, f"{name.replace('-', '_')}_pack", entry=name, value=value)
     host = linked(tmp_path / "p")
-    assert host.plugin("acme").state is PluginState.INVALID
-    assert problems_of(host) == [
-        f"the package {value!r} of the entry point 'acme' cannot be found "
-        "(reinstall acme_pack; the entry point must name an importable package)"
-    ]
+    told = f"there is no plugin.yaml in {site / 'bare_pack'} (every plugin needs one beside its code)"
+    assert problems_of(host, "bare") == [told]
+    for name, value in values.items():
+        assert host.plugin(name).state is PluginState.INVALID
+        assert problems_of(host, name) == [
+            f"the package {value!r} of the entry point {name!r} cannot be found "
+            f"(reinstall {name.replace('-', '_')}_pack; the entry point must name an importable package)"
+        ]
 
 
 @pytest.mark.parametrize("value", ["not a module!", "", ":x", "a..b", "-"])
@@ -137,28 +131,19 @@ def test_a_damaged_distribution_costs_nobody_else(tmp_path: Path, site: Path, fi
 
 def test_the_second_of_two_namesakes_is_refused(tmp_path: Path, site: Path) -> None:
     install(site, "acme_pack", entry="acme")
-    make_plugin(tmp_path / "p" / "plugins", "acme")
-    used, refused = named(linked(tmp_path / "p"), "acme")
+    install(site, "aaa_pack", EXPLODES, entry="tavern-engine")
+    for name in ("acme", "tavern-engine"):
+        make_plugin(tmp_path / "p" / "plugins", name, EXPLODES if name != "acme" else None)
+    host = linked(tmp_path / "p")
+    used, refused = named(host, "acme")
     assert (used.source, used.state) == ("entry-point:acme_pack", PluginState.DISCOVERED)
     assert refused.state is PluginState.INVALID
     assert str(refused.problems[0]) == (
         "the name 'acme' is taken by the plugin from entry-point:acme_pack (remove one of the two)"
     )
-
-
-def test_project_folders_cannot_replace_first_party_plugins(tmp_path: Path) -> None:
-    make_plugin(tmp_path / "p" / "plugins", "tavern-engine", EXPLODES)
-    used, refused = named(linked(tmp_path / "p"), "tavern-engine")
-    assert used.first_party
-    assert refused.state is PluginState.INVALID
-
-
-def test_packages_cannot_replace_first_party_plugins(tmp_path: Path, site: Path) -> None:
-    install(site, "aaa_pack", EXPLODES, entry="tavern-engine")
-    used, refused = named(linked(tmp_path / "p"), "tavern-engine")
-    assert used.first_party
-    assert used.state is PluginState.DISCOVERED
-    assert (refused.source, refused.state) == ("entry-point:aaa_pack", PluginState.INVALID)
+    used, *replacing = named(host, "tavern-engine")
+    assert (used.first_party, used.state) == (True, PluginState.DISCOVERED)
+    assert [plugin.state for plugin in replacing] == [PluginState.INVALID] * 2, "neither package nor folder replaces it"
 
 
 def test_a_misnamed_plugin_takes_no_name(tmp_path: Path, site: Path) -> None:
@@ -172,33 +157,25 @@ def test_a_misnamed_plugin_takes_no_name(tmp_path: Path, site: Path) -> None:
 # --- folders that are not what they seem -------------------------------------------------------------
 
 
-def test_plugin_folders_linked_elsewhere_are_refused(tmp_path: Path) -> None:
-    outside = make_plugin(tmp_path / "elsewhere", "acme", EXPLODES)
-    inside = tmp_path / "p" / "plugins" / "acme"
-    inside.parent.mkdir(parents=True)
-    inside.symlink_to(outside)
-    host = linked(tmp_path / "p")
-    assert host.plugin("acme").state is PluginState.INVALID
-    assert problems_of(host) == [f"{inside} leads out of {inside.parent} (copy the plugin there instead of linking it)"]
-
-
-@pytest.mark.parametrize("link", ["folder", "file"])
-def test_links_out_of_a_plugin_are_refused(tmp_path: Path, link: str) -> None:
-    plugin = make_plugin(tmp_path / "p" / "plugins", "acme", nodes={"entry": "./nodes"})
-    files = tmp_path / "p" / "files"
+def test_links_out_of_a_plugin_are_refused(tmp_path: Path) -> None:
+    plugins, files = tmp_path / "p" / "plugins", tmp_path / "p" / "files"
+    outside = make_plugin(tmp_path / "elsewhere", "outside", EXPLODES)
+    folder, file = (make_plugin(plugins, name, nodes={"entry": "./nodes"}) for name in ("folder", "file"))
     write(files / "nodes" / "__init__.py", EXPLODES)
-    target = files / "nodes" if link == "folder" else files / "nodes" / "__init__.py"
-    (plugin / "nodes").symlink_to(target)
+    (plugins / "outside").symlink_to(outside)
+    (folder / "nodes").symlink_to(files / "nodes")
+    (file / "nodes").symlink_to(files / "nodes" / "__init__.py")
+    within = make_plugin(plugins, "within")
+    (within / "notes.txt").write_text("hello")
+    (within / "README").symlink_to("notes.txt")
     host = linked(tmp_path / "p")
-    assert host.plugin("acme").state is PluginState.INVALID
-    assert problems_of(host) == [f"{plugin / 'nodes'} leads out of {plugin} (copy what it needs there)"]
-
-
-def test_a_link_within_a_plugin_is_fine(tmp_path: Path) -> None:
-    plugin = make_plugin(tmp_path / "p" / "plugins", "acme")
-    (plugin / "notes.txt").write_text("hello")
-    (plugin / "README").symlink_to("notes.txt")
-    assert linked(tmp_path / "p").plugin("acme").state is PluginState.DISCOVERED
+    for name, told in {
+        "outside": f"{plugins / 'outside'} leads out of {plugins} (copy the plugin there instead of linking it)",
+        "folder": f"{folder / 'nodes'} leads out of {folder} (copy what it needs there)",
+        "file": f"{file / 'nodes'} leads out of {file} (copy what it needs there)",
+    }.items():
+        assert (host.plugin(name).state, problems_of(host, name)) == (PluginState.INVALID, [told])
+    assert host.plugin("within").state is PluginState.DISCOVERED
 
 
 def test_undecodable_file_names_do_no_harm(tmp_path: Path) -> None:
@@ -216,10 +193,10 @@ def test_the_current_folder_may_be_a_plugin(tmp_path: Path, monkeypatch: pytest.
     folder = make_plugin(tmp_path, "acme")
     (folder / "plugin.yaml").write_text("displayName: nameless\n")
     monkeypatch.chdir(folder)
-    host = linked(tmp_path / "p", dev=[Path()])
-    plugin = host.plugin("acme")
-    assert plugin.source == f"dev:{folder}"
-    assert str(plugin.problems[0]) == "acme/plugin.yaml:1:1: the key 'name' is missing"
+    host = linked(tmp_path / "p", dev=[Path(), tmp_path / "nope"])
+    assert host.plugin("acme").source == f"dev:{folder}"
+    assert problems_of(host)[0] == "acme/plugin.yaml:1:1: the key 'name' is missing"
+    assert problems_of(host, "nope")[0].startswith(f"there is no plugin.yaml in {tmp_path / 'nope'}")
 
 
 async def test_dev_plugins_need_no_grant(tmp_path: Path) -> None:
@@ -229,11 +206,6 @@ async def test_dev_plugins_need_no_grant(tmp_path: Path) -> None:
         plugin = host.plugin("acme")
         assert (plugin.state, plugin.source) == (PluginState.STARTED, f"dev:{folder}")
     assert linked(tmp_path / "p", plugins=[folder]).plugin("acme").state is PluginState.NEEDS_REVIEW
-
-
-def test_a_folder_that_does_not_exist_is_told(tmp_path: Path) -> None:
-    (plugin,) = [p for p in linked(tmp_path / "p", dev=[tmp_path / "nope"]).plugins() if p.name == "nope"]
-    assert str(plugin.problems[0]).startswith(f"there is no plugin.yaml in {tmp_path / 'nope'}")
 
 
 async def test_an_embedding_program_hands_over_a_module(
@@ -251,17 +223,13 @@ async def test_an_embedding_program_hands_over_a_module(
     assert sys.modules["embedded_pack"] is module
 
 
-@pytest.mark.parametrize("how", ["dev", "plugins"])
-def test_a_folder_given_and_installed_counts_once(tmp_path: Path, site: Path, how: str) -> None:
+def test_a_folder_given_and_installed_counts_once(tmp_path: Path, site: Path) -> None:
     root = install(site, "acme_pkg", entry="acme")
-    (plugin,) = named(linked(tmp_path / "p", **{how: [root]}), "acme")
-    assert plugin.state is not PluginState.INVALID
-    assert plugin.source.partition(":")[0] == ("dev" if how == "dev" else "folder")
-
-
-def test_dev_plugins_win_over_installed_copies(tmp_path: Path, site: Path) -> None:
-    install(site, "acme_pkg", entry="acme")
+    for how, source in (("dev", "dev"), ("plugins", "folder")):
+        (plugin,) = named(linked(tmp_path / "p", **{how: [root]}), "acme")
+        assert plugin.state is not PluginState.INVALID
+        assert plugin.source.partition(":")[0] == source
     written = make_plugin(tmp_path, "acme", version="2.0.0")
     used, other = named(linked(tmp_path / "p", dev=[written]), "acme")
-    assert (used.version, used.state) == ("2.0.0", PluginState.DISCOVERED)
+    assert (used.version, used.state) == ("2.0.0", PluginState.DISCOVERED), "what is being written wins"
     assert other.state is PluginState.INVALID

@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import py_compile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.repetition import Failures
 from plugin_maker import make_plugin, problems_of, write
 
 from tavern_host import Host
@@ -32,18 +34,30 @@ def interceptor(project: Path, name: str = "acme", code: str = INTERCEPTS) -> Pa
     return make_plugin(project / "plugins", name, code, hooked=["tavern_before_execute"])
 
 
+def linked(project: Path, *plugins: Path) -> Host:
+    """Return a fresh host that has read all manifests."""
+    host = Host(project, plugins=plugins)
+    host.link()
+    return host
+
+
 def state(project: Path, name: str = "acme") -> PluginState:
     """Return the state in which a fresh host finds a plugin."""
-    host = Host(project)
-    host.link()
-    return host.plugin(name).state
+    return linked(project).plugin(name).state
 
 
 async def grant(project: Path, name: str = "acme") -> None:
     """Grant a plugin what it asks for, as `tavern plugins grant` does beside a host that does not run."""
-    host = Host(project)
-    host.link()
-    await host.grant(name)
+    await linked(project).grant(name)
+
+
+def grants_file(operator_folders: Path) -> Path:
+    (file,) = (operator_folders / "state").rglob("grants.json")
+    return file
+
+
+def host_yaml(operator_folders: Path, text: str) -> None:
+    write(operator_folders / "config" / "host.yaml", text)
 
 
 # --- what is asked for -------------------------------------------------------------------------------
@@ -59,8 +73,7 @@ def test_unknown_permissions_are_told_with_suggestions(project: Path) -> None:
         },
         nodes={"entry": "./nodes", "namespace": "core"},
     )
-    host = Host(project)
-    host.link()
+    host = linked(project)
     assert host.plugin("acme").state is PluginState.INVALID
     rows = [
         ("- hook:server:workflow:before-exec", "permissions.hooks: there is no permission", "before-execute"),
@@ -84,8 +97,7 @@ def test_unknown_permissions_are_told_with_suggestions(project: Path) -> None:
 
 def test_folders_with_code_always_need_review(project: Path) -> None:
     make_plugin(project / "plugins", "acme", "")
-    host = Host(project)
-    host.link()
+    host = linked(project)
     assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
     (problem,) = problems_of(host)
     assert problem.startswith("it asks for code:sha256:")
@@ -102,38 +114,31 @@ async def test_a_grant_stands_for_every_later_start(project: Path) -> None:
         assert all(p.granted for p in host.plugin("acme").permissions)
 
 
-async def test_a_grant_is_for_this_project_alone(project: Path, tmp_path: Path) -> None:
-    interceptor(project)
+async def test_a_grant_is_for_this_project_and_source_alone(project: Path, tmp_path: Path) -> None:
+    folder, moved = interceptor(project), tmp_path / "acme"
     await grant(project)
+    folder.rename(moved)
+    assert linked(project, moved).plugin("acme").state is PluginState.NEEDS_REVIEW
+    moved.rename(folder)
+    assert state(project) is PluginState.DISCOVERED
     project.rename(tmp_path / "elsewhere")
     assert state(tmp_path / "elsewhere") is PluginState.NEEDS_REVIEW
 
 
-async def test_a_grant_is_for_this_source_alone(project: Path, tmp_path: Path) -> None:
+async def test_any_change_of_code_folders_needs_review(project: Path) -> None:
     folder = interceptor(project)
-    await grant(project)
-    moved = tmp_path / "acme"
-    folder.rename(moved)
-    host = Host(project, plugins=[moved])
-    host.link()
-    assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
-
-
-@pytest.mark.parametrize("change", ["new file", "renamed file", "data", "manifest"])
-async def test_any_change_of_code_folders_needs_review(project: Path, change: str) -> None:
-    folder = interceptor(project)
-    (folder / "data.txt").write_text("a")
-    await grant(project)
-    match change:
-        case "new file":
-            (folder / "more.py").write_text("")
-        case "renamed file":
-            (folder / "data.txt").rename(folder / "other.txt")
-        case "data":
-            (folder / "data.txt").write_text("b")
-        case _:
-            (folder / "plugin.yaml").open("a").write("description: new\n")
-    assert state(project) is PluginState.NEEDS_REVIEW
+    data = folder / "data.txt"
+    for change in (
+        lambda: data.write_text("a"),
+        lambda: data.write_text("b"),
+        lambda: data.rename(folder / "other.txt"),
+        lambda: (folder / "more.py").write_text(""),
+        lambda: (folder / "plugin.yaml").open("a").write("description: new\n"),
+    ):
+        await grant(project)
+        assert state(project) is PluginState.DISCOVERED
+        change()
+        assert state(project) is PluginState.NEEDS_REVIEW
 
 
 async def test_only_upgrades_that_ask_more_need_review(project: Path) -> None:
@@ -142,8 +147,7 @@ async def test_only_upgrades_that_ask_more_need_review(project: Path) -> None:
     make_plugin(project / "plugins", hooked=["tavern_before_execute"])
     assert state(project) is PluginState.DISCOVERED
     make_plugin(project / "plugins", hooked=["tavern_before_execute", "tavern_before_tool_call"])
-    host = Host(project)
-    host.link()
+    host = linked(project)
     assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
     assert problems_of(host)[0].startswith("it asks for hook:server:tool:before-call now, which the grant of ")
 
@@ -159,38 +163,25 @@ async def test_changes_after_the_review_are_not_granted(project: Path) -> None:
 async def test_the_grants_file_is_the_operators_alone(project: Path, operator_folders: Path) -> None:
     interceptor(project)
     await grant(project)
-    (file,) = (operator_folders / "state").rglob("grants.json")
+    file = grants_file(operator_folders)
     assert file.stat().st_mode & 0o077 == 0
     assert not list(project.rglob("grants.json"))
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"grants": {"acme": {}}}', '{"other": 1}', "\xff"])
-async def test_a_damaged_grants_file_grants_nothing(project: Path, operator_folders: Path, content: str) -> None:
-    interceptor(project)
-    await grant(project)
-    (file,) = (operator_folders / "state").rglob("grants.json")
-    file.write_bytes(content.encode("latin-1"))
-    with pytest.raises(TavernError, match=r"grants\.json.*remove the file and grant again") as caught:
-        Host(project).link()
-    assert caught.value.info.code == "invalid_file"
-
-
-async def test_grants_give_only_what_is_asked(project: Path, operator_folders: Path) -> None:
-    interceptor(project)
-    await grant(project)
-    (file,) = (operator_folders / "state").rglob("grants.json")
     document = json.loads(file.read_text())
     document["grants"]["acme"]["permissions"].append("services.use:*")
     file.write_text(json.dumps(document))
-    host = Host(project)
-    host.link()
-    assert "services.use:*" not in {p.name for p in host.plugin("acme").permissions}
+    assert "services.use:*" not in {p.name for p in linked(project).plugin("acme").permissions}, "it was not asked for"
+    with Failures() as failures:
+        for content in ("", "[]", "{", '{"grants": {"acme": {}}}', '{"other": 1}', "\xff"):
+            file.write_bytes(content.encode("latin-1"))
+            with failures.row(content):
+                with pytest.raises(TavernError, match=r"grants\.json.*remove the file and grant again") as caught:
+                    linked(project)
+                assert caught.value.info.code == "invalid_file"
 
 
 async def test_unknown_or_incompatible_plugins_cannot_be_granted(project: Path) -> None:
     make_plugin(project / "plugins", "later", apiVersion=">=9")
-    host = Host(project)
-    host.link()
+    host = linked(project)
     with pytest.raises(NotFound, match="there is no plugin 'tavern-engin'"):
         await host.grant("tavern-engin")
     with pytest.raises(AdmissionError, match="later cannot be granted anything: it is made for tavern-host >=9"):
@@ -200,8 +191,7 @@ async def test_unknown_or_incompatible_plugins_cannot_be_granted(project: Path) 
 async def test_the_operator_trusts_and_disables_by_name(project: Path, operator_folders: Path) -> None:
     interceptor(project)
     make_plugin(project / "plugins", "other")
-    (operator_folders / "config").mkdir(parents=True)
-    (operator_folders / "config" / "host.yaml").write_text("trust: [acme]\ndisabled: [other, tavern-studio]\n")
+    host_yaml(operator_folders, "trust: [acme]\ndisabled: [other, tavern-studio]\n")
     async with Host(project) as host:
         await host.grant("acme")
         assert host.plugin("acme").state is PluginState.STARTED
@@ -212,10 +202,8 @@ async def test_the_operator_trusts_and_disables_by_name(project: Path, operator_
 
 def test_trust_in_a_name_covers_no_folder(project: Path, operator_folders: Path) -> None:
     interceptor(project)
-    (operator_folders / "config").mkdir(parents=True)
-    (operator_folders / "config" / "host.yaml").write_text("trust: [acme]\n")
-    host = Host(project)
-    host.link()
+    host_yaml(operator_folders, "trust: [acme]\n")
+    host = linked(project)
     acme = host.plugin("acme")
     assert acme.state is PluginState.NEEDS_REVIEW
     assert [p.name.partition(":")[0] for p in acme.permissions if not p.granted] == ["code"]
@@ -224,21 +212,26 @@ def test_trust_in_a_name_covers_no_folder(project: Path, operator_folders: Path)
 # --- in a running host -------------------------------------------------------------------------------
 
 
-async def test_following_survives_a_damaged_grants_file(project: Path, operator_folders: Path) -> None:
+async def test_following_survives_a_damaged_grants_file(
+    project: Path, operator_folders: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     interceptor(project)
     await grant(project)
-    (file,) = (operator_folders / "state").rglob("grants.json")
+    file = grants_file(operator_folders)
     good = file.read_text()
+
+    async def until(condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                await asyncio.sleep(0.01)
+
     async with Host(project) as host:
         watch = asyncio.create_task(host.watch_decisions(every=0.01))
-        await asyncio.sleep(0.02)
         file.write_text("{")
-        await asyncio.sleep(0.1)
+        await until(lambda: "grants.json" in caplog.text)
         assert not watch.done()
         file.write_text(good.replace('"acme"', '"another"'))
-        async with asyncio.timeout(60):
-            while host.plugin("acme").state is not PluginState.NEEDS_REVIEW:
-                await asyncio.sleep(0.01)
+        await until(lambda: host.plugin("acme").state is PluginState.NEEDS_REVIEW)
         watch.cancel()
         await asyncio.wait([watch])
 

@@ -38,14 +38,6 @@ async def test_a_stopped_host_leaves_no_task(tmp_path: Path) -> None:
     assert all(p.contributions == {} for p in host.plugins())
 
 
-@pytest.mark.parametrize(("options", "expected"), [({}, False), ({"serving": True}, True)], ids=str)
-async def test_plugins_know_whether_the_host_is_serving(
-    tmp_path: Path, options: dict[str, bool], expected: bool
-) -> None:
-    async with host_with(tmp_path / "p", contextual(tmp_path), **options):
-        assert context_of().serving is expected
-
-
 READS_ALL = {"events": {"subscribe": ["*"]}}
 
 
@@ -73,12 +65,22 @@ async def test_whatever_plugins_left_open_is_closed(tmp_path: Path) -> None:
     assert others() == set()
 
 
-async def test_an_error_in_its_body_stops_a_host(tmp_path: Path) -> None:
+async def test_a_host_that_fails_cleans_up(tmp_path: Path) -> None:
     host = host_with(tmp_path / "p", contextual(tmp_path))
     with pytest.raises(ZeroDivisionError):
         async with host:
             1 / 0  # noqa: B018
-    assert host.plugin("acme").state is PluginState.STOPPED
+    wrong = host_with(tmp_path / "p", contextual(tmp_path), strict=True, settings={"extensions.acme.x": 1})
+    with pytest.raises(AdmissionError, match=r"acme is started: the environment's settings have 'extensions\.acme\.x'"):
+        await wrong.__aenter__()
+    assert host.plugin("acme").state is wrong.plugin("acme").state is PluginState.STOPPED
+    with pytest.raises(RuntimeError, match="a host runs once; make another one"):
+        await host.__aenter__()
+    with pytest.raises(RuntimeError, match="the host is not running"):
+        _ = Host(tmp_path / "p").events
+    (tmp_path / "file").write_text("")
+    with pytest.raises((TavernError, OSError)):  # a project that cannot be made
+        await Host(tmp_path / "file" / "p").__aenter__()
     assert others() == set()
 
 
@@ -140,28 +142,6 @@ def test_a_plugin_unloaded_before_its_import_began_is_not_imported(tmp_path: Pat
     assert "tavern_plugins.acme" not in sys.modules
 
 
-async def test_a_refused_strict_start_cleans_up(tmp_path: Path) -> None:
-    host = host_with(tmp_path / "p", contextual(tmp_path), strict=True, settings={"extensions.acme.x": 1})
-    with pytest.raises(AdmissionError, match=r"acme is started: the environment's settings have 'extensions\.acme\.x'"):
-        await host.__aenter__()
-    assert others() == set()
-    assert host.plugin("acme").state is PluginState.STOPPED
-
-
-async def test_a_host_runs_once(tmp_path: Path) -> None:
-    host = Host(tmp_path / "p")
-    async with host:
-        pass
-    with pytest.raises(RuntimeError, match="a host runs once; make another one"):
-        async with host:
-            raise AssertionError("it started")
-
-
-def test_a_host_not_running_has_no_events(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="the host is not running"):
-        _ = Host(tmp_path / "p").events
-
-
 async def test_loading_writes_nothing(tmp_path: Path) -> None:
     host = Host(tmp_path / "p")
     await host.load()
@@ -174,30 +154,22 @@ async def test_loading_writes_nothing(tmp_path: Path) -> None:
 # --- a plugin's own folder, state and log -------------------------------------------------------------
 
 
-async def test_a_plugins_data_folder_outlives_the_host(tmp_path: Path) -> None:
+async def test_a_context_is_its_plugins_own(tmp_path: Path) -> None:
     folder = contextual(tmp_path)
-    async with host_with(tmp_path / "p", folder):
-        mine = context_of().data_dir
-        assert mine == tmp_path / "p" / ".tavern" / "plugins" / "acme"
-        (mine / "kept").write_text("yes")
-    async with host_with(tmp_path / "p", folder):
-        assert (context_of().data_dir / "kept").read_text() == "yes"
-
-
-async def test_state_is_shared_within_a_plugin_alone(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", contextual(tmp_path), contextual(tmp_path, "other")):
-        context_of().state["n"] = 1
-        assert (context_of().state, context_of("other").state) == ({"n": 1}, {})
-
-
-async def test_a_context_knows_name_project_and_log(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", contextual(tmp_path)) as host:
+    async with host_with(tmp_path / "p", folder, contextual(tmp_path, "other")) as host:
         context = context_of()
-        assert context.plugin == "acme"
-        assert context.project == host.project
+        assert (context.plugin, context.project, context.serving) == ("acme", host.project, False)
         assert context.log.name == "tavern.plugin.acme"
         with pytest.raises(AttributeError):
-            context.plugin = "other"  # type: ignore[misc]
+            context.plugin = "other"
+        context.state["n"] = 1
+        assert (context_of().state, context_of("other").state) == ({"n": 1}, {})
+        mine = context.data_dir
+        assert mine == tmp_path / "p" / ".tavern" / "plugins" / "acme"
+        (mine / "kept").write_text("yes")
+    async with host_with(tmp_path / "p", folder, serving=True):
+        assert context_of().serving
+        assert (context_of().data_dir / "kept").read_text() == "yes", "it outlives the host"
 
 
 async def test_assets_are_the_folders_that_loaded_plugins_declare(tmp_path: Path) -> None:
@@ -264,18 +236,10 @@ async def test_a_sample_fills_only_new_projects(tmp_path: Path) -> None:
         assert not (root / "files" / "hello.txt").exists()
 
 
-async def test_a_project_that_cannot_be_made_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises((TavernError, OSError)):
-        async with Host(tmp_path / "file" / "p"):
-            raise AssertionError("it started")
-    assert others() == set()
-
-
-@pytest.mark.parametrize("key", ["trust", "disabled", "overrides", "audit"])
-def test_what_the_operator_decides_has_no_place_in_a_project(tmp_path: Path, key: str) -> None:
-    write(tmp_path / "p" / "tavern.yaml", f"name: p\n{key}: []\n")
-    with pytest.raises(TavernError) as caught:
-        Host(tmp_path / "p")
-    assert f"tavern.yaml:2:1: unknown key '{key}'" in str(caught.value)
-    assert "this is the operator's to decide: write it in host.yaml, not in a project" in str(caught.value)
+def test_what_the_operator_decides_has_no_place_in_a_project(tmp_path: Path) -> None:
+    for key in ("trust", "disabled", "overrides", "audit"):
+        write(tmp_path / "p" / "tavern.yaml", f"name: p\n{key}: []\n")
+        with pytest.raises(TavernError) as caught:
+            Host(tmp_path / "p")
+        assert f"tavern.yaml:2:1: unknown key '{key}'" in str(caught.value)
+        assert "this is the operator's to decide: write it in host.yaml, not in a project" in str(caught.value)
