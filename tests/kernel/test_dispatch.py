@@ -59,70 +59,39 @@ async def said(host: Host) -> Any:
 
 
 async def test_hooks_of_the_last_loaded_plugin_run_first(tmp_path: Path) -> None:
-    folders = [saying(tmp_path, name) for name in ("a", "b", "c")]
-    async with host_with(tmp_path / "p", *folders) as host:
-        assert await said(host) == ["c", "b", "a"]
-        order = [i.info.plugin for i in dispatcher(host).implementations("tavern_register_services")]
-        assert order == [p.name for p in reversed(host.plugins()) if p.name in order]
-
-
-async def test_tryfirst_and_trylast_move_an_implementation(tmp_path: Path) -> None:
-    folders = [
-        saying(tmp_path, "a", mark="(tryfirst=True)"),
-        saying(tmp_path, "b"),
-        saying(tmp_path, "c", mark="(trylast=True)"),
-        saying(tmp_path, "d", mark="(tryfirst=True)"),
-    ]
-    async with host_with(tmp_path / "p", *folders) as host:
-        assert await said(host) == ["d", "a", "b", "c"]
-
-
-async def test_reloading_a_plugin_keeps_the_hook_order(tmp_path: Path) -> None:
-    folders = [saying(tmp_path, name) for name in ("a", "b", "c")]
+    folders = [saying(tmp_path, "a"), saying(tmp_path, "b", kind="async def"), saying(tmp_path, "c")]
     async with host_with(tmp_path / "p", *folders, trust=["b", "c"]) as host:
         assert await said(host) == ["c", "b"]
         await host.grant("a")
-        assert await said(host) == ["c", "b", "a"]
+        assert await said(host) == ["c", "b", "a"], "reloading a plugin keeps the order"
+        order = [i.info.plugin for i in dispatcher(host).implementations("tavern_register_services")]
+        assert order == [p.name for p in reversed(host.plugins()) if p.name in order]
         await host.revoke("a")
         assert await said(host) == ["c", "b"]
 
 
-async def test_a_hook_that_nobody_implements_costs_one_look(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", saying(tmp_path, "a"), trust=[]) as host:
-        request = RunRequest()
-        assert not dispatcher(host).implemented(BEFORE)
-        assert await run_through(host, request) is request
-        before = dispatcher(host).revision
-        await host.grant("a")
-        assert dispatcher(host).implemented(BEFORE)
-        assert dispatcher(host).revision > before
+async def test_tryfirst_and_trylast_move_an_implementation(tmp_path: Path) -> None:
+    marks = {"a": "(tryfirst=True)", "b": "", "c": "(trylast=True)", "d": "(tryfirst=True)"}
+    folders = [saying(tmp_path, name, mark=mark) for name, mark in marks.items()]
+    async with host_with(tmp_path / "p", *folders) as host:
+        assert await said(host) == ["d", "a", "b", "c"]
 
 
 # --- filters and vetoes ------------------------------------------------------------------------------
 
 
-async def test_sync_and_async_implementations_stand_in_one_line(tmp_path: Path) -> None:
-    folders = [saying(tmp_path, "a"), saying(tmp_path, "b", kind="async def"), saying(tmp_path, "c")]
-    async with host_with(tmp_path / "p", *folders) as host:
-        assert await said(host) == ["c", "b", "a"]
-
-
-async def test_none_leaves_the_value_as_it_is(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", implementing(tmp_path, "a", "return None")) as host:
-        request = RunRequest(workflow_id="x", inputs={"a": [1]})
-        assert await run_through(host, request) == request
-
-
 async def test_a_veto_ends_it_with_plugin_and_reason(tmp_path: Path) -> None:
-    folders = [saying(tmp_path, "a"), implementing(tmp_path, "b", "return Veto(reason='not on Sundays')")]
-    async with host_with(tmp_path / "p", *folders) as host:
+    veto = "return Veto(reason='not on Sundays') if value.workflow_id == 'x' else None"
+    async with host_with(tmp_path / "p", saying(tmp_path, "a"), implementing(tmp_path, "b", veto)) as host:
+        assert await said(host) == ["a"], "None leaves the value as it is"
         with pytest.raises(Vetoed, match=r"^b refused: not on Sundays$") as caught:
-            await run_through(host)
+            await run_through(host, RunRequest(workflow_id="x"))
         assert caught.value.info.plugin == "b"
         assert caught.value.info.details["reason"] == "not on Sundays"
         assert problems_of(host, "b") == []
 
 
+CANCELLED = "task = asyncio.create_task(asyncio.sleep(60)); task.cancel(); await task"
 FAILURES = [
     ("raise RuntimeError('no')", "RuntimeError: no"),
     ("raise KeyError('x')", "KeyError: 'x'"),
@@ -134,12 +103,14 @@ FAILURES = [
     ("return asyncio.sleep", "returned builtin_function_or_method|returned function"),
     ("return value.model_copy(update={'inputs': 5})", "returned a RunRequest that is none: inputs"),
     ("return value.model_copy(update={'nonsense': 5})", "returned a RunRequest that is none: nonsense"),
+    (CANCELLED, "waited for something that was cancelled"),
 ]
 
 
 async def test_an_error_in_a_veto_hook_denies(tmp_path: Path) -> None:
     def failing(name: str, statement: str) -> Path:
-        return implementing(tmp_path, name, f"if value.workflow_id == {name!r}:\n    {statement}")
+        kind = "async def" if "await" in statement else "def"
+        return implementing(tmp_path, name, f"if value.workflow_id == {name!r}:\n    {statement}", kind=kind)
 
     rows = {f"a{number}": row for number, row in enumerate(FAILURES)}
     async with host_with(tmp_path / "p", *(failing(name, statement) for name, (statement, _) in rows.items())) as host:
@@ -156,34 +127,30 @@ async def test_an_error_in_a_veto_hook_denies(tmp_path: Path) -> None:
 # --- whose task it is, and for how long --------------------------------------------------------------
 
 
+OWN_TASK = """
+SEEN.append(asyncio.current_task())
+await asyncio.sleep(0)
+async with asyncio.TaskGroup() as group:
+    group.create_task(asyncio.sleep(0))
+SEEN.append(asyncio.current_task())
+try:
+    async with asyncio.timeout(0.01):
+        await asyncio.sleep(3600)
+except TimeoutError:
+    SEEN.append('its own limit')
+async with asyncio.timeout(60):
+    await asyncio.sleep(0)
+raise TimeoutError('its own')
+"""
+
+
 async def test_an_async_implementation_runs_in_the_callers_task(tmp_path: Path) -> None:
-    body = (
-        "SEEN.append(asyncio.current_task())\nawait asyncio.sleep(0)\nSEEN.append(asyncio.current_task())\n"
-        "async with asyncio.TaskGroup() as group:\n    group.create_task(asyncio.sleep(0))\n"
-        "SEEN.append(asyncio.current_task())"
-    )
-    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
-        await run_through(host)
-        assert set(module_of("a").SEEN) == {asyncio.current_task()}
-
-
-async def test_a_plugins_own_time_limit_works_as_anywhere(tmp_path: Path) -> None:
-    body = (
-        "try:\n    async with asyncio.timeout(0.01):\n        await asyncio.sleep(60)\n"
-        "except TimeoutError:\n    SEEN.append('mine')\n"
-        "async with asyncio.timeout(60):\n    await asyncio.sleep(0)"
-    )
-    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
-        await run_through(host)
-        assert module_of("a").SEEN == ["mine"]
-        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
-
-
-async def test_a_plugins_timeout_error_is_its_own(tmp_path: Path) -> None:
-    body = "await asyncio.sleep(0)\nraise TimeoutError('its own')"
-    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
+    folder = implementing(tmp_path, "a", OWN_TASK, kind="async def")
+    async with host_with(tmp_path / "p", folder) as host:
         with pytest.raises(Vetoed, match="TimeoutError: its own"):
             await run_through(host)
+        assert [*[asyncio.current_task()] * 2, "its own limit"] == module_of("a").SEEN
+        assert asyncio.current_task().cancelling() == 0
 
 
 async def test_cancelling_the_caller_reaches_the_implementation(tmp_path: Path) -> None:
@@ -200,13 +167,6 @@ async def test_cancelling_the_caller_reaches_the_implementation(tmp_path: Path) 
             await task
         assert module_of("a").SEEN == ["begun", "cancelled"]
         assert problems_of(host, "a") == []
-
-
-async def test_awaiting_a_cancelled_task_is_a_failure(tmp_path: Path) -> None:
-    body = "other = asyncio.create_task(asyncio.sleep(60))\nother.cancel()\nawait other"
-    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
-        with pytest.raises(Vetoed, match="waited for something that was cancelled"):
-            await run_through(host)
 
 
 ENDLESS = [
@@ -237,14 +197,15 @@ async def test_endless_implementations_are_given_up(tmp_path: Path, monkeypatch:
 
 async def test_one_that_answers_within_the_grace_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "DEADLINE", 0.05)
+    monkeypatch.setattr(threads, "GRACE", 100.0)
     body = (
-        "try:\n    await asyncio.sleep(60)\nexcept asyncio.CancelledError:\n    await asyncio.sleep(0.01)\n"
+        "try:\n    await asyncio.sleep(3600)\nexcept asyncio.CancelledError:\n    await asyncio.sleep(0.01)\n"
         "    return Veto(reason='sorry')"
     )
     async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
         with pytest.raises(Vetoed, match="a refused: sorry"):
             await run_through(host)
-        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+        assert asyncio.current_task().cancelling() == 0
 
 
 # --- collecting, through a plugin's own context ------------------------------------------------------
@@ -270,18 +231,19 @@ def node(name: str) -> str:
 
 
 async def test_collect_names_plugins_and_skips_errors(tmp_path: Path) -> None:
-    folders = [
-        registering(tmp_path, "a", f"return [{node('A')}]"),
-        registering(tmp_path, "b", "raise RuntimeError('no')"),
-        registering(tmp_path, "c", "return None"),
-        registering(tmp_path, "d", f"await asyncio.sleep(0); return [{node('D')}]", "async def"),
-        registering(tmp_path, "e", "sys.exit(1)"),
-    ]
+    answers = {"a": f"SEEN.append(1); return [{node('A')}]", "b": "raise RuntimeError('no')", "c": "return None"}
+    answers |= {"d": f"await asyncio.sleep(0); return [{node('D')}]", "e": "SEEN.append(1); sys.exit(1)"}
+    kinds = {"d": "async def"}
+    folders = [registering(tmp_path, name, body, kinds.get(name, "def")) for name, body in answers.items()]
     async with host_with(tmp_path / "p", *folders) as host:
-        answers = await dispatcher(host).collect("tavern_register_nodes", {})
-        assert [(a.plugin, [n.type for n in a.value]) for a in answers] == [("d", ["D"]), ("a", ["A"])]
+        collected = await dispatcher(host).collect("tavern_register_nodes", {})
+        assert [(a.plugin, [n.type for n in a.value]) for a in collected] == [("d", ["D"]), ("a", ["A"])]
         assert "RuntimeError: no" in problems_of(host, "b")[0]
         assert "tried to end the program" in problems_of(host, "e")[0]
+        first = await dispatcher(host).first("tavern_register_nodes", {})
+        assert (first.plugin, [n.type for n in first.value]) == ("d", ["D"])
+        assert (module_of("e").SEEN, module_of("a").SEEN) == ([1, 1], [1]), "those that come later are not asked"
+        assert await dispatcher(host).first(BEFORE, {}) is None
 
 
 async def test_answers_name_the_loaded_code_of_their_plugin(tmp_path: Path) -> None:
@@ -294,21 +256,6 @@ async def test_answers_name_the_loaded_code_of_their_plugin(tmp_path: Path) -> N
         after = await dispatcher(host).collect("tavern_register_nodes", {})
     assert [(a.plugin, a.code.partition(", sha256:")[0]) for a in (*before, *after)] == [("a", "1.0.0"), ("a", "1.2.3")]
     assert ", load 2" in after[0].code
-
-
-async def test_first_returns_one_answer_and_skips_errors(tmp_path: Path) -> None:
-    folders = [
-        registering(tmp_path, "a", "return ['never asked']"),
-        registering(tmp_path, "b", "return ['b']"),
-        registering(tmp_path, "c", "await asyncio.sleep(0); return None", "async def"),
-        registering(tmp_path, "d", "raise RuntimeError('no')"),
-        registering(tmp_path, "e", "sys.exit(1)"),
-    ]
-    async with host_with(tmp_path / "p", *folders) as host:
-        answer = await dispatcher(host).first("tavern_register_nodes", {})
-        assert (answer.plugin, answer.value) == ("b", ["b"])
-        assert len(problems_of(host, "d")) == len(problems_of(host, "e")) == 1
-        assert await dispatcher(host).first(BEFORE, {}) is None
 
 
 async def test_declarations_run_on_threads_and_filters_inline(tmp_path: Path) -> None:
@@ -325,18 +272,15 @@ async def test_declarations_run_on_threads_and_filters_inline(tmp_path: Path) ->
 
 
 async def test_only_a_services_provider_calls_its_hooks(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", contextual(tmp_path)):
+    async with host_with(tmp_path / "p", contextual(tmp_path), saying(tmp_path, "a"), trust=["acme"]) as host:
         hooks = context_of().hooks
         for hook in (BEFORE, "tavern_register_nodes", "tavern_startup", "tavern_nonsense"):
             for calling in (hooks.collect(hook), hooks.first(hook), hooks.filter(hook, RunRequest())):
                 with pytest.raises(Forbidden, match=f"acme may not call {hook}: only .* may"):
                     await calling
-
-
-async def test_any_plugin_may_ask_for_implementations(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", contextual(tmp_path), saying(tmp_path, "a")) as host:
-        hooks = context_of().hooks
-        assert hooks.implemented(BEFORE)
-        before = hooks.revision
+        request, before = RunRequest(), hooks.revision
+        assert not hooks.implemented(BEFORE) and not dispatcher(host).implemented(BEFORE)
+        assert await run_through(host, request) is request, "what nobody implements costs one look"
         await host.grant("a")
+        assert hooks.implemented(BEFORE) and dispatcher(host).implemented(BEFORE)
         assert hooks.revision > before
