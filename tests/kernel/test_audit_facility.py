@@ -42,13 +42,10 @@ def test_a_plugin_without_services_records_nothing(log: AuditLog) -> None:
         facility.record("tool.called")
 
 
-@pytest.mark.parametrize("action", ["plugin.granted", "audit.lost", "host.started", "plugins", "settings.saved"])
-def test_what_the_host_records_nobody_else_does(facility: PluginAudit, action: str) -> None:
-    with pytest.raises(Forbidden, match=f"may not record {action}"):
-        facility.record(action)
-
-
-def test_an_action_is_a_dotted_name(facility: PluginAudit) -> None:
+def test_what_the_host_records_nobody_else_does(facility: PluginAudit) -> None:
+    for action in ("plugin.granted", "audit.lost", "host.started", "plugins", "settings.saved"):
+        with pytest.raises(Forbidden, match=f"may not record {action}"):
+            facility.record(action)
     with pytest.raises(InvalidInput):
         facility.record('tool.called","actor":"user:x')
 

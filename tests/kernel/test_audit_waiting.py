@@ -30,13 +30,17 @@ def flushes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+def recorded(log: AuditLog, number: int | None = None) -> int:
+    return log.record("thing.done", actor="system:host", details={"n": number})
+
+
 def numbers(log: AuditLog) -> list[Any]:
     return [entry.details.get("n") for entry in tail(log.path, 100_000)]
 
 
 async def test_awaited_entries_are_on_disk_in_order(log: AuditLog) -> None:
     for number in range(10):
-        last = log.record("thing.done", actor="system:host", details={"n": number})
+        last = recorded(log, number)
     await log.written(last)
     await log.written(last)  # once more is no waiting
     await log.written()
@@ -46,7 +50,7 @@ async def test_awaited_entries_are_on_disk_in_order(log: AuditLog) -> None:
 
 async def test_concurrent_waiters_share_the_flushes(log: AuditLog, flushes: list[int]) -> None:
     async def one(number: int) -> None:
-        await log.written(log.record("thing.done", actor="system:host", details={"n": number}))
+        await log.written(recorded(log, number))
 
     await asyncio.gather(*(one(number) for number in range(100)))
     assert sorted(numbers(log)) == list(range(100))
@@ -64,7 +68,7 @@ async def test_a_slow_disk_leaves_the_loop_running(log: AuditLog, monkeypatch: p
         real(file)
 
     monkeypatch.setattr(os, "fsync", slow)
-    waiting = asyncio.create_task(log.written(log.record("thing.done", actor="system:host")))
+    waiting = asyncio.create_task(log.written(recorded(log)))
     await began.wait()
     assert not waiting.done()
     release.set()
@@ -77,17 +81,26 @@ async def test_unwritable_entries_are_refused_and_retried(log: AuditLog, monkeyp
     mend = unwritable(log)
     for _ in range(2):
         with pytest.raises(ServiceUnavailable, match="audit.sqlite3 cannot be written: File exists"):
-            await log.written(log.record("thing.done", actor="system:host"))
+            await log.written(recorded(log))
+    lost = recorded(log)
+    await log.close()
     mend()
-    await log.written(log.record("thing.done", actor="system:host"))
-    assert len(numbers(log)) == 3
+    await log.written(recorded(log))
+    with pytest.raises(ServiceUnavailable, match="took no more entries"):
+        await log.written(lost)
+    assert len(numbers(log)) == 2, "the last, and how many were lost by closing"
+    monkeypatch.setattr(audit, "MAX_PENDING", 100)
+    number = recorded(log)
+    assert number == 0, "without room they are refused at once"
+    with pytest.raises(ServiceUnavailable, match="took no more entries"):
+        await log.written(number)
 
 
 async def test_what_could_not_be_committed_is_refused(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "RETRY", 0.01)
-    log.record("thing.done", actor="system:host", details={"n": 0})
+    recorded(log, 0)
     with kept_locked(log):
-        number = log.record("thing.done", actor="system:host", details={"n": 1})
+        number = recorded(log, 1)
         for _ in range(2):
             with pytest.raises(ServiceUnavailable, match="cannot be written: another process did not release it"):
                 await log.written(number)
@@ -96,27 +109,8 @@ async def test_what_could_not_be_committed_is_refused(log: AuditLog, monkeypatch
     assert numbers(log) == [0, 1]
 
 
-async def test_entries_without_room_are_refused_at_once(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "MAX_PENDING", 100)
-    number = log.record("thing.done", actor="system:host")
-    assert number == 0
-    with pytest.raises(ServiceUnavailable, match="took no more entries"):
-        await log.written(number)
-
-
-async def test_entries_lost_by_closing_stay_refused(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "RETRY", 0.01)
-    mend = unwritable(log)
-    lost = log.record("thing.done", actor="system:host")
-    await log.close()
-    mend()
-    await log.written(log.record("thing.done", actor="system:host"))
-    with pytest.raises(ServiceUnavailable, match="took no more entries"):
-        await log.written(lost)
-
-
 async def test_cancelling_one_waiter_leaves_the_others(log: AuditLog) -> None:
-    numbers_of = [log.record("thing.done", actor="system:host", details={"n": n}) for n in range(3)]
+    numbers_of = [recorded(log, n) for n in range(3)]
     waiting = [asyncio.create_task(log.written(number)) for number in numbers_of]
     await asyncio.sleep(0)
     waiting[1].cancel()
@@ -125,27 +119,22 @@ async def test_cancelling_one_waiter_leaves_the_others(log: AuditLog) -> None:
 
 
 async def test_waiters_are_answered_while_closing(log: AuditLog) -> None:
-    waiting = asyncio.create_task(log.written(log.record("thing.done", actor="system:host")))
+    waiting = asyncio.create_task(log.written(recorded(log)))
     await asyncio.gather(log.close(), waiting)
-    again = log.record("thing.done", actor="system:host")
+    again = recorded(log)
     await asyncio.gather(log.written(again), log.close())
     assert len(numbers(log)) == 2
 
 
-def test_a_closed_loop_does_not_stop_writing(log_path: Path) -> None:
-    log = AuditLog(log_path)
+def test_a_closed_loop_does_not_stop_writing(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.sqlite3")
 
     async def give_up() -> None:
-        waiting = asyncio.create_task(log.written(log.record("thing.done", actor="system:host")))
+        waiting = asyncio.create_task(log.written(recorded(log)))
         await asyncio.sleep(0)
         waiting.cancel()
 
     asyncio.run(give_up())
     log.flush()
-    assert len(tail(log_path, 10)) == 1
+    assert len(numbers(log)) == 1
     asyncio.run(log.close())
-
-
-@pytest.fixture
-def log_path(tmp_path: Path) -> Path:
-    return tmp_path / "audit.sqlite3"

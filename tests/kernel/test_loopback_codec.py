@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Annotated, Any, Literal
 
 import pytest
-from helpers.repetition import repetitions
+from helpers.repetition import Failures, repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, JsonValue
@@ -51,23 +51,20 @@ class Part(Model):
     mode: Literal["a", "b", 1] = "a"
 
 
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**63 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=20,
-)
-edge_values = st.recursive(
-    json_values
-    | st.binary(max_size=20)
-    | st.datetimes(timezones=st.just(UTC))
-    | st.dictionaries(st.sampled_from(["$bytes", "$dict", "$kept", "$datetime", "$"]), st.integers(0, 9), max_size=2),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=20,
-)
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+MARKS = st.sampled_from(["$bytes", "$dict", "$kept", "$datetime", "$"])
+
+
+def nested(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    inner = st.text(max_size=8)
+    return st.recursive(
+        values, lambda one: st.lists(one, max_size=4) | st.dictionaries(inner, one, max_size=4), max_leaves=20
+    )
+
+
+json_values = nested(st.none() | st.booleans() | NUMBERS | st.text())
+moments = st.datetimes(timezones=st.just(UTC))
+edge_values = nested(json_values | st.binary(max_size=20) | moments | st.dictionaries(MARKS, st.integers(), max_size=2))
 
 
 def round_trip(value: Any, annotation: Any) -> Any:
@@ -129,12 +126,6 @@ def test_a_value_comes_back_as_it_was(value: Any, annotation: Any) -> None:
     assert same(round_trip(value, annotation), value)
 
 
-def test_a_moment_comes_back_in_universal_time() -> None:
-    there = datetime(2026, 1, 2, 3, 0, tzinfo=timezone(timedelta(hours=8)))
-    back = round_trip(there, datetime)
-    assert (back, back.utcoffset()) == (there, timedelta())
-
-
 def test_decoded_models_know_which_fields_were_set() -> None:
     document = {"name": "Tale", "mood": "gloomy", "nodes": [{"id": "n", "type": "core:Text", "width": 3}]}
     workflow = Workflow.model_validate(document)
@@ -144,29 +135,21 @@ def test_decoded_models_know_which_fields_were_set() -> None:
     assert not round_trip(SettingItem(key="a", type="json", label="A"), SettingItem).has_default
 
 
-def test_generated_defaults_are_sent_and_not_regenerated() -> None:
+def test_defaults_and_internal_fields_are_sent() -> None:
+    there = datetime(2026, 1, 2, 3, 0, tzinfo=timezone(timedelta(hours=8)))
+    back = round_trip(there, datetime)
+    assert (back, back.utcoffset()) == (there, timedelta()), "in universal time"
     call = system_call()
     assert round_trip(call, CallContext) == call
     assert round_trip(call.child(timeout=5), CallContext).id != call.id
-
-
-def test_defaults_changed_in_place_are_sent() -> None:
     request = RunRequest(workflow_id="a")
-    request.inputs["sneaked"] = 1
-    assert round_trip(request, RunRequest).inputs == {"sneaked": 1}
-
-
-def test_internal_fields_cross_the_boundary() -> None:
+    request.inputs["sneaked"] = [1]
+    received = round_trip(request, RunRequest)
+    received.inputs["sneaked"].append(2)
+    assert (received.inputs, request.inputs) == ({"sneaked": [1, 2]}, {"sneaked": [1]})
     node = NodeDefinition(type="A", namespace="acme", handler="acme.nodes:a")
     assert "handler" not in node.to_wire()
     assert round_trip(node, NodeDefinition).handler == "acme.nodes:a"
-
-
-def test_nothing_is_shared_with_what_was_sent() -> None:
-    request = RunRequest(inputs={"a": [1]})
-    back = round_trip(request, RunRequest)
-    back.inputs["a"].append(2)
-    assert request.inputs == {"a": [1]}
 
 
 def test_every_method_of_every_service_can_be_sent() -> None:
@@ -180,50 +163,51 @@ def test_every_method_of_every_service_can_be_sent() -> None:
 # --- what does not cross ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("value", "annotation", "message"),
-    [
-        ({}, Answer, "expected RunRequest, Veto or None, found dict"),
-        (object(), None, "expected None, found object"),
-        (1, bool, "expected bool, found int"),
-        (True, int, "expected int, found bool"),
-        ("1", int, "expected int, found str"),
-        (2**63, int, "an int must have at most 64 bits, this one has 65"),
-        (2**70, int | float, "an int must have at most 64 bits, this one has 72"),
-        (math.nan, float, "a number must be finite, this one is nan"),
-        (10**400, float, "a number must be finite, this one is inf"),
-        (bytearray(b"x"), bytes, "expected bytes, found bytearray"),
-        (datetime(2026, 1, 1), datetime, "a datetime must say its time zone, this one does not"),
-        ("running", RunStatus, "expected RunStatus, found str"),
-        ("c", Literal["a", "b"], "expected one of 'a', 'b', found 'c'"),
-        (1, Literal["a", True], "expected one of 'a', True, found 1"),
-        (["a", 1], list[str], "[1]: expected str, found int"),
-        ("ab", list[str], "expected a list of str, found str"),
-        ((1,), tuple[int, str], "expected a tuple of 2 values, found tuple"),
-        ({1: "a"}, dict[str, str], "keys must be str, one is int"),
-        ({"a b": {1}}, JsonValue, "['a b']: expected JSON, found set"),
-        ([{"x": math.inf}], JsonValue, "[0].x: a number must be finite, this one is inf"),
-        ({"x": Veto(reason="no")}, JsonValue, ".x: expected JSON, found tavern_host.contracts.hooks.Veto"),
-        (RunRequest().model_copy(update={"inputs": {"a": [1, print]}}), Answer, ".inputs.a[1]: expected JSON, found "),
-        (RunRequest().model_copy(update={"workflow_id": 3}), Answer, ".workflow_id: expected str or None, found int"),
-        (RunRequest().model_copy(update={"nonsense": 3}), Answer, "a RunRequest has no nonsense"),
-        (RunRequest.model_construct(), HttpResponse, "expected HttpResponse, found "),
-        (Veto.model_construct(), Veto, "this Veto lacks reason"),
-        (Part().model_copy(update={"ratio": -1.0}), Part, ".ratio: no valid Part: Input should be greater"),
-        (
-            InterfaceSlot(data_flow_type=DataFlowType.STRING, key="a"),
-            SlotDefinition,
-            "expected SlotDefinition, found tavern_host.contracts.workflows.InterfaceSlot",
-        ),
-        (1, set[int], "set[int] is no wire type"),
-        (1, Any, "typing.Any is no wire type"),
-        (1, dict[int, int], "dict[int, int] is no wire type"),
-    ],
-)
-def test_values_that_may_not_cross_are_located(value: Any, annotation: Any, message: str) -> None:
-    with pytest.raises(WireError) as refused:
-        round_trip(value, annotation)
-    assert str(refused.value).startswith(message)
+LONG_INT, INFINITE = "an int must have at most 64 bits, this one has", "a number must be finite, this one is"
+STRING = DataFlowType.STRING
+FOUND = "expected SlotDefinition, found tavern_host.contracts.workflows.InterfaceSlot"
+REFUSED: list[tuple[Any, Any, str]] = [
+    ({}, Answer, "expected RunRequest, Veto or None, found dict"),
+    (object(), None, "expected None, found object"),
+    (1, bool, "expected bool, found int"),
+    (True, int, "expected int, found bool"),
+    ("1", int, "expected int, found str"),
+    (2**63, int, f"{LONG_INT} 65"),
+    (2**70, int | float, f"{LONG_INT} 72"),
+    (math.nan, float, f"{INFINITE} nan"),
+    (10**400, float, f"{INFINITE} inf"),
+    (bytearray(b"x"), bytes, "expected bytes, found bytearray"),
+    (datetime(2026, 1, 1), datetime, "a datetime must say its time zone, this one does not"),
+    ("running", RunStatus, "expected RunStatus, found str"),
+    ("c", Literal["a", "b"], "expected one of 'a', 'b', found 'c'"),
+    (1, Literal["a", True], "expected one of 'a', True, found 1"),
+    (["a", 1], list[str], "[1]: expected str, found int"),
+    ("ab", list[str], "expected a list of str, found str"),
+    ((1,), tuple[int, str], "expected a tuple of 2 values, found tuple"),
+    ({1: "a"}, dict[str, str], "keys must be str, one is int"),
+    ({"a b": {1}}, JsonValue, "['a b']: expected JSON, found set"),
+    ([{"x": math.inf}], JsonValue, f"[0].x: {INFINITE} inf"),
+    ({"x": Veto(reason="no")}, JsonValue, ".x: expected JSON, found tavern_host.contracts.hooks.Veto"),
+    (RunRequest().model_copy(update={"inputs": {"a": [1, print]}}), Answer, ".inputs.a[1]: expected JSON, found "),
+    (RunRequest().model_copy(update={"workflow_id": 3}), Answer, ".workflow_id: expected str or None, found int"),
+    (RunRequest().model_copy(update={"nonsense": 3}), Answer, "a RunRequest has no nonsense"),
+    (RunRequest.model_construct(), HttpResponse, "expected HttpResponse, found "),
+    (Veto.model_construct(), Veto, "this Veto lacks reason"),
+    (Part().model_copy(update={"ratio": -1.0}), Part, ".ratio: no valid Part: Input should be greater"),
+    (InterfaceSlot(data_flow_type=STRING, key="a"), SlotDefinition, FOUND),
+    (1, set[int], "set[int] is no wire type"),
+    (1, Any, "typing.Any is no wire type"),
+    (1, dict[int, int], "dict[int, int] is no wire type"),
+]
+
+
+def test_values_that_may_not_cross_are_located() -> None:
+    with Failures() as failures:
+        for value, annotation, message in REFUSED:
+            with failures.row(message):
+                with pytest.raises(WireError) as refused:
+                    round_trip(value, annotation)
+                assert str(refused.value).startswith(message)
 
 
 def test_errors_in_unions_name_the_right_member() -> None:
@@ -239,37 +223,34 @@ def few_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "MAX_VALUES", 200_000)
 
 
-@pytest.mark.usefixtures("few_values")
-def test_endless_values_are_refused() -> None:
+def endless_values() -> tuple[Any, Any, Any]:
+    """Return values that contain themselves, are very wide, and very deep."""
     endless: list[Any] = []
     endless.append(endless)
     wide: Any = []
     for _ in range(40):
         wide = [wide, wide]
-    for value in (endless, wide):
-        with pytest.raises(WireError, match="values, or contains itself"):
-            encode(value, JsonValue)
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    with pytest.raises(WireError, match="nested too deeply"):
-        encode(deep, JsonValue)
+    return endless, wide, deep
+
+
+@pytest.mark.usefixtures("few_values")
+def test_endless_values_are_refused() -> None:
+    told = ("values, or contains itself", "values, or contains itself", "nested too deeply")
+    for value, message in zip(endless_values(), told, strict=True):
+        with pytest.raises(WireError, match=message):
+            encode(value, JsonValue)
+
+
+KINDS = (Answer, Part, ErrorInfo, RunStatus, list[int], tuple[int, str], dict[str, bytes], datetime, bytes)
 
 
 @settings(max_examples=repetitions(40, 200))
 @given(st.one_of(st.binary(max_size=30), json_values.map(lambda value: json.dumps(value).encode())))
 def test_arbitrary_bytes_raise_only_wire_errors(data: bytes) -> None:
-    for annotation in (
-        Answer,
-        Part,
-        ErrorInfo,
-        RunStatus,
-        list[int],
-        tuple[int, str],
-        dict[str, bytes],
-        datetime,
-        bytes,
-    ):
+    for annotation in KINDS:
         with contextlib.suppress(WireError):
             decode(data, annotation)
 
@@ -300,14 +281,9 @@ def test_other_edge_values_stay_in_memory() -> None:
 
 
 @pytest.mark.usefixtures("few_values")
-@pytest.mark.parametrize("kind", ["itself", "deep", "wide"])
-def test_endless_edge_values_stay_in_memory(kind: str) -> None:
-    value: Any = []
-    if kind == "itself":
-        value.append(value)
-    for _ in range({"itself": 0, "deep": 100_000, "wide": 40}[kind]):
-        value = [value] if kind == "deep" else [value, value]
-    assert decode_loose(*encode_loose(value)) is value
+def test_endless_edge_values_stay_in_memory() -> None:
+    for value in endless_values():
+        assert decode_loose(*encode_loose(value)) is value
 
 
 def test_tuples_become_lists_on_edges() -> None:
