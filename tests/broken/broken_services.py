@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from broken_plugins import FAILED, LATE, STARTED, Corpus, Says, Use
+from helpers.handing_on import overriding as written
 from inn import HEAD, HERE, Inn
 
 from tavern_host import AGENT_RUNTIME, LLM, TOOL_MANAGER, Host
@@ -18,16 +19,7 @@ CORPUS = Corpus()
 
 def override(key: str, body: str, *, made: str = "self.context, self.original = context, original") -> str:
     """Return the code of an override of one service that hands its calls on; `body` is the rest of the class."""
-    return f"""from helpers.handing_on import handing_on
-
-class Mine(handing_on({key})):
-    def __init__(self, context, original):
-        {made}
-{body}
-@hookimpl
-def tavern_override_services():
-    return [service_info({key}, Mine)]
-"""
+    return written(key, f"    def __init__(self, context, original):\n        {made}\n{body}")
 
 
 def overriding(service: str) -> dict[str, Any]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
+from helpers.plugin_files import write, write_distribution, write_whole
 from helpers.workflow_documents import function
 
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, TOOL_MANAGER, Host
 from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
-from tavern_host.hookspecs import hooks
 
 HERE = "# <- here"
 """Marks the line of a file that the host must name."""
@@ -79,17 +77,19 @@ class Inn:
 
         What lies `elsewhere` is being written, and loaded with `--dev`.
         """
-        root = at or self.root / "plugins" / name
+        root = self._place(name, at)
         root.mkdir(parents=True)
-        if root.parent == self.elsewhere:
-            self.dev.append(root)
         if manifest is not None:
             text = manifest if isinstance(manifest, bytes) else manifest.encode()
             (root / "plugin.yaml").write_bytes(text)
         for path, content in (files or {}).items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(textwrap.dedent(content))
-        self.roots[name] = root
+            write(root / path, content)
+        return root
+
+    def _place(self, name: str, at: Path | None) -> Path:
+        root = self.roots[name] = at or self.root / "plugins" / name
+        if root.parent == self.elsewhere:
+            self.dev.append(root)
         return root
 
     def code(
@@ -104,22 +104,14 @@ class Inn:
         **manifest: Any,
     ) -> Path:
         """Write a plugin whose manifest is right: `hooked` are hooks that it declares, `manifest` further keys."""
-        permissions = dict(manifest.pop("permissions", {}))
-        permissions["hooks"] = [*permissions.get("hooks", []), *(hooks()[hook].permission for hook in hooked)]
-        document = {"name": name, "displayName": name, "version": "1.0.0", "permissions": permissions, **manifest}
         written = {} if code is None else {"__init__.py": code}
-        text = yaml.safe_dump(document, sort_keys=False)
-        return self.folder(name, text, {**written, **(files or {})}, at=at)
+        return write_whole(self._place(name, at), name, {**written, **(files or {})}, hooked, **manifest)
 
     def installed(self, name: str, code: str, /, **manifest: Any) -> None:
         """Write what `pip install` would: a package and a distribution with its entry point."""
         package = f"{name.replace('-', '_')}_pack"
         self.code(name, code, at=self.site / package, **manifest)
-        info = self.site / f"{package}-1.0.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0.0\n")
-        (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{name} = {package}\n")
-        (info / "RECORD").write_text(f"{package}/__init__.py,,\n{package}/plugin.yaml,,\n")
+        write_distribution(self.site, name, package)
 
     # --- how the host is used -----------------------------------------------------------------------
 

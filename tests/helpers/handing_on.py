@@ -25,3 +25,19 @@ def handing_on(key: ServiceKey[Any]) -> Any:
 
     methods = {name: method(name) for name in interface_methods(key.interface)}
     return type("HandsOn", (key.interface,), {"__init__": init, **methods})
+
+
+def overriding(key: str, body: str, *, head: str = "") -> str:
+    """Return the code of a plugin that overrides the service of a key, given by its name; `body` is what the provider
+    does other than to hand calls on, `head` what the plugin begins with."""
+    return f"""{head}
+from helpers.handing_on import handing_on
+from tavern_host import *
+
+class Mine(handing_on({key})):
+{body.strip(chr(10))}
+
+@hookimpl
+def tavern_override_services():
+    return [service_info({key}, Mine)]
+"""

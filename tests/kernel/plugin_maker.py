@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import yaml
+from helpers.plugin_files import write, write_distribution, write_whole
 
 from tavern_host import Host, PluginContext
 from tavern_host.contracts.plugins import Problem
-from tavern_host.hookspecs import hooks
+
+__all__ = ["write"]
 
 KEEP_CONTEXT = """
 from tavern_host import hookimpl
@@ -30,26 +30,9 @@ async def tavern_startup(context):
 def make_plugin(
     parent: Path, folder: str = "acme", code: str | None = None, /, *, hooked: Iterable[str] = (), **manifest: Any
 ) -> Path:
-    """Write a folder plugin beneath `parent` and return its folder.
-
-    `hooked` are hooks whose permission the manifest declares; `manifest` are further keys of
-    `plugin.yaml`, `permissions` among them. Without `code` there is no Python in it.
-    """
-    root = parent / folder
-    root.mkdir(parents=True, exist_ok=True)
-    permissions = dict(manifest.pop("permissions", {}))
-    permissions["hooks"] = [*permissions.get("hooks", []), *(hooks()[hook].permission for hook in hooked)]
-    document = {"name": folder, "displayName": folder, "version": "1.0.0", "permissions": permissions, **manifest}
-    (root / "plugin.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-    if code is not None:
-        write(root / "__init__.py", code)
-    return root
-
-
-def write(file: Path, code: str) -> None:
-    """Write Python code, its folder made if need be."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(textwrap.dedent(code))
+    """Write a folder plugin beneath `parent` and return its folder; without `code` there is no Python in it. See
+    `write_whole`."""
+    return write_whole(parent / folder, manifest.pop("name", folder), code, hooked, **manifest)
 
 
 def install(
@@ -64,11 +47,8 @@ def install(
 ) -> Path:
     """Write what `pip install` would: a package with a manifest, and a distribution with its entry point."""
     root = make_plugin(site, package, code, **({"name": entry} | manifest))
-    info = site / f"{dist or package}-1.0.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist or package}\nVersion: 1.0.0\n")
+    info = write_distribution(site, entry, package, dist)
     (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{entry} = {value or package}\n")
-    (info / "RECORD").write_text(f"{package}/__init__.py,,\n{package}/plugin.yaml,,\n")
     return root
 
 

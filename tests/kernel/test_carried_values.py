@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from datetime import UTC, datetime
 from typing import Any
 
@@ -69,22 +68,9 @@ def check_carried(value: Any) -> None:
     assert json.dumps(read_json(text, "it")) == text == json.dumps(read_json(text.encode(), "it"))
 
 
-def seeded(seed: int) -> tuple[Any, list[str | int]]:
-    """Return one of the edges and a place, the same for the same seed."""
-    rng = random.Random(seed)
-    path: list[str | int] = [rng.choice(["a", "b c", "ä", 0, 1, 2]) for _ in range(rng.randrange(12))]
-    return rng.choice([*EDGES, *REFUSED, *OTHERS]), path
-
-
-def test_seeded_values_are_carried_or_refused_by_place() -> None:
-    with Failures() as failures:
-        for seed in range(repetitions(200, 5000)):
-            value, path = seeded(seed)
-            with failures.row((seed, value, path)):
-                if any(value is edge for edge in EDGES):
-                    check_carried(within(value, path))
-                else:
-                    check_refused(value, path)
+def test_edges_are_carried_anywhere() -> None:
+    for value in EDGES:
+        check_carried(within(value, ["a", "b c", "ä", 0, 2]))
 
 
 @settings(max_examples=repetitions(50, 2000), deadline=None)

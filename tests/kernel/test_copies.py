@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.handing_on import overriding
 from hypothesis import given
 from hypothesis import strategies as st
 from plugin_maker import host_with, make_plugin, module_of
@@ -146,22 +147,8 @@ async def test_only_results_marked_new_are_not_copied() -> None:
 
 
 async def test_third_party_results_are_always_copied(tmp_path: Path) -> None:
-    code = """
-from helpers.handing_on import handing_on
-from tavern_host import LLM, hookimpl, service_info
-from tavern_host.contracts.services import gives_new
-
-KEPT = []
-
-class Mine(handing_on(LLM)):
-    @gives_new
-    async def models(self):
-        return KEPT
-
-@hookimpl
-def tavern_override_services():
-    return [service_info(LLM, Mine)]
-"""
+    body = "    @gives_new\n    async def models(self):\n        return KEPT"
+    code = overriding("LLM", body, head="from tavern_host.contracts.services import gives_new\nKEPT = []")
     folder = make_plugin(tmp_path, "acme", code, permissions={"services": {"override": ["llm"]}})
     async with host_with(tmp_path / "p", folder) as host:
         models = await host.services.get(LLM).models()

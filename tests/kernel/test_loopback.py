@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.handing_on import overriding
 from helpers.repetition import Failures
 from plugin_maker import host_with, make_plugin, module_of, problems_of, write
 
@@ -27,13 +28,7 @@ from tavern_host.server.plugin_routes import call_message, call_route
 from tavern_host.testing.recorder import CallRecorder
 
 OVERRIDE = {"permissions": {"services": {"override": ["workflowManager"]}}}
-OVERRIDING = """
-from helpers.handing_on import handing_on
-from tavern_host import *
-
-KEPT = {}
-
-class Workflows(handing_on(WORKFLOW_MANAGER)):
+BODY = """
     async def list_workflows(self):
         return KEPT["list"]
 
@@ -44,11 +39,8 @@ class Workflows(handing_on(WORKFLOW_MANAGER)):
 
     async def check(self, document):
         raise KEPT["error"]
-
-@hookimpl
-def tavern_override_services():
-    return [service_info(WORKFLOW_MANAGER, Workflows)]
 """
+OVERRIDING = overriding("WORKFLOW_MANAGER", BODY, head="KEPT = {}")
 
 
 def loopback(project: Path, *plugins: Path, **options: Any) -> Host:

@@ -6,51 +6,35 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from helpers.handing_on import overriding
 from plugin_maker import host_with, make_plugin, problems_of
 
 from tavern_host import LLM, WORKFLOW_MANAGER
 from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.llm import LlmRequest
 
-WORKFLOWS = """
-from helpers.handing_on import handing_on
-from tavern_host import WORKFLOW_MANAGER, hookimpl, service_info
-
-class Endless(handing_on(WORKFLOW_MANAGER)):
+MADE = """
     def __init__(self, context, original):
         self.context, self.original = context, original
-    async def list_workflows(self): return await self.context.services.get(WORKFLOW_MANAGER).list_workflows()
-
-@hookimpl
-def tavern_override_services():
-    return [service_info(WORKFLOW_MANAGER, Endless)]
 """
-
-STREAMS = """
-from tavern_host import LLM, hookimpl, service_info
-from tavern_host.contracts.llm import Llm
-
-class Endless(Llm):
-    def __init__(self, context, original):
-        self.context = context
-    async def models(self): return []
+WORKFLOWS = f"""{MADE}
+    async def list_workflows(self): return await self.context.services.get(WORKFLOW_MANAGER).list_workflows()
+"""
+STREAMS = f"""{MADE}
     async def complete(self, request, *, call=None): return await self.context.services.get(LLM).complete(request)
     async def stream(self, request, *, call=None):
         async for chunk in self.context.services.get(LLM).stream(request):
             yield chunk
-
-@hookimpl
-def tavern_override_services():
-    return [service_info(LLM, Endless)]
 """
 
 
-def overriding(parent: Path, code: str, service: str, *uses: str) -> Path:
-    return make_plugin(parent, "acme", code, permissions={"services": {"override": [service], "use": [*uses]}})
+def override(parent: Path, key: str, body: str, service: str, *uses: str) -> Path:
+    permissions = {"services": {"override": [service], "use": [*uses]}}
+    return make_plugin(parent, "acme", overriding(key, body), permissions=permissions)
 
 
 async def test_an_override_that_calls_itself_is_named(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", overriding(tmp_path, WORKFLOWS, "workflowManager")) as host:
+    async with host_with(tmp_path / "p", override(tmp_path, "WORKFLOW_MANAGER", WORKFLOWS, "workflowManager")) as host:
         with pytest.raises(PluginFailure) as stopped:
             await host.services.get(WORKFLOW_MANAGER).list_workflows()
         assert stopped.value.info.code == "recursion"
@@ -62,7 +46,7 @@ async def test_an_override_that_calls_itself_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_stream_that_reads_itself_is_named(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", overriding(tmp_path, STREAMS, "llm", "llm:complete")) as host:
+    async with host_with(tmp_path / "p", override(tmp_path, "LLM", STREAMS, "llm", "llm:complete")) as host:
         llm = host.services.get(LLM)
         with pytest.raises(PluginFailure, match=r"acme calls itself without end in llm\.stream"):
             async for _ in llm.stream(LlmRequest(messages=[])):
@@ -73,7 +57,7 @@ async def test_a_stream_that_reads_itself_is_named(tmp_path: Path) -> None:
 
 async def test_many_calls_are_no_recursion(tmp_path: Path) -> None:
     code = WORKFLOWS.replace("self.context.services.get(WORKFLOW_MANAGER)", "self.original")
-    async with host_with(tmp_path / "p", overriding(tmp_path, code, "workflowManager")) as host:
+    async with host_with(tmp_path / "p", override(tmp_path, "WORKFLOW_MANAGER", code, "workflowManager")) as host:
         workflows = host.services.get(WORKFLOW_MANAGER)
         for _ in range(50):
             await workflows.list_workflows()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.given_contexts import given_by as by
+from helpers.handing_on import overriding
 from helpers.repetition import Failures
 from plugin_maker import KEEP_CONTEXT, context_of, contextual, host_with, make_plugin, module_of, problems_of
 
@@ -119,16 +120,7 @@ async def test_a_view_has_only_its_interfaces_methods(
 
 # --- for whom ----------------------------------------------------------------------------------------
 
-PROVIDER = """
-from tavern_host import LLM, hookimpl, service_info
-from tavern_host.contracts.llm import Llm, LlmResponse
-
-SEEN = []
-
-class Mine(Llm):
-    async def models(self):
-        return []
-
+BODY = """
     async def complete(self, request, *, call=None):
         SEEN.append(call)
         if request.model == "broken":
@@ -138,11 +130,8 @@ class Mine(Llm):
     async def stream(self, request, *, call=None):
         raise KeyError("mine")
         yield
-
-@hookimpl
-def tavern_override_services():
-    return [service_info(LLM, Mine)]
 """
+PROVIDER = overriding("LLM", BODY, head="from tavern_host.contracts.llm import LlmResponse\nSEEN = []")
 USES_LLM = {"services": {"use": ["llm:complete"]}}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from helpers.handing_on import overriding
 from plugin_maker import host_with, make_plugin, write
 
 from tavern_host import Host
@@ -19,19 +20,7 @@ def tavern_before_execute(request):
     return None
 """
 
-OVERRIDING = """
-from tavern_host import ServiceInfo, hookimpl
-from tavern_host.contracts.llm import Llm
-
-class Mine(Llm):
-    async def models(self): return []
-    async def complete(self, request, *, call=None): ...
-    def stream(self, request, *, call=None): ...
-
-@hookimpl
-def tavern_override_services():
-    return [ServiceInfo(service="llm", handler=f"{__name__}:Mine")]
-"""
+OVERRIDING = overriding("LLM", "    pass")
 OVERRIDES_LLM = {"services": {"override": ["llm"]}}
 
 
@@ -43,7 +32,7 @@ async def test_a_service_is_explained_by_its_stack(tmp_path: Path) -> None:
         why = host.why("service:llm")
         assert why.answer == f"acme overrides llm (version {Llm.service_version})"
         assert why.facts[0].startswith("tavern-llm provides it with tavern_llm.service:LlmService, since 20")
-        assert why.facts[1].startswith("acme overrides version 1 with tavern_plugins.acme:Mine, since 20")
+        assert why.facts[1].startswith("acme overrides version 2 with tavern_plugins.acme:Mine, since 20")
         assert ", granted by the operator at 20" in why.facts[1]
 
 

@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
+from helpers.plugin_files import write, write_distribution, write_whole
 
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.workflows import Workflow
-from tavern_host.hookspecs import hooks
 from tavern_host.server.plugin_routes import call_route
 
+__all__ = ["write"]
+
 HEAD = """import asyncio
-from helpers.handing_on import handing_on
 from lifecycle_stage import STAGE
 from tavern_host import *
 """
@@ -30,11 +30,8 @@ from tavern_host import *
 def plugin(
     parent: Path, name: str = "acme", files: str | Mapping[str, str] = "", *hooked: str, **manifest: Any
 ) -> Path:
-    """Write a folder plugin, in the place of what was there; `files` is its code, or its files by path.
-
-    `hooked` are hooks whose permission it declares, `manifest` further keys of its manifest.
-    """
-    return _write(parent / name.replace("-", "_"), name, files, hooked, manifest)
+    """Write a folder plugin, in the place of what was there; see `write_whole`."""
+    return write_whole(parent / name.replace("-", "_"), name, files, hooked, **manifest)
 
 
 def installed(
@@ -42,33 +39,8 @@ def installed(
 ) -> Path:
     """Write what `pip install` of a plugin would, in the place of what was there; `site` is on `sys.path`."""
     package = name.replace("-", "_")
-    root = _write(site / package, name, files, hooked, {"version": version, **manifest})
-    info = site / f"{package}-1.0.0.dist-info"
-    info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
-    (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{name} = {package}\n")
-    (info / "RECORD").write_text(f"{package}/__init__.py,,\n{package}/plugin.yaml,,\n")
-    return root
-
-
-def _write(
-    root: Path, name: str, files: str | Mapping[str, str], hooked: tuple[str, ...], manifest: dict[str, Any]
-) -> Path:
-    permissions = dict(manifest.pop("permissions", {}))
-    permissions["hooks"] = [*permissions.get("hooks", []), *(hooks()[hook].permission for hook in hooked)]
-    document = {"name": name, "displayName": name, "version": "1.0.0", "permissions": permissions, **manifest}
-    write(root / "plugin.yaml", yaml.safe_dump(document, sort_keys=False))
-    for path, text in ({"__init__.py": files} if isinstance(files, str) else files).items():
-        write(root / path, text)
-    return root
-
-
-def write(file: Path, text: str) -> None:
-    """Write a file, its folder made if need be. What was compiled of it is removed: it may be of the same second."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(textwrap.dedent(text))
-    for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
-        compiled.unlink()
+    write_distribution(site, name, package, version=version)
+    return write_whole(site / package, name, files, hooked, version=version, **manifest)
 
 
 def nodes(code: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.handing_on import overriding
 from helpers.repetition import Failures
 from lifecycle_maker import HEAD, begin, get, nodes, plugin, problems, run, states, write
 from lifecycle_stage import STAGE
@@ -357,18 +358,12 @@ async def test_dependents_reach_a_plugin_while_both_unload(project: Path, how: s
             assert (await run(host, "user:Theirs")).outputs == {"text": "made, two, two"}
 
 
-SLOW_STORE = f"""{HEAD}
-from tavern_host.contracts.runs import RUN_STORE
-
-class Store(handing_on(RUN_STORE)):
+ACCEPTS = """
     async def accept(self, *args, **kwargs):
         await STAGE.wait("accept")
         return await self.original.accept(*args, **kwargs)
-
-@hookimpl
-def tavern_override_services():
-    return [service_info(RUN_STORE, Store)]
 """
+SLOW_STORE = overriding("RUN_STORE", ACCEPTS, head=f"{HEAD}from tavern_host.contracts.runs import RUN_STORE")
 """An override of the store of runs that takes its time to accept one."""
 
 
@@ -427,17 +422,13 @@ async def tavern_startup(context):
 
 
 async def test_new_calls_skip_an_override_being_unloaded(project: Path) -> None:
-    code = f"""{HEAD}
-class Workflows(handing_on(WORKFLOW_MANAGER)):
+    body = """
     async def list_workflows(self):
         STAGE.log.append("asked the override")
         await STAGE.wait("override")
         return await self.original.list_workflows()
-
-@hookimpl
-def tavern_override_services():
-    return [ServiceInfo(service="workflowManager", handler=f"{{__name__}}:Workflows")]
 """
+    code = overriding("WORKFLOW_MANAGER", body, head=HEAD)
     plugin(project / "plugins", "acme", code, permissions={"services": {"override": ["workflowManager"]}})
     async with Host(project, trust=["acme"]) as host:
         manager = host.services.get(WORKFLOW_MANAGER)

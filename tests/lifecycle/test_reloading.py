@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from helpers.handing_on import overriding
 from helpers.repetition import Failures
 from lifecycle_maker import HEAD, begin, get, installed, nodes, plugin, problems, run, states, write
 from lifecycle_stage import STAGE
@@ -59,15 +60,7 @@ async def wait(text: str) -> str:
     return f"{text}, VERSION"
 """)
 STARTS = f"{HEAD}\n@hookimpl\nasync def tavern_startup(context):\n    raise RuntimeError('no luck')\n"
-PROVIDES = f"""{HEAD}
-class Provider(handing_on(WORKFLOW_MANAGER)):
-    def __init__(self):
-        raise RuntimeError("no luck")
-
-@hookimpl
-def tavern_override_services():
-    return [ServiceInfo(service="workflowManager", handler=f"{{__name__}}:Provider")]
-"""
+PROVIDES = overriding("WORKFLOW_MANAGER", "    def __init__(self):\n        raise RuntimeError('no luck')", head=HEAD)
 OVERRIDES = {"permissions": {"services": {"override": ["workflowManager"]}}}
 BROKEN: list[tuple[dict[str, str], tuple[str, ...], dict[str, object], str]] = [
     ({"plugin.yaml": "name: [\n"}, (), {}, "plugin.yaml:2:1: not valid YAML"),
@@ -399,16 +392,12 @@ async def test_an_upgraded_requirement_waits_for_a_restart(project: Path, site: 
 
 # --- overrides ------------------------------------------------------------------------------------------
 
-LOUD = f"""{HEAD}
-class Workflows(handing_on(WORKFLOW_MANAGER)):
+LIST = """
     async def list_workflows(self):
         STAGE.log.append("NAME")
         return await self.original.list_workflows()
-
-@hookimpl
-def tavern_override_services():
-    return [ServiceInfo(service="workflowManager", handler=f"{{__name__}}:Workflows")]
 """
+LOUD = overriding("WORKFLOW_MANAGER", LIST, head=HEAD)
 
 
 def loud(project: Path, name: str, said: str | None = None) -> None:

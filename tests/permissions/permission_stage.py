@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import yaml
+from helpers.plugin_files import write_distribution, write_whole
 from helpers.tavern_project import Tavern, action
 
 from tavern_host import Host, PluginContext, ServiceKey
@@ -77,23 +77,12 @@ class MyBox:
         return "who is there?"
 
 class NoDatabases:
-    async def begin(self, database, *, writes, call=None):
-        return "x"
-
-    async def execute(self, transaction, statement, values, *, call=None):
-        return SqlResult(rows=[], count=0)
-
-    async def end(self, transaction, *, commit, call=None):
-        pass
-
-    async def hold(self, name, *, call=None):
-        pass
-
-    async def is_gone(self, name, *, call=None):
-        return True
-
-    async def release(self, names, *, call=None):
-        pass
+    async def begin(self, database, *, writes, call=None): return "x"
+    async def execute(self, transaction, statement, values, *, call=None): return SqlResult(rows=[], count=0)
+    async def end(self, transaction, *, commit, call=None): pass
+    async def hold(self, name, *, call=None): pass
+    async def is_gone(self, name, *, call=None): return True
+    async def release(self, names, *, call=None): pass
 
 @hookimpl
 def tavern_register_services(context):
@@ -132,11 +121,11 @@ class Stage:
         tavern = Tavern(root / "project")
         call = action("shout", text="hush")
         tavern.replies(({"last_contains": ["tool please"]}, call), ({}, "Good evening."))
+        files = {"__init__.py": PUBLISHER, "api.py": PUBLISHED}
         self._folders = [
-            _write(root / "other", "other", {"permissions": OTHER}, None),
-            _write(root / "pub", "pub", {"publishes": PUBLISHES, "permissions": PUB_PERMISSIONS}, PUBLISHER),
+            write_whole(root / "other", "other", None, permissions=OTHER),
+            write_whole(root / "pub", "pub", files, ["tavern_register_services"], publishes=PUBLISHES),
         ]
-        (root / "pub" / "api.py").write_text(PUBLISHED)
         self.path = root / "site" / PACKAGE
         if is_folder:
             self.path = root / NAME
@@ -149,13 +138,9 @@ class Stage:
         permissions: dict[str, Any] = {}
         for one in asked:
             permissions = merged(permissions, one)
-        _write(self.path, NAME, {"permissions": permissions, **manifest}, None if code is None else HEADER + code)
+        write_whole(self.path, NAME, None if code is None else HEADER + code, permissions=permissions, **manifest)
         if not self._is_folder:
-            info = self.path.parent / "acme-1.0.0.dist-info"
-            info.mkdir(exist_ok=True)
-            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0.0\n")
-            (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{NAME} = {PACKAGE}\n")
-            (info / "RECORD").write_text(f"{PACKAGE}/__init__.py,,\n{PACKAGE}/plugin.yaml,,\n")
+            write_distribution(self.path.parent, NAME, PACKAGE, NAME)
         importlib.invalidate_caches()
 
     async def grant_version_1(self, *asked: dict[str, Any]) -> None:
@@ -237,18 +222,6 @@ class Stage:
         if found is None:
             raise NotFound("pages are not told of the plugin")
         return found
-
-
-PUB_PERMISSIONS = {"hooks": ["hook:server:services:register"]}
-
-
-def _write(folder: Path, name: str, manifest: dict[str, Any], code: str | None) -> Path:
-    folder.mkdir(parents=True)
-    document = {"name": name, "displayName": name, "version": "1.0.0", **manifest}
-    (folder / "plugin.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-    if code is not None:
-        (folder / "__init__.py").write_text(code)
-    return folder
 
 
 def merged(one: Any, other: Any) -> Any:
