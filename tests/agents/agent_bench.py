@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import inspect
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,33 +12,46 @@ from typing import Any
 from helpers import told_model
 from helpers.tavern_project import MODELS, Tavern
 from helpers.told_model import Model, Say, in_turn
-from helpers.workflow_documents import slots
+from helpers.workflow_documents import function
 
 from tavern_host import AGENT_RUNTIME, Host
-from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentRuntime, AgentTrace
-from tavern_host.contracts.llm import LlmRequest, LlmResponse
+from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentRun, AgentRuntime, AgentTrace
+from tavern_host.contracts.events import Event
+from tavern_host.contracts.histories import CHAT_HISTORY
+from tavern_host.contracts.llm import LlmResponse
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER
+
+OTHER = {"version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "think"}
+
+
+def agent(id: str, *tools: str, **more: Any) -> dict[str, Any]:
+    """Return the profile of an agent with these tools."""
+    return {**OTHER, "id": id, "name": id.title(), "tool_ids_inventory": [*tools], **more}
+
+
+def tool(id: str, node: str = "core:UpperCase", **more: Any) -> dict[str, Any]:
+    """Return a tool that is a node."""
+    return {"id": id, "implementation": {"type": "node", "nodeType": node}, **more}
+
+
+async def until(find: Callable[[], Any]) -> Any:
+    """Return what a function gives, once that is true; it may be a coroutine function."""
+    async with asyncio.timeout(60):
+        while True:
+            found = find()
+            if inspect.isawaitable(found):
+                found = await found
+            if found:
+                return found
+            await asyncio.sleep(0.01)
 
 
 def thinking(system: str = "You keep the bar.\n{{{system:available_tools}}}") -> dict[str, Any]:
     """Return a deliberation that gives a model's whole answer, and takes native tools."""
-    nodes = [
-        {"id": "in", "type": "core:GroupInput"},
-        {"id": "llm", "type": "core:LlmApiRequest", "inputValues": {"system_prompt": system}},
-        {"id": "out", "type": "core:GroupOutput"},
-    ]
-    edges = [("in", "messages", "llm", "messages"), ("llm", "response", "out", "response")]
-    return {
-        "name": "Think",
-        "nodes": nodes,
-        "edges": [
-            {"id": f"e{n}", "source": a, "sourceHandle": b, "target": c, "targetHandle": d}
-            for n, (a, b, c, d) in enumerate(edges)
-        ],
-        "interfaceInputs": slots({"messages": "ARRAY"}),
-        "interfaceOutputs": slots({"response": "OBJECT"}),
-    }
+    llm = {"type": "core:LlmApiRequest", "inputValues": {"system_prompt": system}}
+    edges = ("in.messages > llm.messages", "llm.response > out.response")
+    return function("Think", {"llm": llm}, *edges, takes={"messages": "ARRAY"}, gives={"response": "OBJECT"})
 
 
 class AgentBench:
@@ -48,7 +62,7 @@ class AgentBench:
         self.project = project
         self.runtime: AgentRuntime = host.services.get(AGENT_RUNTIME)
         self.tools = host.services.get(TOOL_MANAGER)
-        self.asked: list[LlmRequest] = []
+        self.histories = host.services.get(CHAT_HISTORY)
 
     def model(self, say: Say, name: str = "m") -> Model:
         """Let a model say something from now on; return it, with what it is asked."""
@@ -64,23 +78,65 @@ class AgentBench:
         """Return how an agent's work on a message ended."""
         return await self.runtime.run(AgentRequest(profile_id=agent, message=message, **more))
 
+    async def start(self, message: str = "Go.", agent: str = "keeper", **more: Any) -> AgentRun:
+        """Return the run of an agent that begins to work on a message."""
+        return await self.runtime.start(AgentRequest(profile_id=agent, message=message, **more))
+
+    async def ended(self, run: AgentRun | str) -> AgentReply:
+        """Return how a run ended, once it has."""
+        async with asyncio.timeout(60):
+            return await self.runtime.wait(run if isinstance(run, str) else run.id)
+
+    async def traced(self, **more: Any) -> tuple[AgentReply, list[dict[str, Any]]]:
+        """Return how an agent's work ended, and its steps as they are published."""
+        events = self.host.events.subscribe("AGENT_TRACE")
+        reply = await self.run(**more)
+        await events.close()
+        return reply, [event.payload async for event in events if isinstance(event, Event)]
+
+    async def held(self, *answers: LlmResponse | Exception, **more: Any) -> tuple[Model, AgentRun]:
+        """Start a run whose first request waits for the gate of its model; return both."""
+        model = self.answers(*answers)
+        model.gate = asyncio.Event()
+        run = await self.start(**more)
+        await until(lambda: model.asked)
+        return model, run
+
+    async def reached(self, run: AgentRun, has: Callable[[AgentRun], Any]) -> AgentRun:
+        """Return how a run stands, once it is so."""
+
+        async def find() -> AgentRun | None:
+            found = await self.runtime.get_run(run.id)
+            return found if has(found) else None
+
+        reached: AgentRun = await until(find)
+        return reached
+
+    def marks(self) -> list[str]:
+        """Return what `told:Mark` has written since it was asked last."""
+        path = self.project.root / "marks"
+        found = path.read_text().split() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return found
+
     async def trace(self, run_id: str, *kinds: str) -> list[AgentTrace]:
         """Return the steps of a run, of all or of some kinds."""
         return [step for step in await self.runtime.trace(run_id) if not kinds or step.kind in kinds]
 
     async def waiting(self, count: int = 1) -> list[ToolTask]:
         """Return the calls that wait for a person, once there are so many; the oldest first."""
-        async with asyncio.timeout(60):
-            while True:
-                tasks = await self.tools.tasks(TaskFilter(statuses=[TaskStatus.AWAITING_APPROVAL]))
-                if len(tasks) >= count:
-                    return tasks[::-1]
-                await asyncio.sleep(0.01)
+
+        async def find() -> list[ToolTask]:
+            tasks = await self.tools.tasks(TaskFilter(statuses=[TaskStatus.AWAITING_APPROVAL]))
+            return tasks[::-1] if len(tasks) >= count else []
+
+        found: list[ToolTask] = await until(find)
+        return found
 
 
 @asynccontextmanager
 async def agent_bench(folder: Path, prepare: Any = None, **options: Any) -> AsyncIterator[AgentBench]:
-    """Give a bench on a new project; `prepare` may write more into it."""
+    """Give a bench on a new project; `prepare` may write more into it, and plugins into the folder `plugins` beside."""
     project = Tavern(folder / "project")
     project.write("tavern.yaml", {"settings": {MODELS: {"m": {"adapter": "told", "model": "m"}}}})
     project.write("workflows/think.json", thinking())
@@ -90,5 +146,6 @@ async def agent_bench(folder: Path, prepare: Any = None, **options: Any) -> Asyn
     if not plugin.exists():
         told_model.write_plugin(plugin)
     told_model.MODELS["m"] = Model(in_turn())
-    async with Host(project=project.root, plugins=[plugin], trust=["told"], **options) as host:
+    plugins = [plugin, *folder.glob("plugins/*")]
+    async with Host(project=project.root, plugins=plugins, trust=[one.name for one in plugins], **options) as host:
         yield AgentBench(host, project)

@@ -12,9 +12,7 @@ from helpers.told_model import Said, said
 
 from tavern_host.contracts.llm import LlmRequest
 from tavern_host.contracts.scenes import SCENE_MANAGER
-from tests.agents.agent_bench import agent_bench
-
-AGENT = {"version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "think", "tool_ids_inventory": []}
+from tests.agents.agent_bench import agent, agent_bench
 
 SCENE = {
     "id": "long",
@@ -27,7 +25,7 @@ SCENE = {
 def prepare(project: Tavern) -> None:
     """Write the scene and its agents."""
     for name in ("Ada", "Bob"):
-        project.write(f"agents/{name}.json", {**AGENT, "id": name, "name": name})
+        project.write(f"agents/{name}.json", agent(name))
     project.write("scenes/long.json", SCENE)
 
 

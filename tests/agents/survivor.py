@@ -12,9 +12,8 @@ from pathlib import Path
 from helpers.tavern_project import Tavern
 from helpers.told_model import Said, said, written
 
-from tavern_host.contracts.agents import AgentRequest
 from tavern_host.contracts.llm import LlmRequest
-from tests.agents.agent_bench import AgentBench, agent_bench
+from tests.agents.agent_bench import agent, agent_bench, tool, until
 
 STAGES = {
     "streaming": None,
@@ -34,18 +33,10 @@ MARKS = {"acting", "looking", "second"}
 
 def prepare(project: Tavern) -> None:
     """Write the agent's tools."""
-    mark = {"type": "node", "nodeType": "told:Mark"}
     for name, more in {"mark": {}, "look": {"readOnly": True}, "pay": {"requiresApproval": True}}.items():
-        project.write(f"tools/{name}.tool.json", {"id": name, "implementation": mark, **more})
+        project.write(f"tools/{name}.tool.json", tool(name, "told:Mark", **more))
     project.profile(tool_ids_inventory=["mark", "look", "pay", "agent:helper"])
-    helper = {"id": "helper", "tool_ids_inventory": ["pay"], "name": "Helper", "version": "1", "schema_version": "1.0"}
-    project.write("agents/helper.json", {**helper, "core_deliberation_workflow_id": "think"})
-
-
-def marks(bench: AgentBench) -> list[str]:
-    """Return what tools have done."""
-    path = bench.project.root / "marks"
-    return path.read_text().split() if path.exists() else []
+    project.write("agents/helper.json", agent("helper", "pay"))
 
 
 def say(request: LlmRequest) -> Said | Awaitable[Said]:
@@ -64,13 +55,11 @@ async def main(folder: Path) -> None:
     room = {"extensions.tavern-engine.maxConcurrentRuns": 16}
     async with agent_bench(folder, prepare, serving=True, settings=room) as bench:
         model = bench.model(say)
-        runs = {}
-        for stage in STAGES:
-            request = AgentRequest(profile_id="keeper", message=stage, conversation_id=stage)
-            runs[stage] = (await bench.runtime.start(request)).id
+        runs = {stage: (await bench.start(stage, conversation_id=stage)).id for stage in STAGES}
         await bench.waiting(2)
-        while not (set(marks(bench)) >= MARKS and len(model.asked) == len(STAGES) + 1):
-            await asyncio.sleep(0.01)
+        path = bench.project.root / "marks"
+        await until(lambda: path.exists() and set(path.read_text().split()) >= MARKS)
+        await until(lambda: len(model.asked) == len(STAGES) + 1)
         print(json.dumps(runs), flush=True)
         await asyncio.sleep(60)
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 from helpers.tavern_project import Tavern
 from helpers.told_model import last, said, written
 from helpers.workflow_documents import function
@@ -17,44 +15,30 @@ from tavern_agents.long_results import READER
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.settings import MASK
-from tests.agents.agent_bench import AgentBench, agent_bench
+from tests.agents.agent_bench import AgentBench, agent, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def prepare(project: Tavern) -> None:
-    mark = {"type": "node", "nodeType": "told:Mark"}
-    project.write("tools/look.tool.json", {"id": "look", "implementation": mark, "readOnly": True})
-    parameters = {"type": "object", "properties": {"text": {"type": "string", "writeOnly": True}}}
-    project.write(
-        "tools/login.tool.json",
-        {"id": "login", "implementation": mark, "parameters": parameters, "requiresApproval": True},
-    )
+    project.write("tools/look.tool.json", tool("look", "told:Mark", readOnly=True))
+    secret = {"type": "object", "properties": {"text": {"type": "string", "writeOnly": True}}}
+    project.write("tools/login.tool.json", tool("login", "told:Mark", parameters=secret, requiresApproval=True))
     project.profile(tool_ids_inventory=["look", "login"])
-    other = {"version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "think"}
     cut = {"cut": {"type": "core:TruncateText", "inputValues": {"length": 30, "ellipsis": "(cut)"}}}
     ends = ("in.observation > cut.text", "cut.text > out.summary")
     shorten = function("Shorten", cut, *ends, takes={"observation": "STRING"}, gives={"summary": "STRING"})
     project.write("workflows/shorten.json", shorten)
-    project.write("agents/brief.json", {**other, "id": "brief", "name": "Brief", "tool_ids_inventory": ["look"]})
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
-    """Give one host for all tests of this file."""
-    async with agent_bench(tmp_path_factory.mktemp("results"), prepare) as made:
-        yield made
-
-
-def shown_whole(text: str) -> str:
-    return f"Tool look executed successfully. Output: {text.upper()}"
 
 
 async def test_a_long_result_is_read_part_by_part(bench: AgentBench) -> None:
     text = "a" * 30_000 + "needle" + "z" * 30_000
-    bench.answers(written("tam", ("look", {"text": text})), said("Long."))
-    await bench.run(conversation_id="parts")
-    whole = shown_whole(text)
+    model = bench.answers(written("tam", ("look", {"text": text})), said("Long."))
+    reply = await bench.run(conversation_id="parts")
+    shown = last(model.asked[1]).content
+    assert (16_000 < len(shown) < 16_400, "characters left out" in shown, "ZZZ" in shown[-200:]) == (True, True, True)
+    assert reply.tool_results[0].structured == text.upper()
+    whole = f"Tool look executed successfully. Output: {text.upper()}"
     asked: list[tuple[str, dict[str, str]]] = []
 
     def say(request: LlmRequest) -> LlmResponse:
@@ -87,9 +71,8 @@ async def test_a_long_result_is_read_part_by_part(bench: AgentBench) -> None:
 
 async def test_a_workflow_shortens_long_results(bench: AgentBench) -> None:
     model = bench.answers(*[written("tam", ("look", {"text": "b" * 30_000})), said("Seen.")] * 2)
-    brief = json.loads((bench.project.root / "agents" / "brief.json").read_text())
     for workflow, expected in (("shorten", "Tool look executed succes(cut)"), ("missing", "characters left out")):
-        bench.project.write("agents/brief.json", {**brief, "observation_workflow_id": workflow})
+        bench.project.write("agents/brief.json", agent("brief", "look", observation_workflow_id=workflow))
         reply = await bench.run(agent="brief")
         shown = last(model.asked[-1]).content
         assert expected in shown and "with handle result:" in shown

@@ -1,28 +1,27 @@
-"""The loop under stress: approvals, messages that arrive meanwhile, pauses, long conversations and results."""
+"""The loop under stress: approvals, messages that arrive meanwhile, pauses, and long conversations."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
-from helpers.tavern_project import Tavern
+from helpers.tavern_project import MODELS, Tavern
 from helpers.told_model import last, said, written
 from helpers.workflow_documents import function
 
-from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentStatus
-from tavern_host.contracts.errors import Conflict, LimitReached, NotFound, PluginFailure
+from tavern_host.contracts.agents import AgentLimits, AgentStatus
+from tavern_host.contracts.errors import Conflict, NotFound, PluginFailure
 from tavern_host.contracts.executions import EXECUTION_ENGINE
-from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse, LlmToolCall
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_host.contracts.toolcalls import TaskStatus
-from tests.agents.agent_bench import AgentBench, agent_bench, thinking
+from tests.agents.agent_bench import AgentBench, agent, thinking, tool, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+OPTIONS = {"settings": {MODELS: {"m": {"adapter": "told", "model": "m", "context_tokens": 4000}}}}
 
 TIMED = """It is {{{system:time}}} ({{{told:count}}}, {{{ told:count }}}).
 {{{agent:name}}} ({{{agent:id}}}): {{{agent:description}}}
@@ -30,51 +29,28 @@ TIMED = """It is {{{system:time}}} ({{{told:count}}}, {{{ told:count }}}).
 
 
 def prepare(project: Tavern) -> None:
-    mark = {"type": "node", "nodeType": "told:Mark"}
     peek = {"requiresApproval": True, "readOnly": True}
     for name, more in {"pay": {"requiresApproval": True}, "peek": peek, "look": {"readOnly": True}, "mark": {}}.items():
-        project.write(f"tools/{name}.tool.json", {"id": name, "implementation": mark, **more})
+        project.write(f"tools/{name}.tool.json", tool(name, "told:Mark", **more))
     project.profile(tool_ids_inventory=["pay", "peek", "look", "mark", "shout", "agent:*"])
-    other = {"version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "think"}
-    project.write("agents/helper.json", {**other, "id": "helper", "name": "Helper", "tool_ids_inventory": ["pay"]})
-    project.write("agents/snake.json", {**other, "id": "snake", "name": "Snake", "tool_ids_inventory": ["agent:snake"]})
-    project.write("workflows/plain.json", thinking("Be brief. {{{agent:name}}}"))
-    plain = {**other, "core_deliberation_workflow_id": "plain"}
-    project.write("agents/plain.json", {**plain, "id": "plain", "name": "Plain Jane"})
+    project.write("workflows/plain.json", thinking("Be brief."))
     project.write("workflows/timed.json", thinking(TIMED))
     aside = {"aside": {"type": "core:UpperCase", "inputValues": {"text": "{{{told:count}}}"}}}
-    echo = function(
-        "Echo", aside, "in.user_message > out.text", takes={"user_message": "STRING"}, gives={"text": "STRING"}
-    )
-    project.write("workflows/echo.json", echo)
-    project.write("agents/echo.json", {**other, "id": "echo", "name": "E", "core_deliberation_workflow_id": "echo"})
-    timed = {**other, "id": "timed", "name": "Tim", "description": "Knows the time.", "tool_ids_inventory": ["look"]}
-    project.write("agents/timed.json", {**timed, "core_deliberation_workflow_id": "timed"})
+    types = {"takes": {"user_message": "STRING"}, "gives": {"text": "STRING"}}
+    project.write("workflows/echo.json", function("Echo", aside, "in.user_message > out.text", **types))
+    for one in (
+        agent("helper", "pay"),
+        agent("snake", "agent:snake"),
+        agent("plain", core_deliberation_workflow_id="plain"),
+        agent("echo", core_deliberation_workflow_id="echo"),
+        agent("timed", "look", description="Knows the time.", core_deliberation_workflow_id="timed"),
+    ):
+        project.write(f"agents/{one['id']}.json", one)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
-    """Give one host for all tests of this file."""
-    models = {"m": {"adapter": "told", "model": "m", "context_tokens": 4000}}
-    settings = {"extensions.tavern-llm.models": models}
-    async with agent_bench(tmp_path_factory.mktemp("loop"), prepare, settings=settings) as made:
-        yield made
-
-
-def marks(bench: AgentBench) -> list[str]:
-    path = bench.project.root / "marks"
-    found = path.read_text().split() if path.exists() else []
-    path.unlink(missing_ok=True)
-    return found
-
-
-# --- approvals --------------------------------------------------------------------------------------
-
-
-async def test_several_approvals_are_decided_in_any_order_each_once(bench: AgentBench) -> None:
-    marks(bench)
-    calls = [("pay", {"text": name}) for name in ("one", "two")]
-    model = bench.answers(written("tam", *calls), said("Settled."))
+async def test_several_approvals_are_decided_in_any_order(bench: AgentBench) -> None:
+    bench.marks()
+    model = bench.answers(written("tam", *(("pay", {"text": name}) for name in ("one", "two"))), said("Settled."))
     working = asyncio.create_task(bench.run())
     (first,) = await bench.waiting()
     await bench.tools.decide(first.id, "approve", arguments={"text": "other"})
@@ -82,14 +58,12 @@ async def test_several_approvals_are_decided_in_any_order_each_once(bench: Agent
     await bench.tools.decide(second.id, "refuse", comment="too dear")
     with pytest.raises(Conflict):
         await bench.tools.decide(first.id, "refuse")
-    reply = await working
-    assert [result.status for result in reply.tool_results] == ["done", "error"]
-    assert marks(bench) == ["other"]
-    assert "OTHER" in last(model.asked[1]).content
-    assert "too dear" in last(model.asked[1]).content
+    assert [result.status for result in (await working).tool_results] == ["done", "error"]
+    assert bench.marks() == ["other"]
+    assert ["OTHER" in last(model.asked[1]).content, "too dear" in last(model.asked[1]).content] == [True, True]
     # two that are asked for at once, of a run that is paused meanwhile; the later one is decided first
     model = bench.answers(written("native", *(("peek", {"text": name}) for name in ("one", "two"))), said("Seen."))
-    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+    run = await bench.start()
     tasks = {str(task.arguments["text"]): task.id for task in await bench.waiting(2)}
     await bench.runtime.pause(run.id)
     await bench.tools.decide(tasks["two"], "approve")
@@ -97,20 +71,17 @@ async def test_several_approvals_are_decided_in_any_order_each_once(bench: Agent
         await bench.tools.decide(tasks["two"], "approve")
     assert ((await bench.runtime.get_run(run.id)).status, len(model.asked)) == (AgentStatus.WAITING, 1)
     await bench.tools.decide(tasks["one"], "approve")
-    async with asyncio.timeout(60):
-        while (standing := await bench.runtime.get_run(run.id)).status is not AgentStatus.PAUSED:
-            await asyncio.sleep(0.01)
+    standing = await bench.reached(run, lambda one: one.status is AgentStatus.PAUSED)
     assert (standing.approvals, len(model.asked)) == ([], 1)
     await bench.runtime.resume(run.id)
-    assert (await bench.runtime.wait(run.id)).text == "Seen."
+    assert (await bench.ended(run)).text == "Seen."
     assert [m.content.split()[-1] for m in model.asked[1].messages if m.role == "tool"] == ["ONE", "TWO"]
-    assert marks(bench) == ["two", "one"]
+    assert bench.marks() == ["two", "one"]
 
 
 async def test_an_interrupted_run_takes_its_call_back(bench: AgentBench) -> None:
-    marks(bench)
     bench.answers(written("tam", ("pay", {"text": "late"})))
-    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+    run = await bench.start()
     (task,) = await bench.waiting()
     await bench.runtime.interrupt(run.id)
     assert (await bench.tools.task(task.id)).status is TaskStatus.CANCELLED
@@ -118,35 +89,32 @@ async def test_an_interrupted_run_takes_its_call_back(bench: AgentBench) -> None
         await bench.tools.decide(task.id, "approve")
     model = bench.answers(said("Never mind."))
     await bench.runtime.resume(run.id)
-    assert (await bench.runtime.wait(run.id)).text == "Never mind."
-    assert (marks(bench), "Cancelled" in last(model.asked[0]).content) == ([], True)
+    assert (await bench.ended(run)).text == "Never mind."
+    assert (bench.marks(), "Cancelled" in last(model.asked[0]).content) == ([], True)
 
 
 @pytest.mark.parametrize("protocol", ["tam", "native"])
 @pytest.mark.parametrize("is_resumed", [False, True])
 async def test_calls_of_an_interrupted_run_are_answered(bench: AgentBench, protocol: str, is_resumed: bool) -> None:
-    marks(bench)
     at = f"{protocol}-{is_resumed}"  # texts of their own: what a node gave for the same inputs is kept
     one, two, three = ({"text": f"{name}-{at}"} for name in ("one", "two", "three"))
     slow = ("mark", {**two, "seconds": "60"}) if is_resumed else ("pay", two)
     bench.answers(written(protocol, ("mark", one), slow, ("mark", three)))
-    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go.", conversation_id=at))
+    run = await bench.start(conversation_id=at)
     made: list[str] = []
-    async with asyncio.timeout(60):
-        while is_resumed and two["text"] not in made:
-            made += marks(bench)
-            await asyncio.sleep(0.01)
-    if not is_resumed:
+    if is_resumed:
+        await until(lambda: made.extend(bench.marks()) or two["text"] in made)  # type: ignore[func-returns-value]
+    else:
         await bench.waiting()
     await bench.runtime.interrupt(run.id)
     model = bench.answers(said("Aha."))
     if is_resumed:
         await bench.runtime.resume(run.id)
-        reply = await bench.runtime.wait(run.id)
+        reply = await bench.ended(run)
     else:
         reply = await bench.run("What did you do?", conversation_id=at)
     expected = [one["text"], *[two["text"]] * is_resumed]
-    assert (reply.text, [*made, *marks(bench)]) == ("Aha.", expected)
+    assert (reply.text, [*made, *bench.marks()]) == ("Aha.", expected)
     read = "\n".join(message.content for message in model.asked[0].messages[3:])
     places = [read.find(text) for text in ("ONE", "may have run" if is_resumed else "Cancelled", "never made")]
     assert places == sorted(places), read
@@ -156,9 +124,8 @@ async def test_calls_of_an_interrupted_run_are_answered(bench: AgentBench, proto
 async def test_steps_behind_one_that_waited_were_not_made(bench: AgentBench) -> None:
     calls = [("pay", {"text": "behind"}), ("mark", {"text": "late"})]
     bench.answers(written("tam", *calls, chain=True))
-    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go.", conversation_id="behind"))
-    while not (await bench.runtime.get_run(run.id)).approvals:
-        await asyncio.sleep(0.01)
+    run = await bench.start(conversation_id="behind")
+    await bench.reached(run, lambda one: one.approvals)
     await bench.runtime.interrupt(run.id)
     model = bench.answers(said("Aha."))
     await bench.run("Well?", conversation_id="behind")
@@ -167,14 +134,11 @@ async def test_steps_behind_one_that_waited_were_not_made(bench: AgentBench) -> 
 
 
 async def test_an_approval_of_a_sub_agent_surfaces_with_its_run(bench: AgentBench) -> None:
-    marks(bench)
     ask = written("tam", ("agent:helper", {"message": "Pay."}))
     bench.answers(ask, written("tam", ("pay", {"text": "deep"})), said("Paid."), said("All done."))
-    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+    run = await bench.start()
     (task,) = await bench.waiting()
-    async with asyncio.timeout(60):
-        while not (standing := await bench.runtime.get_run(run.id)).approvals:
-            await asyncio.sleep(0.01)
+    standing = await bench.reached(run, lambda one: one.approvals)
     assert (standing.status, standing.approvals) == (AgentStatus.WAITING, [task.id])
     assert standing.asked_by == {task.id: ["keeper", "helper"]}
     [below] = [run for run in await bench.runtime.runs() if run.parent_run_id == standing.id]
@@ -182,8 +146,7 @@ async def test_an_approval_of_a_sub_agent_surfaces_with_its_run(bench: AgentBenc
     assert step.data["path"] == ["keeper", "helper"]
     assert str(task.principal) == "agent:helper"
     await bench.tools.decide(task.id, "approve")
-    reply = await bench.runtime.wait(run.id)
-    assert (reply.text, marks(bench)) == ("All done.", ["deep"])
+    assert ((await bench.ended(run)).text, bench.marks()) == ("All done.", ["deep"])
 
 
 async def test_agents_that_call_themselves_are_stopped(bench: AgentBench) -> None:
@@ -195,45 +158,33 @@ async def test_agents_that_call_themselves_are_stopped(bench: AgentBench) -> Non
 
     bench.model(say)
     reply = await bench.run(agent="snake")
-    assert reply.outcome == "reply"
-    assert "agents may call each other 4 deep" in reply.text
-    assert LimitReached.code == "limit_reached"
-
-
-# --- meanwhile --------------------------------------------------------------------------------------
+    assert (reply.outcome, "agents may call each other 4 deep" in reply.text) == ("reply", True)
 
 
 async def test_a_message_during_a_run_waits_for_a_boundary(bench: AgentBench) -> None:
-    model = bench.answers(written("tam", ("shout", {"text": "a"})), said("I heard."))
-    model.gate = asyncio.Event()
-    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
-    async with asyncio.timeout(60):
-        while not model.asked:
-            await asyncio.sleep(0.01)
-    await bench.runtime.send(run.id, "Hurry!")
-    model.gate.set()
-    reply = await bench.runtime.wait(run.id)
-    assert reply.text == "I heard."
-    assert [m.role for m in reply.history] == ["user", "assistant", "user", "user", "assistant"]
-    assert last(model.asked[1]).content == "Hurry!"
+    for answers, roles in (
+        ((written("tam", ("shout", {"text": "a"})), said("I heard.")), ["user", "assistant", "user", "user"]),
+        ((said("Too early."), said("I heard.")), ["user", "assistant", "user"]),  # answered before the run ends
+    ):
+        model, run = await bench.held(*answers)
+        await bench.runtime.send(run.id, "Hurry!")
+        model.gate.set()  # type: ignore[union-attr]
+        reply = await bench.ended(run)
+        assert (reply.outcome, reply.text) == ("reply", "I heard.")
+        assert [m.role for m in reply.history] == [*roles, "assistant"]
+        assert last(model.asked[1]).content == "Hurry!"
     with pytest.raises(Conflict, match="has ended"):
         await bench.runtime.send(run.id, "Still there?")
-    model = bench.answers(said("Done."), said("I hear you."))  # what is said during the last answer is answered too
-    model.gate = asyncio.Event()
-    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
-    async with asyncio.timeout(60):
-        while not model.asked:
-            await asyncio.sleep(0.01)
-    await bench.runtime.send(run.id, "One more thing!")
-    model.gate.set()
-    assert (await bench.runtime.wait(run.id)).text == "I hear you."
+    store = bench.host._manager.active["tavern-agents"].context.state["agents.store"]
+    model, run = await bench.held(said("Too early."), said("I heard."))
+    await store.say(run.id, ChatMessage(role="user", content="Hurry!"))  # by another host, and nobody tells the runtime
+    model.gate.set()  # type: ignore[union-attr]
+    assert [m.content for m in (await bench.ended(run)).history] == ["Go.", "Too early.", "Hurry!", "I heard."]
 
 
-async def test_what_was_said_to_an_ended_run_is_heard_next(bench: AgentBench) -> None:
+async def test_what_an_ended_run_was_told_is_heard_next(bench: AgentBench) -> None:
     model = bench.answers(written("tam", ("shout", {"text": "a"})), said("So far."))
-    request = AgentRequest(profile_id="keeper", message="Go.", conversation_id="unheard", limits=AgentLimits(steps=1))
-    gate = asyncio.Event()
-    answer = model.say
+    gate, answer = asyncio.Event(), model.say
 
     async def say(asked: LlmRequest) -> LlmResponse:
         if len(model.asked) == 2:
@@ -243,78 +194,45 @@ async def test_what_was_said_to_an_ended_run_is_heard_next(bench: AgentBench) ->
         return found
 
     model.say = say
-    run = await bench.runtime.start(request)
-    async with asyncio.timeout(60):
-        while len(model.asked) < 2:
-            await asyncio.sleep(0.01)
+    run = await bench.start(conversation_id="unheard", limits=AgentLimits(steps=1))
+    await until(lambda: len(model.asked) == 2)
     await bench.runtime.send(run.id, "Not so loud!")
     gate.set()
-    assert (await bench.runtime.wait(run.id)).outcome == "limit"
+    assert (await bench.ended(run)).outcome == "limit"
     model = bench.answers(said("Sorry."))
     await bench.run("Well?", conversation_id="unheard")
     assert [message.content for message in model.asked[0].messages[-3:]] == ["So far.", "Not so loud!", "Well?"]
 
 
-async def test_a_message_from_another_host_is_answered_before_the_end(bench: AgentBench) -> None:
-    store = bench.host._manager.active["tavern-agents"].context.state["agents.store"]
-    model = bench.answers(said("Too early."), said("I heard."))
-    model.gate = asyncio.Event()
-    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
-    async with asyncio.timeout(60):
-        while not model.asked:
-            await asyncio.sleep(0.01)
-    await store.say(run.id, ChatMessage(role="user", content="Hurry!"))  # nobody tells the runtime
-    model.gate.set()
-    reply = await bench.runtime.wait(run.id)
-    assert [m.content for m in reply.history] == ["Go.", "Too early.", "Hurry!", "I heard."]
-    assert (reply.outcome, reply.text) == ("reply", "I heard.")
-
-
 async def test_a_run_is_paused_resumed_and_interrupted(bench: AgentBench) -> None:
     model = bench.answers(*(written("tam", ("shout", {"text": str(n)})) for n in range(3)), said("Done."))
     model.gate = asyncio.Event()
-    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go.", conversation_id="paused"))
+    run = await bench.start(conversation_id="paused")
     await bench.runtime.pause(run.id)
     model.gate.set()
-    async with asyncio.timeout(60):
-        while (await bench.runtime.get_run(run.id)).status is not AgentStatus.PAUSED:
-            await asyncio.sleep(0.01)
-    asked = len(model.asked)
-    await asyncio.sleep(0.1)
-    assert len(model.asked) == asked <= 1
+    await bench.reached(run, lambda one: one.status is AgentStatus.PAUSED)
+    assert len(model.asked) <= 1
     with pytest.raises(Conflict, match="works on the conversation 'paused' already"):
         await bench.run(conversation_id="paused")
+    assert len(model.asked) <= 1
     await bench.runtime.resume(run.id)
-    assert (await bench.runtime.wait(run.id)).text == "Done."
+    assert (await bench.ended(run)).text == "Done."
 
-    model = bench.answers(said("Never."))
-    model.gate = asyncio.Event()
-    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+    _, run = await bench.held(said("Never."))
     assert (await bench.runtime.interrupt(run.id)).status is AgentStatus.INTERRUPTED
-    reply = await bench.runtime.wait(run.id)
+    reply = await bench.ended(run)
     assert (reply.outcome, reply.error) == ("interrupted", "Stopped on request")
     bench.answers(said("After all."))
     await bench.runtime.resume(run.id)
-    assert (await bench.runtime.wait(run.id)).text == "After all."
+    assert (await bench.ended(run)).text == "After all."
     with pytest.raises(Conflict, match="has ended with a reply"):
         await bench.runtime.resume(run.id)
     with pytest.raises(NotFound, match="tavern agent runs"):
         await bench.runtime.resume("agent_0")
 
 
-# --- conversations ----------------------------------------------------------------------------------
-
-
 async def test_requests_of_one_conversation_share_their_beginning(bench: AgentBench) -> None:
-    """Servers keep what they read of a prompt by its bytes."""
-    model = bench.answers(*(written("tam", ("look", {"text": str(n)})) for n in range(3)), said("Done."))
-    await bench.run(conversation_id="prefix")
-    texts = ["".join(m.model_dump_json() for m in request.messages) for request in model.asked]
-    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
-    assert len({str(request.tools) for request in model.asked}) == 1
-
-
-async def test_what_changes_stands_at_the_end_of_each_request(bench: AgentBench) -> None:
+    """Servers keep what they read of a prompt by its bytes; what changes stands at its end."""
     model = bench.answers(*(written("tam", ("look", {"text": str(n)})) for n in range(2)), said("Done."), said("Yes."))
     for message in ("Go.", "Again?"):
         await bench.run(message, agent="timed", conversation_id="timed")
@@ -322,21 +240,22 @@ async def test_what_changes_stands_at_the_end_of_each_request(bench: AgentBench)
     notes = [messages.pop().content for messages in requests]
     assert len(notes) == 4
     assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(requests))
-    assert requests[0][0].content.startswith(
+    assert len({str(request.tools) for request in model.asked}) == 1
+    prompt = requests[0][0].content
+    assert prompt.startswith(
         "It is [system:time: see the end of the conversation] ([told:count: see the end of the conversation], "
-        "[told:count: see the end of the conversation]).\nTim (timed): Knows the time.\nThese are all the tools"
+        "[told:count: see the end of the conversation]).\nTimed (timed): Knows the time.\nThese are all the tools"
     )
+    assert re.findall(r"Tool ID: (\S+)", prompt) == ["look"]
     time = r"system:time: (Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, \d{4}-\d\d-\d\d \d\d:\d\d [+-]\d\d:\d\d"
     for number, note in enumerate(notes, int(notes[0].split("told:count: ")[1].split()[0])):
         frames = rf"<OBSERVATION>\n{time}\n</OBSERVATION>\n<OBSERVATION>\ntold:count: {number}\n</OBSERVATION>"
         assert re.fullmatch(frames, note), note
-    kept = await bench.host.services.get(CHAT_HISTORY).load("timed")
-    assert "system:time" not in str(kept)
+    assert "system:time" not in str(await bench.histories.load("timed"))
     assert re.search(r"Go\.\n\n<OBSERVATION>\ntold:count: \d+\n</OBS", (await bench.run(agent="echo")).text)
 
 
 async def test_a_history_that_others_broke_is_mended(bench: AgentBench) -> None:
-    histories = bench.host.services.get(CHAT_HISTORY)
     call = LlmToolCall(id="c1", name="shout", arguments="{}")
     broken = [
         ChatMessage(role="user", content="Hello."),
@@ -346,7 +265,7 @@ async def test_a_history_that_others_broke_is_mended(bench: AgentBench) -> None:
         ChatMessage(role="tool", content="late", tool_call_id="c2"),
         ChatMessage(role="tool", content="twice", tool_call_id="c2"),
     ]
-    await histories.append("broken", broken)
+    await bench.histories.append("broken", broken)
     model = bench.answers(said("Fine."))
     await bench.run(conversation_id="broken")
     messages = [m for m in model.asked[0].messages[1:] if "What became of earlier calls" not in m.content]
@@ -363,7 +282,9 @@ async def test_a_history_that_others_broke_is_mended(bench: AgentBench) -> None:
     again = [(call.model_copy(update={"id": id}), f"{n}") for n, id in enumerate(["c1", "c1", "c1"])]
     for calls in (again[:1], again[1:]):
         results = [ChatMessage(role="tool", content=text, tool_call_id=one.id) for one, text in calls]
-        await histories.append("same", [ChatMessage(role="assistant", tool_calls=[c for c, _ in calls]), *results])
+        await bench.histories.append(
+            "same", [ChatMessage(role="assistant", tool_calls=[c for c, _ in calls]), *results]
+        )
     model = bench.answers(said("Fine."))
     await bench.run(conversation_id="same")
     messages = model.asked[0].messages[1:-1]
@@ -386,29 +307,26 @@ async def test_a_conversation_that_outgrows_the_model_is_summarised(bench: Agent
     for number in range(4):
         await bench.run(f"{number} {long}", agent="plain", conversation_id="long")
     texts = [message.content for message in model.asked[-1].messages]
-    assert texts[1].endswith("Ada likes ale.")
-    assert texts[-1].startswith("3 word")
-    kept = await bench.host.services.get(CHAT_HISTORY).load("long")
-    assert len(kept) == 8  # nothing of it is lost
-    runs = await bench.runtime.runs()
-    assert any(step.kind == "compacted" for step in await bench.trace(runs[0].id))
-    assert (runs[0].usage.steps, runs[0].usage.prompt_tokens) == (1, 20)  # the summary counts
+    assert (texts[1].endswith("Ada likes ale."), texts[-1].startswith("3 word")) == (True, True)
+    assert len(await bench.histories.load("long")) == 8, "nothing of it is lost"
+    (newest, *_) = await bench.runtime.runs()
+    assert len(await bench.trace(newest.id, "compacted")) == 1
+    assert (newest.usage.steps, newest.usage.prompt_tokens) == (1, 20), "the summary counts"
 
 
-async def test_a_model_that_says_overflow_is_asked_once_more_after_a_summary(bench: AgentBench) -> None:
+async def test_an_overflow_is_asked_again_after_a_summary(bench: AgentBench) -> None:
     overflow = PluginFailure("too long", overflow=True)
-    bench.answers(said("One."))
-    await bench.run("First.", agent="plain", conversation_id="silent")
-    bench.answers(overflow, said("Short."), said("Two."))
-    reply = await bench.run("Second.", agent="plain", conversation_id="silent")
-    assert (reply.outcome, reply.text) == ("reply", "Two.")
-    # a summary that fails changes nothing
-    bench.answers(overflow, PluginFailure("busy"))
-    reply = await bench.run("Third.", agent="plain", conversation_id="silent")
-    assert reply.outcome == "error"
-    model = bench.answers(said("Four."))
-    await bench.run("Fourth.", agent="plain", conversation_id="silent")
-    assert "Third." in [message.content for message in model.asked[0].messages]
+    rows: list[tuple[list[LlmResponse | Exception], str, str]] = [
+        ([said("One.")], "reply", "One."),
+        ([overflow, said("Short."), said("Two.")], "reply", "Two."),
+        ([overflow, PluginFailure("busy")], "error", ""),  # a summary that fails changes nothing
+        ([said("Four.")], "reply", "Four."),
+    ]
+    for number, (answers, outcome, text) in enumerate(rows):
+        model = bench.answers(*answers)
+        reply = await bench.run(f"Message {number}.", agent="plain", conversation_id="silent")
+        assert (reply.outcome, reply.text) == (outcome, text)
+    assert "Message 2." in [message.content for message in model.asked[0].messages]
 
 
 async def test_deliberations_are_recorded_where_settings_say_so(bench: AgentBench) -> None:
@@ -426,33 +344,13 @@ async def test_deliberations_are_recorded_where_settings_say_so(bench: AgentBenc
         assert (await engine.get(str(step.data["runId"]))).inputs.keys() == ({"messages"} if is_recorded else set())
 
 
-async def test_an_agent_knows_its_name(bench: AgentBench) -> None:
-    model = bench.answers(said("Hi."))
-    await bench.run(agent="plain")
-    assert model.asked[0].messages[0].content == "Be brief. Plain Jane"
-
-
-# --- results ----------------------------------------------------------------------------------------
-
-
-async def test_a_long_result_is_shown_by_its_ends(bench: AgentBench) -> None:
-    text = "a" * 30_000 + "z"
-    model = bench.answers(written("tam", ("look", {"text": text})), said("Long."))
-    reply = await bench.run(conversation_id="ends")
-    shown = last(model.asked[1]).content
-    assert len(shown) < 17_000
-    assert "characters left out" in shown
-    assert "AZ" in shown[-200:]
-    assert reply.tool_results[0].structured == text.upper()
-
-
 async def test_independent_calls_are_made_at_once(bench: AgentBench) -> None:
-    marks(bench)
+    bench.marks()
     slow = [("look", {"text": f"n{n}", "seconds": "-3"}) for n in range(3)]  # each waits for the others
     bench.answers(written("tam", *slow), said("Seen."))
     await bench.run()
-    assert len(marks(bench)) == 3
+    assert len(bench.marks()) == 3
     ordered = [("mark", {"text": f"m{n}", "seconds": "0.05"}) for n in range(3)]
     bench.answers(written("tam", *ordered), said("Done."))
     await bench.run()
-    assert marks(bench) == ["m0", "m1", "m2"]
+    assert bench.marks() == ["m0", "m1", "m2"]

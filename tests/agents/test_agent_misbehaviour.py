@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-import pytest_asyncio
+from helpers.repetition import Failures
 from helpers.tavern_project import Tavern
-from helpers.told_model import last, said, written
+from helpers.told_model import Call, last, said, written
 
 from tavern_host.contracts.agents import AgentLimits
 from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
-from tests.agents.agent_bench import AgentBench, agent_bench
+from tests.agents.agent_bench import AgentBench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -26,13 +27,6 @@ def prepare(project: Tavern) -> None:
     project.profile(tool_ids_inventory=["shout", "hush"])
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
-    """Give one host for all tests of this file."""
-    async with agent_bench(tmp_path_factory.mktemp("misbehaviour"), prepare) as made:
-        yield made
-
-
 async def test_half_a_call_at_the_token_limit_is_not_made(bench: AgentBench) -> None:
     whole = written("tam", SHOUT).text
     cut = whole[: whole.index("「末」", whole.index("text"))]
@@ -42,63 +36,42 @@ async def test_half_a_call_at_the_token_limit_is_not_made(bench: AgentBench) -> 
         reply = await bench.run()
         assert (reply.outcome, reply.text, reply.tool_results) == ("reply", "Sorry.", [])
         assert reason in reply.history[-2].content
-    # an answer that was cut after a whole call keeps that call
     bench.answers(said(f"{whole}\n{cut}", finish_reason="length"), said("Done."))
-    reply = await bench.run()
-    assert [result.status for result in reply.tool_results] == ["done"]
+    assert [result.status for result in (await bench.run()).tool_results] == ["done"], "the whole one before it"
 
 
-@pytest.mark.parametrize(
-    ("steps", "what"),
-    [
-        ([SHOUT], "the same call was made 3 times in a row"),
-        ([SHOUT, HUSH], "the same 2 calls were made in turn 3 times"),
-    ],
-)
-async def test_going_round_in_circles_is_ended(
-    bench: AgentBench, steps: list[tuple[str, dict[str, str]]], what: str
-) -> None:
-    asked: list[str] = []
+async def test_going_round_in_circles_is_ended(bench: AgentBench) -> None:
+    rows: list[tuple[list[Call], str, int]] = [
+        ([SHOUT], "the same call was made 3 times in a row", 6),
+        ([SHOUT, HUSH], "the same 2 calls were made in turn 3 times", 12),
+        ([("nothing", {"n": str(n)}) for n in range(99)], "the same error came 4 times in a row", 0),
+    ]
+    for steps, what, calls in rows:
+        asked: list[str] = []
+        turn = itertools.cycle(steps)
 
-    def say(request: LlmRequest) -> LlmResponse:
-        asked.append(last(request).content)
-        if "Answer now" in asked[-1]:
-            return said("I give up.")
-        return written("tam", steps[len(asked) % len(steps)])
+        def say(request: LlmRequest, asked: list[str] = asked, turn: Any = turn) -> LlmResponse:
+            asked.append(last(request).content)
+            return said("I give up.") if "Answer now" in asked[-1] else written("tam", next(turn))
 
-    bench.model(say)
-    reply = await bench.run()
-    assert (reply.outcome, reply.text, reply.error) == ("limit", "I give up.", what)
-    assert sum(f"You make no headway: {what}" in text for text in asked) == 1
-    assert len(reply.tool_results) == 6 * len(steps)
+        bench.model(say)
+        reply = await bench.run()
+        assert (reply.outcome, reply.text, reply.error) == ("limit", "I give up.", what)
+        if calls:
+            assert sum(f"You make no headway: {what}" in text for text in asked) == 1
+            assert len(reply.tool_results) == calls
 
 
-async def test_the_same_error_again_and_again_is_ended(bench: AgentBench) -> None:
-    numbers = iter(range(1000))
-
-    def say(request: LlmRequest) -> LlmResponse:
-        return (
-            said("Hm.")
-            if "Answer now" in last(request).content
-            else written("tam", ("nothing", {"n": str(next(numbers))}))
-        )
-
-    bench.model(say)
-    reply = await bench.run()
-    assert (reply.outcome, reply.error) == ("limit", "the same error came 4 times in a row")
-
-
-async def test_a_call_in_a_thought_is_not_made(bench: AgentBench) -> None:
+async def test_only_whole_calls_outside_of_thoughts_are_made(bench: AgentBench) -> None:
     bench.answers(said(f"<think>{written('tam', SHOUT).text}</think>No need to shout."))
     reply = await bench.run()
-    assert (reply.tool_results, reply.outcome) == ([], "reply")
-    assert reply.text.endswith("No need to shout.")
-
-
-async def test_two_protocols_in_one_answer_are_both_carried_out(bench: AgentBench) -> None:
+    assert (reply.outcome, reply.tool_results, reply.text.endswith("No need to shout.")) == ("reply", [], True)
     bench.answers(said(f"{written('tam', SHOUT).text}\n{written('action', HUSH).text}"), said("Done."))
     reply = await bench.run()
-    assert [result.tool_id for result in reply.tool_results] == ["shout", "hush"]
+    assert [result.tool_id for result in reply.tool_results] == ["shout", "hush"], "in two protocols"
+    model = bench.answers(said("<|[REQUEST_TOOL]|>\nshout it!\n<|[END_TOOL]|>"), written("tam", SHOUT), said("Done."))
+    assert (await bench.run()).steps == 3
+    assert "no call could be read from it" in last(model.asked[1]).content
 
 
 async def test_an_empty_answer_is_asked_for_again_once(bench: AgentBench) -> None:
@@ -113,17 +86,14 @@ async def test_an_empty_answer_is_asked_for_again_once(bench: AgentBench) -> Non
 
 
 async def test_ten_megabytes_of_text_leave_the_host_answering(bench: AgentBench) -> None:
-    bench.answers(said("x" * 10_000_000)).pieces = 1 << 16
-    longest = 0.0
-    working = asyncio.create_task(bench.run())
+    bench.answers(said("x" * 10_000_000))
+    working, answered = asyncio.create_task(bench.run()), 0
     while not working.done():
-        began = time.thread_time()  # what the loop itself takes: others on this machine do not count
-        await asyncio.sleep(0.005)
-        longest = max(longest, time.thread_time() - began)
+        await bench.runtime.get("keeper")
+        answered += 1
     reply = working.result()
-    assert reply.outcome in ("reply", "error")
     assert reply.outcome == "reply" or "too large" in (reply.error or "")
-    assert longest < 5
+    assert answered > 5
 
 
 async def test_text_that_is_no_unicode_is_mended(bench: AgentBench) -> None:
@@ -132,16 +102,15 @@ async def test_text_that_is_no_unicode_is_mended(bench: AgentBench) -> None:
     assert (reply.outcome, reply.text) == ("reply", "caf\ufffd")
 
 
-async def test_an_answer_that_breaks_off_keeps_its_text_and_makes_no_call(bench: AgentBench) -> None:
-    failure = PluginFailure("broke the connection", partial_text=f"I will.\n{written('tam', SHOUT).text}")
-    bench.answers(failure)
+async def test_an_answer_that_breaks_off_keeps_its_text(bench: AgentBench) -> None:
+    bench.answers(PluginFailure("broke the connection", partial_text=f"I will.\n{written('tam', SHOUT).text}"))
     reply = await bench.run()
-    assert (reply.outcome, reply.tool_results) == ("error", [])
-    assert reply.text.startswith("I will.")
+    assert (reply.outcome, reply.tool_results, reply.text[:7]) == ("error", [], "I will.")
     assert "broke the connection" in (reply.error or "")
+    assert [step.text for step in await bench.trace(reply.agent_run_id, "error")] == [reply.error]
     resumed = bench.answers(said("Back again."))
     await bench.runtime.resume(reply.agent_run_id)
-    after = await bench.runtime.wait(reply.agent_run_id)
+    after = await bench.ended(reply.agent_run_id)
     assert (after.outcome, after.text, len(resumed.asked)) == ("reply", "Back again.", 1)
 
 
@@ -152,24 +121,13 @@ async def test_an_injected_prompt_cannot_leave_the_inventory(bench: AgentBench) 
     reply = await bench.run()
     assert "never follow instructions" in model.asked[0].messages[0].content
     observed = model.asked[1].messages[-1].content
-    assert observed.startswith("<OBSERVATION>")
-    assert order.upper() in observed
+    assert (observed.startswith("<OBSERVATION>"), order.upper() in observed) == (True, True)
     assert reply.tool_results[1].error is not None
-    assert reply.tool_results[1].error.type.value == "PermissionDenied"
-    assert reply.text == "I may not."
+    assert (reply.tool_results[1].error.type.value, reply.text) == ("PermissionDenied", "I may not.")
 
 
-@pytest.mark.parametrize(
-    ("limits", "reason"),
-    [
-        ({"steps": 2}, "no final reply within 2 steps"),
-        ({"tokens": 20}, "it has used 30 of 20 tokens"),
-        ({"calls": 1}, "it may make 1 calls, has made 1, and asks for 1 more"),
-        ({"seconds": 0.05}, "it has worked for 0.05 seconds"),
-    ],
-)
-async def test_a_limit_ends_with_a_last_answer(bench: AgentBench, limits: dict[str, float], reason: str) -> None:
-    numbers = iter(range(1000))
+async def test_a_limit_ends_with_a_last_answer(bench: AgentBench) -> None:
+    numbers = itertools.count()
 
     def say(request: LlmRequest) -> LlmResponse:
         if "Answer now" in last(request).content:
@@ -177,11 +135,21 @@ async def test_a_limit_ends_with_a_last_answer(bench: AgentBench, limits: dict[s
         time.sleep(0.03)
         return written("tam", ("shout", {"text": str(next(numbers))}))
 
-    bench.model(say)
-    reply = await bench.run(limits=AgentLimits.model_validate(limits))
-    assert (reply.outcome, reply.text) == ("limit", "So far.")
-    assert reply.error == reason
-    assert all(result.structured != "ALE" for result in reply.tool_results)
-    bench.answers(said("At last."))
-    await bench.runtime.resume(reply.agent_run_id)
-    assert (await bench.runtime.wait(reply.agent_run_id)).text in ("At last.", "So far.")
+    rows: list[tuple[dict[str, float], str]] = [
+        ({"steps": 2}, "no final reply within 2 steps"),
+        ({"tokens": 20}, "it has used 30 of 20 tokens"),
+        ({"calls": 1}, "it may make 1 calls, has made 1, and asks for 1 more"),
+        ({"seconds": 0.05}, "it has worked for 0.05 seconds"),
+    ]
+    with Failures() as failures:
+        for limits, reason in rows:
+            with failures.row(reason):
+                bench.model(say)
+                reply = await bench.run(limits=AgentLimits.model_validate(limits))
+                assert (reply.outcome, reply.text, reply.error) == ("limit", "So far.", reason)
+                assert all(result.structured != "ALE" for result in reply.tool_results)
+                told = [step.text for step in await bench.trace(reply.agent_run_id, "limit")]
+                assert told == [f"Stopped: {reason}"]
+                bench.answers(said("At last."))
+                await bench.runtime.resume(reply.agent_run_id)
+                assert (await bench.ended(reply.agent_run_id)).text in ("At last.", "So far.")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from helpers.repetition import Failures
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
@@ -18,12 +15,10 @@ from helpers.workflow_documents import function
 
 import tavern_demo
 from tavern_host import EXECUTION_ENGINE
-from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
-from tavern_host.contracts.histories import CHAT_HISTORY
-from tavern_host.contracts.llm import LlmRequest, LlmResponse
+from tavern_host.contracts.llm import LlmResponse
 from tavern_host.contracts.workflows import Workflow
-from tests.agents.agent_bench import AgentBench, agent_bench
+from tests.agents.agent_bench import AgentBench, agent
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,16 +29,8 @@ SHOUT = ("shout", {"text": "ale"})
 def prepare(project: Tavern) -> None:
     shutil.copytree(SAMPLE / "workflows", project.root / "workflows", dirs_exist_ok=True)
     for name in ("deliberation", "deliberation-with-loop"):
-        about = {"id": name, "name": name, "version": "1", "schema_version": "1.0"}
-        thinks = {"core_deliberation_workflow_id": f"agents/{name}", "tool_ids_inventory": ["shout"]}
-        project.write(f"agents/{name}.json", {**about, **thinks})
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
-    """Give one host for all tests of this file."""
-    async with agent_bench(tmp_path_factory.mktemp("nodes"), prepare) as made:
-        yield made
+        about = agent(name, "shout", name=name, core_deliberation_workflow_id=f"agents/{name}")
+        project.write(f"agents/{name}.json", about)
 
 
 async def run(bench: AgentBench, node: dict[str, Any], gives: dict[str, str]) -> Run:
@@ -137,8 +124,7 @@ async def test_the_conversation_of_the_sample_remembers(bench: AgentBench) -> No
     node = {"type": "core:LoadChatHistory", "inputValues": {"history_id": "a", "last": 2}}
     found: Any = (await run(bench, node, gives)).outputs
     assert (found["count"], found["messages"][1]["content"]) == (2, "You are Ada.")
-    histories = bench.host.services.get(CHAT_HISTORY)
-    await histories.fork("a", "aside", message_id=(await histories.load("a"))[1].id)
+    await bench.histories.fork("a", "aside", message_id=(await bench.histories.load("a"))[1].id)
     saved = {"history_id": "a", "branch": "aside", "user_message": "I am Eve.", "response": "Hello, Eve."}
     found = (await run(bench, {"type": "core:SaveChatHistory", "inputValues": saved}, gives)).outputs
     assert [m["content"] for m in found["messages"]] == ["I am Ada.", "Hello, Ada.", "I am Eve.", "Hello, Eve."]
@@ -156,53 +142,23 @@ async def test_the_conversation_of_the_sample_remembers(bench: AgentBench) -> No
 @pytest.mark.parametrize("agent", ["deliberation", "deliberation-with-loop"])
 async def test_a_ready_made_deliberation_acts_and_streams(bench: AgentBench, agent: str, protocol: str) -> None:
     model = bench.answers(written(protocol, SHOUT), said("They heard every word."))
-    traces = bench.host.events.subscribe("AGENT_TRACE")
-    reply = await bench.run(agent=agent)
-    await traces.close()
-    steps: list[Any] = [event.payload async for event in traces if isinstance(event, Event)]
+    reply, steps = await bench.traced(agent=agent)
     assert (reply.outcome, reply.text) == ("reply", "They heard every word.")
     assert "ALE" in json.dumps([m.to_json() for m in model.asked[1].messages])
     assert [tool["function"]["name"] for tool in model.asked[0].tools] == ["shout"]  # type: ignore[index,call-overload]
     assert model.asked[0].messages[0].content.startswith(f"You are {agent}.")
-    fragments = [step["text"] for step in steps if step["kind"] == "fragment"]
-    assert len(fragments) > 3
-    assert "".join(fragments).endswith("They heard every word.")
-    assert "REQUEST_TOOL" not in "".join(fragments)
-    assert any(step["kind"] == "tool_running" for step in steps)
+    kinds = [step["kind"] for step in steps]
+    fragments = "".join(step["text"] for step in steps if step["kind"] == "fragment")
+    assert (kinds.count("fragment") > 3, "tool_running" in kinds) == (True, True)
+    assert (fragments.endswith("They heard every word."), "REQUEST_TOOL" in fragments) == (True, False)
+    assert kinds.index("fragment") < kinds.index("reply")
     denied = bench.answers(written(protocol, ("hush", {"text": "X"})), said("I may not."))
     assert (await bench.run(agent=agent)).text == "I may not."
-    told = json.dumps([message.to_json() for message in denied.asked[1].messages])
-    assert "PermissionDenied" in told
-
-
-async def test_text_is_passed_on_before_the_answer_ends(bench: AgentBench) -> None:
-    going_on = asyncio.Event()
-
-    async def slowly(request: LlmRequest) -> LlmResponse:
-        await going_on.wait()
-        return said("Word by word by word.")
-
-    model = bench.model(slowly)
-    model.pieces = 4
-    traces = bench.host.events.subscribe("AGENT_TRACE")
-    working = asyncio.create_task(bench.run(agent="deliberation"))
-    going_on.set()
-    kinds = []
-    async for event in traces:
-        assert isinstance(event, Event)
-        kinds.append(event.payload["kind"])
-        if kinds[-1] == "reply":
-            break
-    await working
-    assert kinds.count("fragment") > 3
-    assert kinds.index("fragment") < kinds.index("reply")
+    assert "PermissionDenied" in json.dumps([message.to_json() for message in denied.asked[1].messages])
 
 
 async def test_what_an_answer_takes_back_is_not_carried_out(bench: AgentBench) -> None:
     bench.answers(said("No call at all.")).void = written("tam", SHOUT).text
-    traces = bench.host.events.subscribe("AGENT_TRACE")
-    reply = await bench.run(agent="deliberation")
-    await traces.close()
-    steps: list[Any] = [event.payload async for event in traces if isinstance(event, Event)]
+    reply, steps = await bench.traced(agent="deliberation")
     assert (reply.outcome, reply.text, reply.tool_results) == ("reply", "No call at all.", [])
     assert [s["data"]["restarted"] for s in steps if s["data"].get("restarted")] == ["the server broke off"]

@@ -15,11 +15,11 @@ from helpers.forking import PYTHON
 from helpers.repetition import repetitions
 from helpers.told_model import said, written
 
-from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentStatus
+from tavern_host.contracts.agents import AgentStatus
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
-from tests.agents.agent_bench import AgentBench, agent_bench
-from tests.agents.survivor import STAGES, marks, prepare
+from tests.agents.agent_bench import agent_bench
+from tests.agents.survivor import STAGES, prepare
 
 
 async def killed(folder: Path) -> dict[str, str]:
@@ -38,11 +38,6 @@ async def killed(folder: Path) -> dict[str, str]:
     assert line, "the host ended early"
     found: dict[str, str] = json.loads(line)
     return found
-
-
-async def ended(bench: AgentBench, run_id: str) -> AgentReply:
-    async with asyncio.timeout(60):
-        return await bench.runtime.wait(run_id)
 
 
 OBSERVED = {
@@ -72,42 +67,35 @@ async def test_runs_of_a_killed_host_are_resumed(tmp_path: Path, _: int) -> None
 
     async with agent_bench(tmp_path, prepare, serving=True) as bench:
         bench.model(say)
-        async with asyncio.timeout(60):
-            while not all([(await bench.runtime.get_run(runs[stage])).approvals for stage in ("approve", "refuse")]):
-                await asyncio.sleep(0.02)
+        for stage in ("approve", "refuse"):
+            await bench.reached(await bench.runtime.get_run(runs[stage]), lambda one: one.approvals)
         for task in await bench.waiting(2):
             await bench.tools.decide(task.id, "approve" if task.arguments["text"] == "paid" else "refuse")
         for stage, run_id in runs.items():
-            reply = await ended(bench, run_id)
+            reply = await bench.ended(run_id)
             assert (reply.outcome, reply.text) == ("reply", f"Back at {stage}.")
             assert OBSERVED[stage] in asked[stage][0].messages[-1].content
             kinds = [step.kind for step in await bench.trace(run_id)]
             assert (kinds[0], kinds[-1], "resumed" in kinds) == ("started", "reply", True)
-        assert sorted(marks(bench)) == ["acting", "first", "looking", "looking", "paid", "second"]
+        assert sorted(bench.marks()) == ["acting", "first", "looking", "looking", "paid", "second"]
         again = await bench.run("And now?", conversation_id="acting")
         assert [message.content for message in again.history][-2:] == ["And now?", "Back at acting."]
 
 
 async def test_a_host_that_stops_leaves_its_runs_to_the_next(tmp_path: Path) -> None:
     async with agent_bench(tmp_path, prepare) as bench:
-        model = bench.answers(said("never said"))
-        model.gate = asyncio.Event()
-        run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Wait."))
-        async with asyncio.timeout(60):
-            while not model.asked:
-                await asyncio.sleep(0.01)
+        _, run = await bench.held(said("never said"))
     async with agent_bench(tmp_path, prepare, serving=True) as bench:
         assert (await bench.runtime.get_run(run.id)).status is AgentStatus.RUNNING
         bench.answers(said("Now."))
-        assert (await ended(bench, run.id)).text == "Now."
+        assert (await bench.ended(run)).text == "Now."
 
 
 async def test_a_call_is_decided_about_while_no_host_serves(tmp_path: Path) -> None:
     async with agent_bench(tmp_path, prepare) as bench:
         calls = {f"c{n}": [("mark", {"text": f"m{n}"}), ("pay", {"text": f"p{n}"})] for n in range(2)}
         bench.model(lambda request: written("tam", *calls[request.messages[1].content]))
-        requests = [AgentRequest(profile_id="keeper", message=name, conversation_id=name) for name in calls]
-        runs = [(await bench.runtime.start(request)).id for request in requests]
+        runs = [(await bench.start(name, conversation_id=name)).id for name in calls]
         await bench.waiting(2)
     async with agent_bench(tmp_path, prepare) as bench:
         decided, left = await bench.waiting(2)
@@ -121,20 +109,20 @@ async def test_a_call_is_decided_about_while_no_host_serves(tmp_path: Path) -> N
             await bench.tools.decide(left.id, "approve")
     async with agent_bench(tmp_path, prepare, serving=True) as bench:
         model = bench.model(lambda request: said("Aha."))
-        assert (await ended(bench, runs[0])).text == "Aha."
+        assert (await bench.ended(runs[0])).text == "Aha."
         assert decided.arguments["text"].upper() in model.asked[0].messages[-1].content
         stopped = await bench.runtime.get_run(runs[1])
         assert stopped.status is AgentStatus.INTERRUPTED
         await bench.run("Well?", conversation_id=stopped.conversation_id)
         read = model.asked[-1].messages[-2].content
         assert ("Output: M" in read, "Cancelled" in read) == (True, True), read
-        assert sorted(marks(bench)) == ["m0", "m1", decided.arguments["text"]]
+        assert sorted(bench.marks()) == ["m0", "m1", decided.arguments["text"]]
 
 
 async def test_an_interrupt_while_no_host_serves_reaches_sub_agents(tmp_path: Path) -> None:
     async with agent_bench(tmp_path, prepare) as bench:
         bench.answers(written("tam", ("agent:helper", {"message": "Pay."})), written("tam", ("pay", {"text": "deep"})))
-        run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+        run = await bench.start()
         (task,) = await bench.waiting()
     async with agent_bench(tmp_path, prepare) as bench:
         await bench.runtime.interrupt(run.id)
@@ -144,4 +132,4 @@ async def test_an_interrupt_while_no_host_serves_reaches_sub_agents(tmp_path: Pa
         model = bench.answers(said("Aha."))
         await bench.run("Well?", conversation_id=run.id)
         assert "may have run" in model.asked[0].messages[-2].content
-        assert marks(bench) == []
+        assert bench.marks() == []

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
 
@@ -18,7 +15,7 @@ from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, TOOLS
 from tavern_host.contracts.llm import LlmRequest
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import TOOL_MANAGER
-from tests.agents.agent_bench import AgentBench, agent_bench
+from tests.agents.agent_bench import AgentBench, agent, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,33 +26,17 @@ MANY = 150
 def prepare(project: Tavern) -> None:
     """Write agents with short inventories and with a very long one, and tools for them."""
     for number in range(MANY):
-        tool = {
-            "id": f"stock:item{number}",
-            "description": f"Orders article {number} of the catalogue. "
-            + "Says how long that takes, and its price. " * 8,
-            "implementation": {"type": "node", "nodeType": "core:UpperCase"},
-        }
-        project.write(f"tools/stock-{number}.tool.json", tool)
+        about = f"Orders article {number} of the catalogue. " + "Says how long that takes, and its price. " * 8
+        project.write(f"tools/stock-{number}.tool.json", tool(f"stock:item{number}", description=about))
     text = {"type": "string", "minLength": 2}
     parameters = {"type": "object", "properties": {"text": text, "key": {"type": "string", "format": "password"}}}
-    login = {"type": "node", "nodeType": "core:UpperCase"}
-    project.write("tools/login.tool.json", {"id": "login", "implementation": login, "parameters": parameters})
-    read = ["login", "FileOperator.ReadFile"]
-    project.profile(tool_ids_inventory=read)
-    profile = json.loads((project.root / "agents" / "keeper.json").read_text())
+    project.write("tools/login.tool.json", tool("login", parameters=parameters))
+    project.profile(tool_ids_inventory=["login", "FileOperator.ReadFile"])
     for name, inventory, about in (
         ("buyer", ["stock:*", "FileOperator.*", "system:list_tools"], {"tool_tokens": 3_000}),
         ("coder", ["CodeInterpreter:execute", "stock:*", "FileOperator.*"], {"tool_tokens": 3_000, "code_mode": True}),
     ):
-        changes = {"id": name, "tool_ids_inventory": inventory, "custom_metadata": about}
-        project.write(f"agents/{name}.json", {**profile, **changes})
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
-    """Give one host."""
-    async with agent_bench(tmp_path_factory.mktemp("experience"), prepare) as made:
-        yield made
+        project.write(f"agents/{name}.json", agent(name, *inventory, custom_metadata=about))
 
 
 async def call(bench: AgentBench, tool_id: str, **arguments: Any) -> str:
@@ -117,7 +98,7 @@ async def test_statistics_outlive_their_host_and_are_merged(tmp_path: Path) -> N
     async with Host(tmp_path) as host:
         await host.services.get(TOOL_MANAGER).call(request)
         async with Host(tmp_path) as other:
-            for _ in range(500):
+            for _ in range(250):
                 await other.services.get(TOOL_MANAGER).call(request)
         assert 100 < await count(host) <= 200, "of many calls, older ones count for less"
     async with Host(tmp_path) as host:

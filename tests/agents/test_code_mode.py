@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
-
 import pytest
 import pytest_asyncio
 from helpers.tavern_project import Tavern
@@ -13,7 +10,7 @@ from helpers.told_model import said, written
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.code_mode import CODE_TOOL
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION
-from tests.agents.agent_bench import AgentBench, agent_bench
+from tests.agents.agent_bench import AgentBench, agent
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -33,17 +30,14 @@ except tools.ToolError as error:
 def prepare(project: Tavern) -> None:
     """Write an agent that works by code, and one that does not."""
     project.profile(tool_ids_inventory=INVENTORY, custom_metadata={"code_mode": True})
-    profile = json.loads((project.root / "agents" / "keeper.json").read_text())
-    project.write("agents/plain.json", {**profile, "id": "plain", "custom_metadata": {"code_mode": False}})
+    project.write("agents/plain.json", agent("plain", *INVENTORY))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
-    """Give one host."""
-    async with agent_bench(tmp_path_factory.mktemp("code"), prepare) as made:
-        if not any(report.chosen for report in await made.host.services.get(SCRIPT_EXECUTION).backends()):
-            pytest.skip("no sandbox holds on this machine")
-        yield made
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def sandbox(bench: AgentBench) -> None:
+    """Skip where no sandbox holds."""
+    if not any(report.chosen for report in await bench.host.services.get(SCRIPT_EXECUTION).backends()):
+        pytest.skip("no sandbox holds on this machine")
 
 
 async def test_twenty_calls_cost_one_request(bench: AgentBench) -> None:
@@ -67,9 +61,9 @@ async def test_twenty_calls_cost_one_request(bench: AgentBench) -> None:
 
 async def test_the_model_is_shown_code_and_signatures(bench: AgentBench) -> None:
     signature = "def read_file(*, filePath: str, offset: int = …, limit: int = …) -> dict"
-    for agent, tools, is_told in (("keeper", 1, True), ("plain", 5, False)):
+    for name, tools, is_told in (("keeper", 1, True), ("plain", 5, False)):
         model = bench.answers(said("Done."))
-        await bench.run(agent=agent)
+        await bench.run(agent=name)
         (request,) = model.asked
         text = "\n".join(message.content for message in request.messages)
         assert len(request.tools or ()) in (0, tools)

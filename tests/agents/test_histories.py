@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from helpers.postgres import shared_server
-from helpers.repetition import Failures
+from helpers.repetition import refused
 from helpers.workflow_documents import function
 
 from tavern_agents.schema import AGENTS
 from tavern_host import EXECUTION_ENGINE
-from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
+from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, TavernError
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory, HistoryExport
+from tavern_host.contracts.histories import ChatHistory, HistoryExport
 from tavern_host.contracts.llm import ChatMessage, LlmToolCall
 from tavern_host.contracts.workflows import Workflow
 from tests.agents.agent_bench import AgentBench, agent_bench
@@ -50,7 +50,7 @@ async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 @pytest.fixture
 def kept(bench: AgentBench) -> ChatHistory:
     """Return the service; the tests that take it know the interface alone."""
-    return bench.host.services.get(CHAT_HISTORY)
+    return bench.histories
 
 
 def user(text: str) -> ChatMessage:
@@ -141,36 +141,31 @@ async def test_branches_are_made_named_and_forgotten(kept: ChatHistory) -> None:
 async def test_who_moves_a_branch_names_its_head(kept: ChatHistory) -> None:
     one, two = await kept.append("c", [user("1"), answer("2")])
     (three,) = await kept.append("c", [user("3")], parent_id=two.id)
-    rows: list[tuple[Callable[[], Any], type[TavernError], str]] = [
-        (lambda: kept.append("c", [user("x")], parent_id=two.id), Conflict, f"is {three.id}, not {two.id}"),
-        (lambda: kept.append("new", [user("x")], parent_id=two.id), Conflict, "no messages yet"),
-        (lambda: kept.add("c", [user("x")], parent_id=two.id), Conflict, "load it again"),
-        (lambda: kept.add("c", [user("x")], parent_id=two.id, head=two.id), Conflict, "load it again"),
-        (lambda: kept.edit("c", one.id, "x", head=two.id), Conflict, "load it again"),
-        (lambda: kept.swipe("c", two.id, [answer("x")], head=two.id), Conflict, "load it again"),
-        (lambda: kept.activate("c", message_id=one.id, exactly=True), Conflict, "load it again"),
-        (lambda: kept.activate("c", message_id=one.id, head=two.id), Conflict, "load it again"),
-        (lambda: kept.fork("c", "main"), Conflict, "a branch 'main' already"),
-        (lambda: kept.fork_history("c", "c"), Conflict, "a conversation 'c' already"),
-        (lambda: kept.delete_branch("c", "main"), Conflict, "activate another"),
-        (lambda: kept.load_branch("c", "mian"), NotFound, "it has main"),
-        (lambda: kept.add("c", [user("x")], branch="side"), NotFound, "it has main"),
-        (lambda: kept.load_branch("c", leaf="msg_0"), NotFound, "has no message 'msg_0'"),
-        (lambda: kept.edit("c", "msg_0", "x", head=three.id), NotFound, "has no message"),
-        (lambda: kept.get_history("never"), NotFound, "tavern history list"),
-        (lambda: kept.tree("never"), NotFound, "no conversation 'never'"),
-        (lambda: kept.activate("never"), NotFound, "no conversation 'never'"),
-        (lambda: kept.add("never", [user("x")], parent_id=one.id), NotFound, "no conversation 'never'"),
-        (lambda: kept.rename_branch("c", "main", " "), InvalidInput, "the name of a branch"),
-        (lambda: kept.append("", [user("x")]), InvalidInput, "the id of a conversation"),
-        (lambda: kept.append("c", [user("x" * (5 << 20))]), InvalidInput, "too large"),
+    rows: list[tuple[Any, type[TavernError], str]] = [
+        (kept.append("c", [user("x")], parent_id=two.id), Conflict, f"is {three.id}, not {two.id}"),
+        (kept.append("new", [user("x")], parent_id=two.id), Conflict, "no messages yet"),
+        (kept.add("c", [user("x")], parent_id=two.id), Conflict, "load it again"),
+        (kept.add("c", [user("x")], parent_id=two.id, head=two.id), Conflict, "load it again"),
+        (kept.edit("c", one.id, "x", head=two.id), Conflict, "load it again"),
+        (kept.swipe("c", two.id, [answer("x")], head=two.id), Conflict, "load it again"),
+        (kept.activate("c", message_id=one.id, exactly=True), Conflict, "load it again"),
+        (kept.activate("c", message_id=one.id, head=two.id), Conflict, "load it again"),
+        (kept.fork("c", "main"), Conflict, "a branch 'main' already"),
+        (kept.fork_history("c", "c"), Conflict, "a conversation 'c' already"),
+        (kept.delete_branch("c", "main"), Conflict, "activate another"),
+        (kept.load_branch("c", "mian"), NotFound, "it has main"),
+        (kept.add("c", [user("x")], branch="side"), NotFound, "it has main"),
+        (kept.load_branch("c", leaf="msg_0"), NotFound, "has no message 'msg_0'"),
+        (kept.edit("c", "msg_0", "x", head=three.id), NotFound, "has no message"),
+        (kept.get_history("never"), NotFound, "tavern history list"),
+        (kept.tree("never"), NotFound, "no conversation 'never'"),
+        (kept.activate("never"), NotFound, "no conversation 'never'"),
+        (kept.add("never", [user("x")], parent_id=one.id), NotFound, "no conversation 'never'"),
+        (kept.rename_branch("c", "main", " "), InvalidInput, "the name of a branch"),
+        (kept.append("", [user("x")]), InvalidInput, "the id of a conversation"),
+        (kept.append("c", [user("x" * (5 << 20))]), InvalidInput, "too large"),
     ]
-    with Failures() as failures:
-        for number, (act, error, part) in enumerate(rows):
-            with failures.row(number):
-                with pytest.raises(TavernError) as caught:
-                    await act()
-                assert (caught.value.info.code, part in caught.value.message) == (error.code, True), caught.value
+    await refused(rows)
     with pytest.raises(Conflict) as moved:
         await kept.add("c", [user("x")], head=one.id)
     assert moved.value.info.details["head"] == three.id
@@ -226,7 +221,7 @@ async def test_each_change_is_an_event(bench: AgentBench, kept: ChatHistory) -> 
 async def test_two_hosts_of_a_project_lose_nothing(tmp_path: Path, database: str) -> None:
     settings = DATABASES[database](tmp_path)
     async with agent_bench(tmp_path, settings=settings) as one, agent_bench(tmp_path, settings=settings) as two:
-        kept = [bench.host.services.get(CHAT_HISTORY) for bench in (one, two)]
+        kept = [bench.histories for bench in (one, two)]
         (first,) = await kept[0].append("h", [user("0")])
         done = await asyncio.gather(
             *(kept[n % 2].edit("h", first.id, f"e{n}", head=first.id) for n in range(6)),
@@ -244,7 +239,7 @@ async def test_two_hosts_of_a_project_lose_nothing(tmp_path: Path, database: str
 
 async def test_a_failed_read_overwrites_nothing(tmp_path: Path) -> None:
     async with agent_bench(tmp_path) as bench:
-        await bench.host.services.get(CHAT_HISTORY).append("i", [user("1")])
+        await bench.histories.append("i", [user("1")])
     (path,) = tmp_path.rglob("agents.sqlite3")
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA user_version = 99")
@@ -253,14 +248,10 @@ async def test_a_failed_read_overwrites_nothing(tmp_path: Path) -> None:
     node = {"n": {"type": "core:SaveChatHistory", "inputValues": save}}
     document = function("w", node, "n.count > out.count", takes={}, gives={"count": "INTEGER"})
     async with agent_bench(tmp_path, lambda project: project.profile()) as bench:
-        kept = bench.host.services.get(CHAT_HISTORY)
-        for act in (kept.load("i"), kept.append("i", [user("x")]), bench.run(conversation_id="i")):
-            with pytest.raises(TavernError, match="another version of the program"):
-                await act
-        run = await bench.host.services.get(EXECUTION_ENGINE).run(
-            RunRequest(workflow=Workflow.model_validate(document))
-        )
-        assert run.status is RunStatus.ERROR
+        acts = (bench.histories.load("i"), bench.histories.append("i", [user("x")]), bench.run(conversation_id="i"))
+        await refused([(act, Misconfigured, "another version of the program") for act in acts])
+        asked = RunRequest(workflow=Workflow.model_validate(document))
+        assert (await bench.host.services.get(EXECUTION_ENGINE).run(asked)).status is RunStatus.ERROR
     assert path.read_bytes() == before
 
 
@@ -303,15 +294,10 @@ async def test_a_wrong_import_changes_nothing(kept: ChatHistory) -> None:
         ({"memories": [{"messageId": "msg_0", "agents": {}}]}, "memories[0].messageId"),
         ({"memories": [{"messageId": one["id"], "agents": {}}] * 2}, "memories[1].messageId"),
     ]
-    with Failures() as failures:
-        for changes, part in rows:
-            with failures.row(changes):
-                with pytest.raises(InvalidInput) as caught:
-                    await kept.import_history(HistoryExport.model_validate({**whole, **changes}), history_id="g2")
-                assert part in caught.value.message
+    changed = [(HistoryExport.model_validate({**whole, **changes}), part) for changes, part in rows]
+    await refused([(kept.import_history(one, history_id="g2"), InvalidInput, part) for one, part in changed])
     assert await kept.load("g2") == []
-    with pytest.raises(NotFound):
-        await kept.get_history("g2")
+    await refused([(kept.get_history("g2"), NotFound, "no conversation 'g2'")])
 
 
 # --- files of before ----------------------------------------------------------------------------------
@@ -319,7 +305,7 @@ async def test_a_wrong_import_changes_nothing(kept: ChatHistory) -> None:
 
 async def test_linear_histories_are_taken_over(tmp_path: Path) -> None:
     async with agent_bench(tmp_path) as bench:
-        await bench.host.services.get(CHAT_HISTORY).append("x", [user("x")])
+        await bench.histories.append("x", [user("x")])
     (path,) = tmp_path.rglob("agents.sqlite3")
     for one in path.parent.glob("agents.sqlite3*"):
         one.unlink()
@@ -337,7 +323,7 @@ async def test_linear_histories_are_taken_over(tmp_path: Path) -> None:
     old.commit()
     old.close()
     async with agent_bench(tmp_path) as bench:
-        kept = bench.host.services.get(CHAT_HISTORY)
+        kept = bench.histories
         assert await texts(kept, "p") == ["1", "2", "3"]
         assert await texts(kept, "q", last=1) == ["b"]
         details = await kept.get_history("p")

@@ -7,23 +7,21 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from helpers.forking import PYTHON
-from helpers.repetition import Failures, repetitions
+from helpers.repetition import refused, repetitions
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
 
 import tavern_demo
 from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentStatus
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PluginFailure, TavernError
-from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory
+from tavern_host.contracts.histories import ChatHistory
 from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse
-from tests.agents.agent_bench import AgentBench, agent_bench
+from tests.agents.agent_bench import AgentBench, agent, agent_bench, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -32,25 +30,17 @@ SHOUT = ("shout", {"text": "ale"})
 
 
 def prepare(project: Tavern) -> None:
-    upper = {"type": "node", "nodeType": "core:UpperCase"}
-    project.write("tools/shout.tool.json", {"id": "shout", "implementation": upper, "readOnly": True})
-    project.write("tools/mark.tool.json", {"id": "mark", "implementation": {"type": "node", "nodeType": "told:Mark"}})
+    project.write("tools/shout.tool.json", tool("shout", readOnly=True))
+    project.write("tools/mark.tool.json", tool("mark", "told:Mark"))
     project.profile(tool_ids_inventory=["shout", "mark", "UpdatePrivateStateTool"])
     shutil.copytree(SAMPLE / "workflows", project.root / "workflows", dirs_exist_ok=True)
-    about = {"id": "looper", "name": "Looper", "version": "1", "schema_version": "1.0"}
-    thinks = {"core_deliberation_workflow_id": "agents/deliberation-with-loop", "tool_ids_inventory": ["mark"]}
-    project.write("agents/looper.json", {**about, **thinks})
+    looper = agent("looper", "mark", core_deliberation_workflow_id="agents/deliberation-with-loop")
+    project.write("agents/looper.json", looper)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
-    """Give one host for all tests of this file but those that end one."""
-    async with agent_bench(tmp_path_factory.mktemp("branches"), prepare) as made:
-        yield made
-
-
-def histories(bench: AgentBench) -> ChatHistory:
-    return bench.host.services.get(CHAT_HISTORY)
+@pytest.fixture
+def kept(bench: AgentBench) -> ChatHistory:
+    return bench.histories
 
 
 async def head_of(kept: ChatHistory, history: str, branch: str | None = None) -> str:
@@ -58,14 +48,17 @@ async def head_of(kept: ChatHistory, history: str, branch: str | None = None) ->
     return next(one.head for one in details.branches if one.name == (branch or details.active))
 
 
+async def texts(kept: ChatHistory, history: str, branch: str = "main") -> list[str]:
+    return [one.message.content for one in await kept.load_branch(history, branch)]
+
+
 async def again(bench: AgentBench, history: str, message: str, **more: Any) -> AgentReply:
     """Let the agent answer anew."""
-    head = await head_of(histories(bench), history, more.get("branch"))
+    head = await head_of(bench.histories, history)
     return await bench.run("", conversation_id=history, parent_id=message, head=head, **more)
 
 
-async def test_a_swipe_replaces_the_turn_with_its_calls(bench: AgentBench) -> None:
-    kept = histories(bench)
+async def test_a_swipe_replaces_the_turn_with_its_calls(bench: AgentBench, kept: ChatHistory) -> None:
     model = bench.answers(said("I call.", SHOUT), said("Heard."), written("tam", SHOUT), said("Heard, too."))
     await bench.run("Shout.", conversation_id="a")
     old = await kept.load("a")
@@ -84,23 +77,20 @@ async def test_a_swipe_replaces_the_turn_with_its_calls(bench: AgentBench) -> No
     assert [m.role for m in model.asked[0].messages][1:] == ["user", "assistant", "tool", "assistant", "user"]
 
 
-async def test_side_effects_are_repeated_with_consent_only(bench: AgentBench) -> None:
-    kept = histories(bench)
+async def test_side_effects_are_repeated_with_consent_only(bench: AgentBench, kept: ChatHistory) -> None:
     calls = [("mark", {"text": "one"}), ("UpdatePrivateStateTool", {"note": "x"}), SHOUT]
     bench.answers(said("", *calls), said("Marked."), said("", ("mark", {"text": "two"})), said("And two."))
     await bench.run("Mark.", conversation_id="f")
     first, *_, reply = await kept.load("f")
     assert (await bench.run("Again.", conversation_id="f")).text == "And two."  # goes on: nothing is repeated
-    rows = [("refuse", "ApprovalRefused", reply.id), ("approve", "MARKED", first.id)]
+    rows: Any = [("refuse", "ApprovalRefused", reply.id), ("approve", "MARKED", first.id)]
     for decision, observed, message in rows:
         model = bench.answers(said("", ("mark", {"text": "marked"}), *calls[1:]), said("Done."))
-        head = await head_of(kept, "f")
-        request = AgentRequest(profile_id="keeper", message="", conversation_id="f", parent_id=message, head=head)
-        run = await bench.runtime.start(request)
+        run = await bench.start("", conversation_id="f", parent_id=message, head=await head_of(kept, "f"))
         (task,) = await bench.waiting()
         assert (task.tool_id, (await bench.runtime.get_run(run.id)).approvals) == ("mark", [task.id])
-        await bench.tools.decide(task.id, "approve" if decision == "approve" else "refuse")
-        assert (await bench.runtime.wait(run.id)).text == "Done."
+        await bench.tools.decide(task.id, decision)
+        assert (await bench.ended(run)).text == "Done."
         assert observed in str(model.asked[1].messages)
     call = said("", ("mark", {"text": "looped"}))
     bench.answers(call, said("Looped."))
@@ -109,20 +99,19 @@ async def test_side_effects_are_repeated_with_consent_only(bench: AgentBench) ->
     assert (await again(bench, "g", await head_of(kept, "g"), agent="looper")).text == "It waits."
     (task,) = await bench.waiting()
     await bench.tools.decide(task.id, "refuse")
-    marks = (bench.project.root / "marks").read_text().split()
-    assert marks == ["one", "two", "marked", "looped"]
+    assert bench.marks() == ["one", "two", "marked", "looped"]
 
 
-async def test_an_edited_message_is_answered(bench: AgentBench) -> None:
-    kept = histories(bench)
+async def test_an_edited_message_is_answered(bench: AgentBench, kept: ChatHistory) -> None:
     model = bench.answers(said("Ale."), said("Wine."))
     await bench.run("Ale?", conversation_id="b")
     first, reply = await kept.load("b")
     (edited,) = await kept.edit("b", first.id, "Wine?", head=reply.id)
     assert (await again(bench, "b", edited.id)).text == "Wine."
     assert [m.content for m in model.asked[1].messages][1:] == ["Wine?"]
-    assert [m.message.content for m in await kept.load("b")] == ["Wine?", "Wine."]
+    assert await texts(kept, "b") == ["Wine?", "Wine."]
     beside = AgentRequest(profile_id="keeper", message="Water?", conversation_id="b", parent_id=reply.id)
+    (greeting,) = await kept.append("hello", [ChatMessage(role="assistant", content="Hello.")])
     rows: list[tuple[AgentRequest, type[TavernError], str]] = [
         (beside, Conflict, "load it again"),
         (beside.model_copy(update={"head": reply.id}), Conflict, "load it again"),
@@ -131,68 +120,51 @@ async def test_an_edited_message_is_answered(bench: AgentBench) -> None:
         (beside.model_copy(update={"conversation_id": None}), NotFound, "no conversation"),
     ]
     runs = len(await bench.runtime.runs())
-    with Failures() as failures:
-        for request, error, part in rows:
-            with failures.row(request):
-                with pytest.raises(TavernError) as caught:
-                    await bench.runtime.start(request)
-                assert (caught.value.info.code, part in caught.value.message) == (error.code, True), caught.value
-    (greeting,) = await kept.append("hello", [ChatMessage(role="assistant", content="Hello.")])
-    with pytest.raises(InvalidInput, match="answers nothing"):
-        await again(bench, "hello", greeting.id)
+    await refused([(bench.runtime.start(request), *expected) for request, *expected in rows])  # type: ignore[misc]
+    await refused([(again(bench, "hello", greeting.id), InvalidInput, "answers nothing")])
     assert len(await bench.runtime.runs()) == runs
     bench.answers(said("Water."))
     request = beside.model_copy(update={"head": await head_of(kept, "b")})
     assert (await bench.runtime.run(request)).text == "Water."
-    assert [m.message.content for m in await kept.load("b")] == ["Ale?", "Ale.", "Water?", "Water."]
+    assert await texts(kept, "b") == ["Ale?", "Ale.", "Water?", "Water."]
 
 
-async def test_runs_work_side_by_side_on_branches(bench: AgentBench) -> None:
-    kept = histories(bench)
+async def test_runs_work_side_by_side_on_branches(bench: AgentBench, kept: ChatHistory) -> None:
     (one,) = await kept.append("c", [ChatMessage(role="user", content="1")])
     await kept.fork("c", "side")
     await kept.fork("c", "free")
-    model = bench.answers(said("A."), said("B."))
-    model.gate = asyncio.Event()
-    asked = AgentRequest(profile_id="keeper", message="Go.", conversation_id="c")
-    runs = [await bench.runtime.start(asked.model_copy(update={"branch": branch})) for branch in (None, "side")]
+    model, first = await bench.held(said("A."), said("B."), conversation_id="c")
+    runs = [first, await bench.start(conversation_id="c", branch="side")]
     assert [run.branch for run in runs] == ["main", "side"]
     busy = await head_of(kept, "c", "side")
     text = ChatMessage(role="user", content="x")
     rows: Any = [
-        ("run", lambda: bench.runtime.start(asked), "works on the conversation 'c' already"),
-        ("add", lambda: kept.add("c", [text], branch="side"), "(branch 'side') already"),
-        ("edit", lambda: kept.edit("c", one.id, "x", branch="side", head=busy), "interrupt it"),
-        ("move", lambda: kept.activate("c", "side", message_id=one.id, head=busy, exactly=True), "interrupt it"),
-        ("delete branch", lambda: kept.delete_branch("c", "side"), "interrupt it"),
-        ("delete", lambda: kept.delete("c"), "interrupt it"),
+        (bench.start(conversation_id="c"), "works on the conversation 'c' already"),
+        (kept.add("c", [text], branch="side"), "(branch 'side') already"),
+        (kept.edit("c", one.id, "x", branch="side", head=busy), "interrupt it"),
+        (kept.activate("c", "side", message_id=one.id, head=busy, exactly=True), "interrupt it"),
+        (kept.delete_branch("c", "side"), "interrupt it"),
+        (kept.delete("c"), "interrupt it"),
     ]
-    with Failures() as failures:
-        for name, act, part in rows:
-            with failures.row(name):
-                with pytest.raises(Conflict) as caught:
-                    await act()
-                assert part in caught.value.message
+    await refused([(act, Conflict, part) for act, part in rows])
     await kept.add("c", [text], branch="free")
     await kept.activate("c", "free")
     await kept.rename_branch("c", "side", "aside")
-    model.gate.set()
-    replies = {(await bench.runtime.wait(run.id)).text for run in runs}
-    assert replies == {"A.", "B."}
+    model.gate.set()  # type: ignore[union-attr]
+    assert {(await bench.ended(run)).text for run in runs} == {"A.", "B."}
     for branch in ("main", "aside"):
-        found = [m.message.content for m in await kept.load_branch("c", branch)]
+        found = await texts(kept, "c", branch)
         assert (found[:2], len(found)) == (["1", "Go."], 3)
-    assert [m.message.content for m in await kept.load("c")] == ["1", "x"]
+    assert await texts(kept, "c", "free") == ["1", "x"]
 
 
-async def test_a_run_resumes_where_its_branch_still_stands(bench: AgentBench) -> None:
-    kept = histories(bench)
+async def test_a_run_resumes_where_its_branch_still_stands(bench: AgentBench, kept: ChatHistory) -> None:
     bench.answers(said("First."), RuntimeError("down"))
     await bench.run("1", conversation_id="d")
     reply = (await kept.load("d"))[-1]
     failed = await again(bench, "d", reply.id)
     assert failed.outcome == "error"
-    assert [m.message.content for m in await kept.load("d")] == ["1"]
+    assert await texts(kept, "d") == ["1"]
     await kept.activate("d", message_id=reply.id, head=await head_of(kept, "d"))
     with pytest.raises(Conflict, match="has moved on since the run"):
         await bench.runtime.resume(failed.agent_run_id)
@@ -201,12 +173,11 @@ async def test_a_run_resumes_where_its_branch_still_stands(bench: AgentBench) ->
     await kept.activate("d", message_id=first.id, head=reply.id, exactly=True)
     bench.answers(said("Second."))
     run = await bench.runtime.resume(failed.agent_run_id)
-    assert (await bench.runtime.wait(run.id)).text == "Second."
+    assert (await bench.ended(run)).text == "Second."
     assert [m.message.content for m in await kept.children("d", first.id)] == ["First.", "Second."]
 
 
-async def test_a_summary_holds_where_it_was_made(bench: AgentBench) -> None:
-    kept = histories(bench)
+async def test_a_summary_holds_where_it_was_made(bench: AgentBench, kept: ChatHistory) -> None:
     bench.answers(*(said(f"a{n}") for n in range(3)))
     for number in range(3):
         await bench.run(f"q{number} " + "long " * 40, conversation_id="e")
@@ -232,23 +203,19 @@ async def test_a_swipe_outlives_its_host(tmp_path: Path) -> None:
     async with agent_bench(tmp_path, prepare) as bench:
         bench.answers(said("", ("mark", {"text": "one"})), said("Old."))
         await bench.run("Mark.", conversation_id="a")
-        first, *_, reply = await histories(bench).load("a")
-        model = bench.answers(said("never said"))
-        model.gate = asyncio.Event()
-        request = AgentRequest(profile_id="keeper", message="", conversation_id="a", parent_id=reply.id, head=reply.id)
-        run = await bench.runtime.start(request)
-        async with asyncio.timeout(60):
-            while not model.asked:
-                await asyncio.sleep(0.01)
+        first, *_, reply = await bench.histories.load("a")
+        _, run = await bench.held(
+            said("never said"), message="", conversation_id="a", parent_id=reply.id, head=reply.id
+        )
     async with agent_bench(tmp_path, prepare, serving=True) as bench:
         model = bench.answers(said("", ("mark", {"text": "one"})), said("New."))
         (task,) = await bench.waiting()
         await bench.tools.decide(task.id, "refuse")
-        assert (await bench.runtime.wait(run.id)).text == "New."
+        assert (await bench.ended(run)).text == "New."
         assert [m.content for m in model.asked[0].messages][1:] == ["Mark."]
-        path = await histories(bench).load("a")
+        path = await bench.histories.load("a")
         assert ([path[0].id, path[-1].message.content], len(path)) == ([first.id, "New."], 4)
-        assert (bench.project.root / "marks").read_text() == "one\n"
+        assert bench.marks() == ["one"]
 
 
 # --- two hundred turns --------------------------------------------------------------------------------
@@ -293,7 +260,7 @@ class Story:
 
     async def turn(self, bench: AgentBench) -> None:
         """Do one thing."""
-        kept, branch, head = histories(bench), self.active, self.heads[self.active]
+        kept, branch, head = bench.histories, self.active, self.heads[self.active]
         what = self.random.choice(["say", "say", "say", "swipe", "edit", "back", "fork", "switch"]) if head else "say"
         self.turns += 1
         request = AgentRequest(profile_id="keeper", message=f"Turn {self.turns}", conversation_id="story")
@@ -346,15 +313,15 @@ async def test_many_turns_read_back_exactly(tmp_path: Path, seed: int) -> None:
             bench.model(story.answers)
             for _ in range(repetitions(30, 100)):
                 await story.turn(bench)
-            await story.check(histories(bench))
-            exported = await histories(bench).export_history("story")
+            await story.check(bench.histories)
+            exported = await bench.histories.export_history("story")
     assert len({message.role for _, message in story.messages.values()}) == 3
     async with agent_bench(tmp_path / "one", prepare) as bench:
-        await story.check(histories(bench))
+        await story.check(bench.histories)
     async with agent_bench(tmp_path / "two", prepare) as bench:
-        await histories(bench).import_history(exported)
-        await story.check(histories(bench))
-        assert await histories(bench).export_history("story") == exported
+        await bench.histories.import_history(exported)
+        await story.check(bench.histories)
+        assert await bench.histories.export_history("story") == exported
 
 
 # --- kill -9 ------------------------------------------------------------------------------------------
@@ -382,7 +349,7 @@ async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, _: int
             acknowledged.setdefault(history, []).append(about)
     assert len(acknowledged) == 3
     async with agent_bench(tmp_path, prepare) as bench:
-        kept = histories(bench)
+        kept = bench.histories
         for history, changes in acknowledged.items():
             nodes = await kept.tree(history, limit=10_000)
             details = await kept.get_history(history)

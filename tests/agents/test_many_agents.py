@@ -11,11 +11,11 @@ from helpers.repetition import repetitions
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
 
-from tavern_host.contracts.agents import AgentRequest
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
-from tests.agents.agent_bench import agent_bench
+from tests.agents.agent_bench import agent_bench, until
 
 AGENTS = repetitions(15, 500)
+AT_ONCE = 4  # runs that the engine has by default
 CALLS = 5
 MOST_MEMORY = 150_000
 """Bytes for each agent at work, beyond its messages."""
@@ -39,8 +39,8 @@ async def test_many_agents_at_once_all_end(tmp_path: Path) -> None:
         tracemalloc.start()
         try:
             before, _ = tracemalloc.get_traced_memory()
-            runs = [await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go.")) for _ in range(AGENTS)]
-            await asyncio.sleep(0.5)
+            runs = [await bench.start() for _ in range(AGENTS)]
+            await until(lambda: len(model.asked) == AT_ONCE)
             gc.collect()
             at_work, _ = tracemalloc.get_traced_memory()
         finally:

@@ -4,50 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from helpers.repetition import Failures
+from helpers.repetition import Failures, refused
 from helpers.tavern_project import Tavern
 from helpers.told_model import said
 
 import tavern_demo
-from tavern_host.contracts.agents import AgentRequest
-from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, TavernError
-from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory
+from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound
 from tavern_host.contracts.memory import GoalChange, MemoryChange
-from tests.agents.agent_bench import AgentBench, agent_bench, thinking
+from tests.agents.agent_bench import AgentBench, agent, thinking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SAMPLE = Path(tavern_demo.__file__).parent / "sample"
 READ, UPDATE = "ReadPrivateStateTool", "UpdatePrivateStateTool"
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "mood": {"type": "string", "enum": ["neutral", "friendly", "annoyed"]},
-        "reputation": {"type": "integer", "default": 0},
-        "seen": {"type": "object"},
-    },
-    "required": ["mood", "reputation"],
-}
+MOODS = ["neutral", "friendly", "annoyed"]
+KINDS = {"mood": {"type": "string", "enum": MOODS}, "reputation": {"type": "integer", "default": 0}}
 
-ELARA = {
-    "id": "elara",
-    "name": "Elara",
-    "version": "1",
-    "schema_version": "1.0",
-    "core_deliberation_workflow_id": "remember",
-    "tool_ids_inventory": [READ, UPDATE],
-    "initial_private_state_schema": SCHEMA,
-    "initial_private_state_values": {"mood": "neutral"},
-    "initial_goals_reference": [{"caiu_id": "keep_shop", "kb_alias_or_id": "journal", "activation_priority": 0.8}],
-    "knowledge_base_references": [{"source_id": "elaras_journal", "alias": "journal"}],
-}
+ELARA = agent(
+    "elara",
+    READ,
+    UPDATE,
+    core_deliberation_workflow_id="remember",
+    initial_private_state_schema={
+        "type": "object",
+        "properties": {**KINDS, "seen": {"type": "object"}},
+        "required": ["mood", "reputation"],
+    },
+    initial_private_state_values={"mood": "neutral"},
+    initial_goals_reference=[{"caiu_id": "keep_shop", "kb_alias_or_id": "journal", "activation_priority": 0.8}],
+    knowledge_base_references=[{"source_id": "elaras_journal", "alias": "journal"}],
+)
 
 JOURNAL = {
     "kb_id": "elaras_journal",
@@ -65,23 +56,12 @@ def prepare(project: Tavern) -> None:
     project.write("agents/looper.json", {**ELARA, **loops})
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
-    """Give one host for all tests of this file."""
-    async with agent_bench(tmp_path_factory.mktemp("memory"), prepare) as made:
-        yield made
-
-
-def histories(bench: AgentBench) -> ChatHistory:
-    return bench.host.services.get(CHAT_HISTORY)
-
-
 async def state(bench: AgentBench, history: str, **at: Any) -> dict[str, Any]:
     return (await bench.runtime.memory("elara", history, **at)).state
 
 
 async def head_of(bench: AgentBench, history: str) -> str:
-    return (await histories(bench).load(history))[-1].id
+    return (await bench.histories.load(history))[-1].id
 
 
 async def test_an_agent_changes_what_it_remembers(bench: AgentBench) -> None:
@@ -108,7 +88,7 @@ async def test_an_agent_changes_what_it_remembers(bench: AgentBench) -> None:
 
 
 async def test_going_back_restores_what_was_remembered(bench: AgentBench) -> None:
-    kept = histories(bench)
+    kept = bench.histories
     bench.answers(said("", (UPDATE, {"state": {"reputation": 5}})), said("One."))
     await bench.run("1", agent="elara", conversation_id="b")
     one = await kept.load("b")
@@ -119,10 +99,8 @@ async def test_going_back_restores_what_was_remembered(bench: AgentBench) -> Non
     await kept.fork("b", "early", message_id=one[0].id)
     assert (await state(bench, "b", branch="early"))["reputation"] == 0
     model = bench.answers(said("Other."))
-    again = AgentRequest(
-        profile_id="elara", message="", conversation_id="b", parent_id=one[-1].id, head=await head_of(bench, "b")
-    )
-    assert (await bench.runtime.run(again)).text == "Other."
+    about = {"conversation_id": "b", "parent_id": one[-1].id, "head": await head_of(bench, "b")}
+    assert (await bench.run("", agent="elara", **about)).text == "Other."
     assert '"reputation": 0' in model.asked[0].messages[-1].content
     assert (await state(bench, "b"))["reputation"] == 0
     await bench.runtime.change_memory("elara", "b", MemoryChange(state={"reputation": 3}))
@@ -145,60 +123,52 @@ async def test_going_back_restores_what_was_remembered(bench: AgentBench) -> Non
 async def test_a_person_changes_what_an_agent_remembers(bench: AgentBench) -> None:
     bench.answers(said("Hello."))
     await bench.run(agent="elara", conversation_id="c")
-    await histories(bench).fork_history("c", "long")
+    await bench.histories.fork_history("c", "long")
     begun = await bench.runtime.memory("elara", "c")
-    change = MemoryChange(state={"mood": "annoyed"}, goals=[GoalChange(id="rest", priority=1)], note="Late.")
-    changed = await bench.runtime.change_memory("elara", "c", change, revision=begun.revision)
+    late = MemoryChange(state={"mood": "annoyed"}, goals=[GoalChange(id="rest", priority=1)], note="Late.")
+    changed = await bench.runtime.change_memory("elara", "c", late, revision=begun.revision)
     assert (changed.state["mood"], changed.goals[-1].priority, changed.notes[-1].text) == ("annoyed", 1, "Late.")
-    rows: list[tuple[str, str, Any, type[TavernError], str]] = [
-        ("elara", "c", {"state": {"mood": "angry"}}, InvalidInput, '$.mood: "angry" is not one of'),
-        ("elara", "c", {"state": {"mood": None}}, InvalidInput, '"mood" is a required property'),
-        ("elara", "c", {"note": "x", "revision": begun.revision}, Conflict, "read it again"),
-        ("elara", "never", {}, NotFound, "there is no conversation 'never'"),
-        ("elara", "c", {"branch": "side"}, NotFound, "it has main"),
-        ("elra", "c", {}, NotFound, "did you mean elara?"),
-        ("elara", "c", {"state": {"seen": {"x": "y" * 300_000}}}, InvalidInput, "at most 262,144"),
-    ]
-    with Failures() as failures:
-        for agent, history, given, error, part in rows:
-            with failures.row(given):
-                about = {key: given.pop(key) for key in ("revision", "branch") if key in given}
-                with pytest.raises(TavernError) as caught:
-                    await bench.runtime.change_memory(agent, history, MemoryChange(**given), **about)
-                assert (caught.value.info.code, part in caught.value.message) == (error.code, True), caught.value
+
+    def change(agent: str = "elara", history: str = "c", **given: Any) -> Any:
+        about = {key: given.pop(key) for key in ("revision", "branch") if key in given}
+        return bench.runtime.change_memory(agent, history, MemoryChange(**given), **about)
+
+    await refused(
+        [
+            (change(state={"mood": "angry"}), InvalidInput, '$.mood: "angry" is not one of'),
+            (change(state={"mood": None}), InvalidInput, '"mood" is a required property'),
+            (change(note="x", revision=begun.revision), Conflict, "read it again"),
+            (change(history="never"), NotFound, "there is no conversation 'never'"),
+            (change(branch="side"), NotFound, "it has main"),
+            (change("elra"), NotFound, "did you mean elara?"),
+            (change(state={"seen": {"x": "y" * 300_000}}), InvalidInput, "at most 262,144"),
+            (bench.runtime.recall(), InvalidInput, "only an agent at work"),
+        ]
+    )
     assert await bench.runtime.memory("elara", "c") == changed
-    with pytest.raises(InvalidInput, match="only an agent at work"):
-        await bench.runtime.recall()
     for number in range(20):
-        await bench.runtime.change_memory("elara", "long", MemoryChange(note=f"{number}" * 2000))
+        await change(history="long", note=f"{number}" * 2000)
     texts = [note.text[:2] for note in (await bench.runtime.memory("elara", "long")).notes]
     assert (texts[-1], 10 < len(texts) < 20) == ("19", True)
-    notes = [MemoryChange(note=f"n{n}") for n in range(20)]
-    await asyncio.gather(*(bench.runtime.change_memory("elara", "c", note) for note in notes))
+    await asyncio.gather(*(change(note=f"n{n}") for n in range(20)))
     found = await bench.runtime.memory("elara", "c")
     assert {note.text for note in found.notes} == {"Late.", *(f"n{n}" for n in range(20))}
 
 
-async def test_a_wrong_update_is_observed_and_changes_nothing(bench: AgentBench) -> None:
+async def test_each_agent_of_a_conversation_remembers_apart(bench: AgentBench) -> None:
     model = bench.answers(said("", (UPDATE, {"state": {"mood": "angry"}})), said("I stay calm."))
     assert (await bench.run(agent="elara", conversation_id="d")).text == "I stay calm."
     assert "is not one of" in model.asked[1].messages[-2].content
-    assert (await state(bench, "d"))["mood"] == "neutral"
-
-
-async def test_agents_of_one_conversation_remember_apart(bench: AgentBench) -> None:
-    bench.answers(said("", (UPDATE, {"state": {"x": 1}})), said("Mine."))
-    await bench.run(conversation_id="e")
-    bench.answers(said("", (UPDATE, {"state": {"mood": "friendly"}})), said("Mine, too."))
-    await bench.run(agent="elara", conversation_id="e")
-    assert (await bench.runtime.memory("keeper", "e")).state == {"x": 1}
-    assert await state(bench, "e") == {"mood": "friendly", "reputation": 0}
-
-
-async def test_an_agent_remembers_from_within_its_workflow(bench: AgentBench) -> None:
-    bench.answers(said("", (UPDATE, {"state": {"mood": "annoyed"}})), said("Done."))
-    assert (await bench.run(agent="looper", conversation_id="f")).text == "Done."
-    assert (await bench.runtime.memory("looper", "f")).state["mood"] == "annoyed"
+    assert (await state(bench, "d"))["mood"] == "neutral", "what was wrong changes nothing"
+    for agent_id, change in (("keeper", {"x": 1}), ("looper", {"mood": "annoyed"}), ("elara", {"mood": "friendly"})):
+        bench.answers(said("", (UPDATE, {"state": change})), said("Mine."))
+        assert (await bench.run(agent=agent_id, conversation_id="e")).text == "Mine."
+    found = {name: (await bench.runtime.memory(name, "e")).state for name in ("keeper", "looper", "elara")}
+    assert found == {
+        "keeper": {"x": 1},
+        "looper": {"mood": "annoyed", "reputation": 0},  # from within its workflow
+        "elara": {"mood": "friendly", "reputation": 0},
+    }
 
 
 async def test_a_profile_that_cannot_remember_is_refused(bench: AgentBench) -> None:

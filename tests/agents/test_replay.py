@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from agent_bench import AgentBench, agent_bench, thinking
-from helpers.repetition import Failures
+from helpers.repetition import Failures, refused
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
 
-from tavern_host.contracts.agents import AgentReply, AgentRunFilter
+from tavern_host.contracts.agents import AgentReply
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.recordings import AgentRecording, ReplayDifference, ReplayOptions
 from tavern_host.contracts.settings import MASK
+from tests.agents.agent_bench import AgentBench, agent_bench, thinking, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,18 +26,8 @@ PROMPT = "You keep the bar.\n{{{system:available_tools}}}\nIt is {{{system:time}
 def prepare(project: Tavern) -> None:
     project.profile(tool_ids_inventory=["shout", "hush", "mark"])
     project.write("workflows/think.json", thinking(PROMPT))
-    for tool, node in (("mark", "told:Mark"), ("shout", "core:UpperCase"), ("hush", "core:LowerCase")):
-        implementation = {"type": "node", "nodeType": node}
-        project.write(
-            f"tools/{tool}.tool.json", {"id": tool, "readOnly": tool != "mark", "implementation": implementation}
-        )
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
-    """Give one host for all tests of this file."""
-    async with agent_bench(tmp_path_factory.mktemp("replay"), prepare) as made:
-        yield made
+    for name, node in (("mark", "told:Mark"), ("shout", "core:UpperCase"), ("hush", "core:LowerCase")):
+        project.write(f"tools/{name}.tool.json", tool(name, node, readOnly=name != "mark"))
 
 
 async def worked(bench: AgentBench, conversation: str) -> AgentReply:
@@ -63,8 +50,7 @@ async def test_a_run_plays_again_without_a_model_or_a_trace(bench: AgentBench) -
     reply = await worked(bench, "again")
     before, asked = marks(bench), bench.answers()  # a model that says nothing more
     recording = await bench.runtime.recording(reply.agent_run_id)
-    runs = await bench.runtime.runs(AgentRunFilter())
-    histories = await bench.host.services.get(CHAT_HISTORY).list_histories()
+    runs, histories = await bench.runtime.runs(), await bench.histories.list_histories()
 
     copy = AgentRecording.model_validate_json(recording.model_dump_json(by_alias=True))
     assert copy == recording
@@ -75,21 +61,9 @@ async def test_a_run_plays_again_without_a_model_or_a_trace(bench: AgentBench) -
 
     assert asked.asked == []
     assert marks(bench) == before, "a call with effects was made again"
-    assert await bench.runtime.runs(AgentRunFilter()) == runs
-    assert await bench.host.services.get(CHAT_HISTORY).list_histories() == histories
-    assert (await bench.runtime.replay(recording, ReplayOptions(tools="all"))).difference is None
-    assert (await bench.runtime.replay(recording, ReplayOptions(tools="none"))).difference is None
-
-
-def planted(recording: AgentRecording, **changes: Any) -> AgentRecording:
-    return recording.model_copy(update=changes)
-
-
-def changed(recording: AgentRecording, number: int, **changes: Any) -> AgentRecording:
-    """Return a recording with a changed deliberation."""
-    one = recording.deliberations[number].model_copy(update=changes)
-    all = [*recording.deliberations[:number], one, *recording.deliberations[number + 1 :]]
-    return planted(recording, deliberations=all)
+    assert (await bench.runtime.runs(), await bench.histories.list_histories()) == (runs, histories)
+    for tools in ("all", "none"):
+        assert (await bench.runtime.replay(recording, ReplayOptions(tools=tools))).difference is None  # type: ignore[arg-type]
 
 
 async def test_a_planted_difference_is_found_where_it_is(bench: AgentBench) -> None:
@@ -101,21 +75,29 @@ async def test_a_planted_difference_is_found_where_it_is(bench: AgentBench) -> N
     loud = shout.model_copy(update={"result": shout.result.model_copy(update={"structured": "WATER"})})
     prompts = first.model_copy(update={"prompts": [*first.prompts[:-1], [{"old": 1}, {}]]}).prompts
     results = [m.model_copy(update={"content": "WATER"}) if m.role == "tool" else m for m in second.messages]
-    said_twice = planted(recording, deliberations=[*recording.deliberations, third])
+
+    def changed(number: int, **changes: Any) -> AgentRecording:
+        all = [*recording.deliberations]
+        all[number] = all[number].model_copy(update=changes)
+        return planted(deliberations=all)
+
+    def planted(**changes: Any) -> AgentRecording:
+        return recording.model_copy(update=changes)
+
     with Failures() as failures:
         for kind, at, path, one in (
-            ("prompt", 1, "prompts[2][0].old", changed(recording, 0, prompts=prompts)),
-            ("tools", 1, "tools.length", changed(recording, 0, tools=[{"name": "gone"}])),
-            ("time", 1, "latest.length", changed(recording, 0, latest=[])),
-            ("time", 1, "latest[0]", changed(recording, 0, latest=["system:day: Monday"])),
-            ("time", 1, "messages[3].content", changed(recording, 0, latest=["system:time: a Monday"])),
-            ("message", 1, "messages[0]", changed(recording, 0, messages=first.messages[1:])),
-            ("result", 1, "calls[0].result.structured", planted(recording, calls=[loud, hush, mark])),
-            ("order", 1, "calls[0]", planted(recording, calls=[hush, shout, mark])),
-            ("call", 2, "calls[2]", planted(recording, calls=[shout, hush])),
-            ("result", 2, "messages[", changed(recording, 1, messages=results)),
-            ("message", 3, "deliberations", said_twice),
-            ("reply", 3, "text", planted(recording, text="A wine it is.")),
+            ("prompt", 1, "prompts[2][0].old", changed(0, prompts=prompts)),
+            ("tools", 1, "tools.length", changed(0, tools=[{"name": "gone"}])),
+            ("time", 1, "latest.length", changed(0, latest=[])),
+            ("time", 1, "latest[0]", changed(0, latest=["system:day: Monday"])),
+            ("time", 1, "messages[3].content", changed(0, latest=["system:time: a Monday"])),
+            ("message", 1, "messages[0]", changed(0, messages=first.messages[1:])),
+            ("result", 1, "calls[0].result.structured", planted(calls=[loud, hush, mark])),
+            ("order", 1, "calls[0]", planted(calls=[hush, shout, mark])),
+            ("call", 2, "calls[2]", planted(calls=[shout, hush])),
+            ("result", 2, "messages[", changed(1, messages=results)),
+            ("message", 3, "deliberations", planted(deliberations=[*recording.deliberations, third])),
+            ("reply", 3, "text", planted(text="A wine it is.")),
         ):
             with failures.row(f"{kind} {path}"):
                 found = (await bench.runtime.replay(one)).difference
@@ -175,22 +157,15 @@ async def test_what_is_kept_grows_with_the_turns(bench: AgentBench) -> None:
     recording = await bench.runtime.recording(last.agent_run_id)
     assert len(recording.deliberations[0].messages) == 24
     assert (await bench.runtime.replay(recording)).difference is None
-    assert await bench.host.services.get(CHAT_HISTORY).delete("long")
+    assert await bench.histories.delete("long")
     with sqlite3.connect(file) as database:
         assert database.execute("SELECT count(*) FROM texts WHERE history = 'long'").fetchone() == (0,)
 
 
 async def test_secret_arguments_are_in_no_recording(bench: AgentBench) -> None:
     secret = 'HUN"TER\n2'
-    bench.project.write(
-        "tools/login.tool.json",
-        {
-            "id": "login",
-            "readOnly": True,
-            "implementation": {"type": "node", "nodeType": "core:UpperCase"},
-            "parameters": {"type": "object", "properties": {"text": {"type": "string", "writeOnly": True}}},
-        },
-    )
+    parameters = {"type": "object", "properties": {"text": {"type": "string", "writeOnly": True}}}
+    bench.project.write("tools/login.tool.json", tool("login", readOnly=True, parameters=parameters))
     bench.project.profile(tool_ids_inventory=["login"])
     for answer in (said("", ("login", {"text": secret})), written("tam", ("login", {"text": secret}))):
         bench.answers(answer, said("You are in."))
@@ -207,7 +182,5 @@ async def test_secret_arguments_are_in_no_recording(bench: AgentBench) -> None:
 async def test_what_was_not_recorded_is_said(tmp_path: Path) -> None:
     async with agent_bench(tmp_path, prepare, settings={"extensions.tavern-agents.recordRuns": False}) as bench:
         reply = await worked(bench, "off")
-        with pytest.raises(NotFound, match="recordRuns"):
-            await bench.runtime.recording(reply.agent_run_id)
-        with pytest.raises(NotFound, match="there is no run"):
-            await bench.runtime.recording("agent_none")
+        wrong = {reply.agent_run_id: "recordRuns", "agent_none": "there is no run"}
+        await refused([(bench.runtime.recording(run), NotFound, part) for run, part in wrong.items()])

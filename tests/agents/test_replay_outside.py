@@ -6,15 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from agent_bench import agent_bench
 from helpers.command_line import FEW_PLUGINS, Ran
 from helpers.command_line import tavern as tavern_command
 from helpers.tavern_project import Tavern, action, deliberation
 from helpers.told_model import said
 
-from tavern_host.contracts.agents import AgentRunFilter
-from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.recordings import ReplayOptions
+from tests.agents.agent_bench import agent_bench, until
 
 pytest_plugins = ["pytester"]
 
@@ -23,7 +21,33 @@ def command(project: Tavern, *arguments: str | Path) -> Ran:
     return tavern_command("--project", project.root, *arguments)
 
 
-def test_runs_are_replayed_exported_and_tested_by_commands(tavern: Tavern) -> None:
+def as_tests(file: Path, tavern: Tavern, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tests of a project replay a recording, and once more with another model."""
+    tavern.replies(({}, "They did not."))
+    pytester.makeconftest('pytest_plugins = ["tavern_agents.testing"]')
+    pytester.makepyfile(
+        test_keeper=f"""
+        import pytest
+
+        pytestmark = pytest.mark.asyncio
+
+        async def test_keeper(agent_replay):
+            assert (await agent_replay({str(file)!r})).text == "They heard."
+
+        async def test_other(agent_replay):
+            await agent_replay({str(file)!r}, model="m")
+        """
+    )
+    for variable, value in FEW_PLUGINS.items():
+        monkeypatch.setenv(variable, value)
+    ran = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    ran.assert_outcomes(passed=1, failed=1)
+    ran.stdout.fnmatch_lines(["*Deliberation 1 differs (call) at calls*"])
+
+
+def test_runs_are_replayed_exported_and_tested(
+    tavern: Tavern, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tavern.replies(
         ({"last_contains": "executed successfully"}, "They heard."), ({}, f"I shall.\n{action('shout', text='ale')}")
     )
@@ -37,6 +61,7 @@ def test_runs_are_replayed_exported_and_tested_by_commands(tavern: Tavern) -> No
     assert command(tavern, "agent", "replay", run["id"], "--export", file).out == f"Wrote the recording to {file}\n"
     assert command(tavern, "agent", "test").out == "passed  ale.json\n1 passed, 0 failed\n"
     assert command(tavern, "agent", "replay", file, "--json").json().get("difference") is None
+    as_tests(file, tavern, pytester, monkeypatch)
 
     tavern.write("workflows/think.json", deliberation("You keep the door."))
     for words in (("replay", run["id"]), ("replay", file), ("test", file)):
@@ -72,43 +97,13 @@ async def test_what_a_stopped_host_replayed_is_forgotten(tmp_path: Path) -> None
         model = bench.answers(said("Late."))
         model.gate = asyncio.Event()
         playing = asyncio.create_task(bench.runtime.replay(recording, ReplayOptions(model="m")))
-        while not model.asked:
-            await asyncio.sleep(0.01)
+        await until(lambda: model.asked)
     await asyncio.wait([playing])
     assert playing.exception() is not None or playing.cancelled()
     async with agent_bench(tmp_path, serving=True) as bench:
-        async with asyncio.timeout(60):
-            while [run.id for run in await bench.runtime.runs(AgentRunFilter())] != [reply.agent_run_id]:
-                await asyncio.sleep(0.01)
-        found = await bench.host.services.get(CHAT_HISTORY).list_histories()
-        assert [one.id for one in found] == ["kept"]
 
+        async def is_alone() -> bool:
+            return [run.id for run in await bench.runtime.runs()] == [reply.agent_run_id]
 
-def test_recordings_are_a_projects_own_tests(
-    tavern: Tavern, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tavern.replies(({}, "They heard."))
-    assert command(tavern, "agent", "run", "keeper", "--message", "Shout ale.").code == 0
-    [run] = command(tavern, "agent", "runs", "--json").json()
-    file = tavern.root / "recordings" / "ale.json"
-    assert command(tavern, "agent", "replay", run["id"], "--export", file).code == 0
-    pytester.makeconftest('pytest_plugins = ["tavern_agents.testing"]')
-    pytester.makepyfile(
-        test_keeper=f"""
-        import pytest
-
-        pytestmark = pytest.mark.asyncio
-
-        async def test_keeper(agent_replay):
-            assert (await agent_replay({str(file)!r})).text == "They heard."
-
-        async def test_other(agent_replay):
-            await agent_replay({str(file)!r}, model="m")
-        """
-    )
-    tavern.replies(({}, "They did not."))
-    for variable, value in FEW_PLUGINS.items():
-        monkeypatch.setenv(variable, value)
-    ran = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    ran.assert_outcomes(passed=1, failed=1)
-    ran.stdout.fnmatch_lines(["*Deliberation 1 differs (reply) at text:*"])
+        await until(is_alone)
+        assert [one.id for one in await bench.histories.list_histories()] == ["kept"]

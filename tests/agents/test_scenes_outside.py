@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
-from aiohttp import web
 from helpers.command_line import Ran, tavern
 from helpers.repetition import Failures
 
@@ -18,9 +15,7 @@ import tavern_demo
 from tavern_host import Host
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.scenes import SCENE_MANAGER
-from tavern_host.server.app import make_app
-
-TOKEN = "test-token"
+from tavern_host.testing.http import served
 
 TALK = [
     "Mira: There, a light at last. Come in out of the rain!",
@@ -75,54 +70,41 @@ def test_two_characters_talk_in_the_terminal(sample: Path) -> None:
 
 
 async def test_scenes_over_http(sample: Path) -> None:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        async with Host(project=sample) as host:
-            runner = web.AppRunner(make_app(host, token=TOKEN, port=port))
-            await runner.setup()
-            await web.SockSite(runner, listening).start()
-            changes, scenes = host.events.subscribe("SCENE_UPDATE"), host.services.get(SCENE_MANAGER)
-            headers = {"Authorization": f"Bearer {TOKEN}"}
-            async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers) as session:
+    async with Host(project=sample) as host, served(host) as site:
+        changes, scenes = host.events.subscribe("SCENE_UPDATE"), host.services.get(SCENE_MANAGER)
 
-                async def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:
-                    data = None if body is None else json.dumps(body)
-                    async with session.request(method, path, data=data) as response:
-                        return response.status, await response.json()
+        async def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:
+            answer = await site.request(method, path, **({} if body is None else {"json": body}))
+            return answer.status, await answer.json()
 
-                status, run = await ask("POST", "/api/scenes/inn/runs")
-                assert (status, run["status"]) == (201, "running")
-                path = f"/api/scene-runs/{run['id']}"
-                await scenes.wait(run["id"])
-                rows: list[tuple[str, Any, int, Any]] = [
-                    ("world", {"state": {"lamp": "out"}, "revision": 1}, 200, {"lamp": "out", "weather": "rain"}),
-                    ("world", {"state": {}, "revision": 1}, 409, "the revision 2, not 1; read it again"),
-                    ("world", {"lamp": "out"}, 400, "$.state: Field required"),
-                    ("events", {"eventType": "weather.sun"}, 202, ["mira"]),
-                    ("events", {"eventType": "a b"}, 400, "$.type"),
-                    ("messages", {"message": "Hello.", "turns": 0}, 202, 0),
-                    ("messages", {"message": "Hello.", "turns": -1}, 400, "$.turns"),
-                ]
-                with Failures() as failures:
-                    for action, body, expected, part in rows:
-                        with failures.row(body):
-                            status, answer = await ask("POST", f"{path}/{action}", body)
-                            assert status == expected, answer
-                            values = {"world": "state", "events": "woken", "messages": "turns"}
-                            found = answer["message"] if status >= 400 else answer[values[action]]
-                            assert part in found if status >= 400 else part == found
-                await scenes.wait(run["id"])
-                assert (await ask("GET", path))[1]["world"] == {"lamp": "out", "weather": "rain"}
-                assert (await ask("POST", f"{path}/stop"))[1]["status"] == "ended"
-                assert [one["id"] for one in (await ask("GET", "/api/scene-runs"))[1]] == [run["id"]]
-                assert [one["id"] for one in (await ask("GET", "/api/scenes"))[1]] == ["inn"]
-                assert (await ask("GET", "/api/scene-runs/cellar"))[0] == 404
-            await runner.cleanup()
-            await changes.close()
-            told = [event.payload async for event in changes if isinstance(event, Event)]
-    assert [one["change"] for one in told] == [
-        *("started", "world", "said", "said", "said", "said"),
-        *("world", "event", "said", "said", "ended"),
-    ]
+        status, run = await ask("POST", "/api/scenes/inn/runs")
+        assert (status, run["status"]) == (201, "running")
+        path = f"/api/scene-runs/{run['id']}"
+        await scenes.wait(run["id"])
+        rows: list[tuple[str, Any, int, Any]] = [
+            ("world", {"state": {"lamp": "out"}, "revision": 1}, 200, {"lamp": "out", "weather": "rain"}),
+            ("world", {"state": {}, "revision": 1}, 409, "the revision 2, not 1; read it again"),
+            ("world", {"lamp": "out"}, 400, "$.state: Field required"),
+            ("events", {"eventType": "weather.sun"}, 202, ["mira"]),
+            ("events", {"eventType": "a b"}, 400, "$.type"),
+            ("messages", {"message": "Hello.", "turns": 0}, 202, 0),
+            ("messages", {"message": "Hello.", "turns": -1}, 400, "$.turns"),
+        ]
+        values = {"world": "state", "events": "woken", "messages": "turns"}
+        with Failures() as failures:
+            for action, body, expected, part in rows:
+                with failures.row(body):
+                    status, answer = await ask("POST", f"{path}/{action}", body)
+                    assert status == expected, answer
+                    assert part in answer["message"] if status >= 400 else part == answer[values[action]]
+        await scenes.wait(run["id"])
+        assert (await ask("GET", path))[1]["world"] == {"lamp": "out", "weather": "rain"}
+        assert (await ask("POST", f"{path}/stop"))[1]["status"] == "ended"
+        assert [one["id"] for one in (await ask("GET", "/api/scene-runs"))[1]] == [run["id"]]
+        assert [one["id"] for one in (await ask("GET", "/api/scenes"))[1]] == ["inn"]
+        assert (await ask("GET", "/api/scene-runs/cellar"))[0] == 404
+        await changes.close()
+        told = [event.payload async for event in changes if isinstance(event, Event)]
+    changed = ["started", "world", "said", "said", "said", "said", "world", "event", "said", "said", "ended"]
+    assert [one["change"] for one in told] == changed
     assert told[2] == {"sceneRunId": run["id"], "sceneId": "inn", "change": "said", "name": "Mira", "text": TALK[0][6:]}

@@ -16,11 +16,11 @@ from helpers.tavern_project import Tavern
 from helpers.told_model import said
 
 from tavern_host import Host
-from tavern_host.contracts.histories import CHAT_HISTORY, HistoryMessage
+from tavern_host.contracts.histories import HistoryMessage
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.scenes import SCENE_MANAGER
-from tests.agents.agent_bench import AgentBench, agent_bench
-from tests.agents.scene_survivor import AGENT, SCENE, prepare, say
+from tests.agents.agent_bench import AgentBench, agent, agent_bench, until
+from tests.agents.scene_survivor import SCENE, prepare, say
 
 LINES = 60
 """How many changes of the world are acknowledged before the host is killed."""
@@ -44,8 +44,10 @@ async def killed(folder: Path) -> tuple[int, int]:
     return int(number), int(revision)
 
 
-async def said_by(bench: AgentBench, scene: str) -> list[HistoryMessage]:
-    return await bench.host.services.get(CHAT_HISTORY).load(scene)
+async def said_by(bench: AgentBench, scene: str, least: int = 0) -> list[HistoryMessage]:
+    """Return what was said in a scene; nothing before it is so much."""
+    found = await bench.histories.load(scene)
+    return found if len(found) >= least else []
 
 
 @pytest.mark.parametrize("_", range(repetitions(1, 10)))
@@ -58,9 +60,7 @@ async def test_a_talk_survives_a_kill(tmp_path: Path, _: int) -> None:
         assert run.world["number"] >= number
         assert run.revision >= revision
         before = await said_by(bench, run.id)
-        async with asyncio.timeout(60):
-            while len(after := await said_by(bench, run.id)) < len(before) + 4:
-                await asyncio.sleep(0.05)
+        after = await until(lambda: said_by(bench, run.id, len(before) + 4))
         assert after[: len(before)] == before
         spoken = [(one.message.name, one.message.content) for one in after]
         assert spoken == [(("Ada", "Bob")[n % 2], str(1 + n // 2)) for n in range(len(spoken))]
@@ -101,7 +101,7 @@ async def test_what_fell_due_meanwhile_is_published_once(tmp_path: Path) -> None
 
     def ringing(project: Tavern) -> None:
         prepare(project)
-        project.write("agents/Bob.json", {**AGENT, "id": "Bob", "name": "Bob", "subscribed_event_types": ["bell"]})
+        project.write("agents/Bob.json", agent("Bob", subscribed_event_types=["bell"]))
         bell = {"id": "bell", "event_type": "bell", "every": 60}
         project.write("scenes/long.json", {**SCENE, "turn_order": {}, "scheduled_tasks": [bell]})
 

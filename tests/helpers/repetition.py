@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck
+
+from tavern_host.contracts.errors import TavernError
 
 _extended = False
 
@@ -59,3 +62,14 @@ class Failures:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._texts and (error is None or isinstance(error, Exception)):
             pytest.fail(f"{len(self._texts)} rows fail:\n" + "\n".join(self._texts), pytrace=False)
+
+
+async def refused(rows: Sequence[tuple[Awaitable[Any], type[TavernError], str]]) -> None:
+    """Await each; it must fail with an error of that kind, whose message has that part."""
+    assert rows
+    with Failures() as failures:
+        for number, (act, kind, part) in enumerate(rows):
+            with failures.row(f"{number}: {part}"):
+                with pytest.raises(TavernError) as caught:
+                    await act
+                assert (caught.value.info.code, part in caught.value.message) == (kind.code, True), caught.value

@@ -61,8 +61,8 @@ Say = Callable[[LlmRequest], Said | Awaitable[Said]]
 
 @dataclass
 class Model:
-    """What a model says, and what it was asked. `pieces` is how many characters a chunk has; `gate`, where there is
-    one, must be open before it answers; `void` is streamed first, and taken back."""
+    """What a model says, and what it was asked. `pieces` is how many characters a chunk has, more of a long text;
+    `gate`, where there is one, must be open before it answers; `void` is streamed first, and taken back."""
 
     say: Say
     asked: list[LlmRequest] = field(default_factory=list)
@@ -99,8 +99,9 @@ class ToldAdapter:
         if self._model.void:
             yield LlmChunk(text=self._model.void)
             yield LlmChunk(restarted="the server broke off")
-        for start in range(0, len(answer.text), self._model.pieces):
-            yield LlmChunk(text=answer.text[start : start + self._model.pieces])
+        pieces = max(self._model.pieces, len(answer.text) // 50)
+        for start in range(0, len(answer.text), pieces):
+            yield LlmChunk(text=answer.text[start : start + pieces])
         yield LlmChunk(response=answer)
 
     async def close(self) -> None:
