@@ -8,110 +8,43 @@ import struct
 import zlib
 from typing import Any
 
-WORLD: dict[str, Any] = {
-    "name": "余烬山谷",
-    "entries": {
-        "0": {
-            "uid": 0,
-            "key": ["dragon", "红龙"],
-            "keysecondary": ["cave", "gold"],
-            "comment": "The red dragon",
-            "content": "A red dragon sleeps in the cave.",
-            "constant": False,
-            "selective": True,
-            "selectiveLogic": 3,
-            "order": 120,
-            "position": 4,
-            "depth": 2,
-            "role": 2,
-            "disable": False,
-            "probability": 60,
-            "useProbability": True,
-            "scanDepth": 3,
-            "caseSensitive": None,
-            "matchWholeWords": False,
-            "sticky": 3,
-            "cooldown": 0,
-            "delay": 0,
-            "group": "",
-            "groupWeight": 100,
-            "excludeRecursion": False,
-            "preventRecursion": True,
-            "vectorized": False,
-            "displayIndex": 0,
-            "addMemo": True,
-            "automationId": "",
-        },
-        "7": {
-            "uid": 7,
-            "key": [],
-            "keysecondary": [],
-            "comment": "",
-            "content": "The valley is cold.",
-            "constant": True,
-            "selective": True,
-            "selectiveLogic": 0,
-            "order": 100,
-            "position": 1,
-            "depth": 4,
-            "role": None,
-            "disable": False,
-            "probability": 100,
-            "useProbability": True,
-        },
-        "8": {
-            "uid": 8,
-            "key": ["/inn(keeper)?/i"],
-            "keysecondary": ["bed"],
-            "comment": "Off",
-            "content": "An inn.",
-            "constant": False,
-            "selective": False,
-            "selectiveLogic": 1,
-            "order": 5,
-            "position": 0,
-            "depth": 4,
-            "disable": True,
-            "probability": 30,
-            "useProbability": False,
-        },
-    },
+ENTRY: dict[str, Any] = {
+    **{"uid": 0, "key": [], "keysecondary": [], "comment": "", "content": "", "constant": False, "selective": True},
+    **{"selectiveLogic": 0, "order": 100, "position": 1, "depth": 4, "disable": False, "probability": 100},
+    **{"useProbability": True},
 }
+"""An entry of a lorebook with what each has."""
 
+DRAGON = {
+    **ENTRY,
+    **{"key": ["dragon", "红龙"], "keysecondary": ["cave", "gold"], "comment": "The red dragon"},
+    **{"content": "A red dragon sleeps in the cave.", "selectiveLogic": 3, "order": 120, "position": 4, "depth": 2},
+    **{"role": 2, "probability": 60, "scanDepth": 3, "caseSensitive": None, "matchWholeWords": False, "sticky": 3},
+    **{"cooldown": 0, "delay": 0, "group": "", "groupWeight": 100, "excludeRecursion": False, "displayIndex": 0},
+    **{"preventRecursion": True, "vectorized": False, "addMemo": True, "automationId": ""},
+}
+VALLEY = {**ENTRY, "uid": 7, "content": "The valley is cold.", "constant": True, "role": None}
+INN = {
+    **ENTRY,
+    **{"uid": 8, "key": ["/inn(keeper)?/i"], "keysecondary": ["bed"], "comment": "Off", "content": "An inn."},
+    **{"selective": False, "selectiveLogic": 1, "order": 5, "position": 0, "disable": True, "probability": 30},
+    **{"useProbability": False},
+}
+WORLD: dict[str, Any] = {"name": "余烬山谷", "entries": {"0": DRAGON, "7": VALLEY, "8": INN}}
+
+MOONWORT = {
+    **{"keys": ["herb", "药草"], "content": "Moonwort grows at night.", "enabled": True, "insertion_order": 10},
+    **{"case_sensitive": True, "name": "Moonwort", "comment": "Moonwort", "priority": 7, "id": 1, "selective": True},
+    **{"secondary_keys": ["night"], "constant": False, "position": "after_char"},
+    "extensions": {"position": 1, "probability": 80, "useProbability": True, "depth": 4, "acme": {"a": 1}},
+}
+DEBT = {
+    **{"keys": ["debt"], "content": "Three coins.", "extensions": {}, "enabled": False, "insertion_order": 20},
+    **{"use_regex": False, "constant": True},
+}
 BOOK: dict[str, Any] = {
-    "name": "Elara's book",
-    "description": "Herbs and debts.",
-    "scan_depth": 4,
-    "token_budget": 500,
-    "recursive_scanning": False,
-    "extensions": {"acme/shelf": 3},
-    "entries": [
-        {
-            "keys": ["herb", "药草"],
-            "content": "Moonwort grows at night.",
-            "extensions": {"position": 1, "probability": 80, "useProbability": True, "depth": 4, "acme": {"a": 1}},
-            "enabled": True,
-            "insertion_order": 10,
-            "case_sensitive": True,
-            "name": "Moonwort",
-            "comment": "Moonwort",
-            "priority": 7,
-            "id": 1,
-            "selective": True,
-            "secondary_keys": ["night"],
-            "constant": False,
-            "position": "after_char",
-        },
-        {
-            "keys": ["debt"],
-            "content": "Three coins.",
-            "extensions": {},
-            "enabled": False,
-            "insertion_order": 20,
-            "use_regex": False,
-            "constant": True,
-        },
-    ],
+    **{"name": "Elara's book", "description": "Herbs and debts.", "scan_depth": 4, "token_budget": 500},
+    **{"recursive_scanning": False, "extensions": {"acme/shelf": 3}, "entries": [MOONWORT, DEBT]},
 }
 
 V1: dict[str, Any] = {

@@ -8,9 +8,9 @@ import zlib
 from typing import Any
 
 import pytest
-from helpers.repetition import Failures
+from helpers.repetition import Failures, refused
 
-from tavern_host import TavernError
+from tavern_host import InvalidInput, TavernError
 from tavern_host.contracts.knowledge import ActivationRequest, ExportFormat, KnowledgeEntry
 from tavern_host.testing.http import served
 from tests.knowledge.cards import BOOK, V1, V2, V3, WORLD, cards_in, chunk, picture, text_chunk
@@ -95,12 +95,8 @@ async def test_imported_entries_are_called_up(bench: Bench) -> None:
     assert name == "余烬山谷"
     await bench.kb.import_base("elara", dumped(V2))
     found = await bench.kb.activate(ActivationRequest(messages=["Hello"], bases=["elara"]))
-    assert [entry.text for entry in found.entries] == [
-        V1["description"],
-        V1["personality"],
-        V1["scenario"],
-        "Stay in the shop.",
-    ]
+    about = [V1[key] for key in ("description", "personality", "scenario")]
+    assert [entry.text for entry in found.entries] == [*about, "Stay in the shop."]
     (hit,) = await bench.kb.search("药草", bases=["elara"])
     assert hit.name == "Moonwort"
 
@@ -122,14 +118,8 @@ async def test_pictures_carry_cards(bench: Bench) -> None:
                 report = await bench.kb.import_base("pictured", png, replace=True)
                 assert report.format == format
                 made = (await bench.kb.export_base("pictured", format="png")).content
-                cards = cards_in(made)
-                assert missing(V2, cards["chara"]) == []
-                assert (
-                    missing(
-                        V3 if "V3" in name else V2["data"], cards["ccv3"] if "V3" in name else cards["ccv3"]["data"]
-                    )
-                    == []
-                )
+                cards, third = cards_in(made), V3 if "V3" in name else {"data": V2["data"]}
+                assert (missing(V2, cards["chara"]), missing(third, cards["ccv3"])) == ([], [])
                 assert (note in made) == (note in png)
                 assert (bench.root / "knowledge" / "pictured.png").exists()
     await bench.kb.import_base("plain", dumped(V1))
@@ -141,13 +131,13 @@ async def test_pictures_carry_cards(bench: Bench) -> None:
 
 async def test_documents_that_are_wrong_are_refused(bench: Bench) -> None:
     whole = picture(text_chunk("chara", V2))
-    bomb = chunk(b"zTXt", b"chara\0\0" + zlib.compress(b"A" * (64 << 20)))
+    bomb = chunk(b"zTXt", b"chara\0\0" + zlib.compress(b"A" * (17 << 20)))
     rows = [
         (b"{}", "neither a lorebook nor a character card"),
         (b"nonsense", "is not JSON"),
-        (b'{"entries": {"0": {"depth": NaN}}}', r"\$.entries\[\"0\"\].depth: a number must be finite"),
-        (dumped({"entries": {"0": 7}}), r"\$.entries\[0\]: expected an object"),
-        (dumped({"entries": {"0": {"key": 7}}}), r"\$.entries\[0\].key: expected a list of texts"),
+        (b'{"entries": {"0": {"depth": NaN}}}', '$.entries["0"].depth: a number must be finite'),
+        (dumped({"entries": {"0": 7}}), "$.entries[0]: expected an object"),
+        (dumped({"entries": {"0": {"key": 7}}}), "$.entries[0].key: expected a list of texts"),
         (dumped({"entries": {"0": {"content": []}}}), "expected text, got an array"),
         (dumped({"entries": {"0": {"order": "high"}}}), "expected a number, got text"),
         (dumped({"entries": {str(n): {} for n in range(10_001)}}), "at most 10,000 entries"),
@@ -159,33 +149,21 @@ async def test_documents_that_are_wrong_are_refused(bench: Bench) -> None:
         (whole[:-20], "breaks off in the middle"),
         (whole.replace(b"tEXtchara", b"tEXtcharb"), "wrong checksum"),
     ]
-    with Failures() as failures:
-        for content, problem in rows:
-            with failures.row(problem), pytest.raises(TavernError, match=problem):
-                await bench.kb.import_base("wrong", content)
+    await refused([(bench.kb.import_base("wrong", content), InvalidInput, problem) for content, problem in rows])
     assert "wrong" not in {base.id for base in await bench.kb.bases()}
 
 
 async def test_what_a_format_cannot_hold_is_named(bench: Bench) -> None:
     bench.write("knowledge/own.json", {"entries": []})
-    about = {
-        "id": "a",
-        "content": {"value": "x", "mime_type": "image/png"},
-        "activation_criteria": {
-            "keywords": ["a"],
-            "key_groups": [{"keys": ["b"]}],
-            "trigger_conditions": [{"type": "variable_check", "variable": "v", "value": 1}],
-        },
-        "usage_metadata": {"once_per_session": True, "prefix": {"text": "<", "is_enabled": True}},
-    }
-    await bench.kb.put("own", [KnowledgeEntry.model_validate(about)])
+    conditions = [{"type": "variable_check", "variable": "v", "value": 1}]
+    criteria = {"keywords": ["a"], "key_groups": [{"keys": ["b"]}], "trigger_conditions": conditions}
+    usage = {"once_per_session": True, "prefix": {"text": "<", "is_enabled": True}}
+    about = {"id": "a", "content": {"value": "x", "mime_type": "image/png"}, "usage_metadata": usage}
+    await bench.kb.put("own", [KnowledgeEntry.model_validate({**about, "activation_criteria": criteria})])
     made = await bench.kb.export_base("own", format="world_info")
     assert made.unsupported == [
-        "entries.activation_criteria.key_groups",
-        "entries.activation_criteria.trigger_conditions",
-        "entries.content: media",
-        "entries.usage_metadata.once_per_session",
-        "entries.usage_metadata.prefix",
+        *(f"entries.activation_criteria.{name}" for name in ("key_groups", "trigger_conditions")),
+        *("entries.content: media", "entries.usage_metadata.once_per_session", "entries.usage_metadata.prefix"),
     ]
     await bench.kb.import_base("moved", dumped(V3), replace=True)
     lost = (await bench.kb.export_base("moved", format="card_v1")).unsupported

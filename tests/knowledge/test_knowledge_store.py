@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.repetition import Failures
+from helpers.repetition import Failures, refused
 
-from tavern_host import Folders, Host, TavernError
+from tavern_host import Folders, Host, InvalidInput, NotFound
 from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import Conflict, PermissionDenied
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, NODES, TOOLS, BaseHeader, KnowledgeEntry
 from tests.knowledge.conftest import Bench
 
@@ -21,37 +22,21 @@ pytestmark = [
     pytest.mark.parametrize("bench", ["files", "postgres"], indirect=True, scope="module"),
 ]
 
-LORE = {
-    "kb_id": "kb_lore",
-    "kb_version": "1.1.0",
-    "schema_version": "1.0",
-    "kb_displayName": "Lore of the valley",
-    "tags": ["lore"],
-    "shelf": 7,
-    "entries": [
-        {
-            "id": "dragon",
-            "version": 1,
-            "entry_type": "lore_detail",
-            "displayName": "红龙",
-            "content": {
-                "mime_type": "text/plain",
-                "value": "余烬山上住着一条红色的巨龙。",
-                "path": None,
-                "tone": "dark",
-            },
-            "activation_criteria": {
-                "keywords": ["dragon", "red scales"],
-                "key_groups": [{"keys": ["cave"], "note": 1}],
-            },
-            "usage_metadata": {"priority": 10, "role": "null"},
-            "management_metadata": {"tags": ["creature"], "mood": None},
-            "extensions": {"acme": {"x": [1, 2]}},
-        },
-        {"id": "inn", "content": {"value": "A quiet inn; its owner brews TavernAle2 and keeps a ledger of debts."}},
-        {"id": "off", "content": {"value": "Nobody finds the ledger."}, "management_metadata": {"is_enabled": False}},
-    ],
+DRAGON = {
+    **{"id": "dragon", "version": 1, "entry_type": "lore_detail", "displayName": "红龙"},
+    "content": {"mime_type": "text/plain", "value": "余烬山上住着一条红色的巨龙。", "path": None, "tone": "dark"},
+    "activation_criteria": {"keywords": ["dragon", "red scales"], "key_groups": [{"keys": ["cave"], "note": 1}]},
+    "usage_metadata": {"priority": 10, "role": "null"},
+    "management_metadata": {"tags": ["creature"], "mood": None},
+    "extensions": {"acme": {"x": [1, 2]}},
 }
+INN = {"id": "inn", "content": {"value": "A quiet inn; its owner brews TavernAle2 and keeps a ledger of debts."}}
+OFF = {"id": "off", "content": {"value": "Nobody finds the ledger."}, "management_metadata": {"is_enabled": False}}
+HEADER = {
+    **{"kb_id": "kb_lore", "kb_version": "1.1.0", "schema_version": "1.0", "kb_displayName": "Lore of the valley"},
+    **{"tags": ["lore"], "shelf": 7},
+}
+LORE: dict[str, Any] = {**HEADER, "entries": [DRAGON, INN, OFF]}
 
 
 def entry(id: str, value: str = "", **more: Any) -> KnowledgeEntry:
@@ -65,19 +50,10 @@ async def test_a_file_of_the_project_is_a_base(bench: Bench) -> None:
     assert (await bench.kb.header("lore")).to_json()["shelf"] == 7
     page = await bench.kb.list_entries("lore", limit=2)
     assert ([one.entry.id for one in page.entries], page.total) == (["dragon", "inn"], 3)
-    rows = [
-        ("红龙", "dragon"),
-        ("巨龙", "dragon"),
-        ("龙", "dragon"),
-        ("山", "dragon"),
-        ("ＲＥＤ scales", "dragon"),
-        ("creature", "dragon"),
-        ("who brews ale", "inn"),
-        ("tavern", "inn"),
-        ("debt", "inn"),
-        ("凤凰", None),
-        ('" OR * NEAR( -', None),
-        ("", None),
+    rows: list[tuple[str, str | None]] = [
+        *((query, "dragon") for query in ("红龙", "巨龙", "龙", "山", "ＲＥＤ scales", "creature")),
+        *((query, "inn") for query in ("who brews ale", "tavern", "debt")),
+        *((query, None) for query in ("凤凰", '" OR * NEAR( -', "")),
     ]
     with Failures() as failures:
         for query, expected in rows:
@@ -92,11 +68,8 @@ async def test_a_file_of_the_project_is_a_base(bench: Bench) -> None:
 async def test_what_is_not_changed_comes_back_as_it_was(bench: Bench) -> None:
     (written,) = await bench.kb.put("lore", [entry("well", "The well is dry.")])
     kept = bench.read("lore")
-    assert {key: value for key, value in kept.items() if key not in ("entries", "updated_at", "created_at")} == {
-        key: value for key, value in LORE.items() if key != "entries"
-    }
-    assert kept["entries"][:3] == LORE["entries"]
-    assert kept["entries"][3]["id"] == "well"
+    assert {key: value for key, value in kept.items() if key not in ("entries", "updated_at", "created_at")} == HEADER
+    assert (kept["entries"][:3], kept["entries"][3]["id"]) == (LORE["entries"], "well")
     assert (await bench.kb.get("lore", "well")).revision == written.revision
     assert await bench.kb.delete("lore", ["well", "well", "nothing"]) == 1
     assert bench.read("lore")["entries"] == LORE["entries"]
@@ -106,15 +79,11 @@ async def test_what_is_not_changed_comes_back_as_it_was(bench: Bench) -> None:
 async def test_two_writers_lose_nothing(bench: Bench) -> None:
     (first,) = await bench.kb.put("lore", [entry("gate", "one")], revision="")
     await bench.kb.put("lore", [entry("gate", "two")], revision=first.revision)
-    refusals = [(first.revision, "three"), ("", "four")]
-    for revision, text in refusals:
-        with pytest.raises(TavernError, match="read it again") as refused:
-            await bench.kb.put("lore", [entry("gate", text)], revision=revision)
-        assert refused.value.info.code == "conflict"
+    late = [bench.kb.put("lore", [entry("gate", "three")], revision=revision) for revision in (first.revision, "")]
+    await refused([(act, Conflict, "read it again") for act in late])
     await asyncio.gather(*(bench.kb.put("lore", [entry(f"n{n}", f"number {n}")]) for n in range(20)))
     assert {one["id"] for one in bench.read("lore")["entries"]} >= {f"n{n}" for n in range(20)}
-    with pytest.raises(TavernError, match="same id"):
-        await bench.kb.put("lore", [entry("a"), entry("a")])
+    await refused([(bench.kb.put("lore", [entry("a"), entry("a")]), InvalidInput, "same id")])
     await bench.kb.delete("lore", ["gate", *(f"n{n}" for n in range(20))])
 
 
@@ -158,13 +127,9 @@ async def test_a_wrong_file_is_named_and_never_overwritten(bench: Bench) -> None
                 before = bench.content("wrong")
                 (told,) = [base for base in await bench.kb.bases() if base.id == "wrong"]
                 assert problem in str(told.problem)
-                for act in (
-                    bench.kb.put("wrong", [entry("a")]),
-                    bench.kb.save_base(BaseHeader(kb_id="wrong")),
-                    bench.kb.get("wrong", "a"),
-                ):
-                    with pytest.raises(TavernError, match=r"knowledge/wrong\.json"):
-                        await act
+                save = bench.kb.save_base(BaseHeader(kb_id="wrong"))
+                acts = (bench.kb.put("wrong", [entry("a")]), save, bench.kb.get("wrong", "a"))
+                await refused([(act, InvalidInput, "knowledge/wrong.json") for act in acts])
                 assert bench.content("wrong") == before
     assert [hit.id for hit in await bench.kb.search("inn")] == ["inn"]
     assert await bench.kb.delete_base("wrong")
@@ -178,32 +143,25 @@ async def test_a_wrong_file_is_named_and_never_overwritten(bench: Bench) -> None
     assert outside.exists()
 
 
-async def test_a_lone_surrogate_becomes_a_replacement_character(bench: Bench) -> None:
+async def test_what_cannot_be_named_or_does_not_fit_is_refused(bench: Bench) -> None:
+    big, large = entry("big", "x" * (1 << 20)), [entry(f"e{n}", "y" * 900_000) for n in range(19)]
+    headers = [BaseHeader(kb_id=name) for name in ("../up", "", "host:nodes")]
+    access = BaseHeader(kb_id="a", kb_extensions={"access": 1})
+    await refused(
+        [
+            *((bench.kb.save_base(header), InvalidInput, "name of a file") for header in headers),
+            (bench.kb.save_base(access), InvalidInput, "access"),
+            (bench.kb.put("lroe", [entry("a")]), NotFound, "did you mean"),
+            (bench.kb.put("lore", [big]), InvalidInput, "more than 1 MiB"),
+            (bench.kb.put("lore", []), InvalidInput, "give 1 to 1,000"),
+            (bench.kb.get("lore", "none"), NotFound, "no entry 'none'"),
+            (bench.kb.put("lore", large), InvalidInput, "more than 16 MiB"),
+        ]
+    )
+    assert bench.read("lore")["entries"] == LORE["entries"]
     bench.write("knowledge/half.json", '{"entries": [{"id": "a", "content": {"value": "half \\ud83d"}}]}')
     assert (await bench.kb.get("half", "a")).entry.content.value == "half \ufffd"
     await bench.kb.delete_base("half")
-
-
-async def test_what_cannot_be_named_or_does_not_fit_is_refused(bench: Bench) -> None:
-    big = entry("big", "x" * (1 << 20))
-    rows: list[tuple[Any, str]] = [
-        (lambda: bench.kb.save_base(BaseHeader(kb_id="../up")), "name of a file"),
-        (lambda: bench.kb.save_base(BaseHeader(kb_id="")), "name of a file"),
-        (lambda: bench.kb.save_base(BaseHeader(kb_id="host:nodes")), "name of a file"),
-        (lambda: bench.kb.save_base(BaseHeader(kb_id="a", kb_extensions={"access": 1})), "access"),
-        (lambda: bench.kb.put("lroe", [entry("a")]), "did you mean"),
-        (lambda: bench.kb.put("lore", [big]), "more than 1 MiB"),
-        (lambda: bench.kb.put("lore", []), "give 1 to 1,000"),
-        (lambda: bench.kb.get("lore", "none"), "no entry 'none'"),
-    ]
-    with Failures() as failures:
-        for act, problem in rows:
-            with failures.row(problem), pytest.raises(TavernError, match=problem):
-                await act()
-    entries = [entry(f"e{n}", "y" * 900_000) for n in range(19)]
-    with pytest.raises(TavernError, match="more than 16 MiB"):
-        await bench.kb.put("lore", entries)
-    assert bench.read("lore")["entries"] == LORE["entries"]
 
 
 async def test_agents_read_and_write_what_their_profiles_say(bench: Bench) -> None:
@@ -229,11 +187,7 @@ async def test_agents_read_and_write_what_their_profiles_say(bench: Bench) -> No
         kb.save_base(BaseHeader(kb_id="lore"), call=scribe),
         kb.delete_base("lore", call=scribe),
     ]
-    with Failures() as failures:
-        for number, act in enumerate(denied):
-            with failures.row(number), pytest.raises(TavernError, match="may not") as refused:
-                await act
-            assert refused.value.info.code == "permission_denied"
+    await refused([(act, PermissionDenied, "may not") for act in denied])
     await kb.put("lore", [entry("seen", "Scribes were here.")], call=scribe)
     (suggested,) = await kb.put("lore", [entry("inn", "A pirates' den.")], call=critic)
     assert suggested.entry.management_metadata.related_ids == ["inn"]
@@ -241,13 +195,12 @@ async def test_agents_read_and_write_what_their_profiles_say(bench: Bench) -> No
     assert [hit.id for hit in await kb.search("quiet inn")] == ["inn"]
     acme = CallContext(principal=Principal(kind="plugin", id="tavern-tools"))
     opened = {"kb_id": "diary", "kb_extensions": {"access": {"write": ["plugin:acme"]}}}
-    for act in (
+    acts = [
         kb.save_base(BaseHeader.model_validate(opened), call=acme),
         kb.import_base("diary", b'{"entries": {}}', replace=True, call=acme),
         kb.delete_base("diary", call=acme),
-    ):
-        with pytest.raises(TavernError, match="may not change"):
-            await act
+    ]
+    await refused([(act, PermissionDenied, "may not change") for act in acts])
     await kb.save_base(BaseHeader(kb_id="acme"), call=acme)
     await kb.delete_base("acme", call=acme)
     await kb.delete_base("diary")

@@ -1,14 +1,13 @@
-"""Servers that the tests of the `openai` adapter talk to: a real one, and one that misbehaves as told."""
+"""What the tests of the `openai` adapter talk to: a server that misbehaves as told, and clients."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
-from helpers.openai_server import OpenAiServer, answer, openai_server
 from helpers.wire_server import WireServer
 
 from tavern_host.contracts.blobs import Blob
@@ -16,20 +15,6 @@ from tavern_llm.chat_client import ChatClient
 from tavern_llm.openai_options import OpenAiOptions
 
 IMAGE = b"\x89PNG\r\n"
-
-
-@pytest.fixture(scope="session")
-def chat_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAiServer]:
-    """Run a real OpenAI-compatible server that knows a few conversations."""
-    answers = [
-        answer("greeting", said=["good morning"], content="Good morning to you, too."),
-        answer("busy", said=["hurry"], content="", http_status=429, error_message="Slow down, please."),
-        answer("locked", said=["secret door"], content="", http_status=401, error_message="Wrong key."),
-        answer("long", said=["tell me everything"], content="word " * 2000, stream_chunk_delay_ms=20),
-        answer("chinese", said=["你好"], content="你好，旅人。要喝点什么？"),
-    ]
-    with openai_server(tmp_path_factory.mktemp("openai"), answers) as server:
-        yield server
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from helpers.model_server import breaks_off, model_server, says
 from helpers.repetition import Failures
+from helpers.workflow_documents import function
 
 import tavern_llm.nodes
 from tavern_host import EXECUTION_ENGINE, Host, InvalidInput, nodes_of
@@ -24,22 +25,12 @@ def test_its_definition_says_what_goes_in_and_out() -> None:
     (definition,) = nodes_of(tavern_llm.nodes)
     assert definition.type == "LlmApiRequest"
     inputs = {key: (slot.data_flow_type.value, slot.required) for key, slot in definition.inputs.items()}
-    assert inputs == {
-        "messages": ("ARRAY", True),
-        "system_prompt": ("STRING", False),
-        "model": ("STRING", False),
-        "parameters": ("OBJECT", False),
-        "tools": ("ARRAY", False),
-        "tools_text": ("STRING", False),
-        "tool_choice": ("STRING", False),
-        "response_schema": ("OBJECT", False),
-    }
-    assert {key: (slot.data_flow_type.value, bool(slot.is_stream)) for key, slot in definition.outputs.items()} == {
-        "text": ("STRING", False),
-        "response": ("OBJECT", False),
-        "text_stream": ("STRING", True),
-        "chunks": ("OBJECT", True),
-    }
+    texts, objects = ("system_prompt", "model", "tools_text", "tool_choice"), ("parameters", "response_schema")
+    optional = {**dict.fromkeys(texts, "STRING"), **dict.fromkeys(objects, "OBJECT"), "tools": "ARRAY"}
+    assert inputs == {"messages": ("ARRAY", True), **{key: (kind, False) for key, kind in optional.items()}}
+    outputs = {key: (slot.data_flow_type.value, bool(slot.is_stream)) for key, slot in definition.outputs.items()}
+    whole = {"text": ("STRING", False), "response": ("OBJECT", False)}
+    assert outputs == {**whole, "text_stream": ("STRING", True), "chunks": ("OBJECT", True)}
 
 
 def test_messages_are_read_with_all_that_they_hold() -> None:
@@ -63,18 +54,13 @@ def test_messages_are_read_with_all_that_they_hold() -> None:
 
 
 def test_what_is_no_message_is_told_by_its_place() -> None:
+    bard, answering = {"role": "bard", "content": ""}, {"role": "tool", "content": "x"}
     rows: list[tuple[list[Any], str]] = [
         (["hi"], "messages[0]: expected an object with role and content, found str"),
-        (
-            [HI, {"role": "bard", "content": ""}],
-            "messages[1].role: expected one of system, user, assistant, tool, found 'bard'",
-        ),
+        ([HI, bard], "messages[1].role: expected one of system, user, assistant, tool, found 'bard'"),
         ([{"role": "user"}], "messages[0].content: expected a text, found NoneType"),
         ([{"role": "assistant", "content": []}], "messages[0].content: expected a text, found list"),
-        (
-            [HI, {"role": "tool", "content": "x"}],
-            "messages[1].tool_call_id: a message of the role tool says which call it answers",
-        ),
+        ([HI, answering], "messages[1].tool_call_id: a message of the role tool says which call it answers"),
         ([{**HI, "tool_calls": "x"}], "messages[0].tool_calls: input should be a valid list"),
         ([{**HI, "tool_calls": [{"id": "a"}]}], "messages[0].tool_calls.0.name: field required"),
         ([{**HI, "images": [{"file": "a"}]}], "messages[0].images.0.file: unknown option"),
@@ -83,31 +69,21 @@ def test_what_is_no_message_is_told_by_its_place() -> None:
     ]
     with Failures() as failures:
         for messages, told in rows:
-            with failures.row(told), pytest.raises(InvalidInput) as caught:
-                read_messages(messages)
             with failures.row(told):
+                with pytest.raises(InvalidInput) as caught:
+                    read_messages(messages)
                 assert caught.value.message == told
-        with failures.row("tools"), pytest.raises(InvalidInput, match=r"tools\[1\]: expected"):
-            read_tools([{"type": "function", "function": {"name": "a"}}, {"name": "a"}])
+    with pytest.raises(InvalidInput, match=r"tools\[1\]: expected"):
+        read_tools([{"type": "function", "function": {"name": "a"}}, {"name": "a"}])
 
 
 async def run(host: Host, **values: Any) -> tuple[Run, Any]:
     """Run a workflow of the node alone, its outputs as the interface; return the run and its outputs."""
     kinds = {"text": "STRING", "response": "OBJECT", "text_stream": "STRING", "chunks": "OBJECT"}
-    document = {
-        "name": "ask",
-        "nodes": [
-            {"id": "llm", "type": "core:LlmApiRequest", "inputValues": values},
-            {"id": "out", "type": "core:GroupOutput"},
-        ],
-        "edges": [
-            {"id": key, "source": "llm", "sourceHandle": key, "target": "out", "targetHandle": key} for key in kinds
-        ],
-        "interfaceOutputs": {
-            key: {"key": key, "dataFlowType": kind, "isStream": "s" in key[-7:] and key != "response"}
-            for key, kind in kinds.items()
-        },
-    }
+    node = {"type": "core:LlmApiRequest", "inputValues": values}
+    document = function("ask", {"llm": node}, *(f"llm.{key} > out.{key}" for key in kinds), takes={}, gives=kinds)
+    for key in ("text_stream", "chunks"):
+        document["interfaceOutputs"][key]["isStream"] = True
     request = RunRequest(workflow=Workflow.model_validate(document))
     done = await host.services.get(EXECUTION_ENGINE).run(request)
     return done, done.outputs
@@ -126,10 +102,8 @@ async def test_it_gives_the_answer_whole_and_as_it_comes(project: Path) -> None:
         response = LlmResponse.model_validate(outputs["response"])
         assert set(outputs["response"]) == set(LlmResponse.model_fields)
         assert (outputs["text"], response.text, response.reasoning) == ("Yes, I am.", "Yes, I am.", "Hm.")
-        assert [(call.name, call.arguments) for call in response.tool_calls] == [
-            ("look", '{"at": "sky"}'),
-            ("wait", "{}"),
-        ]
+        calls = [(call.name, call.arguments) for call in response.tool_calls]
+        assert calls == [("look", '{"at": "sky"}'), ("wait", "{}")]
         assert len({call.id for call in response.tool_calls}) == 2
         assert outputs["text_stream"] == "Yes, I am."
         chunks = [LlmChunk.model_validate(chunk) for chunk in outputs["chunks"]]
@@ -138,8 +112,7 @@ async def test_it_gives_the_answer_whole_and_as_it_comes(project: Path) -> None:
         assert chunks[-1].response == response
 
         failed, _ = await run(host, messages=[HI])
-        assert failed.status is RunStatus.ERROR
-        assert failed.error is not None
+        assert failed.status is RunStatus.ERROR and failed.error is not None
         assert "replies.yaml: no reply fits; the last message was user: 'hi'" in failed.error.message
 
 

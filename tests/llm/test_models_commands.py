@@ -61,26 +61,34 @@ def listed(project: Path) -> dict[str, dict[str, Any]]:
     return {model["name"]: model for model in ran.json()["models"]}
 
 
+def add(project: Path, name: str, server: ModelServer, *more: str, model: str = "tiny", key: str = KEY) -> Ran:
+    return models(project, "add", name, "--url", server.base_url, "--key", key, "--model", model, *more)
+
+
+def in_project(inn: Path, name: str) -> None:
+    """Let the project have a model of its own, which plays a file."""
+    (inn / "replies.yaml").write_text("- reply: I play.\n")
+    setup = json.dumps({name: {"adapter": "scripted", "file": "replies.yaml"}})
+    (inn / "tavern.yaml").write_text(f"settings:\n  extensions.tavern-llm.models: {setup}\n")
+
+
 def test_one_command_leads_from_nothing_to_an_answer(inn: Path, operator_folders: Path, server: ModelServer) -> None:
-    nothing = models(inn, "list")
-    assert "no language model is set up; `tavern models add NAME --url" in nothing.out
+    assert "no language model is set up; `tavern models add NAME --url" in models(inn, "list").out
     failed = models(inn, "test")
     assert (failed.code, "`tavern models add NAME --url" in failed.error) == (2, True)
-
-    added = models(inn, "add", "mine", "--url", server.base_url, "--key", KEY, "--model", "tiny")
+    added = add(inn, "mine", server)
     assert added.code == 0, added
     assert added.out.splitlines() == [
         f"mine is set up: tiny at {server.base_url}, as the default.",
         "It says: Hello, traveller.",
     ]
     tested = models(inn, "test")
-    assert tested.code == 0, tested
-    assert "mine (openai, default) answered in " in tested.out
+    assert (tested.code, "mine (openai, default) answered in " in tested.out) == (0, True), tested
     assert "10 + 5 tokens: Hello, traveller." in tested.out
 
     seen = [added.out, added.err, tested.out, tavern("settings", "list", "tavern-llm", cwd=inn).out]
-    written = [path.read_bytes().decode("utf-8", "replace") for path in operator_folders.rglob("*") if path.is_file()]
-    written += [path.read_bytes().decode("utf-8", "replace") for path in inn.rglob("*") if path.is_file()]
+    files = [path for folder in (operator_folders, inn) for path in folder.rglob("*") if path.is_file()]
+    written = [path.read_bytes().decode("utf-8", "replace") for path in files]
     assert [text for text in seen + written if KEY in text] == []
 
 
@@ -89,20 +97,17 @@ def test_further_models_are_added_beside_the_first(
 ) -> None:
     monkeypatch.setenv("INN_KEY", KEY)
     url, root = server.base_url, server.base_url.removesuffix("/v1")
-    (inn / "replies.yaml").write_text("- reply: I play.\n")
-    setup = '{"parrot": {"adapter": "scripted", "file": "replies.yaml"}}'
-    (inn / "tavern.yaml").write_text(f"settings:\n  extensions.tavern-llm.models: {setup}\n")
+    in_project(inn, "parrot")
     parrot = listed(inn)["parrot"]
     assert (parrot["adapter"], parrot["isDefault"], parrot["isScripted"]) == ("scripted", True, True)
     assert "scripted: plays replies from a file" in models(inn, "list").out
-
     first = models(inn, "add", "first", "--url", root, "--key", "-", "--model", "tiny", "--json", stdin=f"{KEY}\n")
     assert first.code == 0, first
     answer = first.json()
     assert (answer["baseUrl"], answer["model"], answer["isDefault"]) == (url, "tiny", True)
-    second = models(inn, "add", "second", "--url", url, "--key-env", "INN_KEY", "--model", "large-model")
-    assert "second is set up: large-model" in second.out
-    assert "; `tavern models default second` makes it the default." in second.out
+    second = models(inn, "add", "second", "--url", url, "--key-env", "INN_KEY", "--model", "large-model").out
+    assert "second is set up: large-model" in second
+    assert "; `tavern models default second` makes it the default." in second
     assert models(inn, "default", "second").out == "second is the default model.\n"
     found = listed(inn)
     assert sorted(found) == ["first", "parrot", "second"]
@@ -112,114 +117,34 @@ def test_further_models_are_added_beside_the_first(
     refused = models(inn, "default", "third")
     assert refused.error.endswith("no language model 'third' (there is first, parrot, second)")
     assert refused.code == 2
-    assert "Hello, traveller." in models(inn, "test", "first").out
     assert models(inn, "test", "parrot").out.startswith("parrot (scripted: plays replies from a file) answered in ")
-
-    taken = models(inn, "add", "first", "--url", url, "--key", KEY, "--model", "tiny")
+    taken = add(inn, "first", server)
     assert (taken.code, "there is a model 'first' already; --replace replaces it" in taken.error) == (2, True)
-    options = ("--key", KEY, "--model", "large-model", "--replace")
-    assert models(inn, "add", "first", "--url", url, *options).code == 0
+    assert add(inn, "first", server, "--replace", model="large-model").code == 0
 
 
-def test_saved_keys_are_masked_and_kept(inn: Path, server: ModelServer) -> None:
-    keyed = {"adapter": "openai", "base_url": server.base_url, "model": "tiny", "api_key": [KEY, "sk-other"]}
+def test_saved_keys_are_masked_kept_and_removed(inn: Path, server: ModelServer) -> None:
+    def settings(*words: str, stdin: str = "") -> Ran:
+        return tavern("settings", words[0], "tavern-llm.models", *words[1:], cwd=inn, stdin=stdin)
+
+    one = {"adapter": "openai", "base_url": server.base_url, "model": "tiny"}
     channels = {"adapter": "openai", "model": "tiny", "channels": [{"base_url": server.base_url, "api_key": KEY}]}
-    saved = {"extensions.tavern-llm.models": {"keyed": keyed, "channels": channels}}
-    text = json.dumps(saved["extensions.tavern-llm.models"])
-    assert tavern("settings", "set", "tavern-llm.models", "--stdin", cwd=inn, stdin=text).code == 0
-    shown = tavern("settings", "get", "tavern-llm.models", cwd=inn)
+    saved = {"keyed": {**one, "api_key": [KEY, "sk-other"]}, "channels": channels, "fast": {"alias": "mine"}}
+    assert settings("set", "--stdin", stdin=json.dumps({**saved, "mine": one})).code == 0
+    shown = settings("get")
     assert ("sk-" in shown.out, "********" in shown.out) == (False, True)
-    assert tavern("settings", "set", "tavern-llm.models", "--stdin", cwd=inn, stdin=shown.out).code == 0
-    assert models(inn, "add", "mine", "--url", server.base_url, "--key", KEY, "--model", "tiny").code == 0
-    for name in ("keyed", "channels", "mine"):
+    assert settings("set", "--stdin", stdin=shown.out).code == 0
+    for name in ("keyed", "channels"):
         tested = models(inn, "test", name)
         assert (tested.code, "Hello, traveller." in tested.out) == (0, True), tested
-    assert models(inn, "default", "keyed").code == 0
-    assert tavern("settings", "reset", "tavern-llm.models", cwd=inn).code == 0
-    assert models(inn, "list", "--json").json()["problems"] == [
-        "no language model is set up; `tavern models add NAME --url https://…/v1 --key-env VARIABLE` sets one up"
-    ]
 
-
-def test_a_server_that_lists_nothing_is_tried(inn: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "lists", False)
-    add = ("add", "mine", "--url", server.base_url, "--key", KEY)
-    assert "knows no such model or address" in models(inn, *add).error
-    assert "There is no model huge." in models(inn, *add, "--model", "huge").error
-    assert models(inn, *add, "--model", "tiny").code == 0
-
-
-def test_a_person_chooses_among_the_models(inn: Path, server: ModelServer) -> None:
-    add = ("models", "add", "mine", "--url", server.base_url, "--key", KEY, "--project", inn)
-    code, screen, _ = on_screen(*add, typed="2\n", columns=200)
-    assert (code, "mine is set up: tiny at" in screen.text) == (0, True), screen.text
-    assert "   1  large-model\n   2  tiny\nWhich one? Number or name: " in screen.text
-    code, screen, _ = on_screen(*add, "--replace", typed="huge\n", columns=200)
-    assert (code, "the server has no model 'huge'" in screen.text) == (2, True), screen.text
-
-
-WRONG: list[tuple[str, tuple[str, ...], int, str]] = [
-    ("wrong key", ("--url", "{url}", "--key", "sk-wrong", "--model", "tiny"), 1, "refuses the API key (401)"),
-    ("no key", ("--url", "{url}"), 1, "Error: the server at {root} wants an API key (401)"),
-    ("variable that is not set", ("--url", "{url}", "--key-env", "NO_KEY"), 2, "variable NO_KEY, named by --key-env"),
-    ("two keys", ("--url", "{url}", "--key", KEY, "--key-env", "X"), 2, "give --key or --key-env, not both"),
-    (
-        "nobody there",
-        ("--url", "http://127.0.0.1:1/v1", "--key", KEY),
-        1,
-        "cannot be reached: Connection refused; does it run",
-    ),
-    ("no address", ("--key", KEY), 2, "--url is missing: the server's address"),
-    ("bad address", ("--url", "example.com"), 2, "--url: must be an address such as https://api.example.com/v1"),
-    (
-        "key in the address",
-        ("--url", "http://a:{key}@x.com"),
-        2,
-        "--url: must not hold credentials; use --key or --key-env",
-    ),
-    ("wrong path", ("--url", "{root}/v2", "--key", KEY), 1, "knows no such model or address; check the address"),
-    (
-        "wrong model",
-        ("--url", "{url}", "--key", KEY, "--model", "tny"),
-        2,
-        "the server has no model 'tny' (did you mean tiny?); it has large-model, tiny",
-    ),
-    ("no model", ("--url", "{url}", "--key", KEY), 2, "2 models; name one with --model: large-model, tiny"),
-    ("option missing", ("--adapter", "scripted"), 2, "the options of the adapter 'scripted': file: field required"),
-    ("unknown adapter", ("--adapter", "opnai"), 2, "there is no adapter 'opnai'; there is openai, scripted"),
-]
-
-
-def test_what_is_wrong_is_told_and_nothing_saved(inn: Path, server: ModelServer) -> None:
-    with Failures() as failures:
-        for name, arguments, code, told in WRONG:
-            with failures.row(name):
-                root = server.base_url.removesuffix("/v1")
-                given = [argument.format(url=server.base_url, root=root, key=KEY) for argument in arguments]
-                ran = models(inn, "add", "mine", *given)
-                assert (ran.code, told.format(root=root) in ran.error) == (code, True), ran
-                assert KEY not in ran.err
-        with failures.row("bad name"):
-            ran = models(inn, "add", "my model", "--url", server.base_url)
-            assert (ran.code, "is no name for a model" in ran.error) == (2, True), ran
-        with failures.row("default"):
-            ran = models(inn, "default", "mine")
-            assert (ran.code, "no language model is set up" in ran.error) == (2, True), ran
-    assert listed(inn) == {}
-
-
-def test_a_model_is_removed_with_its_key(inn: Path, server: ModelServer) -> None:
-    (inn / "replies.yaml").write_text("- reply: I play.\n")
-    setup = '{"mine": {"adapter": "scripted", "file": "replies.yaml"}}'
-    (inn / "tavern.yaml").write_text(f"settings:\n  extensions.tavern-llm.models: {setup}\n")
-    assert models(inn, "add", "mine", "--url", server.base_url, "--key", KEY, "--model", "tiny", "--default").code == 0
-    saved = {"mine": {"adapter": "openai", "base_url": server.base_url, "model": "tiny"}, "fast": {"alias": "mine"}}
-    saved["tiny"] = {**saved["mine"], "api_key": KEY}
-    assert tavern("settings", "set", "tavern-llm.models", "--stdin", cwd=inn, stdin=json.dumps(saved)).code == 0
-    assert models(inn, "remove", "tiny").out == "tiny is removed.\n"
-    shown = tavern("settings", "get", "tavern-llm.models", cwd=inn).out
-    assert ("tiny" in shown, "***" in shown) == (True, False), "the other's model is called so; no key is left"
-    assert models(inn, "remove", "tiny").error == ("Error: there is no language model 'tiny' (there is fast, mine)")
+    in_project(inn, "mine")
+    assert models(inn, "remove", "keyed").out == "keyed is removed.\n"
+    assert models(inn, "remove", "channels").code == 0
+    shown = settings("get")
+    assert ("keyed" in shown.out, "***" in shown.out) == (False, False)
+    assert models(inn, "remove", "keyed").error == "Error: there is no language model 'keyed' (there is fast, mine)"
+    assert models(inn, "default", "mine").code == 0
     ran = models(inn, "remove", "mine", "--json")
     assert (ran.code, ran.json()) == (0, {"name": "mine", "wasDefault": True})
     assert listed(inn)["mine"]["isScripted"] is True, "the project's own of this name"
@@ -229,27 +154,70 @@ def test_a_model_is_removed_with_its_key(inn: Path, server: ModelServer) -> None
     assert (hidden.code, hidden.error) == (2, told)
 
 
+def test_a_server_that_lists_nothing_is_tried(inn: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "lists", False)
+    unnamed = models(inn, "add", "mine", "--url", server.base_url, "--key", KEY)
+    assert "knows no such model or address" in unnamed.error
+    assert "There is no model huge." in add(inn, "mine", server, model="huge").error
+    assert add(inn, "mine", server).code == 0
+
+
+def test_a_person_chooses_among_the_models(inn: Path, server: ModelServer) -> None:
+    words = ("models", "add", "mine", "--url", server.base_url, "--key", KEY, "--project", inn)
+    code, screen, _ = on_screen(*words, typed="2\n", columns=200)
+    assert (code, "mine is set up: tiny at" in screen.text) == (0, True), screen.text
+    assert "   1  large-model\n   2  tiny\nWhich one? Number or name: " in screen.text
+
+
+KEYED, LISTED = ("--url", "{url}", "--key", KEY), "it has large-model, tiny"
+WRONG: list[tuple[tuple[str, ...], int, str]] = [
+    (("--url", "{url}", "--key", "sk-wrong", "--model", "tiny"), 1, "refuses the API key (401)"),
+    (("--url", "{url}"), 1, "Error: the server at {root} wants an API key (401)"),
+    (("--url", "{url}", "--key-env", "NO_KEY"), 2, "variable NO_KEY, named by --key-env"),
+    ((*KEYED, "--key-env", "X"), 2, "give --key or --key-env, not both"),
+    (("--url", "http://127.0.0.1:1/v1", "--key", KEY), 1, "cannot be reached: Connection refused; does it run"),
+    (("--key", KEY), 2, "--url is missing: the server's address"),
+    (("--url", "example.com"), 2, "--url: must be an address such as https://api.example.com/v1"),
+    (("--url", "http://a:{key}@x.com"), 2, "--url: must not hold credentials; use --key or --key-env"),
+    (("--url", "{root}/v2", "--key", KEY), 1, "knows no such model or address; check the address"),
+    ((*KEYED, "--model", "tny"), 2, f"the server has no model 'tny' (did you mean tiny?); {LISTED}"),
+    (KEYED, 2, "2 models; name one with --model: large-model, tiny"),
+    (("--adapter", "scripted"), 2, "the options of the adapter 'scripted': file: field required"),
+    (("--adapter", "opnai"), 2, "there is no adapter 'opnai'; there is openai, scripted"),
+]
+
+
+def test_what_is_wrong_is_told_and_nothing_saved(inn: Path, server: ModelServer) -> None:
+    root = server.base_url.removesuffix("/v1")
+    with Failures() as failures:
+        for arguments, code, told in WRONG:
+            with failures.row(told):
+                given = [argument.format(url=server.base_url, root=root, key=KEY) for argument in arguments]
+                ran = models(inn, "add", "mine", *given)
+                assert (ran.code, told.format(root=root) in ran.error, KEY in ran.err) == (code, True, False), ran
+        for words, told in (
+            (("add", "my model", "--url", server.base_url), "is no name for a model"),
+            (("default", "mine"), "no language model is set up"),
+        ):
+            with failures.row(told):
+                ran = models(inn, *words)
+                assert (ran.code, told in ran.error) == (2, True), ran
+    assert listed(inn) == {}
+
+
 async def test_models_are_listed_over_http(project: Path) -> None:
+    prices = {"context_tokens": 8000, "price_input": 0.5, "price_output": 1.5}
     setups = {
         "parrot": {"adapter": "scripted", "file": "replies.yaml"},
-        "mine": {
-            "adapter": "openai",
-            "base_url": "http://127.0.0.1:1",
-            "model": "tiny",
-            "api_key": KEY,
-            "context_tokens": 8000,
-            "price_input": 0.5,
-            "price_output": 1.5,
-        },
+        "mine": {"adapter": "openai", "base_url": "http://127.0.0.1:1", "model": "tiny", "api_key": KEY, **prices},
         "fast": {"alias": "mine"},
         "broken": {"alias": "nobody"},
     }
     settings = {"extensions.tavern-llm.models": setups, "extensions.tavern-llm.defaultModel": "fast"}
     async with Host(project=project, settings=settings) as host, served(host) as site:
         response = await site.get("/api/models")
-        assert response.status == 200
         text = await response.text()
-    assert KEY not in text
+    assert (response.status, KEY in text) == (200, False)
     found = {model["name"]: model for model in json.loads(text)["models"]}
     assert sorted(found) == ["fast", "mine", "parrot"]
     priced = {"adapter": "openai", "contextTokens": 8000, "priceInput": 0.5, "priceOutput": 1.5, "isScripted": False}
