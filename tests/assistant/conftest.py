@@ -10,12 +10,34 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from helpers.workflow_documents import edge
 
 from tavern_host import Host
 from tavern_host.contracts.assistant import ASSISTANT, Assistant, PatchResult
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, Workflow, WorkflowManager
 from tavern_host.testing.http import HttpClient, served
+
+SHOP: dict[str, Any] = {
+    "name": "Shop",
+    "nodes": [
+        {"id": "say", "type": "core:Text", "position": {"x": 0, "y": 0}, "inputValues": {"text": "hello"}},
+        {"id": "ask", "type": "core:GroupInput", "position": {"x": 0, "y": 300}},
+        {"id": "join", "type": "core:TextMerge", "position": {"x": 400, "y": 0},
+         "inputConnectionOrders": {"text_inputs": ["e1", "e2"]}},
+        {"id": "out", "type": "core:GroupOutput", "position": {"x": 800, "y": 0}},
+    ],
+    "edges": [
+        edge("e1", "say.text", "join.text_inputs__0"),
+        edge("e2", "ask.name", "join.text_inputs__1"),
+        edge("e3", "join.merged_text", "out.text"),
+    ],
+    "interfaceInputs": {"name": {"dataFlowType": "STRING"}},
+    "interfaceOutputs": {"text": {"dataFlowType": "STRING"}},
+    "previewTarget": {"nodeId": "join", "slotKey": "merged_text"},
+    "extra": {"kept": [1, None]},
+}  # fmt: skip
+"""The workflow that patches change."""
 
 
 @dataclass

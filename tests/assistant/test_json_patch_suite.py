@@ -17,53 +17,37 @@ from tavern_assistant.patches.workflow import apply_to_workflow
 
 SUITE = "json-patch-test-suite@1.1.0"
 
+
+def op(name: str, path: str, **more: Any) -> dict[str, Any]:
+    return {"op": name, "path": path, **more}
+
+
+BAR = {"foo": "bar"}
+BAZ = {"baz": "qux", "foo": "bar"}
+ABC = {"baz": "qux", "foo": ["a", 2, "c"]}
+COWS, EATEN = ({"foo": words.split()} for words in ("all grass cows eat", "all cows eat grass"))
+WALDO, THUD = (
+    {"foo": {"bar": "baz", "waldo": "fred"}, "qux": {"corge": "grault"}},
+    {"foo": {"bar": "baz"}, "qux": {"corge": "grault", "thud": "fred"}},
+)
+SLASHED = {"/": 9, "~1": 10}
 APPENDIX: tuple[tuple[str, Any, Any, Any], ...] = (
     # section, document, patch, what comes of it; None where it must fail
-    ("A.1", {"foo": "bar"}, [{"op": "add", "path": "/baz", "value": "qux"}], {"baz": "qux", "foo": "bar"}),
-    ("A.2", {"foo": ["bar", "baz"]}, [{"op": "add", "path": "/foo/1", "value": "qux"}], {"foo": ["bar", "qux", "baz"]}),
-    ("A.3", {"baz": "qux", "foo": "bar"}, [{"op": "remove", "path": "/baz"}], {"foo": "bar"}),
-    ("A.4", {"foo": ["bar", "qux", "baz"]}, [{"op": "remove", "path": "/foo/1"}], {"foo": ["bar", "baz"]}),
-    (
-        "A.5",
-        {"baz": "qux", "foo": "bar"},
-        [{"op": "replace", "path": "/baz", "value": "boo"}],
-        {"baz": "boo", "foo": "bar"},
-    ),
-    (
-        "A.6",
-        {"foo": {"bar": "baz", "waldo": "fred"}, "qux": {"corge": "grault"}},
-        [{"op": "move", "from": "/foo/waldo", "path": "/qux/thud"}],
-        {"foo": {"bar": "baz"}, "qux": {"corge": "grault", "thud": "fred"}},
-    ),
-    (
-        "A.7",
-        {"foo": ["all", "grass", "cows", "eat"]},
-        [{"op": "move", "from": "/foo/1", "path": "/foo/3"}],
-        {"foo": ["all", "cows", "eat", "grass"]},
-    ),
-    (
-        "A.8",
-        {"baz": "qux", "foo": ["a", 2, "c"]},
-        [{"op": "test", "path": "/baz", "value": "qux"}, {"op": "test", "path": "/foo/1", "value": 2}],
-        {"baz": "qux", "foo": ["a", 2, "c"]},
-    ),
-    ("A.9", {"baz": "qux"}, [{"op": "test", "path": "/baz", "value": "bar"}], None),
-    (
-        "A.10",
-        {"foo": "bar"},
-        [{"op": "add", "path": "/child", "value": {"grandchild": {}}}],
-        {"foo": "bar", "child": {"grandchild": {}}},
-    ),
-    ("A.11", {"foo": "bar"}, [{"op": "add", "path": "/baz", "value": "qux", "xyz": 123}], {"foo": "bar", "baz": "qux"}),
-    ("A.12", {"foo": "bar"}, [{"op": "add", "path": "/baz/bat", "value": "qux"}], None),
-    ("A.14", {"/": 9, "~1": 10}, [{"op": "test", "path": "/~01", "value": 10}], {"/": 9, "~1": 10}),
-    ("A.15", {"/": 9, "~1": 10}, [{"op": "test", "path": "/~01", "value": "10"}], None),
-    (
-        "A.16",
-        {"foo": ["bar"]},
-        [{"op": "add", "path": "/foo/-", "value": ["abc", "def"]}],
-        {"foo": ["bar", ["abc", "def"]]},
-    ),
+    ("A.1", BAR, [op("add", "/baz", value="qux")], BAZ),
+    ("A.2", {"foo": ["bar", "baz"]}, [op("add", "/foo/1", value="qux")], {"foo": ["bar", "qux", "baz"]}),
+    ("A.3", BAZ, [op("remove", "/baz")], BAR),
+    ("A.4", {"foo": ["bar", "qux", "baz"]}, [op("remove", "/foo/1")], {"foo": ["bar", "baz"]}),
+    ("A.5", BAZ, [op("replace", "/baz", value="boo")], {"baz": "boo", "foo": "bar"}),
+    ("A.6", WALDO, [op("move", "/qux/thud", **{"from": "/foo/waldo"})], THUD),
+    ("A.7", COWS, [op("move", "/foo/3", **{"from": "/foo/1"})], EATEN),
+    ("A.8", ABC, [op("test", "/baz", value="qux"), op("test", "/foo/1", value=2)], ABC),
+    ("A.9", {"baz": "qux"}, [op("test", "/baz", value="bar")], None),
+    ("A.10", BAR, [op("add", "/child", value={"grandchild": {}})], {**BAR, "child": {"grandchild": {}}}),
+    ("A.11", BAR, [op("add", "/baz", value="qux", xyz=123)], BAZ),
+    ("A.12", BAR, [op("add", "/baz/bat", value="qux")], None),
+    ("A.14", SLASHED, [op("test", "/~01", value=10)], SLASHED),
+    ("A.15", SLASHED, [op("test", "/~01", value="10")], None),
+    ("A.16", {"foo": ["bar"]}, [op("add", "/foo/-", value=["abc", "def"])], {"foo": ["bar", ["abc", "def"]]}),
 )
 """Of A.13 the patch has two members `op`, which Python's reader of JSON joins: there is no such patch here."""
 

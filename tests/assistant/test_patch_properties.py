@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from helpers.repetition import IN_ONE_TEST, repetitions
+from helpers.workflow_documents import edge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,141 +20,104 @@ from tavern_host.contracts.assistant import ASSISTANT, PatchResult
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, WorkflowProblem
 from tavern_host.testing.http import HttpClient, served
+from tests.assistant.conftest import SHOP
 
+ZONE = {
+    **{"id": "zone", "type": "core:LoopZone", "position": {"x": 300, "y": 400}, "width": 600, "height": 300},
+    "configValues": {"carried": [{"key": "n", "dataFlowType": "STRING", "initial": ""}], "count": 2},
+}
+UP = {"id": "up", "type": "core:UpperCase", "parentNode": "zone", "position": {"x": 140, "y": 90}}
+DIGIT = {"id": "0", "type": "core:Text", "position": {"x": 0, "y": 200}, "inputValues": {"text": "a"}}
 WORKFLOW: dict[str, Any] = {
-    "name": "Shop",
-    "nodes": [
-        {"id": "in", "type": "core:GroupInput", "position": {"x": 0, "y": 0}},
-        {"id": "0", "type": "core:Text", "position": {"x": 0, "y": 200}, "inputValues": {"text": "a"}},
-        {"id": "zone", "type": "core:LoopZone", "position": {"x": 300, "y": 400}, "width": 600, "height": 300,
-         "configValues": {"carried": [{"key": "n", "dataFlowType": "STRING", "initial": ""}], "count": 2}},
-        {"id": "up", "type": "core:UpperCase", "parentNode": "zone", "position": {"x": 140, "y": 90}},
-        {"id": "join", "type": "core:TextMerge", "position": {"x": 300, "y": 0},
-         "inputConnectionOrders": {"text_inputs": ["e1", "e2"]}},
-        {"id": "out", "type": "core:GroupOutput", "position": {"x": 700, "y": 0}},
-    ],
-    "edges": [
-        {"id": "e1", "source": "in", "sourceHandle": "name", "target": "join", "targetHandle": "text_inputs__0"},
-        {"id": "e2", "source": "0", "sourceHandle": "text", "target": "join", "targetHandle": "text_inputs__1"},
-        {"id": "e3", "source": "join", "sourceHandle": "merged_text", "target": "out", "targetHandle": "text"},
-        {"id": "e4", "source": "zone", "sourceHandle": "in__n", "target": "up", "targetHandle": "text"},
-        {"id": "e5", "source": "up", "sourceHandle": "text", "target": "zone", "targetHandle": "next__n"},
-    ],
-    "interfaceInputs": {"name": {"dataFlowType": "STRING"}},
-    "interfaceOutputs": {"text": {"dataFlowType": "STRING"}},
+    **SHOP,
+    "nodes": [SHOP["nodes"][0], DIGIT, ZONE, UP, *SHOP["nodes"][1:]],
+    "edges": [*SHOP["edges"], edge("e4", "zone.in__n", "up.text"), edge("e5", "up.text", "zone.next__n")],
     "comments": [{"id": "note", "text": "hello", "position": {"x": 0, "y": -200}}],
-    "previewTarget": {"nodeId": "join", "slotKey": "merged_text"},
     "somethingElse": {"a/b": [1, True, None], "~": {"deep": []}},
-}  # fmt: skip
+}
 
-NAMES = [
-    "in",
-    "0",
-    "zone",
-    "up",
-    "join",
-    "out",
-    "a",
-    "b",
-    "id:0",
-    "99",
-    "-",
-    "",
-    "\U0001f600",
-    "__proto__",
-    "constructor",
-]
+NAMES = ["ask", "0", "zone", "up", "join", "out", "a", "b", "id:0", "99", "-", "", "\U0001f600", "__proto__"]
 names = st.sampled_from(NAMES)
-handles = st.sampled_from(
-    ["text", "text_inputs", "text_inputs__0", "merged_text", "name", "in__n", "next__n", "nothing"]
-)
+handles = st.sampled_from(["text", "text_inputs", "text_inputs__0", "merged_text", "name", "in__n", "next__n", "none"])
 types = st.sampled_from(
-    ["core:Text", "core:UpperCase", "core:TextMerge", "core:LoopZone", "core:GroupOutput", "core:Nothing", "Text", ""]
+    [f"core:{name}" for name in ("Text", "UpperCase", "TextMerge", "LoopZone", "Nothing")] + ["Text"]
 )
 values = st.recursive(
     st.sampled_from([None, True, 0, 1, -1, 2.5, "", "text", "é", "\0", "localId"]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2),
     max_leaves=4,
 )
-maybe = st.fixed_dictionaries(
-    {},
-    optional={
-        "localId": names, "parentLocalId": names, "parentNode": names, "id": names, "position": values,
-        "inputValues": st.dictionaries(handles, values, max_size=2),
-        "data": st.dictionaries(handles, values, max_size=2),
-    },
-)  # fmt: skip
-nodes = st.builds(lambda kind, rest: {"type": kind, **rest}, types, maybe)
-edges = st.fixed_dictionaries(
-    {"sourceHandle": handles, "targetHandle": handles},
-    optional={"source": names, "sourceLocalId": names, "target": names, "targetLocalId": names, "localId": names},
-)
-places = st.sampled_from(
-    [
-        "", "/", "/nodes", "/edges", "/comments", "/nodes/-", "/edges/-", "/comments/-", "/nodes/0", "/nodes/id:0",
-        "/nodes/join", "/nodes/up", "/nodes/zone", "/nodes/a", "/nodes/3", "/nodes/6", "/nodes/99", "/nodes/-1",
-        "/nodes/0/inputValues/text", "/nodes/join/inputValues/separator", "/nodes/up/parentNode", "/nodes/up/id",
-        "/nodes/a/inputValues/text", "/nodes/zone/configValues/count", "/nodes/join/position", "/nodes/join/type",
-        "/nodes/join/inputConnectionOrders/text_inputs", "/edges/e1", "/edges/e3", "/edges/e4/target", "/edges/0",
-        "/edges/e5/sourceHandle", "/interfaceInputs", "/interfaceInputs/name", "/interfaceInputs/more", "/id", "/name",
-        "/interfaceOutputs/text", "/previewTarget", "/previewTarget/nodeId", "/somethingElse/a~1b/0", "/comments/note",
-        "/somethingElse/~0/deep/-", "/somethingElse/~2", "/comments/note/text", "/nodes/-/type", "/viewport", "/a/b/c",
-    ]
-)  # fmt: skip
+settled = st.dictionaries(handles, values, max_size=2)
+about = {**dict.fromkeys(("localId", "parentLocalId", "parentNode", "id"), names), "position": values}
+nodes = st.fixed_dictionaries({"type": types}, optional={**about, "inputValues": settled, "data": settled})
+ends = dict.fromkeys(("source", "sourceLocalId", "target", "targetLocalId", "localId"), names)
+edges = st.fixed_dictionaries({"sourceHandle": handles, "targetHandle": handles}, optional=ends)
+
+
+def pointers(value: Any, path: str = "") -> list[str]:
+    """Return a pointer to each place of a document, with an id where there is one."""
+    if not isinstance(value, dict | list):
+        return [path]
+    found = [path, f"{path}/-"] if isinstance(value, list) else [path]
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        name = f"id:{inner['id']}" if isinstance(key, int) and isinstance(inner, dict) and "id" in inner else str(key)
+        found += pointers(inner, f"{path}/{name.replace('~', '~0').replace('/', '~1')}")
+    return found
+
+
+ODD = ["/", "/nodes/0", "/nodes/a", "/nodes/3", "/nodes/99", "/nodes/-1", "/nodes/a/inputValues/text", "/nodes/-/type"]
+ODD += ["/somethingElse/~2", "/interfaceInputs/more", "/edges/0", "/viewport", "/a/b/c", "/nodes/join/policy"]
+places = st.sampled_from([*pointers(WORKFLOW), *ODD])
+
+
+def operation(op: Any, **members: Any) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({"op": st.sampled_from(op) if isinstance(op, list) else st.just(op), **members})
+
+
 operations = st.one_of(
-    st.builds(lambda value: {"op": "add", "path": "/nodes/-", "value": value}, nodes),
-    st.builds(lambda value: {"op": "add", "path": "/edges/-", "value": value}, edges),
-    st.builds(lambda path: {"op": "remove", "path": path}, places),
-    st.builds(
-        lambda op, path, value: {"op": op, "path": path, "value": value},
-        st.sampled_from(["add", "replace", "test"]), places,
-        st.one_of(values, nodes, edges, st.lists(nodes, max_size=2)),
-    ),
-    st.builds(
-        lambda op, path, source: {"op": op, "path": path, "from": source},
-        st.sampled_from(["move", "copy"]), places, places,
-    ),
+    operation("add", path=st.just("/nodes/-"), value=nodes),
+    operation("add", path=st.just("/edges/-"), value=edges),
+    operation("remove", path=places),
+    operation(["add", "replace", "test"], path=places, value=values | nodes | edges | st.lists(nodes, max_size=2)),
+    operation(["move", "copy"], path=places, **{"from": places}),
     values,
-)  # fmt: skip
+)
+
+
+def added(path: str, **value: Any) -> dict[str, Any]:
+    return {"op": "add", "path": path, "value": value}
+
+
+FROM_B = {"sourceLocalId": "b", "sourceHandle": "text"}
 GOOD: list[Any] = [
-    {"op": "add", "path": "/nodes/-", "value": {"localId": "a", "type": "core:UpperCase"}},
-    {"op": "add", "path": "/nodes/-", "value": {"localId": "b", "type": "core:Text", "data": {"text": "x"}}},
-    {"op": "add", "path": "/nodes/1", "value": {"type": "core:Text", "parentNode": "zone"}},
-    {"op": "add", "path": "/edges/-",
-     "value": {"sourceLocalId": "b", "sourceHandle": "text", "targetLocalId": "a", "targetHandle": "text"}},
-    {"op": "add", "path": "/edges/-",
-     "value": {"sourceLocalId": "b", "sourceHandle": "text", "target": "join", "targetHandle": "text_inputs"}},
-    {"op": "add", "path": "/edges/0",
-     "value": {"source": "0", "sourceHandle": "text", "targetLocalId": "a", "targetHandle": "text"}},
-    {"op": "remove", "path": "/nodes/id:0"}, {"op": "remove", "path": "/nodes/zone"},
-    {"op": "remove", "path": "/edges/e1"}, {"op": "remove", "path": "/interfaceInputs/name"},
+    added("/nodes/-", localId="a", type="core:UpperCase"),
+    added("/nodes/-", localId="b", type="core:Text", data={"text": "x"}),
+    added("/nodes/1", type="core:Text", parentNode="zone"),
+    added("/edges/-", **FROM_B, targetLocalId="a", targetHandle="text"),
+    added("/edges/-", **FROM_B, target="join", targetHandle="text_inputs"),
+    added("/edges/0", source="0", sourceHandle="text", targetLocalId="a", targetHandle="text"),
+    added("/comments/-", text="new"),
+    *({"op": "remove", "path": f"/{path}"} for path in ("nodes/id:0", "nodes/zone", "edges/e1", "comments/note")),
+    *({"op": "remove", "path": f"/{path}"} for path in ("interfaceInputs/name", "previewTarget")),
     {"op": "move", "from": "/interfaceInputs/name", "path": "/interfaceInputs/who"},
     {"op": "move", "from": "/nodes/join", "path": "/nodes/0"},
-    {"op": "copy", "from": "/nodes/id:0", "path": "/nodes/-"},
-    {"op": "copy", "from": "/nodes/b", "path": "/nodes/2"},
+    *({"op": "copy", "from": f"/nodes/{one}", "path": "/nodes/-"} for one in ("id:0", "b")),
     {"op": "replace", "path": "/nodes/b/inputValues/text", "value": ""},
-    {"op": "add", "path": "/nodes/join/inputValues/separator", "value": ", "},
     {"op": "replace", "path": "/nodes/join/position", "value": {"x": 1, "y": 2}},
-    {"op": "remove", "path": "/comments/note"},
-    {"op": "add", "path": "/comments/-", "value": {"text": "new"}}, {"op": "add", "path": "/description", "value": "d"},
     {"op": "replace", "path": "/nodes/2", "value": {"type": "core:LoopZone", "configValues": {"count": 3}}},
-    {"op": "test", "path": "/edges/e3/source", "value": "join"}, {"op": "remove", "path": "/previewTarget"},
-]  # fmt: skip
+    {"op": "test", "path": "/edges/e3/source", "value": "join"},
+]
 patches = st.lists(operations, max_size=5) | st.lists(st.sampled_from(GOOD), min_size=1, max_size=6)
 NODE = {"type": "node", "nodeType": "core:Text"}
 TOOL = {"id": "say", "description": "Say it.", "implementation": NODE, "tags": ["a"]}
 NEEDED = {"version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "w"}
 PROFILE = {"id": "smith", "name": "Smith", **NEEDED, "tool_ids_inventory": ["a"], "limits": {"steps": 3}, "~": {"/": 1}}
+OF_TOOLS = ("description", "tags", "tags/0", "tags/-", "displayName", "implementation", "version", "id")
+OF_AGENTS = ("name", "tool_ids_inventory/-", "tool_ids_inventory/0", "limits", "limits/steps", "~0/~1", "id")
 KEPT: dict[str, tuple[str, list[str]]] = {
     "workflow": ("shop", []),
-    "tool": (
-        "say",
-        ["/description", "/tags", "/tags/0", "/tags/-", "/displayName", "/implementation", "/version", "/id"],
-    ),
-    "agent": (
-        "smith",
-        ["/name", "/tool_ids_inventory/-", "/tool_ids_inventory/0", "/limits", "/limits/steps", "/~0/~1", "/id"],
-    ),
+    "tool": ("say", [f"/{place}" for place in OF_TOOLS]),
+    "agent": ("smith", [f"/{place}" for place in OF_AGENTS]),
     "settings": ("tavern-agents", ["/recordRuns", "/recordDeliberations", "/nothing", ""]),
 }
 """By kind of document the one that is patched, and places in it that patches change."""
@@ -165,10 +129,9 @@ HostAndRun = tuple[HttpClient, Callable[..., Any]]
 def plain(kind: str) -> st.SearchStrategy[list[Any]]:
     """Patches of what is no workflow."""
     where, said = st.sampled_from(KEPT[kind][1]), values | st.sampled_from([True, False, "1.0.1", ["x"], {"steps": 2}])
-    written = {"op": st.sampled_from(["add", "replace"]), "path": where, "value": said}
-    moved = {"op": st.sampled_from(["move", "copy"]), "path": where, "from": where}
-    removed = {"op": st.just("remove"), "path": where}
-    return st.lists(st.one_of(*map(st.fixed_dictionaries, (written, moved, removed))), max_size=3)
+    moved = operation(["move", "copy"], path=where, **{"from": where})
+    written = operation(["add", "replace"], path=where, value=said)
+    return st.lists(written | moved | operation("remove", path=where), max_size=3)
 
 
 @pytest.fixture(scope="module")

@@ -14,21 +14,10 @@ from tavern_host.contracts.calls import CallContext, Principal, operator_call
 from tavern_host.contracts.errors import Conflict, PermissionDenied
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER
+from tests.assistant.conftest import SHOP
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SHOP: dict[str, Any] = {
-    "nodes": [
-        {"id": "a", "type": "core:Text", "position": {"x": 0, "y": 0}, "inputValues": {"text": "a"}},
-        {"id": "b", "type": "core:Text", "position": {"x": 0, "y": 200}, "inputValues": {"text": "b"}},
-        {"id": "join", "type": "core:TextMerge", "position": {"x": 400, "y": 0}, "inputValues": {"separator": " "}},
-    ],
-    "edges": [
-        {"id": "e1", "source": "a", "sourceHandle": "text", "target": "join", "targetHandle": "text_inputs__0"},
-        {"id": "e2", "source": "b", "sourceHandle": "text", "target": "join", "targetHandle": "text_inputs__1"},
-    ],
-    "unknown": {"kept": True},
-}
 UP = {"op": "add", "path": "/nodes/-", "value": {"localId": "up", "type": "core:UpperCase"}}
 AGENT = CallContext(principal=Principal(kind="agent", id="smith"))
 
@@ -59,7 +48,7 @@ def without(document: dict[str, Any], node: str) -> dict[str, Any]:
 async def test_patch_is_a_draft_with_its_author_and_goes_back(patches: Any) -> None:
     name = patches.workflow(SHOP)
     before, first = await patches.present(name)
-    result = await patches.assistant.apply_patch([UP, fed("a")], name, reason="louder", call=AGENT)
+    result = await patches.assistant.apply_patch([UP, fed("say")], name, reason="louder", call=AGENT)
     assert result.applied and result.former == first
     after, now = await patches.present(name)
     assert (after, now) == (result.document, result.revision)
@@ -67,7 +56,7 @@ async def test_patch_is_a_draft_with_its_author_and_goes_back(patches: Any) -> N
     assert file.revision == first, "the file is what it was until somebody publishes"
     newest = (await patches.manager.history(name, limit=1))[0]
     assert (newest.by, newest.reason, newest.kind) == ("agent:smith", "louder", "draft")
-    second = await patches.assistant.apply_patch([value("a", "x")], name, call=AGENT)
+    second = await patches.assistant.apply_patch([value("say", "x")], name, call=AGENT)
     with pytest.raises(Conflict):
         await patches.assistant.undo_patch(name, result.revision, first, call=operator_call())
     with pytest.raises(NotFound):
@@ -82,9 +71,9 @@ async def test_nothing_is_saved_of_what_changes_nothing_or_fails(patches: Any) -
     name = patches.workflow(SHOP)
     for patch in (
         [],
-        [{"op": "test", "path": "/unknown/kept", "value": True}],
-        [value("a", "a")],
-        [value("a", "x"), UP],
+        [{"op": "test", "path": "/extra/kept/0", "value": 1}],
+        [value("say", "hello")],
+        [value("say", "x"), UP],
     ):
         result = await patches.assistant.apply_patch(patch, name, call=operator_call())
         assert result.applied == (len(patch) < 2) and not result.changes
@@ -96,26 +85,27 @@ async def test_nothing_is_saved_of_what_changes_nothing_or_fails(patches: Any) -
         await patches.assistant.apply_patch([UP], name, call=operator_call())
 
 
+SAY = value("say", "x")
+REMOVED = {"op": "remove", "path": "/nodes/say"}
+FIRST: list[Any] = [{"id": "0", "type": "core:Text"}, *SHOP["nodes"]]
+TAKEN: list[Any] = [*SHOP["nodes"], {"id": "upper-case", "type": "core:Text"}]
+BESIDE: list[Any] = [*SHOP["edges"], {**SHOP["edges"][0], "id": "e9", "targetHandle": "text_inputs__2"}]
+SET, NAMED = (
+    {"op": "add", "path": f"/nodes/{where}", "value": "k"} for where in ("join/configValues/k", "4/displayName")
+)
 MEANWHILE: tuple[tuple[str, dict[str, Any], list[Any], bool, Any], ...] = (
     # name, the document as somebody left it, a patch for the one before, whether it is rebased, what both touch
-    ("a moved node", moved(SHOP, "a", position={"x": 9, "y": 9}), [value("a", "x")], True, None),
-    ("another node", moved(SHOP, "b", inputValues={"text": "x"}), [value("a", "x")], True, None),
-    ("another value of it", moved(SHOP, "join", inputValues={"separator": ";"}),
-     [{"op": "add", "path": "/nodes/join/configValues/k", "value": 1}], True, None),
-    ("the same value", moved(SHOP, "a", inputValues={"text": "y"}), [value("a", "x")], False,
-     ["/nodes/a/inputValues/text"]),
-    ("another node before it", {**SHOP, "nodes": [{"id": "0", "type": "core:Text"}, *SHOP["nodes"]]},
-     [value("0", "x")], True, None),
-    ("a node that is gone", without(SHOP, "a"), [value("a", "x")], False, None),
-    ("an edge to a node that is gone", without(SHOP, "a"), [UP, fed("a")], False, None),
-    ("removal of what was changed", moved(SHOP, "b", displayName="Bee"), [{"op": "remove", "path": "/nodes/b"}], False,
-     ["/nodes/b"]),
-    ("removal of what was connected",
-     {**SHOP, "edges": [*SHOP["edges"], {**SHOP["edges"][0], "id": "e9", "targetHandle": "text_inputs__2"}]},
-     [{"op": "remove", "path": "/nodes/a"}], False, ["/edges/e9"]),
-    ("the same new id", {**SHOP, "nodes": [*SHOP["nodes"], {"id": "upper-case", "type": "core:Text"}]},
-     [UP, fed("a"), {"op": "add", "path": "/nodes/3/displayName", "value": "mine"}], True, None),
-)  # fmt: skip
+    ("a moved node", moved(SHOP, "say", position={"x": 9, "y": 9}), [SAY], True, None),
+    ("another node", moved(SHOP, "out", displayName="End"), [SAY], True, None),
+    ("another value of it", moved(SHOP, "join", inputValues={"separator": ";"}), [SET], True, None),
+    ("the same value", moved(SHOP, "say", inputValues={"text": "y"}), [SAY], False, ["/nodes/say/inputValues/text"]),
+    ("another node before it", {**SHOP, "nodes": FIRST}, [value("0", "x")], True, None),
+    ("a node that is gone", without(SHOP, "say"), [SAY], False, None),
+    ("an edge to a node that is gone", without(SHOP, "say"), [UP, fed("say")], False, None),
+    ("removal of what was changed", moved(SHOP, "say", displayName="Bee"), [REMOVED], False, ["/nodes/say"]),
+    ("removal of what was connected", {**SHOP, "edges": BESIDE}, [REMOVED], False, ["/edges/e9"]),
+    ("the same new id", {**SHOP, "nodes": TAKEN}, [UP, fed("say"), NAMED], True, None),
+)
 
 
 async def test_patch_for_an_old_revision_is_rebased_or_refused(patches: Any) -> None:
@@ -144,7 +134,7 @@ async def test_patch_for_an_old_revision_is_rebased_or_refused(patches: Any) -> 
 
 async def test_unknown_revisions_are_refused(patches: Any) -> None:
     name = patches.workflow(SHOP)
-    result = await patches.assistant.apply_patch([value("a", "x")], name, revision="nonsense", call=operator_call())
+    result = await patches.assistant.apply_patch([value("say", "x")], name, revision="nonsense", call=operator_call())
     assert not result.applied and result.conflict is not None and result.conflict.changes == []
     assert (await patches.manager.draft(name)).workflow is None
 
@@ -153,7 +143,7 @@ async def test_several_at_once_lose_nothing(patches: Any) -> None:
     name = patches.workflow(SHOP)
     _, old = await patches.present(name)
     calls = [CallContext(principal=Principal(kind="user", id=one)) for one in "abcdefgh"]
-    patch = [UP, fed("a")]
+    patch = [UP, fed("say")]
     made = await asyncio.gather(
         *(
             patches.assistant.apply_patch(patch, name, revision=old, reason=str(at), call=c)
@@ -163,7 +153,7 @@ async def test_several_at_once_lose_nothing(patches: Any) -> None:
     assert all(one.applied for one in made)
     after, _ = await patches.present(name)
     assert sorted(one["id"] for one in after["nodes"]) == [
-        *("a", "b", "join", "upper-case", *(f"upper-case-{number}" for number in range(2, 9)))
+        *("ask", "join", "out", "say", "upper-case", *(f"upper-case-{number}" for number in range(2, 9)))
     ]
     assert len(await patches.manager.history(name)) == 9, "the file and eight drafts"
 
@@ -211,11 +201,11 @@ async def test_tools_agents_and_settings_are_patched_alike(patches: Any) -> None
 
 async def test_patches_over_http_and_as_tools(patches: Any) -> None:
     name = patches.workflow(SHOP)
-    status, body = await patches.ask("/api/patches/check", id=name, operations=[UP, fed("a")])
-    assert status == 200 and body["applied"] and len(body["document"]["nodes"]) == 4
+    status, body = await patches.ask("/api/patches/check", id=name, operations=[UP, fed("say")])
+    assert status == 200 and body["applied"] and len(body["document"]["nodes"]) == 5
     status, body = await patches.ask("/api/patches", id=name, operations=[UP], reason="why")
     assert status == 409 and body["problems"][0]["code"] == "required_input"
-    status, body = await patches.ask("/api/patches", id=name, operations=[UP, fed("a")])
+    status, body = await patches.ask("/api/patches", id=name, operations=[UP, fed("say")])
     assert status == 200 and body["changes"][0]["localId"] == "up"
     status, undone = await patches.ask("/api/patches/undo", id=name, revision=body["revision"], to=body["former"])
     assert status == 200 and undone["document"] == SHOP
@@ -229,7 +219,7 @@ async def test_patches_over_http_and_as_tools(patches: Any) -> None:
     scope = ToolScope(allowed=["assistant:*"])
     calls = (
         ("assistant:propose_patch", {"id": name, "operations": [UP]}, "done", False),
-        ("assistant:apply_patch", {"id": name, "operations": [UP, fed("b")], "reason": "r"}, "done", True),
+        ("assistant:apply_patch", {"id": name, "operations": [UP, fed("say")], "reason": "r"}, "done", True),
         ("assistant:apply_patch", {"id": "x", "kind": "settings", "operations": [UP]}, "error", None),
         ("assistant:apply_patch", {"id": "smith", "kind": "agent", "operations": [UP]}, "awaiting_approval", None),
     )

@@ -9,28 +9,9 @@ import pytest
 from helpers.repetition import Failures
 
 from tavern_host.contracts.assistant import PatchResult
+from tests.assistant.conftest import SHOP
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-SHOP: dict[str, Any] = {
-    "name": "Shop",
-    "nodes": [
-        {"id": "say", "type": "core:Text", "position": {"x": 0, "y": 0}, "inputValues": {"text": "hello"}},
-        {"id": "ask", "type": "core:GroupInput", "position": {"x": 0, "y": 300}},
-        {"id": "join", "type": "core:TextMerge", "position": {"x": 400, "y": 0},
-         "inputConnectionOrders": {"text_inputs": ["e1", "e2"]}},
-        {"id": "out", "type": "core:GroupOutput", "position": {"x": 800, "y": 0}},
-    ],
-    "edges": [
-        {"id": "e1", "source": "say", "sourceHandle": "text", "target": "join", "targetHandle": "text_inputs__0"},
-        {"id": "e2", "source": "ask", "sourceHandle": "name", "target": "join", "targetHandle": "text_inputs__1"},
-        {"id": "e3", "source": "join", "sourceHandle": "merged_text", "target": "out", "targetHandle": "text"},
-    ],
-    "interfaceInputs": {"name": {"dataFlowType": "STRING"}},
-    "interfaceOutputs": {"text": {"dataFlowType": "STRING"}},
-    "previewTarget": {"nodeId": "join", "slotKey": "merged_text"},
-    "extra": {"kept": [1, None]},
-}  # fmt: skip
 
 
 def add(value: Any, kind: str = "nodes", at: str = "-") -> dict[str, Any]:

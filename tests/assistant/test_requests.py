@@ -87,6 +87,7 @@ class Asked:
             return answer
 
         model = self.bench.model(say)
+        model.pieces = 100
         events = self.bench.host.events.subscribe(UPDATE_WORKFLOW)
         body = {"workflowId": id, "message": row["request"], "mode": row.get("mode", "preview")}
         started = await self.site.post("/api/assistant/requests", json={**body, "conversationId": f"c-{id}"})
