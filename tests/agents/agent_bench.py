@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from helpers import told_model
+from helpers.forking import PYTHON
 from helpers.tavern_project import MODELS, Tavern
 from helpers.told_model import Model, Say, in_turn
 from helpers.workflow_documents import function
@@ -67,7 +70,7 @@ class AgentBench:
     def model(self, say: Say, name: str = "m") -> Model:
         """Let a model say something from now on; return it, with what it is asked."""
         model = told_model.MODELS[name]
-        model.say, model.asked, model.gate, model.pieces, model.void = say, [], None, 7, ""
+        model.say, model.asked, model.gate, model.pieces, model.chunks, model.void = say, [], None, 7, 50, ""
         return model
 
     def answers(self, *answers: LlmResponse | Exception, name: str = "m") -> Model:
@@ -149,3 +152,19 @@ async def agent_bench(folder: Path, prepare: Any = None, **options: Any) -> Asyn
     plugins = [plugin, *folder.glob("plugins/*")]
     async with Host(project=project.root, plugins=plugins, trust=[one.name for one in plugins], **options) as host:
         yield AgentBench(host, project)
+
+
+async def killed(program: str, *arguments: str | Path, lines: int) -> list[str]:
+    """Run a program of the tests until it has said so many lines, and kill it; return all whole lines that it said."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = (*PYTHON, "-m", f"tests.{program}", *map(str, arguments))
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(100):
+            said = [await process.stdout.readline() for _ in range(lines)]
+    finally:
+        process.kill()
+        rest = (await process.communicate())[0]
+    assert all(line.endswith(b"\n") for line in said), "the program ended early"
+    return [line.decode().strip() for line in [*said, *rest.splitlines(keepends=True)] if line.endswith(b"\n")]

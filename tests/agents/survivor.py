@@ -1,9 +1,10 @@
-"""A host that is to be killed: `python -m tests.agents.survivor FOLDER` says the runs of its agents, one for each
-stage at which a kill matters, once each has reached it."""
+"""Hosts that are to be killed: `python -m tests.agents.survivor KIND FOLDER` says what it has done until then, line by
+line: the runs of its agents once each is at its stage, changes of conversations, or changes of a world."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 from collections.abc import Awaitable
@@ -12,8 +13,12 @@ from pathlib import Path
 from helpers.tavern_project import Tavern
 from helpers.told_model import Said, said, written
 
-from tavern_host.contracts.llm import LlmRequest
-from tests.agents.agent_bench import agent, agent_bench, tool, until
+from tavern_host.contracts.llm import ChatMessage, LlmRequest
+from tavern_host.contracts.memory import MemoryChange
+from tavern_host.contracts.scenes import SCENE_MANAGER
+from tests.agents.agent_bench import AgentBench, agent, agent_bench, tool, until
+
+# --- agents at work -----------------------------------------------------------------------------------
 
 STAGES = {
     "streaming": None,
@@ -26,7 +31,7 @@ STAGES = {
     "approve": written("tam", ("pay", {"text": "paid"})),
     "refuse": written("tam", ("pay", {"text": "robbed"})),
 }
-"""What the model answers to the name of a stage; nothing, for long, where it is None."""
+"""What the model answers to the name of a stage at which a kill matters; nothing, for long, where it is None."""
 
 MARKS = {"acting", "looking", "second"}
 
@@ -42,15 +47,10 @@ def prepare(project: Tavern) -> None:
 def say(request: LlmRequest) -> Said | Awaitable[Said]:
     """Answer to the name of a stage."""
     answer = STAGES[request.messages[1].content]
-    return _slowly() if answer is None else answer
+    return asyncio.sleep(60, said("never")) if answer is None else answer
 
 
-async def _slowly() -> Said:
-    await asyncio.sleep(60)
-    return said("never")
-
-
-async def main(folder: Path) -> None:
+async def work(folder: Path) -> None:
     """Let agents work until each is at its stage, say so, and stay there."""
     room = {"extensions.tavern-engine.maxConcurrentRuns": 16}
     async with agent_bench(folder, prepare, serving=True, settings=room) as bench:
@@ -64,5 +64,69 @@ async def main(folder: Path) -> None:
         await asyncio.sleep(60)
 
 
+# --- conversations ------------------------------------------------------------------------------------
+
+
+async def write(bench: AgentBench, history: str) -> None:
+    """Append, edit, swipe and fork, let an agent remember the number, and print the head of the active branch after
+    each."""
+    kept = bench.histories
+    (last, *_) = await kept.append(history, [ChatMessage(role="user", content="0")])
+    for number in itertools.count(1):
+        text = f"{history} {number} " + "x" * 2000
+        asked, answer = ChatMessage(role="user", content=text), ChatMessage(role="assistant", content=text)
+        if number % 4 == 0:
+            added = await kept.edit(history, last.id, text, head=last.id)
+        elif number % 4 == 1:
+            added = await kept.swipe(history, last.id, [answer, asked], head=last.id)
+        else:
+            added = await kept.append(history, [asked, answer], parent_id=last.id)
+        last = added[-1]
+        print(history, last.id, len(added), flush=True)
+        await bench.runtime.change_memory("keeper", history, MemoryChange(state={"n": number}))
+        print(history, last.id, f"n{number}", flush=True)
+        if number % 10 == 0:
+            await kept.fork(history, f"b{number}")
+            print(history, f"b{number}", 0, flush=True)
+
+
+async def converse(folder: Path) -> None:
+    """Write to several conversations at once."""
+    async with agent_bench(folder) as bench, asyncio.TaskGroup() as together:
+        for name in ("a", "b", "c"):
+            together.create_task(write(bench, name))
+
+
+# --- a scene ------------------------------------------------------------------------------------------
+
+SCENE = {
+    **{"id": "long", "name": "Long", "turn_order": {"turns": 1000, "at_start": True}},
+    "agent_instances": [{"instance_id": name, "profile_id": name} for name in ("Ada", "Bob")],
+}
+
+
+def prepare_scene(project: Tavern) -> None:
+    """Write the scene and its agents."""
+    for name in ("Ada", "Bob"):
+        project.write(f"agents/{name}.json", agent(name))
+    project.write("scenes/long.json", SCENE)
+
+
+def count(request: LlmRequest) -> Said:
+    """Answer with how often the agent has spoken."""
+    return said(str(1 + sum(message.role == "assistant" for message in request.messages)))
+
+
+async def talk(folder: Path) -> None:
+    """Let two agents talk for long, and change their world all the while."""
+    async with agent_bench(folder, prepare_scene, serving=True) as bench:
+        bench.model(count)
+        scenes = bench.host.services.get(SCENE_MANAGER)
+        run = await scenes.start("long")
+        for number in itertools.count():
+            world = await scenes.update_world({"number": number, f"key{number % 50}": number}, scene=run.id)
+            print(number, world.revision, flush=True)
+
+
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run({"work": work, "converse": converse, "talk": talk}[sys.argv[1]](Path(sys.argv[2])))

@@ -312,6 +312,10 @@ async def test_a_conversation_that_outgrows_the_model_is_summarised(bench: Agent
     (newest, *_) = await bench.runtime.runs()
     assert len(await bench.trace(newest.id, "compacted")) == 1
     assert (newest.usage.steps, newest.usage.prompt_tokens) == (1, 20), "the summary counts"
+    bench.answers(written("tam", ("look", {"text": "a" * 30_000})), said("Long."))
+    reply = await bench.run()
+    assert reply.text == "Long."
+    assert await bench.trace(reply.agent_run_id, "compacted") == [], "there is nothing to summarise"
 
 
 async def test_an_overflow_is_asked_again_after_a_summary(bench: AgentBench) -> None:

@@ -86,7 +86,7 @@ async def test_an_empty_answer_is_asked_for_again_once(bench: AgentBench) -> Non
 
 
 async def test_ten_megabytes_of_text_leave_the_host_answering(bench: AgentBench) -> None:
-    bench.answers(said("x" * 10_000_000))
+    bench.answers(said("x" * 10_000_000)).chunks = 500
     working, answered = asyncio.create_task(bench.run()), 0
     while not working.done():
         await bench.runtime.get("keeper")

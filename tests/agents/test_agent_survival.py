@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from helpers.forking import PYTHON
 from helpers.repetition import repetitions
 from helpers.told_model import said, written
 
 from tavern_host.contracts.agents import AgentStatus
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
-from tests.agents.agent_bench import agent_bench
+from tests.agents.agent_bench import agent_bench, killed
 from tests.agents.survivor import STAGES, prepare
-
-
-async def killed(folder: Path) -> dict[str, str]:
-    """Kill a host when its agents are at their stages; return their runs."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    process = await asyncio.create_subprocess_exec(
-        *(*PYTHON, "-m", "tests.agents.survivor", str(folder)), stdout=asyncio.subprocess.PIPE, env=environment
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(100):
-            line = await process.stdout.readline()
-    finally:
-        process.kill()
-        await process.wait()
-    assert line, "the host ended early"
-    found: dict[str, str] = json.loads(line)
-    return found
-
 
 OBSERVED = {
     "streaming": "streaming",
@@ -54,7 +31,8 @@ OBSERVED = {
 
 @pytest.mark.parametrize("_", range(repetitions(1, 5)))
 async def test_runs_of_a_killed_host_are_resumed(tmp_path: Path, _: int) -> None:
-    runs = await killed(tmp_path)
+    (line,) = await killed("agents.survivor", "work", tmp_path, lines=1)
+    runs: dict[str, str] = json.loads(line)
     (kept,) = tmp_path.rglob("agents.sqlite3")
     with closing(sqlite3.connect(kept)) as store, store:  # as where the clock was set back before sub-agents began
         store.execute("UPDATE runs SET started = started - 3600000000 WHERE parent IS NOT NULL")

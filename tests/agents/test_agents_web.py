@@ -29,7 +29,7 @@ def prepare(project: Tavern) -> None:
     project.profile(tool_ids_inventory=["shout", "hush"])
     project.write("agents/schema.json", agent("schema"))
     brought = {**thinking(), "listed": False}
-    scout = agent("scout", core_deliberation_workflow_id="thoughts")
+    scout = agent("scout", core_deliberation_workflow_id="thoughts", further=[1])
     files = {"agents/scout.json": json.dumps(scout), "workflows/thoughts.json": json.dumps(brought)}
     folders = {"agents": {"entry": "./agents"}, "workflows": {"entry": "./workflows"}}
     write_plugin(project.root.parent / "plugins" / "brings", files, **folders)
@@ -228,6 +228,7 @@ async def test_a_profile_is_made_read_changed_and_deleted(site: HttpClient) -> N
 
     file.write_text("{")  # one that is broken is mended or deleted
     assert (await asked(site, "GET", path))[0] != 200
+    await walk(site, "/api/agents/other", ("PUT", agent("other"), "", 201), ("DELETE", None, "*", 200))
     await walk(site, path, ("PUT", guide, "", 428), ("PUT", guide, "*", 200))
     file.write_text("{")
     await walk(site, path, ("DELETE", None, "*", 200))

@@ -312,10 +312,10 @@ async def test_linear_histories_are_taken_over(tmp_path: Path) -> None:
     old = sqlite3.connect(path)
     for statement in AGENTS.migrations[0]:
         old.execute(statement)
-    for number, (history, text) in enumerate([("p", "1"), ("q", "a"), ("p", "2"), ("q", "b"), ("p", "3")], 1):
-        body = json.dumps({"role": "user", "content": text})
-        parent = {"p": {1: None, 3: 1, 5: 3}, "q": {2: None, 4: 2}}[history][number]
-        row = (number, f"m{number}", history, parent, number, None, body.encode())
+    said = [("p", "1", None), ("q", "a", None), ("p", "2", 1), ("q", "b", 2), ("p", "3", 3)]
+    for number, (history, text, parent) in enumerate(said, 1):
+        body = json.dumps({"role": "user", "content": text}).encode()
+        row = (number, f"m{number}", history, parent, number, None, body)
         old.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     old.executemany("INSERT INTO histories VALUES (?, ?, ?, ?, ?)", [("p", 1, 5, 3, 5), ("q", 2, 4, 2, 4)])
     old.execute("INSERT INTO summaries VALUES ('p', 1, 'One was said.')")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import random
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.forking import PYTHON
 from helpers.repetition import refused, repetitions
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
@@ -21,7 +17,7 @@ from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentStatus
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.histories import ChatHistory
 from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse
-from tests.agents.agent_bench import AgentBench, agent, agent_bench, tool
+from tests.agents.agent_bench import AgentBench, agent, agent_bench, killed, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -329,44 +325,29 @@ async def test_many_turns_read_back_exactly(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("_", range(repetitions(1, 10)))
 async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, _: int) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    process = await asyncio.create_subprocess_exec(
-        *(*PYTHON, "-m", "tests.agents.history_writer", str(tmp_path)),
-        stdout=asyncio.subprocess.PIPE,
-        env=environment,
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(100):
-            lines = [await process.stdout.readline() for _ in range(random.randint(60, 240))]
-    finally:
-        process.kill()
-        rest = (await process.communicate())[0]
+    lines = await killed("agents.survivor", "converse", tmp_path, lines=random.randint(60, 240))
     acknowledged: dict[str, list[list[str]]] = {}
-    for line in [*lines, *rest.splitlines(keepends=True)]:
-        if line.endswith(b"\n"):
-            history, *about = line.decode().split()
-            acknowledged.setdefault(history, []).append(about)
+    for history, *about in map(str.split, lines):
+        acknowledged.setdefault(history, []).append(about)
     assert len(acknowledged) == 3
     async with agent_bench(tmp_path, prepare) as bench:
         kept = bench.histories
         for history, changes in acknowledged.items():
             nodes = await kept.tree(history, limit=10_000)
-            details = await kept.get_history(history)
-            assert details.messages == len(nodes)
+            assert (await kept.get_history(history)).messages == len(nodes)
             depths: dict[str | None, int] = {None: 0}
             for node in nodes:
-                assert node.depth == depths[node.parent_id] + 1
-                depths[node.id] = node.depth
+                depths[node.id] = depths[node.parent_id] + 1
+            assert [depths[node.id] for node in nodes] == [node.depth for node in nodes]
             remembered = [(id, int(count[1:])) for id, count in changes if count[0] == "n"]
             for id, number in remembered[-5:]:
                 assert (await bench.runtime.memory("keeper", history, leaf=id)).state == {"n": number}
-            changes = [change for change in changes if change[1][0] != "n"]
-            heads = [id for id, count in changes if count != "0"]
-            assert set(heads) <= set(depths)
-            assert 0 <= len(nodes) - 1 - sum(int(count) for _, count in changes) <= 2
-            assert {name for name, count in changes if count == "0"} <= {branch.name for branch in details.branches}
+            added = [(id, int(count)) for id, count in changes if count[0] not in "n0"]
+            assert {id for id, _ in added} <= set(depths)
+            assert 0 <= len(nodes) - 1 - sum(count for _, count in added) <= 2
+            forks = {name for name, count in changes if count == "0"}
+            assert forks <= {branch.name for branch in (await kept.get_history(history)).branches}
             path = await kept.load(history)
-            assert heads[-1] in {node.id for node in nodes[-3:]}
+            assert added[-1][0] in {node.id for node in nodes[-3:]}
             assert [one.parent_id for one in path] == [None, *(one.id for one in path[:-1])]
             await kept.append(history, [ChatMessage(role="user", content="On.")], parent_id=path[-1].id)

@@ -24,23 +24,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 READ, UPDATE, PUBLISH = "ReadWorldStateTool", "UpdateWorldStateTool", "PublishEventTool"
 
+ADA: dict[str, Any] = {"instance_id": "ada", "profile_id": "keeper", "role": "keeps the inn"}
 INN = {
-    "id": "inn",
-    "name": "The inn",
-    "description": "Rain outside.",
-    "agent_instances": [
-        {"instance_id": "ada", "profile_id": "keeper", "role": "keeps the inn"},
-        {"instance_id": "bob", "profile_id": "guest"},
-    ],
+    **{"id": "inn", "name": "The inn", "description": "Rain outside."},
+    "agent_instances": [ADA, {"instance_id": "bob", "profile_id": "guest"}],
     "initial_world_state": {"lamp": "lit", "guests": 1},
 }
-
-
 LIFE = {
-    **INN,
-    "id": "life",
+    **{**INN, "id": "life", "turn_order": {"workflow_id": "order", "turns": 5}},
     "scene_lifecycle_workflows": {"on_scene_start": "open", "on_scene_end": "workflows/close.json"},
-    "turn_order": {"workflow_id": "order", "turns": 5},
 }
 """A scene whose world says by its key `next` who speaks next."""
 
@@ -52,16 +44,11 @@ def setting(name: str, key: str, value: Any) -> dict[str, Any]:
     return function(name, {"set": node}, *edges, takes={"world_state": "OBJECT"}, gives={"world_state": "OBJECT"})
 
 
+GET = {"type": "core:JsonGet", "inputValues": {"path": "next"}, "configValues": {"missing": "default"}}
+TAKES, GIVES = {"world_state": "OBJECT"}, {"next_speaker": "STRING"}
 ORDER = function(
-    "Order",
-    {"get": {"type": "core:JsonGet", "inputValues": {"path": "next"}, "configValues": {"missing": "default"}}},
-    "in.world_state > get.data",
-    "get.value > out.next_speaker",
-    takes={"world_state": "OBJECT"},
-    gives={"next_speaker": "STRING"},
+    "Order", {"get": GET}, "in.world_state > get.data", "get.value > out.next_speaker", takes=TAKES, gives=GIVES
 )
-
-
 ELARA: dict[str, Any] = {
     "initial_private_state_schema": {"type": "object", "properties": {"mood": {"enum": ["calm", "cross"]}}},
     "initial_private_state_values": {"mood": "calm"},
@@ -98,6 +85,12 @@ async def provider(bench: AgentBench, scenes: SceneManager) -> AsyncIterator[Any
     behind.clock = lambda: datetime.now(UTC)
 
 
+async def tell(scenes: SceneManager, run: SceneRun, text: str = "", **more: Any) -> SceneRun:
+    """Say something in a scene; return how it stands when all have answered."""
+    await scenes.say(run.id, text, **more)
+    return await scenes.wait(run.id)
+
+
 async def heard(bench: AgentBench, run: SceneRun) -> list[str]:
     """Return what was said in a scene."""
     kept = await bench.histories.load(run.id)
@@ -119,8 +112,7 @@ def given(request: LlmRequest) -> list[str]:
 async def test_agents_answer_in_turn_with_names(bench: AgentBench, scenes: SceneManager) -> None:
     model = bench.model(lambda request: said(f"I am {request.messages[0].content[8:11]}.\nBob: I leave."))
     run = await scenes.start("inn")
-    await scenes.say(run.id, "Hello.", name="Cid")
-    run = await scenes.wait(run.id)
+    run = await tell(scenes, run, "Hello.", name="Cid")
     assert run.problem is None
     assert await heard(bench, run) == ["Cid: Hello.", "Ada: I am Ada.\nBob: I leave.", "Bob: I am Bob.\nBob: I leave."]
     assert given(model.asked[1]) == [
@@ -134,13 +126,11 @@ async def test_agents_answer_in_turn_with_names(bench: AgentBench, scenes: Scene
 
 async def test_an_edited_conversation_is_told_again(bench: AgentBench, scenes: SceneManager) -> None:
     model = bench.model(talk(Ada=[said("One."), said("Two.")], Bob=[]))
-    histories, run = bench.histories, await scenes.start("inn")
-    await scenes.say(run.id, "A cat.", turns=1)
-    await scenes.wait(run.id)
-    first, last = await histories.load(run.id)
-    await histories.edit(run.id, first.id, "A dog.", head=last.id)
-    await scenes.say(run.id, "Well?", turns=2)
-    await scenes.wait(run.id)
+    run = await scenes.start("inn")
+    await tell(scenes, run, "A cat.", turns=1)
+    first, last = await bench.histories.load(run.id)
+    await bench.histories.edit(run.id, first.id, "A dog.", head=last.id)
+    await tell(scenes, run, "Well?", turns=2)
     assert [given(request)[-1] for request in model.asked] == ["User: A cat.", *(2 * ["User: A dog.\n\nUser: Well?"])]
     assert await heard(bench, run) == ["User: A dog.", "User: Well?", "Ada: Two."]
 
@@ -151,13 +141,11 @@ async def test_workflows_decide_the_world_and_the_turns(bench: AgentBench, scene
     bench.model(talk(Bob=changes, Ada=[said("Bob first."), end, said("Lights out.")]))
     run = await scenes.start("life")
     assert run.world == {"lamp": "lit", "guests": 1, "next": "bob"}
-    await scenes.say(run.id, "Who begins?")
-    run = await scenes.wait("life")
+    run = await tell(scenes, run, "Who begins?")
     assert (run.turns, run.problem) == (0, None)
     assert (await heard(bench, run))[1:] == ["Bob: After you.", "Ada: Bob first.", "Ada: Lights out."]
     await scenes.update_world({"next": "eve"}, scene=run.id)
-    await scenes.say(run.id, "And Eve?")
-    run = await scenes.wait(run.id)
+    run = await tell(scenes, run, "And Eve?")
     assert run.problem == "the turn order names 'eve', who is not in the scene"
     ended = await scenes.stop(run.id)
     assert (ended.status, ended.world["lamp"]) == ("ended", "out")
@@ -206,14 +194,9 @@ async def test_updates_of_the_world_lose_nothing(bench: AgentBench, scenes: Scen
 async def test_agents_reach_their_own_world_alone(bench: AgentBench, scenes: SceneManager) -> None:
     other, run = await scenes.start("inn"), await scenes.start("inn")
     wrong = (UPDATE, {"state": {"lamp": "out"}, "scene": other.id})
-    model = bench.model(
-        talk(
-            Ada=[said("", (UPDATE, {"state": {"lamp": "out"}}), wrong), said("Dark now.")],
-            Bob=[said("", (READ, {})), said("I see.")],
-        )
-    )
-    await scenes.say(run.id, "Lamp!")
-    run = await scenes.wait(run.id)
+    ada = [said("", (UPDATE, {"state": {"lamp": "out"}}), wrong), said("Dark now.")]
+    model = bench.model(talk(Ada=ada, Bob=[said("", (READ, {})), said("I see.")]))
+    run = await tell(scenes, run, "Lamp!")
     assert (run.world["lamp"], (await scenes.get_run(other.id)).world["lamp"]) == ("out", "lit")
     assert "an agent reaches the scene that it is in, and no other" in model.asked[1].messages[-2].content
     assert '"lamp": "out"' in model.asked[1].messages[-1].content  # the macro, in the next request
@@ -298,14 +281,11 @@ async def test_the_clock_publishes_events_once(bench: AgentBench, scenes: SceneM
 async def test_a_talk_ends_where_an_agent_fails(bench: AgentBench, scenes: SceneManager) -> None:
     bench.model(talk(Ada=[RuntimeError("no line"), said("Here again.")], Bob=[said("Finally.")]))
     run = await scenes.start("inn")
-    await scenes.say(run.id, "Hello?")
-    run = await scenes.wait(run.id)
+    run = await tell(scenes, run, "Hello?")
     assert run.problem is not None and run.problem.startswith("Ada: ")
     assert (run.turns, run.wakes, await heard(bench, run)) == (0, [], ["User: Hello?"])
-    await scenes.say(run.id, "Better?", turns=1)
-    await scenes.wait(run.id)
-    await scenes.say(run.id, "", turns=3)
-    run = await scenes.wait(run.id)
+    await tell(scenes, run, "Better?", turns=1)
+    run = await tell(scenes, run, "", turns=3)
     assert run.problem is None
     assert (await heard(bench, run))[2:] == ["Bob: Finally.", "Ada: Here again."]
     model = bench.answers(said("never said"))
@@ -324,69 +304,52 @@ async def test_an_unforeseen_failure_ends_a_talk_once(bench: AgentBench, scenes:
     run = await scenes.start("inn")
     broken = iter([lambda: 1 // 0])
     provider.clock = lambda: next(broken, lambda: datetime.now(UTC))()
-    await scenes.say(run.id, "Hello?", turns=1)
-    run = await scenes.wait(run.id)
+    run = await tell(scenes, run, "Hello?", turns=1)
     assert (run.turns, run.wakes, await heard(bench, run)) == (0, [], ["User: Hello?"])
     assert "ZeroDivisionError" in str(run.problem)
-    await scenes.say(run.id, "Again?", turns=1)
-    assert (await scenes.wait(run.id)).problem is None
+    assert (await tell(scenes, run, "Again?", turns=1)).problem is None
 
 
 async def test_scenes_say_what_agents_remember_at_first(bench: AgentBench, scenes: SceneManager) -> None:
-    twins = [
-        {
-            "instance_id": "one",
-            "profile_id": "elara",
-            "initial_private_state_override": {"mood": "cross"},
-            "initial_goals_override_reference": [{"caiu_id": "warn", "activation_priority": 0.9}, {"caiu_id": "rest"}],
-        },
-        {"instance_id": "two", "profile_id": "elara"},
-    ]
-    bench.project.write("scenes/twins.json", {**INN, "id": "twins", "agent_instances": twins})
+    goals = [{"caiu_id": "warn", "activation_priority": 0.9}, {"caiu_id": "rest"}]
+    overridden = {"initial_private_state_override": {"mood": "cross"}, "initial_goals_override_reference": goals}
+    twins = [{"instance_id": name, "profile_id": "elara"} for name in ("one", "two")]
+    instances = [{**twins[0], **overridden}, twins[1]]
+    bench.project.write("scenes/twins.json", {**INN, "id": "twins", "agent_instances": instances})
     run = await scenes.start("twins")
-    assert [(member.name, member.conversation_id) for member in run.members] == [
-        ("one", f"{run.id}.one"),
-        ("two", f"{run.id}.two"),
-    ]
+    talks = [(member.name, member.conversation_id) for member in run.members]
+    assert talks == [(name, f"{run.id}.{name}") for name in ("one", "two")]
     one, two = [await bench.runtime.memory("elara", f"{run.id}.{name}") for name in ("one", "two")]
     assert (one.state, two.state) == ({"mood": "cross"}, {"mood": "calm"})
-    assert [(g.id, g.status, g.priority) for g in one.goals] == [
-        ("sell", "dropped", 0.5),
-        ("rest", "active", 0.5),
-        ("warn", "active", 0.9),
-    ]
+    found = [(g.id, g.status, g.priority) for g in one.goals]
+    assert found == [("sell", "dropped", 0.5), ("rest", "active", 0.5), ("warn", "active", 0.9)]
     assert [goal.id for goal in two.goals] == ["sell", "rest"]
 
 
 async def test_wrong_scenes_are_refused_and_fields_named(bench: AgentBench, scenes: SceneManager) -> None:
     platform = {
-        "event_bus_config": {"namespace_prefix": "x"},
-        "associated_panels": [],
-        "start_state": "s",
-        "variables": {},
-        "states": [],
-        "scene_lifecycle_workflows": {"on_scene_pause": "x"},
-        "agent_instances": [{"instance_id": "ada", "profile_id": "keeper", "custom_runtime_config": {"hz": 1}}],
+        **{"event_bus_config": {"namespace_prefix": "x"}, "associated_panels": [], "start_state": "s", "variables": {}},
+        **{"states": [], "scene_lifecycle_workflows": {"on_scene_pause": "x"}},
+        "agent_instances": [{**ADA, "custom_runtime_config": {"hz": 1}}],
     }
     bench.project.write("scenes/platform.json", {**INN, "id": "platform", **platform})
     (found,) = [one for one in await scenes.list_scenes() if one.id == "platform"]
     named = ["$.associated_panels", "$.event_bus_config", "$.start_state", "$.states", "$.variables"]
     named += ["$.scene_lifecycle_workflows.on_scene_pause", "$.agent_instances[0].custom_runtime_config"]
     assert [text.split(": ")[1] for text in found.warnings] == named
-    ada: Any = INN["agent_instances"][0]
     large = {"x": "y" * 300_000}
 
     def task(**timing: Any) -> dict[str, Any]:
         return {"scheduled_tasks": [{"id": "t", "event_type": "x", **timing}]}
 
     def instance(**change: Any) -> dict[str, Any]:
-        return {"agent_instances": [{**ada, **change}]}
+        return {"agent_instances": [{**ADA, **change}]}
 
     odd = instance(profile_id="elara", initial_private_state_override={"mood": "odd"})
     rows: list[tuple[dict[str, Any], type[TavernError], str]] = [
         ({"name": " "}, Misconfigured, "$.name: String should match"),
         ({"agent_instances": []}, Misconfigured, "$.agent_instances: List should have at least 1 item"),
-        ({"agent_instances": [ada, ada]}, Misconfigured, "'ada' stands twice"),
+        ({"agent_instances": [ADA, ADA]}, Misconfigured, "'ada' stands twice"),
         (instance(instance_id="a/b"), Misconfigured, "$.agent_instances[0].instance_id"),
         (instance(profile_id="kepper"), Misconfigured, "(did you mean keeper?)"),
         (odd, InvalidInput, "$.mood: "),

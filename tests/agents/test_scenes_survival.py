@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.forking import PYTHON
 from helpers.repetition import repetitions
 from helpers.tavern_project import Tavern
 from helpers.told_model import said
@@ -19,29 +16,11 @@ from tavern_host import Host
 from tavern_host.contracts.histories import HistoryMessage
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.scenes import SCENE_MANAGER
-from tests.agents.agent_bench import AgentBench, agent, agent_bench, until
-from tests.agents.scene_survivor import SCENE, prepare, say
+from tests.agents.agent_bench import AgentBench, agent, agent_bench, killed, until
+from tests.agents.survivor import SCENE, count, prepare_scene
 
 LINES = 60
 """How many changes of the world are acknowledged before the host is killed."""
-
-
-async def killed(folder: Path) -> tuple[int, int]:
-    """Kill a host while its agents talk; return the number and the revision of the last change that it acknowledged."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = (*PYTHON, "-m", "tests.agents.scene_survivor", str(folder))
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(100):
-            lines = [await process.stdout.readline() for _ in range(LINES)]
-    finally:
-        process.kill()
-        rest = await process.stdout.read()
-        await process.wait()
-    lines += [line for line in rest.splitlines(keepends=True) if line.endswith(b"\n")]
-    number, revision = lines[-1].split()
-    return int(number), int(revision)
 
 
 async def said_by(bench: AgentBench, scene: str, least: int = 0) -> list[HistoryMessage]:
@@ -52,9 +31,10 @@ async def said_by(bench: AgentBench, scene: str, least: int = 0) -> list[History
 
 @pytest.mark.parametrize("_", range(repetitions(1, 10)))
 async def test_a_talk_survives_a_kill(tmp_path: Path, _: int) -> None:
-    number, revision = await killed(tmp_path)
-    async with agent_bench(tmp_path, prepare, serving=True) as bench:
-        bench.model(say)
+    *_, last = await killed("agents.survivor", "talk", tmp_path, lines=LINES)
+    number, revision = map(int, last.split())
+    async with agent_bench(tmp_path, prepare_scene, serving=True) as bench:
+        bench.model(count)
         scenes = bench.host.services.get(SCENE_MANAGER)
         (run,) = await scenes.list_runs()
         assert run.world["number"] >= number
@@ -80,7 +60,7 @@ async def test_two_hosts_let_one_agent_act_at_a_time(tmp_path: Path) -> None:
         acting -= 1
         return said("Yes.")
 
-    async with agent_bench(tmp_path, prepare) as bench:
+    async with agent_bench(tmp_path, prepare_scene) as bench:
         bench.project.write("scenes/long.json", {**SCENE, "turn_order": {}})
         bench.model(answer)
         async with Host(project=bench.project.root, plugins=[tmp_path / "told"], trust=["told"]) as other:
@@ -100,7 +80,7 @@ async def test_what_fell_due_meanwhile_is_published_once(tmp_path: Path) -> None
     begin = datetime(2030, 1, 1, tzinfo=UTC)
 
     def ringing(project: Tavern) -> None:
-        prepare(project)
+        prepare_scene(project)
         project.write("agents/Bob.json", agent("Bob", subscribed_event_types=["bell"]))
         bell = {"id": "bell", "event_type": "bell", "every": 60}
         project.write("scenes/long.json", {**SCENE, "turn_order": {}, "scheduled_tasks": [bell]})
@@ -114,7 +94,7 @@ async def test_what_fell_due_meanwhile_is_published_once(tmp_path: Path) -> None
     async with agent_bench(tmp_path, ringing) as bench:
         await (await provider(bench, begin)).start("long")
     async with agent_bench(tmp_path, ringing) as bench:
-        model, scenes = bench.model(say), await provider(bench, begin + timedelta(hours=1))
+        model, scenes = bench.model(count), await provider(bench, begin + timedelta(hours=1))
         await scenes.look()
         await asyncio.wait(scenes._tasks.values())
         run = await scenes.get_run("long")

@@ -7,13 +7,14 @@ import copy
 from typing import Any
 
 import pytest
-from helpers.repetition import Failures
+from helpers.repetition import Failures, refused
 
 from tavern_host import NotFound
 from tavern_host.contracts.calls import CallContext, Principal, operator_call
 from tavern_host.contracts.errors import Conflict, PermissionDenied
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER
+from tests.agents.agent_bench import agent, tool
 from tests.assistant.conftest import SHOP
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -57,13 +58,14 @@ async def test_patch_is_a_draft_with_its_author_and_goes_back(patches: Any) -> N
     newest = (await patches.manager.history(name, limit=1))[0]
     assert (newest.by, newest.reason, newest.kind) == ("agent:smith", "louder", "draft")
     second = await patches.assistant.apply_patch([value("say", "x")], name, call=AGENT)
-    with pytest.raises(Conflict):
-        await patches.assistant.undo_patch(name, result.revision, first, call=operator_call())
-    with pytest.raises(NotFound):
-        await patches.assistant.undo_patch(name, second.revision, "never", call=operator_call())
-    back = await patches.assistant.undo_patch(name, second.revision, second.former, call=operator_call())
+
+    def undo(revision: str, to: str) -> Any:
+        return patches.assistant.undo_patch(name, revision, to, call=operator_call())
+
+    await refused([(undo(result.revision, first), Conflict, ""), (undo(second.revision, "never"), NotFound, "")])
+    back = await undo(second.revision, second.former)
     assert await patches.present(name) == (after, now) and back.document == after
-    await patches.assistant.undo_patch(name, back.revision, first, call=operator_call())
+    await undo(back.revision, first)
     assert await patches.present(name) == (before, first) and before == SHOP
 
 
@@ -130,9 +132,6 @@ async def test_patch_for_an_old_revision_is_rebased_or_refused(patches: Any) -> 
                 assert conflict is not None and (conflict.expected, conflict.revision) == (old, now)
                 assert conflict.by == "user:operator" and conflict.changes
                 assert touched is None or conflict.touched == touched
-
-
-async def test_unknown_revisions_are_refused(patches: Any) -> None:
     name = patches.workflow(SHOP)
     result = await patches.assistant.apply_patch([value("say", "x")], name, revision="nonsense", call=operator_call())
     assert not result.applied and result.conflict is not None and result.conflict.changes == []
@@ -145,58 +144,54 @@ async def test_several_at_once_lose_nothing(patches: Any) -> None:
     calls = [CallContext(principal=Principal(kind="user", id=one)) for one in "abcdefgh"]
     patch = [UP, fed("say")]
     made = await asyncio.gather(
-        *(
-            patches.assistant.apply_patch(patch, name, revision=old, reason=str(at), call=c)
-            for at, c in enumerate(calls)
-        )
+        *(patches.assistant.apply_patch(patch, name, revision=old, call=call) for call in calls)
     )
     assert all(one.applied for one in made)
     after, _ = await patches.present(name)
-    assert sorted(one["id"] for one in after["nodes"]) == [
-        *("ask", "join", "out", "say", "upper-case", *(f"upper-case-{number}" for number in range(2, 9)))
-    ]
+    new = ["upper-case", *(f"upper-case-{number}" for number in range(2, 9))]
+    assert sorted(one["id"] for one in after["nodes"]) == ["ask", "join", "out", "say", *new]
     assert len(await patches.manager.history(name)) == 9, "the file and eight drafts"
 
 
 async def test_tools_agents_and_settings_are_patched_alike(patches: Any) -> None:
-    patches.write(
-        "tools/say.tool.json",
-        {"id": "say", "description": "Say it.", "implementation": {"type": "node", "nodeType": "core:Text"}},
-    )
-    about = {"name": "Smith", "version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "w"}
-    patches.write("agents/smith.json", {"id": "smith", **about})
+    patches.write("tools/say.tool.json", tool("say", "core:Text", description="Say it."))
+    patches.write("agents/smith.json", agent("smith"))
     rows = (
-        ("tool", "say", "/description", "Say it aloud.", "/description", 5),
-        ("agent", "smith", "/name", "Smithy", "/name", ""),
-        ("settings", "tavern-agents", "/recordRuns", False, "/recordRuns", "no"),
+        ("tool", "say", "description", "Say it aloud.", 5),
+        ("agent", "smith", "name", "Smithy", ""),
+        ("settings", "tavern-agents", "recordRuns", False, "no"),
     )
     with Failures() as failures:
-        for kind, name, path, new, where, wrong in rows:
+        for kind, name, key, new, wrong in rows:
             with failures.row(kind):
                 at = "/api/settings-patches" if kind == "settings" else "/api/patches"
-                said = {"kind": kind, "id": name}
-                patch = [{"op": "replace", "path": path, "value": new}]
-                _, first = await patches.ask("/api/patches/check", operations=patch, **said)
-                assert first["applied"] and [change["id"] for change in first["changes"]] == [where]
-                bad = [{"op": "replace", "path": path, "value": wrong}]
-                status, refused = await patches.ask(at, operations=bad, **said)
-                assert status == 409 and refused["problems"][0]["message"]
-                status, result = await patches.ask(at, operations=patch, revision=first["revision"], **said)
-                assert status == 200 and result["document"][path[1:]] == new and result["former"] == first["revision"]
-                status, late = await patches.ask(at, operations=patch, revision=first["revision"], **said)
-                assert status == 409 and late["conflict"]["revision"] == result["revision"]
-                status, _ = await patches.ask(f"{at}/undo", revision=first["revision"], to=first["revision"], **said)
+
+                async def ask(path: str, kind: str = kind, name: str = name, **more: Any) -> tuple[int, Any]:
+                    answer: tuple[int, Any] = await patches.ask(path, kind=kind, id=name, **more)
+                    return answer
+
+                patch, bad = ([{"op": "replace", "path": f"/{key}", "value": one}] for one in (new, wrong))
+                _, first = await ask("/api/patches/check", operations=patch)
+                assert first["applied"] and [change["id"] for change in first["changes"]] == [f"/{key}"]
+                status, problem = await ask(at, operations=bad)
+                assert status == 409 and problem["problems"][0]["message"]
+                status, result = await ask(at, operations=patch, revision=first["revision"])
+                assert (status, result["document"][key], result["former"]) == (200, new, first["revision"])
+                status, late = await ask(at, operations=patch, revision=first["revision"])
+                assert (status, late["conflict"]["revision"]) == (409, result["revision"])
+                status, _ = await ask(f"{at}/undo", revision=first["revision"], to=first["revision"])
                 assert status == 409, "it is not at that revision"
-                ends = {"revision": result["revision"], "to": result["former"]}
-                status, back = await patches.ask(f"{at}/undo", **ends, **said)
-                assert status == 200 and back["revision"] == first["revision"], "apply, then undo, is what it was"
-    with pytest.raises(PermissionDenied, match="somebody who operates"):
-        await patches.assistant.apply_patch([], "tavern-agents", kind="settings", call=operator_call())
-    with pytest.raises(PermissionDenied, match="somebody who operates"):
-        await patches.assistant.undo_patch("tavern-agents", "", "", kind="settings", call=operator_call())
+                status, back = await ask(f"{at}/undo", revision=result["revision"], to=result["former"])
+                assert (status, back["revision"]) == (200, first["revision"]), "apply, then undo, is what it was"
+    about, call = {"id": "tavern-agents", "kind": "settings"}, operator_call()
+    acts = (
+        patches.assistant.apply_patch([], **about, call=call),
+        patches.assistant.undo_patch(**about, revision="", to="", call=call),
+    )
+    await refused([(act, PermissionDenied, "somebody who operates") for act in acts])
     patches.write("tools/noted.tool.json", '{"id": "noted" // why\n}')
     status, body = await patches.ask("/api/patches", kind="tool", id="noted", operations=[])
-    assert status == 400 and "comments" in body["detail"]
+    assert (status, "comments" in body["detail"]) == (400, True)
 
 
 async def test_patches_over_http_and_as_tools(patches: Any) -> None:
@@ -223,8 +218,8 @@ async def test_patches_over_http_and_as_tools(patches: Any) -> None:
         ("assistant:apply_patch", {"id": "x", "kind": "settings", "operations": [UP]}, "error", None),
         ("assistant:apply_patch", {"id": "smith", "kind": "agent", "operations": [UP]}, "awaiting_approval", None),
     )
-    for tool, arguments, outcome, applied in calls:
-        request = ToolCallRequest(tool_id=tool, arguments=arguments)
+    for tool_id, arguments, outcome, applied in calls:
+        request = ToolCallRequest(tool_id=tool_id, arguments=arguments)
         result = await tools.call(request, scope=scope, call=AGENT)
         assert result.status == outcome, result.error
         assert applied is None or result.structured["applied"] == applied

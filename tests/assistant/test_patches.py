@@ -50,20 +50,16 @@ async def test_nodes_are_added_and_connected_by_local_ids(patches: Any) -> None:
         edge("@loud", "text", "out", "text"),
         {"op": "add", "path": "/nodes/loud/displayName", "value": "Louder"},
     )
-    place = node(result, "upper-case")["position"]
-    assert node(result, "upper-case") == {
-        "id": "upper-case", "type": "core:UpperCase", "displayName": "Louder", "position": place,
-    }  # fmt: skip
+    made = node(result, "upper-case")
+    place = made["position"]
+    assert made == {"id": "upper-case", "type": "core:UpperCase", "displayName": "Louder", "position": place}
     assert place["x"] >= 400 and "localId" not in str(result.document)
     assert [(c.kind, c.what, c.id, c.local_id) for c in result.changes] == [
-        ("added", "node", "upper-case", "loud"),
-        ("removed", "edge", "e3", None),
-        ("added", "edge", "join-upper-case", None),
-        ("added", "edge", "upper-case-out", None),
+        *(("added", "node", "upper-case", "loud"), ("removed", "edge", "e3", None)),
+        *(("added", "edge", id, None) for id in ("join-upper-case", "upper-case-out")),
     ]
-    for name in ("say", "ask", "join", "out"):
-        before = next(one for one in SHOP["nodes"] if one["id"] == name)
-        assert node(result, name)["position"] == before["position"], "what a person placed stays"
+    for before in SHOP["nodes"]:
+        assert node(result, before["id"])["position"] == before["position"], "what a person placed stays"
     again = await patches.patch(result.document, add({"type": "core:UpperCase", "data": {"text": "x"}}))
     assert node(again, "upper-case-2")["inputValues"] == {"text": "x"}, "ids are free ones"
 
@@ -184,10 +180,8 @@ async def test_problems_say_where_and_what_to_do(patches: Any) -> None:
 
 
 async def test_what_was_wrong_before_is_no_obstacle(patches: Any) -> None:
-    broken = {
-        **SHOP,
-        "nodes": [*SHOP["nodes"], {"id": "todo", "type": "core:UpperCase", "position": {"x": 0, "y": 900}}],
-    }
+    todo = {"id": "todo", "type": "core:UpperCase", "position": {"x": 0, "y": 900}}
+    broken = {**SHOP, "nodes": [*SHOP["nodes"], todo]}
     assert (await patches.patch(broken, {"op": "replace", "path": "/name", "value": "Inn"})).applied
     result = await patches.patch(broken, remove("/edges/e1"), remove("/edges/e2"))
     assert [problem.path for problem in result.problems] == ["/nodes/join/inputValues/text_inputs"]

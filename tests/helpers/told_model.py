@@ -61,12 +61,13 @@ Say = Callable[[LlmRequest], Said | Awaitable[Said]]
 
 @dataclass
 class Model:
-    """What a model says, and what it was asked. `pieces` is how many characters a chunk has, more of a long text;
-    `gate`, where there is one, must be open before it answers; `void` is streamed first, and taken back."""
+    """What a model says, and what it was asked. `pieces` is how many characters a chunk has, and `chunks` how many there
+    are at most; `gate`, where there is one, must be open before it answers; `void` is streamed first, and taken back."""
 
     say: Say
     asked: list[LlmRequest] = field(default_factory=list)
     pieces: int = 7
+    chunks: int = 50
     gate: asyncio.Event | None = None
     void: str = ""
 
@@ -99,7 +100,7 @@ class ToldAdapter:
         if self._model.void:
             yield LlmChunk(text=self._model.void)
             yield LlmChunk(restarted="the server broke off")
-        pieces = max(self._model.pieces, len(answer.text) // 50)
+        pieces = max(self._model.pieces, len(answer.text) // self._model.chunks)
         for start in range(0, len(answer.text), pieces):
             yield LlmChunk(text=answer.text[start : start + pieces])
         yield LlmChunk(response=answer)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from helpers.folder_plugins import write_plugin
+from helpers.repetition import refused
 
-from tavern_host import Host, TavernError
+from tavern_host import Host
+from tavern_host.contracts.errors import PermissionDenied
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, NODES, TOOLS, KnowledgeEntry
 from tests.knowledge.conftest import Bench
 
@@ -37,22 +39,18 @@ async def test_a_definition_is_an_entry_that_nobody_writes(bench: Bench) -> None
     assert "parametersSchema" in tool.extensions
     assert "filePath" in tool.content.value
     assert await bench.kb.search("capital letters") == []
-    for act in (
-        bench.kb.put(NODES, [KnowledgeEntry(id="core:UpperCase")]),
-        bench.kb.delete(TOOLS, ["FileOperator.ReadFile"]),
-    ):
-        with pytest.raises(TavernError, match="may not"):
-            await act
+    put = bench.kb.put(NODES, [KnowledgeEntry(id="core:UpperCase")])
+    acts = (put, bench.kb.delete(TOOLS, ["FileOperator.ReadFile"]))
+    await refused([(act, PermissionDenied, "may not") for act in acts])
 
 
 async def test_definitions_follow_plugins_and_tool_files(tmp_path: Path) -> None:
-    code = (
-        "from tavern_host import node\n"
-        "@node(category='sea')\n"
-        "async def hoist(sail: str) -> str:\n"
-        "    '''Hoist the mizzen sail. 升起后帆。'''\n"
-        "    return sail\n"
-    )
+    code = """from tavern_host import node
+@node(category='sea')
+async def hoist(sail: str) -> str:
+    '''Hoist the mizzen sail. 升起后帆。'''
+    return sail
+"""
     plugin = write_plugin(tmp_path / "ahoy", {"__init__.py": "", "nodes.py": code}, nodes={"entry": "./nodes"})
     shout = {"type": "node", "nodeType": "core:UpperCase"}
     tool = {"id": "sea:anchor", "description": "Drops the anchor.", "implementation": shout}

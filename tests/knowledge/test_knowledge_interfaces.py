@@ -12,7 +12,7 @@ from helpers.workflow_documents import function
 
 from tavern_host import EXECUTION_ENGINE, TOOL_MANAGER, CallContext, Principal
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing.http import HttpClient, served
 from tests.knowledge.conftest import Bench
@@ -36,19 +36,15 @@ async def test_agents_query_and_write_by_tools(bench: Bench) -> None:
     elara = bench.agent("elara", ("lore=world", ["read"]), ("journal=myJournal", ["read", "write_caiu"]))
     tools = bench.host.services.get(TOOL_MANAGER)
 
-    async def do(tool: str, call: CallContext = elara, **arguments: Any) -> ToolResult:
-        return await tools.call(
-            ToolCallRequest(tool_id=tool, arguments=arguments), scope=ToolScope(allowed=["*"]), call=call
-        )
+    async def do(tool: str, call: CallContext = elara, **arguments: Any) -> Any:
+        request = ToolCallRequest(tool_id=tool, arguments=arguments)
+        return await tools.call(request, scope=ToolScope(allowed=["*"]), call=call)
 
     for tool in ("kb:Query", "QueryKnowledgeBaseTool"):
         found = await do(tool, query="客栈", bases=["world"])
-        assert found.status == "done", found.error
-        assert isinstance(found.structured, list)
-        assert [hit["id"] for hit in found.structured if isinstance(hit, dict)] == ["inn"]
+        assert (found.status, [hit["id"] for hit in found.structured]) == ("done", ["inn"]), found.error
     written = await do("WriteToKnowledgeBaseTool", text="The innkeeper owes me three coins.", name="A debt")
-    assert isinstance(written.structured, dict)
-    id = str(written.structured["id"])
+    id = written.structured["id"]
     assert (written.structured["base"], written.structured["isEnabled"]) == ("journal", True)
     again = await do("WriteToKnowledgeBaseTool", base="myJournal", entryId=id, text="It is paid.", tags=["past"])
     assert again.status == "done"
@@ -64,22 +60,16 @@ async def test_agents_query_and_write_by_tools(bench: Bench) -> None:
     with Failures() as failures:
         for result, problem in rows:
             with failures.row(problem):
-                assert result.error is not None
                 assert problem in result.error.message
     assert (await do("kb:Query", call=nobody, query="inn")).structured == []
 
 
 async def test_the_node_searches_for_who_runs_the_workflow(bench: Bench) -> None:
     bench.write("knowledge/lore.json", LORE)
-    document = function(
-        "ask",
-        {"q": {"type": "core:QueryKnowledge", "inputValues": {"bases": ["lore"]}}},
-        "in.query > q.query",
-        "q.text > out.text",
-        "q.entries > out.entries",
-        takes={"query": "STRING"},
-        gives={"text": "STRING", "entries": "ARRAY"},
-    )
+    node = {"q": {"type": "core:QueryKnowledge", "inputValues": {"bases": ["lore"]}}}
+    edges = ("in.query > q.query", "q.text > out.text", "q.entries > out.entries")
+    types = {"takes": {"query": "STRING"}, "gives": {"text": "STRING", "entries": "ARRAY"}}
+    document = function("ask", node, *edges, **types)
     request = RunRequest(workflow=Workflow.model_validate(document), inputs={"query": "客栈"})
     engine = bench.host.services.get(EXECUTION_ENGINE)
     run = await engine.run(request)
@@ -115,9 +105,7 @@ async def test_routes_do_what_the_service_does(web: HttpClient) -> None:
                 answer = await web.request(method, path, **({} if body is None else {"json": body}))
                 data = await answer.json()
                 assert answer.status == status, data
-                for got, wanted in (
-                    zip([data], [expected], strict=True) if isinstance(data, dict) else zip(data, expected, strict=True)
-                ):
+                for got, wanted in [(data, expected)] if isinstance(data, dict) else zip(data, expected, strict=True):
                     assert got.items() >= wanted.items()
     listed = await (await web.get("/api/knowledge")).json()
     assert {base["id"] for base in listed} >= {"lore", "host:nodes", "host:tools"}

@@ -7,6 +7,7 @@ import hashlib
 import json
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -25,31 +26,19 @@ from tavern_llm.chat_client import ChatClient
 MakeClient = Callable[..., Awaitable[ChatClient]]
 Body = dict[str, Any]
 
-PARAMETERS = {
-    "type": "object",
-    "properties": {"at": {"$ref": "#/$defs/place"}, "how": {"const": "far"}, "why": {"type": ["string", "null"]}},
-    "required": ["at"],
-    "additionalProperties": False,
-    "$defs": {"place": {"oneOf": [{"type": "string", "minLength": 1, "description": "A place."}]}},
-}
+KINDS = {"at": {"$ref": "#/$defs/place"}, "how": {"const": "far"}, "why": {"type": ["string", "null"]}}
+PLACES = {"place": {"oneOf": [{"type": "string", "minLength": 1, "description": "A place."}]}}
+PARAMETERS = {"type": "object", "properties": KINDS, "required": ["at"], "additionalProperties": False, "$defs": PLACES}
+AT = {"anyOf": [{"type": "string", "description": "A place."}]}
 PLAIN = {
-    "type": "object",
-    "properties": {
-        "at": {"anyOf": [{"type": "string", "description": "A place."}]},
-        "how": {"enum": ["far"]},
-        "why": {"type": "string"},
-    },
-    "required": ["at"],
+    **{"type": "object", "required": ["at"]},
+    "properties": {"at": AT, "how": {"enum": ["far"]}, "why": {"type": "string"}},
 }
 TOOLS: list[Any] = [
     {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": PARAMETERS}}
 ]
-SCHEMA: Any = {
-    "type": "object",
-    "properties": {"a": {"type": "string"}},
-    "required": ["a"],
-    "additionalProperties": False,
-}
+A = {"a": {"type": "string"}}
+SCHEMA: Any = {"type": "object", "properties": A, "required": ["a"], "additionalProperties": False}
 LONG_ID = "call_0123456789abcdef0123456789abcdef"
 TALK = [
     ChatMessage(role="system", content="Be brief."),
@@ -73,6 +62,15 @@ TURNS = [
 
 def asked(*messages: ChatMessage, **more: Any) -> LlmRequest:
     return LlmRequest(messages=list(messages) or [ChatMessage(role="user", content="hello")], **more)
+
+
+def answers(data: Any, status: int, **headers: str) -> Any:
+    """Return a plan to answer with an error."""
+
+    async def plan(request: web.Request, body: Body) -> web.StreamResponse:
+        return web.json_response(data, status=status, headers=headers)
+
+    return plan
 
 
 def refuses_until(taken: Callable[[Body], bool], said: str, status: int) -> Any:
@@ -172,17 +170,15 @@ async def test_other_errors_are_not_tried_again(client: MakeClient) -> None:
             with pytest.raises(PluginFailure, match="refuses the request"):
                 await (await client(server.base_url)).complete(request)
             assert len(server.bodies) == 1, said
-
-
-async def test_what_was_learned_needs_a_success(client: MakeClient) -> None:
-    async with model_server() as server:
+        server.bodies.clear()
         server.default = refuses_until(lambda body: False, "'stream_options' is not supported", 400)
         made = await client(server.base_url)
         with pytest.raises(PluginFailure, match="refuses the request"):
             _ = [chunk async for chunk in made.stream(asked())]
         server.default = says("Good.")
         _ = [chunk async for chunk in made.stream(asked())]
-        assert ["stream_options" in body for body in server.bodies] == [True, False, True]
+        told = ["stream_options" in body for body in server.bodies]
+        assert told == [True, False, True], "what was learned needs a success"
 
 
 OVERFLOWS = [
@@ -221,17 +217,12 @@ async def test_overflow_is_recognised_across_servers(client: MakeClient) -> None
         made = await client(server.base_url)
         with Failures() as failures:
             for status, said, overflow in rows:
-
-                async def plan(
-                    request: web.Request, body: Body, status: int = status, said: str = said
-                ) -> web.Response:
-                    data = json.loads(said) if said.startswith("{") else {"error": {"message": said}}
-                    return web.json_response(data, status=status)
-
-                server.default = plan
-                with failures.row(said), pytest.raises(PluginFailure) as caught:
-                    await made.complete(asked(parameters={"max_tokens": 5}))
                 with failures.row(said):
+                    server.default = answers(
+                        json.loads(said) if said[0] == "{" else {"error": {"message": said}}, status
+                    )
+                    with pytest.raises(PluginFailure) as caught:
+                        await made.complete(asked(parameters={"max_tokens": 5}))
                     assert caught.value.info.details.get("overflow") is overflow
                     assert not (overflow and caught.value.info.retryable)
 
@@ -289,20 +280,10 @@ async def test_schema_images_and_echo_are_sent(client: MakeClient) -> None:
             "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True},
         }
         assert body["messages"][0]["content"] == [{"type": "text", "text": "What is it?"}, *shown]
+        function = {"name": "look", "arguments": '{"at": "sky"}'}
+        call = {"id": LONG_ID, "type": "function", "function": function, "signature": "c2ln"}
         assert body["messages"][2:] == [
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {
-                        "id": LONG_ID,
-                        "type": "function",
-                        "function": {"name": "look", "arguments": '{"at": "sky"}'},
-                        "signature": "c2ln",
-                    }
-                ],
-                "reasoning_content": "Look.",
-            },
+            {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "Look."},
             {"role": "tool", "content": "Blue.", "tool_call_id": LONG_ID},
             {"role": "user", "content": shown},
             {"role": "user", "content": "The sky?"},
@@ -340,30 +321,22 @@ async def test_each_time_limit_is_its_own(wire_server: WireServer, client: MakeC
         with pytest.raises(PluginFailure, match=said) as caught:
             _ = [chunk async for chunk in made.stream(asked())]
         assert caught.value.info.retryable
-    with socket.create_server(("127.0.0.1", 0), backlog=1) as full:
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as full, ExitStack() as waiting:
         address = full.getsockname()
-        waiting = [socket.socket() for _ in range(4)]
-        for one in waiting:
+        for _ in range(4):
+            one = waiting.enter_context(socket.socket())
             one.setblocking(False)
             one.connect_ex(address)
-        try:
-            made = await client(f"http://127.0.0.1:{address[1]}/v1", connect_timeout=0.2)
-            with pytest.raises(PluginFailure, match="nobody took the connection"):
-                await made.complete(asked())
-        finally:
-            for one in waiting:
-                one.close()
+        made = await client(f"http://127.0.0.1:{address[1]}/v1", connect_timeout=0.2)
+        with pytest.raises(PluginFailure, match="nobody took the connection"):
+            await made.complete(asked())
 
 
 async def test_waiting_times_come_in_two_forms(client: MakeClient) -> None:
     rows = [("17", 17), ("1.5", 1.5), ("Mon, 01 Jan 1990 00:00:00 GMT", 0), ("soon", None), ("nan", None)]
     async with model_server() as server:
         for given, expected in rows:
-
-            async def plan(request: web.Request, body: Body, given: str = given) -> web.Response:
-                return web.json_response({"error": "Not now."}, status=429, headers={"Retry-After": given})
-
-            server.default = plan
+            server.default = answers({"error": "Not now."}, 429, **{"Retry-After": given})
             with pytest.raises(PluginFailure) as caught:
                 await (await client(server.base_url)).complete(asked())
             assert caught.value.info.details.get("retry_after") == expected

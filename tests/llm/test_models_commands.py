@@ -205,39 +205,23 @@ def test_what_is_wrong_is_told_and_nothing_saved(inn: Path, server: ModelServer)
     assert listed(inn) == {}
 
 
-async def test_models_are_listed_over_http(project: Path) -> None:
-    prices = {"context_tokens": 8000, "price_input": 0.5, "price_output": 1.5}
-    setups = {
-        "parrot": {"adapter": "scripted", "file": "replies.yaml"},
-        "mine": {"adapter": "openai", "base_url": "http://127.0.0.1:1", "model": "tiny", "api_key": KEY, **prices},
-        "fast": {"alias": "mine"},
-        "broken": {"alias": "nobody"},
-    }
-    settings = {"extensions.tavern-llm.models": setups, "extensions.tavern-llm.defaultModel": "fast"}
-    async with Host(project=project, settings=settings) as host, served(host) as site:
-        response = await site.get("/api/models")
-        text = await response.text()
-    assert (response.status, KEY in text) == (200, False)
-    found = {model["name"]: model for model in json.loads(text)["models"]}
-    assert sorted(found) == ["fast", "mine", "parrot"]
-    priced = {"adapter": "openai", "contextTokens": 8000, "priceInput": 0.5, "priceOutput": 1.5, "isScripted": False}
-    assert found["mine"] == {"name": "mine", **priced, "isDefault": False}
-    assert found["fast"] == {"name": "fast", **priced, "isDefault": True, "aliasOf": "mine"}
-    assert found["parrot"]["isScripted"] is True
-
-
 async def test_a_model_is_set_up_tried_and_forgotten_over_http(project: Path) -> None:
     serving = model_server(key=KEY, models=["large-model", "tiny"], default=says("Hello, traveller."))
-    async with serving as server, Host(project=project) as host, served(host) as site:
+    setups = {"parrot": {"adapter": "scripted", "file": "replies.yaml"}, "broken": {"alias": "nobody"}}
+    settings = {"extensions.tavern-llm.models": {**setups, "fast": {"alias": "mine"}}}
+    async with serving as server, Host(project=project, settings=settings) as host, served(host) as site:
         asked = {"name": "mine", "url": server.base_url, "key": KEY}
 
-        async def send(method: str, path: str, **body: Any) -> tuple[int, Any]:
-            answer = await site.request(method, f"/api/models{path}", json=body)
+        async def send(method: str, path: str = "", **body: Any) -> tuple[int, Any]:
+            answer = await site.request(method, f"/api/models{path}", **({"json": body} if body else {}))
             text = await answer.text()
             assert KEY not in text
             return answer.status, json.loads(text)
 
-        status, body = await send("POST", "", **asked)
+        async def found() -> dict[str, Any]:
+            return {model["name"]: model for model in (await send("GET"))[1]["models"]}
+
+        status, body = await send("POST", **asked)
         assert (status, body["details"]["models"]) == (400, ["large-model", "tiny"])
         for wrong, code, told in (
             ({"model": "tny"}, 400, "did you mean tiny?"),
@@ -247,23 +231,28 @@ async def test_a_model_is_set_up_tried_and_forgotten_over_http(project: Path) ->
             ({"keyEnv": "X"}, 400, "give `key` or `keyEnv`, not both"),
             ({"name": "my model"}, 400, "is no name for a model"),
         ):
-            status, body = await send("POST", "", **{**asked, **wrong})
+            status, body = await send("POST", **{**asked, **wrong})
             assert (status, told in body["detail"]) == (code, True), body
-        assert (await (await site.get("/api/models")).json())["models"] == []
+        (parrot,) = (await found()).values()
+        assert (parrot["name"], parrot["isScripted"]) == ("parrot", True)
 
-        status, body = await send("POST", "", **asked, model="tiny", priceInput=0.5)
+        prices = {"contextTokens": 8000, "priceInput": 0.5, "priceOutput": 1.5}
+        status, body = await send("POST", **asked, **prices, model="tiny")
         assert (status, body["text"], body["model"], body["isDefault"]) == (200, "Hello, traveller.", "tiny", True)
-        assert (await send("POST", "", **asked, model="tiny"))[0] == 409
+        assert (await send("POST", **asked, model="tiny"))[0] == 409
         status, body = await send("POST", "/test", name="mine")
         assert (status, body["text"], body["promptTokens"]) == (200, "Hello, traveller.", 10)
-        assert KEY not in await (await site.get("/api/config")).text()
-        assert KEY not in await (await site.get("/api/audit")).text()
-        (model,) = (await (await site.get("/api/models")).json())["models"]
-        assert (model["name"], model["priceInput"], model["isDefault"]) == ("mine", 0.5, True)
+        for path in ("/api/config", "/api/audit"):
+            assert KEY not in await (await site.get(path)).text()
+        mine = {"name": "mine", "adapter": "openai", **prices, "isScripted": False}
+        listed = await found()
+        assert sorted(listed) == ["fast", "mine", "parrot"]
+        assert listed["mine"] == {**mine, "isDefault": True}
+        assert listed["fast"] == {**mine, "name": "fast", "isDefault": False, "aliasOf": "mine"}
 
-        await send("POST", "", **asked, model="tiny", replace=True)
-        await send("POST", "", **{**asked, "name": "other"}, model="large-model")
+        await send("POST", **asked, model="tiny", replace=True)
+        await send("POST", **{**asked, "name": "other"}, model="large-model")
         assert await send("PUT", "/default", name="other") == (200, {"name": "other"})
         assert (await send("PUT", "/default", name="none"))[0] == 404
         assert await send("DELETE", "/other") == (200, {"name": "other"})
-        assert [one["name"] for one in (await (await site.get("/api/models")).json())["models"]] == ["mine"]
+        assert "other" not in await found()
