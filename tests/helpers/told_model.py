@@ -61,8 +61,9 @@ Say = Callable[[LlmRequest], Said | Awaitable[Said]]
 
 @dataclass
 class Model:
-    """What a model says, and what it was asked. `pieces` is how many characters a chunk has, and `chunks` how many there
-    are at most; `gate`, where there is one, must be open before it answers; `void` is streamed first, and taken back."""
+    """What a model says, and what it was asked. `pieces` is how many characters a chunk has, and `chunks` how many
+    there are at most; `gate`, where there is one, must be open before it answers; `void` is streamed first, and taken
+    back."""
 
     say: Say
     asked: list[LlmRequest] = field(default_factory=list)
