@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,8 @@ NAME = "acme-keeper"
 _CODE = """
 from tavern_host import hookimpl
 
-CONTEXT = []
-
-
 @hookimpl
-def tavern_startup(context):
-    CONTEXT.append(context)
+def tavern_startup(context): pass
 """
 
 
@@ -31,6 +26,5 @@ def write_keeper(tmp_path: Path, *, permissions: dict[str, Any] | None = None, *
 
 def context_of(host: Host) -> PluginContext:
     """Return what the plugin was given in a running host."""
-    assert host.plugin(NAME).problems == []
-    context: PluginContext = sys.modules["tavern_plugins.acme_keeper"].CONTEXT[-1]
-    return context
+    assert host.plugin(NAME).state == "started", host.plugin(NAME).problems
+    return host._manager.active[NAME].context

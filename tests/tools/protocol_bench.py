@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 import tavern_tam
-from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
+from tavern_host.contracts.protocols import ActionParser, ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tools.protocols.pipeline import Pipeline
 from tavern_tools.protocols.stage import Stage
@@ -35,7 +35,7 @@ class Bangs:
 
 
 class Braces:
-    """A protocol with an opening: `{{word}}` is a call in a block of its own."""
+    """A protocol with an opening: `{{word}}` is a call in a block of its own; `{{crash}}` raises."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -49,10 +49,10 @@ class Braces:
             begin = self._text.find("{{")
             end = self._text.find("}}", begin)
             if begin < 0 or end < 0:
-                stop = begin if begin >= 0 else len(self._text) - self._text.endswith("{")
-                return events + self._release(stop)
+                return events + self._release(begin if begin >= 0 else len(self._text) - self._text.endswith("{"))
             events += self._release(begin)
-            word = self._text[2 : end - begin]
+            if (word := self._text[2 : end - begin]) == "crash":
+                raise SystemExit("out")
             call = ToolCallRequest(tool_id=word, block=self._blocks)
             self._blocks += 1
             events.append(ParseEvent(kind="call", call=call, offset=self._base))
@@ -71,28 +71,20 @@ class Braces:
         self._base += stop
 
 
-class Crashing(Braces):
-    """As Braces, but `{{crash}}` raises."""
-
-    def feed(self, text: str) -> list[ParseEvent]:
-        events = super().feed(text)
-        if any(event.call is not None and event.call.tool_id == "crash" for event in events):
-            raise SystemExit("out")
-        return events
-
-
-def failed(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
 def small(name: str, parser: type[ActionParser], *openings: str) -> Stage:
     """Return a stage of a parser that needs no options."""
-    return Stage(name, openings, parser, failed)
+    return Stage(name, openings, parser, lambda error: f"{type(error).__name__}: {error}")
 
 
 def first_party() -> list[Stage]:
     """Return the stages of the text protocols that the host ships; a parser of these that raises fails the test."""
-    return [_stage(*info.handler.split(":"), info.name, info.openings) for info in _infos() if info.source == "text"]
+    stages = []
+    for info in tavern_tam.tavern_register_action_protocols():
+        module, name = info.handler.split(":")
+        parser = getattr(import_module(module), name)
+        if info.source == "text":
+            stages.append(Stage(info.name, info.openings, lambda parser=parser: parser(ParserOptions()), _raise))
+    return stages
 
 
 def parse(text: str, stages: Sequence[Stage] | None = None) -> list[ParseEvent]:
@@ -110,8 +102,10 @@ def events_of(pieces: Iterable[str], stages: Sequence[Stage] | None = None) -> l
     pipeline = Pipeline(first_party() if stages is None else stages)
     joined: list[ParseEvent] = []
     for event in [event for piece in pieces for event in pipeline.feed(piece)] + pipeline.finish():
-        if joined and _goes_on(joined[-1], event):
-            joined[-1] = joined[-1].model_copy(update={"text": joined[-1].text + event.text})
+        last = joined[-1] if joined else event
+        end = None if last.offset is None else last.offset + len(last.text)
+        if last is not event and event.kind == last.kind == "text" and event.offset == end:
+            joined[-1] = last.model_copy(update={"text": last.text + event.text})
         else:
             joined.append(event)
     return joined
@@ -122,28 +116,9 @@ def called(events: Iterable[ParseEvent]) -> list[tuple[str | None, str, int]]:
     return [(e.call.protocol, e.call.tool_id, e.call.block) for e in events if e.call is not None]
 
 
-def text_of(events: Iterable[ParseEvent]) -> str:
-    return "".join(event.text for event in events if event.kind == "text")
-
-
-def warnings_of(events: Iterable[ParseEvent]) -> list[str]:
-    return [event.text for event in events if event.kind == "warning"]
-
-
-def _infos() -> list[ActionProtocolInfo]:
-    return tavern_tam.tavern_register_action_protocols()
-
-
-def _stage(module: str, name: str, protocol: str, openings: list[str]) -> Stage:
-    parser = getattr(import_module(module), name)
-    return Stage(protocol, openings, lambda: parser(ParserOptions()), _raise)
+def text_of(events: Iterable[ParseEvent], kind: str = "text") -> str:
+    return "".join(event.text for event in events if event.kind == kind)
 
 
 def _raise(error: BaseException) -> str:
     raise error
-
-
-def _goes_on(last: ParseEvent, event: ParseEvent) -> bool:
-    if last.kind != "text" or event.kind != "text" or last.offset is None:
-        return last.kind == event.kind == "text" and last.offset is event.offset
-    return last.offset + len(last.text) == event.offset

@@ -1,144 +1,281 @@
-"""Action text: parsed by the registered protocols, carried out step by step."""
+"""Action text in a host: read by the registered protocols, carried out step by step, also in the outputs of runs."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from helpers.workflow_documents import workflow_document
 
-from tavern_host.contracts.calls import system_call
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host import EXECUTION_ENGINE
+from tavern_host.contracts.calls import CallContext, Principal, system_call
+from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.executions import RunActions, RunRequest
 from tavern_host.contracts.macros import MacroRequest
+from tavern_host.contracts.protocols import ParserOptions
 from tavern_host.contracts.settings import SettingsChange
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolScope
-from tavern_tools.calls.chains import blocks
+from tavern_host.contracts.toolcalls import ToolErrorType, ToolScope
+from tavern_host.contracts.workflows import Workflow
+from tavern_tools.protocols.available_tools import available_tools
+from tavern_tools.protocols.registered import Protocols, protocols_of
+
+TEXT = """One <ACTION><tool_id>info</tool_id><inputs><input name="name">a</input></inputs></ACTION>
+two <|[REQUEST_TOOL]|>
+command:「始」info「末」
+name:「始」b「末」
+<|[END_TOOL]|> three <tool_call name="info"><param name="name">c</param></tool_call>
+!info name=d
+"""
+HOSTILE = "<|[REQUEST_TOOL]|>a:" + "「始」" * 60_000
 
 
-async def test_calls_remaining_text_and_warnings_are_found(stocked: Any) -> None:
+def protocols(bench: Any) -> Protocols:
+    return protocols_of(bench.host._manager.active["tavern-tools"].context)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+async def test_all_or_the_named_protocols_read_a_text(stocked: Any) -> None:
+    infos = [(info.name, info.source) for info in await protocols(stocked).infos()]
+    assert infos[-4:] == [("tam", "text"), ("action", "text"), ("tool_call", "text"), ("native", "native")]
+    parsed = await stocked.tools.parse_text(TEXT)
+    assert [(call.protocol, call.arguments["name"], call.block) for call in parsed.calls] == [
+        *(("action", "a", 0), ("tam", "b", 1), ("tool_call", "c", 2), ("lines", "d", 3))
+    ]
+    assert parsed.text.split() == ["One", "two", "three"]
+    parsed = await stocked.tools.parse_text(TEXT, protocols=["tool_call", "tam"])
+    assert ([call.protocol for call in parsed.calls], "<ACTION>" in parsed.text) == (["tam", "tool_call"], True)
+    parsed = await stocked.tools.parse_text("Well, <ACTION></ACTION>")
+    assert parsed.warnings == ["action: it names no tool; nothing is called (at character 6)"]
     parsed = await stocked.tools.parse_text("Hello.\n!acme:repeat text=a\n!nope\n", protocols=["lines"])
-    assert parsed.text == "Hello.\n"
-    assert [(c.tool_id, c.arguments, c.protocol) for c in parsed.calls] == [
-        ("acme:repeat", {"text": "a"}, "lines"),
-        ("nope", {}, "lines"),
-    ]
-    assert parsed.warnings == ["lines: nope is not known (at character 0)"]
+    assert (parsed.text, parsed.warnings) == ("Hello.\n", ["lines: nope is not known (at character 0)"])
+    assert [(c.tool_id, c.arguments) for c in parsed.calls] == [("acme:repeat", {"text": "a"}), ("nope", {})]
+    for name, said in (
+        ("native", "the action protocol 'native' is not for text"),
+        ("line", r'there is no action protocol "line" \(did you mean lines\?\)'),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            await stocked.tools.parse_text("", protocols=[name])
 
 
-async def test_an_unknown_protocol_is_the_callers_mistake(stocked: Any) -> None:
-    with pytest.raises(InvalidInput, match=r'there is no action protocol "line" \(did you mean lines\?\)'):
-        await stocked.tools.parse_text("", protocols=["line"])
+async def test_a_stream_is_read_while_it_comes(bench: Any) -> None:
+    fed: list[str] = []
+
+    async def chunks() -> AsyncIterator[str]:
+        for piece in ("Hello ", TEXT[:100], TEXT[100:]):
+            fed.append(piece)
+            yield piece
+
+    seen = [(event.kind, len(fed)) async for event in protocols(bench).parse_stream(chunks(), None, ParserOptions())]
+    assert (seen[0], ("call", 2) in seen, [kind for kind, _ in seen].count("call")) == (("text", 1), True, 3)
 
 
-async def test_calls_are_carried_out_in_order_with_their_text_coerced(stocked: Any) -> None:
-    stocked.write_info("info")
-    done = await stocked.tools.call_text("!info name=tavern-tools\n!info Name=tavern-llm\n")
-    assert [(r.index, r.status, r.structured["name"]) for r in done.results] == [  # type: ignore[index, call-overload]
-        (1, "done", "tavern-tools"),
-        (2, "done", "tavern-llm"),
-    ]
+async def test_native_calls_have_the_names_models_were_given(stocked: Any) -> None:
+    ids = ["acme:repeat", "FileOperator.ReadFile"]
+    names = [schema["function"]["name"] for schema in await stocked.tools.native_schemas(ids)]
+    assert names == ["acme_repeat", "FileOperator_ReadFile"]
+    function = {"name": names[0], "arguments": json.dumps({"text": "ab", "times": 3})}
+    asked: list[Any] = [{"id": "call_1", "type": "function", "function": function}, "nonsense"]
+    parsed = await stocked.tools.native_calls(asked, tool_ids=ids)
+    assert (parsed.warnings, parsed.text) == (["native: expected a call, got 'nonsense'"], "")
+    (result,) = await stocked.tools.call_all(parsed.calls)
+    assert (result.structured, result.request_id, parsed.calls[0].protocol) == ("ababab", "call_1", "native")
 
 
-async def test_a_failed_step_ends_its_block_but_not_the_next_one(stocked: Any) -> None:
-    stocked.write_info("info")
-    text = "!info name=absent\n!info name=tavern-tools\nnext\n!info name=tavern-llm\n"
-    done = await stocked.tools.call_text(text)
-    assert [(r.index, r.status) for r in done.results] == [(1, "error"), (1, "done")]
-    assert len(done.parsed.calls) == 3
+async def test_models_are_told_of_tools_and_one_protocol(stocked: Any) -> None:
+    told = protocols(stocked).instructions
+    assert ("<|[REQUEST_TOOL]|>" in await told(), "!tool" in await told()) == (True, False)
+    assert await told([]) == await told(["native"]) == ""
+    assert (await told(["tool_call", "lines"])).endswith("\n\nWrite !tool key=value.")
+    with pytest.raises(InvalidInput, match=r'there is no action protocol "actions" \(did you mean action\?\)'):
+        await told(["actions"])
+    for name in ("tam", "action", "tool_call"):  # what they are told holds calls that can be read
+        parsed = await stocked.tools.parse_text(await told([name]))
+        assert ({call.protocol for call in parsed.calls}, parsed.warnings) == ({name}, [])
+
+    context = stocked.host._manager.active["tavern-tools"].context  # as the agent runtime is given it
+    for ids, parts in (
+        (["acme:measure"], ("\n\n- Tool ID: acme:measure\n  - Description: Measures text.\n", "<|[REQUEST_TOOL]|>")),
+        ([], ("No tools are available.",)),
+    ):
+        request = MacroRequest(name="system:available_tools", tool_ids=ids, call=system_call())
+        text = await available_tools(request, context)
+        assert all(part in text for part in parts)
+    await stocked.host.settings.save(SettingsChange(plugin="tavern-tools", values={"protocol": "lines"}))
+    assert await told() == "Write !tool key=value."
+    await stocked.host.settings.save(SettingsChange(plugin="tavern-tools", values={"protocol": None}))
 
 
-async def test_a_step_that_says_continue_does_not_end_its_block(stocked: Any) -> None:
-    stocked.write_info("info")
-    done = await stocked.tools.call_text("!?info name=absent\n!info name=tavern-tools\n")
-    assert [(r.index, r.status) for r in done.results] == [(1, "error"), (2, "done")]
+async def test_a_hostile_text_leaves_the_loop_to_others(bench: Any) -> None:
+    async def pieces(size: int) -> AsyncIterator[str]:
+        for begin in range(0, len(HOSTILE), size):
+            yield HOSTILE[begin : begin + size]
+
+    async def streamed(size: int) -> list[Any]:
+        return [event async for event in protocols(bench).parse_stream(pieces(size), None, ParserOptions())]
+
+    await bench.tools.parse_text("")  # the protocols are collected
+    for reading in (bench.tools.parse_text(HOSTILE), streamed(len(HOSTILE)), streamed(90_000)):
+        task, times = asyncio.ensure_future(reading), 0
+        while not task.done():
+            await asyncio.sleep(0.001)
+            times += 1
+        await task
+        assert times > 10
 
 
-async def test_only_allowed_tools_are_called(stocked: Any) -> None:
+LOOKED_AT: list[str] = []
+
+
+def _look(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "os.scandir":
+        LOOKED_AT.append(str(arguments[0]))
+
+
+async def test_texts_do_not_look_at_tool_files(stocked: Any) -> None:
+    sys.addaudithook(_look)  # there is no way to take it away
+    await stocked.tools.parse_text(TEXT)
+    LOOKED_AT.clear()
+    for _ in range(100):
+        await stocked.tools.parse_text(TEXT)
+    assert sum(path.endswith("/tools") for path in LOOKED_AT) < 20
+    assert await stocked.ids()
+    assert any(path.endswith("/tools") for path in LOOKED_AT)
+
+
+# --- carrying out ---------------------------------------------------------------------------------
+
+
+async def test_calls_of_a_text_are_made_in_blocks(stocked: Any) -> None:
     stocked.write_info("info")
     stocked.write_info("infos")
-    done = await stocked.tools.call_text(
-        "!?info name=tavern-tools\n!infos name=tavern-tools\n", scope=ToolScope(allowed=["infos"])
-    )
-    refused, called = done.results
-    assert called.status == "done"
-    assert refused.error.type == ToolErrorType.PERMISSION_DENIED
-    assert refused.error.message == (
-        'the tool "info" is not one of those that may be called here (did you mean infos?)'
-    )
+    rows: Any = [
+        # a text, the index, status and plugin of its results
+        ("!info name=tavern-tools\n!info Name=tavern-llm\n", [(1, "done", "tavern-tools"), (2, "done", "tavern-llm")]),
+        # a failed step ends its block, but not the next one, and does not where it says so
+        (
+            "!info name=absent\n!info name=tavern-llm\nx\n!info name=tavern-llm\n",
+            [(1, "error", None), (1, "done", "tavern-llm")],
+        ),
+        ("!?info name=absent\n!info name=tavern-llm\n", [(1, "error", None), (2, "done", "tavern-llm")]),
+    ]
+    for text, expected in rows:
+        done = await stocked.tools.call_text(text)
+        assert [(r.index, r.status, r.structured and r.structured["name"]) for r in done.results] == expected
+        assert len(done.parsed.calls) == text.count("!")
+    text = "!?info name=tavern-tools\n!infos name=tavern-tools\n"
+    refused, called = (await stocked.tools.call_text(text, scope=ToolScope(allowed=["infos"]))).results
+    assert (called.status, refused.error.type) == ("done", ToolErrorType.PERMISSION_DENIED)
+    assert refused.error.message == 'the tool "info" is not one of those that may be called here (did you mean infos?)'
 
 
-def test_the_steps_of_one_block_belong_together() -> None:
-    def step(index: int, block: int, protocol: str = "tam") -> ToolCallRequest:
-        return ToolCallRequest(tool_id="t", index=index, block=block, protocol=protocol)
+SLOT = {"v": {"dataFlowType": "STRING"}}
+SAME = {"in": "core:GroupInput", "out": "core:GroupOutput"}
+TAM = "<|[REQUEST_TOOL]|>\ncommand:「始」{tool}「末」\n{name}:「始」{value}「末」\n<|[END_TOOL]|>"
+ACTION = '<ACTION><tool_id>{tool}</tool_id><inputs><input name="{name}">{value}</input></inputs></ACTION>'
+TOOL_CALL = '<tool_call name="{tool}"><param name="{name}">{value}</param></tool_call>'
 
-    steps = [step(1, 0), step(2, 0), step(3, 1), step(1, 2), step(4, 2), step(1, 2, "lines"), step(1, 3, "lines")]
-    assert [[s.index for s in block] for block in blocks(steps)] == [[1, 2], [3], [1, 4], [1], [1]]
 
-
-async def test_the_macro_documents_the_tools_and_the_protocols(stocked: Any) -> None:
-    context = stocked.host._manager.active["tavern-tools"].context  # as the agent runtime is given it
-    from tavern_tools.protocols.available_tools import available_tools
-
-    def request(*tool_ids: str) -> MacroRequest:
-        return MacroRequest(name="system:available_tools", tool_ids=list(tool_ids), call=system_call())
-
-    text = await available_tools(request("acme:measure"), context)
-    assert "\n\n- Tool ID: acme:measure\n  - Description: Measures text.\n" in text
-    assert "<|[REQUEST_TOOL]|>" in text
-    assert await available_tools(request(), context) == "No tools are available."
+async def test_every_kind_of_tool_is_called_alike(bench: Any) -> None:
+    bench.write_workflow("same", **workflow_document(SAME, "in.v > out.v", interfaceInputs=SLOT, interfaceOutputs=SLOT))
+    (bench.root / "files").mkdir()
+    (bench.root / "files" / "a.txt").write_text("x", "utf-8")
+    calls = [
+        ("workflow:same", "v", "hi"),
+        ("node:core:UpperCase", "text", "hi"),
+        ("FileOperator.ReadFile", "filePath", "a.txt"),
+    ]
+    for written in (TAM, ACTION, TOOL_CALL):
+        text = "\n".join(written.format(tool=tool, name=name, value=value) for tool, name, value in calls)
+        results = (await bench.tools.call_text(text)).results
+        assert [result.tool_id for result in results] == [tool for tool, _, _ in calls]
+        assert [result.structured for result in results[:2]] == ["hi", "HI"]
+        assert results[2].structured["content"] == "x"
+    data = {"type": "object", "properties": {"threshold": {"type": "number"}}, "required": ["threshold"]}
+    bench.write_info("info", parameters={"type": "object", "properties": {"data": data}, "required": ["data"]})
+    [result] = (
+        await bench.tools.call_text(ACTION.format(tool="info", name="data", value='{"threshold": "high"}'))
+    ).results
+    wrong = 'the arguments of info are not right: data.threshold: "high" is not of type "number"'
+    assert (result.error.type, result.error.message) == (ToolErrorType.PARAMETER_VALIDATION, wrong)
 
 
 # --- in the outputs of a run -------------------------------------------------------------------------
 
 
-async def test_what_outputs_ask_for_is_done_and_the_texts_are_left_without_it(stocked: Any) -> None:
+async def test_calls_in_outputs_are_made_and_left_out(stocked: Any) -> None:
     stocked.write_info("info")
+    events = stocked.host.events.subscribe("TOOL_CALL_UPDATE")
     text = "Before.\n<|[REQUEST_TOOL]|>\ncommand:「始」info「末」\nname:「始」tavern-llm「末」\n<|[END_TOOL]|>\n"
     outputs = {"first": f"{text}After.", "count": 3, "plain": "Nothing <here>.\n", "second": "!info name=absent\n"}
-    done = await stocked.tools.call_outputs(outputs)
-
-    assert done["first"].split() == ["Before.", "After."]  # type: ignore[union-attr]
+    done: Any = await stocked.tools.call_outputs(outputs, call=system_call().child(run_id="run_1"))
+    await events.close()
+    assert done["first"].split() == ["Before.", "After."]
     assert (done["count"], done["plain"], done["second"]) == (3, "Nothing <here>.\n", "")
-    told, failed = done["__actions__"]  # type: ignore[misc, union-attr]
-    assert (told["output"], told["toolId"], told["status"]) == ("first", "info", "done")  # type: ignore[index, call-overload]
-    assert told["structured"]["name"] == "tavern-llm"  # type: ignore[index, call-overload]
-    assert (failed["output"], failed["status"]) == ("second", "error")  # type: ignore[index, call-overload]
-    assert failed["error"]["message"] == "there is no plugin 'absent'"  # type: ignore[index, call-overload]
+    told, failed = done["__actions__"]
+    assert (told["output"], told["toolId"], told["status"]) == ("first", "info", "done")
+    assert told["structured"]["name"] == "tavern-llm"
+    assert (failed["output"], failed["status"]) == ("second", "error")
+    assert failed["error"]["message"] == "there is no plugin 'absent'"
+    seen = [(event.payload["status"], event.payload["runId"], event.payload["caller"]) async for event in events]
+    assert seen == [(status, "run_1", "system:host") for status in ("running", "done", "running", "error")]
 
-
-async def test_outputs_that_ask_for_nothing_are_left_as_they_are(stocked: Any) -> None:
-    outputs = {"text": " !! \n", "list": ["!info name=a"], "none": None, "__actions__": "of somebody else"}
-    expected = {"text": " !! \n", "list": ["!info name=a"], "none": None, "__actions__": []}
-    assert await stocked.tools.call_outputs(outputs) == expected
+    nothing = {"text": " !! \n", "list": ["!info name=a"], "none": None, "__actions__": "of somebody else"}
+    assert await stocked.tools.call_outputs(nothing) == {**nothing, "__actions__": []}
     assert await stocked.tools.call_outputs({}) == {"__actions__": []}
 
-
-async def test_outputs_may_not_ask_for_more_calls_than_the_setting_allows(stocked: Any) -> None:
-    stocked.write_info("info")
     await stocked.host.settings.save(SettingsChange(plugin="tavern-tools", values={"maxActions": 3}))
-    ask = "!info name=tavern-llm\n" * 2
-    done = await stocked.tools.call_outputs({"a": ask, "b": ask, "c": ask})
-    results: Any = done["__actions__"]
-    assert [(r.get("output"), r["status"]) for r in results] == [
-        ("a", "done"),
-        ("a", "done"),
-        ("b", "done"),
-        (None, "error"),
-    ]
-    assert results[-1]["error"]["message"] == (
+    done = await stocked.tools.call_outputs(dict.fromkeys("abc", "!info name=tavern-llm\n" * 2))
+    await stocked.host.settings.save(SettingsChange(plugin="tavern-tools", values={"maxActions": None}))
+    results = [(result.get("output"), result["status"]) for result in done["__actions__"]]
+    assert results == [("a", "done"), ("a", "done"), ("b", "done"), (None, "error")]
+    assert done["__actions__"][-1]["error"]["message"] == (
         "3 of the calls were not made, info the first of them: the outputs of one run may ask for 3 "
         "(extensions.tavern-tools.maxActions)"
     )
     assert (done["a"], done["b"], done["c"]) == ("", "", "")
 
 
-async def test_what_outputs_ask_for_is_done_for_who_asked_for_the_run(stocked: Any) -> None:
+def says(text: str) -> Workflow:
+    """Return a workflow whose only output is a text."""
+    nodes = {"text": {"type": "core:Text", "inputValues": {"text": text}}, "out": "core:GroupOutput"}
+    gives = {"reply": {"dataFlowType": "STRING"}}
+    return Workflow.model_validate(workflow_document(nodes, "text.text > out.reply", interfaceOutputs=gives))
+
+
+async def test_a_run_with_actions_carries_out_its_calls(stocked: Any) -> None:
     stocked.write_info("info")
-    events = stocked.host.events.subscribe("TOOL_CALL_UPDATE")
-    call = system_call().child(run_id="run_1")
-    await stocked.tools.call_outputs({"a": "!info name=tavern-llm\n"}, call=call)
-    await events.close()
-    seen = [event.payload async for event in events]
-    assert [(e["status"], e["runId"], e["caller"]) for e in seen] == [
-        ("running", "run_1", "system:host"),
-        ("done", "run_1", "system:host"),
-    ]
+    engine, text = stocked.host.services.get(EXECUTION_ENGINE), "Let me look.\n!info name=tavern-llm\n"
+    updates = stocked.host.events.subscribe("TOOL_CALL_UPDATE")
+    clerk = Principal(kind="agent", id="clerk")
+    run = await engine.run(RunRequest(workflow=says(text), actions=RunActions()))
+    failed = await engine.run(RunRequest(workflow=says("!info name=absent\n"), actions=RunActions(principal=clerk)))
+    without = await engine.run(RunRequest(workflow=says(text)))
+    await updates.close()
+
+    assert (run.status, run.outputs["reply"], without.outputs) == ("complete", "Let me look.\n", {"reply": text})
+    (result,) = run.outputs["__actions__"]
+    assert (result["status"], result["output"], result["structured"]["name"]) == ("done", "reply", "tavern-llm")
+    assert (failed.status, [result["status"] for result in failed.outputs["__actions__"]]) == ("complete", ["error"])
+    assert [event.payload["caller"] async for event in updates][-1] == "agent:clerk"
+    for_other = RunActions(principal=Principal(kind="user", id="operator"))
+    with pytest.raises(TavernError, match="agent:clerk may not have calls made on behalf of user:operator"):
+        await engine.run(RunRequest(workflow=says(text), actions=for_other), call=CallContext(principal=clerk))
+
+
+async def test_a_mapped_stream_is_searched_for_calls(bench: Any) -> None:
+    text = "Well. <|[REQUEST_TOOL]|>\ncommand:「始」system:get_current_time「末」\n<|[END_TOOL]|>"
+    node = {"id": "says", "fullType": "core:TextToStream", "inputs": {"text": text}, "configValues": {"unit": "words"}}
+    mapped = {"said": {"sourceNodeId": "says", "sourceSlotKey": "stream"}}
+    body = {"nodes": [node], "edges": [], "outputInterfaceMappings": mapped, "actions": True}
+    prompt = (await bench.ask("POST", "/api/prompt", body)).data["promptId"]
+    async with asyncio.timeout(60):
+        while (run := await bench.host.services.get(EXECUTION_ENGINE).get(prompt)).status != "complete":
+            await asyncio.sleep(0.02)
+    assert run.outputs["said"] == "Well. "
+    assert [done["toolId"] for done in run.outputs["__actions__"]] == ["system:get_current_time"]

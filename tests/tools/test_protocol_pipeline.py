@@ -1,36 +1,31 @@
-"""One text read by several protocols at once."""
+"""One text read by several protocols at once, however it arrives; and names of tools for function calling."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import re
+import sys
+from itertools import pairwise, product
+from typing import Any
 
 import pytest
-from protocol_bench import (
-    Bangs,
-    Braces,
-    Crashing,
-    called,
-    events_of,
-    first_party,
-    parse,
-    small,
-    text_of,
-    warnings_of,
-)
+from helpers.repetition import Failures, repetitions
+from hypothesis import given
+from hypothesis import strategies as st
+from protocol_bench import Bangs, Braces, called, events_of, first_party, parse, small, text_of
 
 from tavern_host.contracts.protocols import ParseEvent
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_tools.protocols.native import aliases, native_schemas
 from tavern_tools.protocols.pipeline import Pipeline
-
-Written = Callable[[str, str], str]
 
 
 def cdata(text: str) -> str:
     return f"<![CDATA[{text.replace(']]>', ']]]]><![CDATA[>')}]]>"
 
 
-def tam(tool: str, value: str = "", name: str = "v") -> str:
-    return f"<|[REQUEST_TOOL]|>\ncommand:「始」{tool}「末」\n{name}:「始」{value}「末」\n<|[END_TOOL]|>"
+def tam(tool: str, value: str = "") -> str:
+    return f"<|[REQUEST_TOOL]|>\ncommand:「始」{tool}「末」\nv:「始」{value}「末」\n<|[END_TOOL]|>"
 
 
 def action(tool: str, value: str = "") -> str:
@@ -41,138 +36,79 @@ def tool_call(tool: str, value: str = "") -> str:
     return f"<tool_call name='{tool}'><param name='v'>{cdata(value)}</param></tool_call>"
 
 
-def test_calls_come_in_the_order_of_the_text_and_blocks_are_numbered_over_all_of_it() -> None:
-    text = f"1 {action('a')} 2 {tam('b')}{tool_call('c')} 3 {action('d')}{tam('e')}\n4"
-    events = parse(text)
-    assert called(events) == [
-        ("action", "a", 0),
-        ("tam", "b", 1),
-        ("tool_call", "c", 2),
-        ("action", "d", 3),
-        ("tam", "e", 4),
-    ]
-    assert text_of(events) == "1  2  3 \n4"
+CHAIN = "<|[REQUEST_TOOL]|>command1:「始」b「末」command2:「始」c「末」<|[END_TOOL]|>"
+HIDING = f"<ACTION><inputs><input name='v'>{cdata(tam('hidden'))}</input></inputs></ACTION>"
+REFUSED = "<|[REQUEST_TOOL]|>a:「始」「始ESCAPE:1」<|[END_TOOL]|>「末」<|[END_TOOL]|>"
+FENCED = f"```xml\n{action('a')}\n```\n~~~\n{tam('b')}\n~~~\n```\n{tool_call('c')}\n```"
+NOTHING = "; nothing is called"
+READ: Any = [
+    # a text, the calls as protocol, tool and block, the text that is left, the warnings
+    (
+        f"1 {action('a')} 2 {tam('b')}{tool_call('c')} 3 {action('d')}{tam('e')}\n4",
+        [("action", "a", 0), ("tam", "b", 1), ("tool_call", "c", 2), ("action", "d", 3), ("tam", "e", 4)],
+        *("1  2  3 \n4", ""),
+    ),
+    # the steps of a chain share a block
+    (
+        f"{action('a')}{CHAIN}{CHAIN}",
+        [("action", "a", 0), ("tam", "b", 1), ("tam", "c", 1), ("tam", "b", 2), ("tam", "c", 2)],
+        *("", ""),
+    ),
+    # what is inside a refused block is not searched, what stands before it or only looks like one is
+    (f"{HIDING} {tam('a')}", [("tam", "a", 0)], f"{HIDING} ", f"action: it names no tool{NOTHING}"),
+    (f"Write <ACTION> or <tool_call>: {tam('a')}", [("tam", "a", 0)], "Write <ACTION> or <tool_call>: ", ""),
+    (FENCED, [("action", "a", 0), ("tam", "b", 1), ("tool_call", "c", 2)], "\n\n", ""),
+]
 
 
-def test_the_steps_of_a_chain_share_a_block() -> None:
-    chain = "<|[REQUEST_TOOL]|>command1:「始」b「末」command2:「始」c「末」<|[END_TOOL]|>"
-    assert called(parse(f"{action('a')}{chain}{chain}")) == [
-        ("action", "a", 0),
-        ("tam", "b", 1),
-        ("tam", "c", 1),
-        ("tam", "b", 2),
-        ("tam", "c", 2),
-    ]
+def test_calls_come_in_the_order_of_the_text() -> None:
+    with Failures() as failures:
+        for text, calls, left, warnings in READ:
+            with failures.row(text):
+                events = parse(text)
+                assert (called(events), text_of(events), text_of(events, "warning")) == (calls, left, warnings)
+    again = f"{REFUSED} {action('a')} <|[REQUEST_TOOL]|><|[END_TOOL]|>"
+    assert called(parse(again)) == [("action", "a", 0)]
+    text = f"中 {action('a')}<|[REQUEST_TOOL]|>oops {tam('b')}"  # offsets are those of the whole text
+    places = [event.offset for event in parse(text) if event.kind == "call"]
+    assert places == [2, text.rindex("<|[REQUEST_TOOL]|>")]
 
 
-def test_offsets_are_those_of_the_whole_text() -> None:
-    text = f"中 {action('a')}<|[REQUEST_TOOL]|>oops {tam('b')}"
-    events = parse(text)
-    assert [event.offset for event in events if event.kind == "call"] == [2, text.rindex("<|[REQUEST_TOOL]|>")]
+BROKEN = [
+    *("<|[REQUEST_TOOL]|>\n", "<|[REQUEST_TOOL]|>\ncommand:「始」a「末」\n"),
+    *("<|[REQUEST_TOOL]|>\ncommand:「始」a「末」\nv:「始」1", "<ACTION><tool_id>a</tool_id><inputs>"),
+    "<ACTION><tool_id>a</tool_id><inputs><input name='v'>1</input>",
+    "<tool_call name='a'><param name='v'>1</param>",
+]
 
 
-@pytest.mark.parametrize("outer", [tam, action, tool_call])
-@pytest.mark.parametrize("inner", [tam, action, tool_call])
-def test_what_is_inside_a_block_is_not_searched_by_other_protocols(outer: Written, inner: Written) -> None:
-    value = inner("hidden", "x") if outer is not inner else "plain"
-    if outer is tam:
-        value = value.replace("「", "(").replace("」", ")")
-    events = parse(f"Say: {outer('real', value)} Bye.")
-    assert [tool for _, tool, _ in called(events)] == ["real"]
-    assert text_of(events) == "Say:  Bye."
-    (call,) = (event.call for event in events if event.call is not None)
-    assert call.arguments == {"v": value}
+def test_blocks_and_thoughts_are_not_searched_by_others() -> None:
+    forms = (tam, action, tool_call)
+    with Failures() as failures:
+        for outer, inner in product(forms, forms):
+            with failures.row((outer, inner)):
+                value = inner("hidden", "x") if outer is not inner else "plain"
+                value = value.replace("「", "(").replace("」", ")") if outer is tam else value
+                events = parse(f"Say: {outer('real', value)} Bye.")
+                assert [event.call.arguments for event in events if event.call] == [{"v": value}]
+                assert text_of(events) == "Say:  Bye."
+        for broken, written in product(BROKEN, forms):
+            with failures.row((broken, written)):
+                events = parse(f"{broken}<think>\n{written('absurd')}</think>")
+                assert "absurd" not in [tool for _, tool, _ in called(events)]
+                assert text_of(events).endswith("</think>")
 
 
-def test_what_is_inside_a_refused_block_is_not_searched_either() -> None:
-    text = f"<ACTION><inputs><input name='v'><![CDATA[{tam('hidden')}]]></input></inputs></ACTION> {tam('real')}"
-    events = parse(text)
-    assert [tool for _, tool, _ in called(events)] == ["real"]
-    assert "hidden" in text_of(events)
-    assert warnings_of(events) == ["action: it names no tool; nothing is called"]
-
-
-def test_text_before_a_refused_block_is_searched() -> None:
-    refused = "<|[REQUEST_TOOL]|>a:「始」「始ESCAPE:1」<|[END_TOOL]|>「末」<|[END_TOOL]|>"
-    assert called(parse(f"{refused} {action('a')} <|[REQUEST_TOOL]|><|[END_TOOL]|>")) == [("action", "a", 0)]
-
-
-def test_what_only_looks_like_a_block_is_searched_by_the_others() -> None:
-    events = parse(f"Write <ACTION> or <tool_call> and {tam('a')}")
-    assert called(events) == [("tam", "a", 0)]
-    assert text_of(events) == "Write <ACTION> or <tool_call> and "
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        "<|[REQUEST_TOOL]|>\n",
-        "<|[REQUEST_TOOL]|>\ncommand:「始」a「末」\n",
-        "<|[REQUEST_TOOL]|>\ncommand:「始」a「末」\nv:「始」1",
-        "<ACTION><tool_id>a</tool_id><inputs>",
-        "<ACTION><tool_id>a</tool_id><inputs><input name='v'>1</input>",
-        "<tool_call name='a'><param name='v'>1</param>",
-    ],
-)
-@pytest.mark.parametrize("written", [tam, action, tool_call])
-def test_a_thought_behind_a_call_that_is_not_closed_is_not_searched(broken: str, written: Written) -> None:
-    events = parse(f"{broken}<think>\n{written('absurd')}</think>")
-    assert "absurd" not in [tool for _, tool, _ in called(events)]
-    assert text_of(events).endswith("</think>")
-
-
-def test_fences_around_calls_are_dropped_for_every_protocol() -> None:
-    events = parse(f"```xml\n{action('a')}\n```\n~~~\n{tam('b')}\n~~~\n```\n{tool_call('c')}\n```")
-    assert [tool for _, tool, _ in called(events)] == ["a", "b", "c"]
-    assert text_of(events).strip() == ""
-
-
-def test_text_is_released_as_soon_as_nobody_can_need_it() -> None:
+def test_text_is_released_as_soon_as_possible() -> None:
     pipeline = Pipeline(first_party())
-    assert [event.text for event in pipeline.feed("Hello <")] == ["Hello "]
-    assert [event.text for event in pipeline.feed("b>bold")] == ["<b>bold"]
-    assert [event.text for event in pipeline.feed("</b> <|[REQ")] == ["</b> "]
-    assert [event.text for event in pipeline.feed("UIRE]")] == ["<|[REQUIRE]"]
-    assert [event.kind for event in pipeline.feed(f"{action('a')}")] == ["call"]
-    assert [event.text for event in pipeline.feed(" and <think>hm")] == [" and <think>hm"]
+    for piece, released in (
+        *(("Hello <", "Hello "), ("b>bold", "<b>bold"), ("</b> <|[REQ", "</b> "), ("UIRE]", "<|[REQUIRE]")),
+        *((action("a"), "call"), (" and <think>hm", " and <think>hm")),
+    ):
+        assert [event.text or event.kind for event in pipeline.feed(piece)] == [released]
 
 
 # --- protocols of plugins ----------------------------------------------------------------------------
-
-
-def test_a_protocol_without_openings_gets_what_the_others_left() -> None:
-    events = events_of([f"!one {action('a', '!no !no')} !two "], [small("bangs", Bangs), *first_party()])
-    assert called(events) == [("bangs", "one", 0), ("action", "a", 1), ("bangs", "two", 2)]
-    assert text_of(events) == ""
-
-
-def test_the_protocol_whose_opening_comes_first_has_the_block() -> None:
-    stages = [*first_party(), small("braces", Braces, "{{")]
-    assert called(parse("{{<ACTION>}}<ACTION><tool_id>{{x}}</tool_id></ACTION>", stages)) == [
-        ("braces", "<ACTION>", 0),
-        ("action", "{{x}}", 1),
-    ]
-
-
-def test_of_two_protocols_with_one_opening_the_first_is_asked_first() -> None:
-    stages = [small("one", Braces, "{{"), small("two", Braces, "{{")]
-    assert called(parse("{{a}} {{b", stages)) == [("one", "a", 0)]
-
-
-@pytest.mark.parametrize("length", [1, 7, 100])
-def test_a_parser_that_raises_costs_its_own_findings_only(length: int) -> None:
-    text = "{{a}} {{crash}} <tool_call name='b'/> {{c}}"
-    pieces = [text[begin : begin + length] for begin in range(0, len(text), length)]
-    events = events_of(pieces, [*first_party(), small("braces", Crashing, "{{")])
-    assert called(events) == [("braces", "a", 0), ("tool_call", "b", 1)]
-    assert text_of(events) == " {{crash}}  {{c}}"
-    assert warnings_of(events) == ["braces: its parser failed: SystemExit: out"]
-
-
-def test_a_parser_without_openings_that_raises_gives_its_text_back() -> None:
-    events = events_of(["a !crash b", " c"], [small("bangs", Bangs)])
-    assert text_of(events) == "a !crash b c"
-    assert warnings_of(events) == ["bangs: its parser failed: RuntimeError: I give up"]
 
 
 class Wrong:
@@ -181,71 +117,161 @@ class Wrong:
     def feed(self, text: str) -> list[ParseEvent]:
         if "none" in text:
             return None  # type: ignore[return-value]
-        if "text" in text:
-            return [text]  # type: ignore[list-item]
-        return [ParseEvent(kind="text", text=text * 2, offset=0)]
+        return [text] if "text" in text else [ParseEvent(kind="text", text=text * 2, offset=0)]  # type: ignore[list-item]
 
     def finish(self) -> list[ParseEvent]:
         return []
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("{{none", "returned NoneType, expected a list of ParseEvent"),
-        ("{{text", "returned a list with str, expected a list of ParseEvent"),
-        ("{{more", "returned text up to character 12 of 6"),
-    ],
-)
-def test_a_parser_that_answers_wrongly_has_failed(text: str, reason: str) -> None:
-    events = events_of([text], [small("wrong", Wrong, "{{")])
-    assert text_of(events) == text
-    assert warnings_of(events) == [f"wrong: its parser failed: PluginFailure: {reason}"]
-
-
-# --- whatever the text -------------------------------------------------------------------------------
-
-PARTS = [
-    *(
-        "<|[REQUEST_TOOL]|>",
-        "<|[END_TOOL]|>",
-        "command:「始」t「末」",
-        "\na:「始」v「末」\n",
-        "a:「始」",
-        "「末」",
-        "「始ESCAPE:1」",
+BANGS, BRACES, WRONG = small("bangs", Bangs), small("braces", Braces, "{{"), small("wrong", Wrong, "{{")
+FAILED, ANSWERED = "braces: its parser failed: SystemExit: out", "wrong: its parser failed: PluginFailure: returned "
+CRASHES = "{{a}} {{crash}} <tool_call name='b'/> {{c}}"
+OWN: Any = [
+    # the stages, the pieces of a text, the calls, the text that is left, the warnings
+    # a protocol without openings gets what the others left
+    (
+        *([BANGS, *first_party()], [f"!one {action('a', '!no !no')} !two "]),
+        *([("bangs", "one", 0), ("action", "a", 1), ("bangs", "two", 2)], "", ""),
     ),
-    *("「末ESCAPE:1」", "# c\n", "<ACTION>", "</ACTION>", "<tool_id>x</tool_id>", "<inputs>", "</inputs>", "</input>"),
-    *("<input name='a'>", '<param name="b">', "</param>", "<![CDATA[", "]]>", "<tool_call name='t'>", "<tool_call>"),
-    *(
-        "</tool_call>",
-        "<ToolId>y</ToolId>",
-        "<think>",
-        "</think>",
-        "```\n",
-        "\n```",
-        "```xml\n",
-        "\n",
-        " ",
-        "text",
-        "<",
+    # the protocol whose opening comes first has the block, and of two with one opening the first
+    (
+        *([*first_party(), BRACES], ["{{<ACTION>}}<ACTION><tool_id>{{x}}</tool_id></ACTION>"]),
+        *([("braces", "<ACTION>", 0), ("action", "{{x}}", 1)], "", ""),
     ),
-    *("a < b", "&lt;", "x" * 70, "<b>", "<!--", "-->", "中", "\x00", "{{", "}}", "{{w}}", "word"),
-    *(action("q"), tam("r"), tool_call("s"), "<|[REQ", "<tool"),
+    ([small("one", Braces, "{{"), BRACES], ["{{a}} {{b"], [("one", "a", 0)], " {{b", ""),
+    # a parser that raises costs its own findings only
+    *(
+        (
+            *([*first_party(), BRACES], [CRASHES[begin : begin + length] for begin in range(0, len(CRASHES), length)]),
+            *([("braces", "a", 0), ("tool_call", "b", 1)], " {{crash}}  {{c}}", FAILED),
+        )
+        for length in (1, 7, 100)
+    ),
+    ([BANGS], ["a !crash b", " c"], [], "a !crash b c", "bangs: its parser failed: RuntimeError: I give up"),
+    # and so does one that answers wrongly
+    ([WRONG], ["{{none"], [], "{{none", f"{ANSWERED}NoneType, expected a list of ParseEvent"),
+    ([WRONG], ["{{text"], [], "{{text", f"{ANSWERED}a list with str, expected a list of ParseEvent"),
+    ([WRONG], ["{{more"], [], "{{more", f"{ANSWERED}text up to character 12 of 6"),
 ]
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_the_result_does_not_depend_on_how_the_text_is_cut(seed: int) -> None:
-    source = random.Random(seed)
-    stages = [*first_party(), small("braces", Braces, "{{")]
-    for _ in range(60):
+def test_protocols_of_plugins_are_asked_in_order() -> None:
+    with Failures() as failures:
+        for stages, pieces, calls, left, warnings in OWN:
+            with failures.row(pieces):
+                events = events_of(pieces, stages)
+                assert (called(events), text_of(events), text_of(events, "warning")) == (calls, left, warnings)
+
+
+# --- however a text arrives --------------------------------------------------------------------------
+
+PARTS = [
+    *("<|[REQUEST_TOOL]|>", "<|[END_TOOL]|>", "command:「始」t「末」", "\na:「始」v「末」\n", "a:「始」", "「末」"),
+    *("「始ESCAPE:1」", "「末ESCAPE:1」", "# c\n", "<ACTION>", "</ACTION>", "<tool_id>x</tool_id>", "<inputs>"),
+    *("</inputs>", "</input>", "<input name='a'>", '<param name="b">', "</param>", "<![CDATA[", "]]>"),
+    *("<tool_call name='t'>", "<tool_call>", "</tool_call>", "<ToolId>y</ToolId>", "<think>", "</think>", "```\n"),
+    *("\n```", "```xml\n", "\n", " ", "text", "<", "a < b", "&lt;", "x" * 70, "<b>", "<!--", "-->", "中", "\x00"),
+    *("{{", "}}", "{{w}}", "word", "<|[REQ", "<tool", action("q"), tam("r"), tool_call("s")),
+]
+
+
+def test_the_result_does_not_depend_on_the_cuts() -> None:
+    source, stages = random.Random(1), [*first_party(), small("braces", Braces, "{{")]
+    for _ in range(repetitions(250, 2_000)):
         text = "".join(source.choice(PARTS) for _ in range(source.randint(1, 25)))
         whole = parse(text, stages)
-        cuts = sorted(source.randint(0, len(text)) for _ in range(5))
-        assert events_of([text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)], stages) == whole
+        cuts = [0, *sorted(source.randint(0, len(text)) for _ in range(5)), len(text)]
+        assert events_of([text[begin:end] for begin, end in pairwise(cuts)], stages) == whole
         if not called(whole):
             assert text_of(whole) == text
         blocks = [block for _, _, block in called(whole)]
-        assert blocks == sorted(blocks)
-        assert set(blocks) == set(range(len(set(blocks))))
+        assert (blocks, {*blocks}) == (sorted(blocks), {*range(len({*blocks}))})
+
+
+BLANKS = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
+CALLS = {
+    "tam": "<|[REQUEST_TOOL]|>~#~c\ncommand:~「始」~t~「末」~a:「始」~1「末」\n~<|[END_TOOL]|>",
+    "action": '<~ACTION~><tool_id~>~t~</tool_id~>~<inputs>~<input~name~=~"a"~>~1</input></~ACTION~>',
+    "tool_call": '<tool_call~name~=~"t"~><param~name="a">1~</param>~</~tool_call~>',
+    "JSON": '<tool_call~>~{"name": "t", "arguments": {"a": "</tool_call>"}}~</~tool_call~>',
+}
+FRAMES = ["{}", "~```json~\n~{}\n~```~\n", "<~think~x='1'~>~{}</~think~>{}", "<think>a<THINK~></think>{}</think~>{}"]
+THOUGHTS = [
+    *("<think>{}</think>", "<thinking>{}</thinking>", "<Thinking type='x'\n>{}</ thinking >", "<think/>{}</think>"),
+    *('<think type="x">{}</think>', "<think>a <think n=1>b</think> {}</think>", "<think>a <think/> {}</think>"),
+    *("<thinking>a <think>b {}</thinking>", "<thinking>a</think> {}</thinking>", "<think>a</thinking> {}</think>"),
+    *("<think\u3000x>{}</think\x85>", f"< THINK {'x' * 399}>{{}}</think>"),
+]
+SETS = [first_party(), *([stage] for stage in first_party())]
+"""All text protocols at once, and each alone."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_blank_reads_alike_at_any_cut(name: str) -> None:
+    source = random.Random(name)
+    with Failures() as failures:
+        for blank, (number, frame) in product(BLANKS, enumerate(FRAMES)):
+            text = frame.replace("{}", CALLS[name]).replace("~", blank)
+            for stages in SETS if ord(blank) % 4 == number or repetitions(0, 1) else SETS[:1]:
+                whole = events_of([text], stages)
+                for _ in range(repetitions(1, 30)):
+                    cuts = [0, *sorted(source.sample(range(len(text)), source.randint(1, 9))), len(text)]
+                    with failures.row((text, cuts)):
+                        assert events_of([text[begin:end] for begin, end in pairwise(cuts)], stages) == whole
+                with failures.row(text):
+                    assert events_of(text, stages) == whole
+            with failures.row(text):  # an element is a call with any blank
+                assert name == "tam" or frame != "{}" or len(called(events_of([text]))) == 1
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_nothing_in_a_thought_is_called(name: str) -> None:
+    call = CALLS[name].replace("~", " ")
+    for thought in THOUGHTS:
+        text = thought.replace("{}", call)
+        assert [called(events_of([text], stages)) for stages in SETS] == [[]] * len(SETS), text
+        assert len(called(events_of(text + call))) == 1, text
+
+
+# --- function calling --------------------------------------------------------------------------------
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def test_ids_get_names_that_models_interfaces_allow() -> None:
+    assert aliases(["workflow:summarize_text", "FileOperator.WriteFile", "plain-one"]) == {
+        **{"workflow_summarize_text": "workflow:summarize_text", "FileOperator_WriteFile": "FileOperator.WriteFile"},
+        "plain-one": "plain-one",
+    }
+    rows: Any = [
+        # ids, their names: those that would be alike or get lost have a hash, and an id that is a name keeps it
+        (["a:b", "a.b"], r"a_b_[0-9a-f]{8} a_b_[0-9a-f]{8}"),
+        (["a_b", "a:b"], r"a_b a_b_[0-9a-f]{8}"),
+        (["工具:查询", "n" * 80], r"tool_[0-9a-f]{8} n{55}_[0-9a-f]{8}"),
+    ]
+    for ids, names in rows:
+        assert re.fullmatch(names, " ".join(aliases(ids))), ids
+    (hashed,) = (name for name, tool in aliases(["a:b", "a.b"]).items() if tool == "a:b")
+    assert aliases(["a:b", "a.b", hashed])[hashed] == hashed  # no hash takes the name of another tool
+
+
+@given(st.lists(st.text(st.sampled_from("ab_:.-中文1"), max_size=4) | st.text(max_size=80), max_size=12))
+def test_every_id_has_its_own_name_in_any_order(ids: list[str]) -> None:
+    found = aliases(ids)
+    assert sorted(found.values()) == sorted(set(ids))
+    assert all(NAME.fullmatch(name) for name in found)
+    assert aliases(reversed(ids)) == found
+
+
+def test_schemas_have_the_shape_of_function_calling() -> None:
+    parameters = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+    node = ToolImplementation(kind="node", node_type="n")
+    tools = {
+        "kb:Query": ToolDefinition(id="kb:Query", description="Asks.", implementation=node, parameters=parameters),
+        "bare": ToolDefinition(id="bare", display_name="Bare", implementation=node, parameters={}),
+    }
+    bare = {"name": "bare", "description": "Bare", "parameters": {"type": "object", "properties": {}}}
+    assert native_schemas(["kb:Query", "gone", "bare"], tools) == [
+        {"type": "function", "function": {"name": "kb_Query", "description": "Asks.", "parameters": parameters}},
+        {"type": "function", "function": bare},
+    ]
