@@ -51,7 +51,7 @@ def test_rules_find_what_they_say(tmp_path: Path) -> None:
         ("urlopen", {"a.py": f"{ASYNC}async def f():\n    urllib.request.urlopen('a')\n"}, {}, [("blocking-call", 6)]),
         (
             "requests",
-            {"a.py": f"{ASYNC}class A:\n  async def f(self):\n    requests.get('a')\n"},
+            {"a.py": f"{ASYNC}class A:\n  async def f(s):\n    requests.get('a')\n"},
             {},
             [("blocking-call", 7)],
         ),

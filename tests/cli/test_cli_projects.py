@@ -5,55 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from helpers.command_line import tavern
 from helpers.repetition import Failures
 
 
 def test_init_makes_a_project_with_its_parts(tmp_path: Path) -> None:
-    ran = tavern("init", "inn", cwd=tmp_path)
-
-    assert (ran.code, ran.out, ran.err) == (0, f"Made a project in {tmp_path / 'inn'}\n", "")
-    assert (tmp_path / "inn" / "tavern.yaml").read_text() == 'name: "inn"\n'
-    assert {p.name for p in (tmp_path / "inn").iterdir() if p.is_dir()} >= {"workflows", "agents", "tools", "plugins"}
-
-
-def test_init_leaves_alone_what_is_in_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "workflows").mkdir()
-    (tmp_path / "workflows" / "mine.json").write_text("{}")
-
-    ran = tavern("init", tmp_path, "--json")
-
-    assert ran.json() == {"project": str(tmp_path)}
-    assert (tmp_path / "workflows" / "mine.json").read_text() == "{}"
-
-
-def test_init_refuses_a_folder_that_is_a_project(project: Path) -> None:
-    ran = tavern("init", project)
-
-    assert (ran.code, ran.out, ran.err) == (2, "", f"Error: {project} is a project already\n")
-
-
-def test_init_says_where_no_project_can_be_made(tmp_path: Path) -> None:
+    inn = tmp_path / "inn"
+    (inn / "workflows").mkdir(parents=True)
+    (inn / "workflows" / "mine.json").write_text("{}")
     (tmp_path / "file").write_text("")
 
-    ran = tavern("init", tmp_path / "file" / "inn")
+    ran = tavern("init", "inn", cwd=tmp_path)
 
-    assert ran.code == 2
-    assert ran.err == f"Error: no project can be made in {tmp_path / 'file' / 'inn'}: Not a directory\n"
-
-
-def test_init_refuses_an_empty_name(tmp_path: Path) -> None:
-    assert tavern("init", "", cwd=tmp_path).code == 2
+    assert (ran.code, ran.out, ran.err) == (0, f"Made a project in {inn}\n", "")
+    assert (inn / "tavern.yaml").read_text() == 'name: "inn"\n'
+    assert {p.name for p in inn.iterdir() if p.is_dir()} >= {"workflows", "agents", "tools", "plugins"}
+    assert (inn / "workflows" / "mine.json").read_text() == "{}"
+    assert tavern("init", "other", "--json", cwd=tmp_path).json() == {"project": str(tmp_path / "other")}
+    beneath = tmp_path / "file" / "inn"
+    for words, error in (
+        (("init", inn), f"{inn} is a project already"),
+        (("init", beneath), f"no project can be made in {beneath}: Not a directory"),
+        (("init", ""), ""),
+        (
+            ("--project", tmp_path, "tools", "list"),
+            f"{tmp_path} is not a project: it has no tavern.yaml (make one with `tavern init {tmp_path}`)",
+        ),
+    ):
+        ran = tavern(*words, cwd=tmp_path)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith(f"Error: {error}") and ran.err.count("\n") == 1
     assert list(tmp_path.glob("*.yaml")) == []
-
-
-def test_a_folder_without_a_tavern_yaml_is_no_project(tmp_path: Path) -> None:
-    ran = tavern("--project", tmp_path, "tools", "list")
-
-    hint = f"make one with `tavern init {tmp_path}`"
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"Error: {tmp_path} is not a project: it has no tavern.yaml ({hint})\n"
 
 
 def test_the_project_is_named_or_in_the_environment_or_where_one_stands(project: Path, tmp_path: Path) -> None:
@@ -105,36 +87,22 @@ def test_a_broken_tavern_yaml_is_told_with_line_and_column(project: Path) -> Non
                 assert ran.err == f"Error: {project / 'tavern.yaml'} cannot be used:\n  {project}/{error}\n"
 
 
-@pytest.mark.parametrize(
-    ("content", "error"),
-    [
-        ("trusts: [acme]\n", "host.yaml:1:1: unknown key 'trusts' (did you mean trust?)"),
-        ("disabled: []\ntrust: acme\n", "host.yaml:2:1: trust: input should be a valid list, found 'acme'"),
-    ],
-)
-def test_a_broken_host_yaml_is_told_with_line_and_column(operator_folders: Path, content: str, error: str) -> None:
+def test_what_the_operator_wrote_wrong_is_told(operator_folders: Path) -> None:
     config = operator_folders / "config"
     config.mkdir(parents=True)
-    (config / "host.yaml").write_text(content)
-
-    ran = tavern("nodes", "list")
-
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"Error: {config / 'host.yaml'} cannot be used:\n  {config}/{error}\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("{", "Error: TAVERN_SETTINGS is not JSON"),
-        ("[]", "Error: TAVERN_SETTINGS must be a JSON object"),
-    ],
-)
-def test_broken_settings_in_the_environment_are_named(text: str, error: str) -> None:
-    ran = tavern("plugins", "list", TAVERN_SETTINGS=text)
-
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(error)
+    for content, error in (
+        ("trusts: [acme]\n", "host.yaml:1:1: unknown key 'trusts' (did you mean trust?)"),
+        ("disabled: []\ntrust: acme\n", "host.yaml:2:1: trust: input should be a valid list, found 'acme'"),
+    ):
+        (config / "host.yaml").write_text(content)
+        ran = tavern("nodes", "list")
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err == f"Error: {config / 'host.yaml'} cannot be used:\n  {config}/{error}\n"
+    (config / "host.yaml").unlink()
+    for text, error in (("{", "is not JSON"), ("[]", "must be a JSON object")):
+        ran = tavern("plugins", "list", TAVERN_SETTINGS=text)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith(f"Error: TAVERN_SETTINGS {error}")
 
 
 def test_a_setting_that_no_plugin_declares_is_a_warning(project: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import tavern
+from helpers.folder_plugins import write_plugin
 
 SAYS = '''"""A plugin with a command that says whatever it is told."""
 import json
@@ -24,10 +25,6 @@ async def say(arguments, context):
     for item in json.loads(arguments["what"]):
         yield CommandOutput(**item)
 '''
-MANIFEST = (
-    "name: acme-says\ndisplayName: Says\nversion: 1.0.0\npermissions: {hooks: ['hook:server:commands:register']}\n"
-)
-
 STREAM = """[
  {"kind": "chunk", "text": "one "}, {"kind": "progress", "text": "half"}, {"kind": "chunk", "text": "two\\r"},
  {"kind": "chunk", "text": "\\nthree"}, {"kind": "live", "title": "on the way", "rows": [["a", "b"]]},
@@ -38,33 +35,17 @@ STREAM = """[
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Path:
-    folder = tmp_path / "acme_says"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(SAYS)
-    (folder / "plugin.yaml").write_text(MANIFEST)
-    return folder
+    hooks = {"hooks": ["hook:server:commands:register"]}
+    return write_plugin(tmp_path / "acme_says", {"__init__.py": SAYS}, permissions=hooks)
 
 
-def test_chunks_make_one_text_and_what_follows_begins_on_a_line_of_its_own(plugin: Path) -> None:
+def test_text_is_one_and_lines_for_a_person_beside_it(plugin: Path) -> None:
     ran = tavern("--dev", plugin, "say", STREAM)
-
-    assert ran.code == 0
-    assert ran.out == "one two\nthree \\x1b[2J\nline\nfour\n"
-
-
-def test_lines_for_a_person_are_beside_the_text_and_what_stands_is_for_terminals(plugin: Path) -> None:
-    assert tavern("--dev", plugin, "say", STREAM).err == "half\nnearly\n"
-
-
-def test_with_json_there_is_the_result_alone(plugin: Path) -> None:
+    assert (ran.code, ran.out) == (0, "one two\nthree \\x1b[2J\nline\nfour\n")
+    assert ran.err == "half\nnearly\n"
     ran = tavern("--dev", plugin, "say", STREAM, "--json")
-
     assert (ran.json(), ran.err) == ({"done": True}, "")
-
-
-def test_a_failure_after_text_begins_on_a_line_of_its_own(plugin: Path) -> None:
     ran = tavern("--dev", plugin, "say", '[{"kind": "chunk", "text": "a"}, {"kind": "failure", "text": "no"}]')
-
     assert (ran.code, ran.out, ran.err) == (1, "a\n", "Error: no\n")
 
 

@@ -40,7 +40,7 @@ PARTS = [
     *("tavern.yaml", "plugins", "workflows", "agents", "tools", "files", ".tavern", ".tavern/audit", ".tavern/plugins"),
     *(".tavern/plugins/tavern-scripts", ".tavern/plugins/tavern-scripts/kept"),
 ]
-COMMANDS = (["plugins", "list"], ["workflow", "list"], ["tools", "check"], ["audit", "tail"], ["settings", "list"])
+COMMANDS = ("plugins list", "workflow list", "tools check", "audit tail", "settings list")
 
 
 def replaced(link: Path, target: str | Path) -> None:
@@ -61,25 +61,20 @@ def test_a_project_whose_part_leads_out_is_refused(project: Path, tmp_path: Path
             for place in (target, relative, tmp_path / "nowhere"):
                 with failures.row((part, place)):
                     replaced(link, place)
-                    for command in COMMANDS if place == target else COMMANDS[:1]:
-                        ran = tavern("--project", project, *command)
+                    for command in COMMANDS if part == "tools" and place == target else COMMANDS[:1]:
+                        ran = tavern("--project", project, *command.split())
                         assert (ran.code, ran.out) == (2, ""), ran
                         assert SECRET not in ran.err
                         assert f"{link} is a link that leads out of the project" in ran.error
                 link.unlink()
                 if (kept := link.with_name(f"{link.name}.before")).exists():
                     kept.rename(link)
-    assert sorted(tmp_path.joinpath("outside").rglob("*")) == before
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_no_project_is_made_through_links(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
-    (tmp_path / "outside").mkdir()
     (tmp_path / "new" / "agents").symlink_to(tmp_path / "outside")
     ran = tavern("init", tmp_path / "new")
-    assert (ran.code, list((tmp_path / "outside").iterdir())) == (2, [])
-    assert "is a link that leads out of the project" in ran.error
+    assert (ran.code, "is a link that leads out of the project" in ran.error) == (2, True)
+    assert sorted(tmp_path.joinpath("outside").rglob("*")) == before
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_links_within_a_project_are_followed(project: Path, tmp_path: Path) -> None:
@@ -99,22 +94,18 @@ def run(project: Path, *command: str | Path) -> Ran:
     return ran
 
 
-def test_a_link_among_tools_is_not_read(project: Path, tmp_path: Path) -> None:
+def test_links_among_documents_are_not_read(project: Path, tmp_path: Path) -> None:
     link = project / "tools" / "a.tool.json"
     link.symlink_to(tmp_path / "outside" / "a.tool.json")
-    ran = run(project, "tools", "check")
-    assert ran.code == 1
-    assert f"{link}: is a link that leads out of {project}, and is not read" in ran.out
-    (tmp_path / "outside" / "a.tool.json").write_text(json.dumps(TOOL))
-    assert "text:a" not in {tool["id"] for tool in run(project, "tools", "list", "--json").json()}
-
-
-def test_links_among_workflows_and_profiles_are_not_read(project: Path, tmp_path: Path) -> None:
     for part in ("workflows", "agents"):
         (project / part / "a.json").symlink_to(tmp_path / "outside" / "a.json")
+    ran = run(project, "tools", "check")
+    assert (ran.code, f"{link}: is a link that leads out of {project}, and is not read" in ran.out) == (1, True)
     for command in ("show", "check", "run"):
         run(project, "workflow", command, "a")
     assert "leads out of the project" in run(project, "agent", "run", "a", "--message", "hello").err
+    (tmp_path / "outside" / "a.tool.json").write_text(json.dumps(TOOL))
+    assert "text:a" not in {tool["id"] for tool in run(project, "tools", "list", "--json").json()}
 
 
 async def test_scripts_behind_a_link_are_not_run(project: Path, tmp_path: Path) -> None:
