@@ -117,7 +117,11 @@ async def listening(site: Serving) -> AsyncIterator[Listener]:
 async def test_the_whole_line(project: Path, operator: Path, model: OpenAiServer, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     environment = {"TMPDIR": str(tmp_path / "tmp"), "TAVERN_TOKEN": "open sesame&c"}
-    async with serving(project, environment, options=["--drain", "0.2"]) as site, listening(site) as page:
+    beside = tmp_path / "barn"
+    assert (await asyncio.to_thread(tavern, "init", beside)).code == 0
+    options = ["--drain", "0.2", "--also", str(beside)]
+    async with serving(project, environment, options) as site, listening(site) as page:
+        assert [served["name"] for served in await site.get("/api/projects")] == ["inn", "barn"]
         await _the_token_of_the_operator(site)
         await _a_prompt_over_the_socket(page)
         await _a_prompt_over_http(site, page)

@@ -190,7 +190,13 @@ async def test_what_does_not_fit_changes_nothing(
 
 
 def test_an_upgrade_that_asks_for_more_is_reviewed(project: Path, operator_folders: Path) -> None:
-    plugins(project, "install", "acme==1.0.0")
+    left = packages(operator_folders) / "acme" / "0123456789abcdef"
+    left.mkdir(parents=True)
+    with locked(packages(operator_folders) / ".lock"):
+        ran = plugins(project, "uninstall", "acme")
+    assert ran.code == 2 and "the plugins are being changed by" in ran.err
+    assert plugins(project, "install", "acme==1.0.0").code == 0
+    assert not left.exists(), "what a kill left is removed by the next command"
     before = contents(operator_folders)
 
     ran = plugins(project, "upgrade", "acme", "acme==1.2.0")
@@ -204,28 +210,14 @@ def test_an_upgrade_that_asks_for_more_is_reviewed(project: Path, operator_folde
     again = plugins(project, "upgrade", "acme", "acme==1.2.0")
     assert again.code == 0 and "there is nothing else to install" in again.out
 
-
-def test_the_data_of_a_plugin_outlive_it_until_purged(project: Path) -> None:
-    for option, is_kept in (([], True), (["--purge"], False)):
-        plugins(project, "install", "acme==1.0.0")
-        file = project / ".tavern" / "plugins" / "acme" / "kept.txt"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("kept")
-
+    file = project / ".tavern" / "plugins" / "acme" / "kept.txt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("kept")
+    for option, is_kept in (([], True), (["--purge"], False)):  # the data of a plugin outlive it until purged
         assert plugins(project, "uninstall", "acme", *option).code == 0
         assert file.exists() is is_kept
         assert plugins(project, "show", "acme").code == 2
-
-
-def test_what_a_kill_left_is_removed_by_the_next_command(project: Path, operator_folders: Path) -> None:
-    left = packages(operator_folders) / "acme" / "0123456789abcdef"
-    left.mkdir(parents=True)
-
-    with locked(packages(operator_folders) / ".lock"):
-        ran = plugins(project, "uninstall", "acme")
-    assert ran.code == 2 and "the plugins are being changed by" in ran.err
-    assert plugins(project, "install", "acme==1.0.0").code == 0
-    assert not left.exists()
+        assert plugins(project, "install", "acme==1.0.0").code == 0
 
     (packages(operator_folders) / "packages.json").write_text('{"packages": {"acme": 1}}')
     assert plugins(project, "list").code == 0

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from helpers.repetition import Failures
 
 from tavern_alarms import following
 from tavern_alarms.patterns import Limits, Patterns
@@ -36,37 +37,33 @@ def seen(*entries: AuditEntry, denials: int = 3, failures: int = 3, new_hosts: b
     return [(alarm.kind, alarm.subject) for alarm in Patterns().see(entries, limits)]
 
 
-def test_denials_of_one_caller_are_counted() -> None:
+def test_what_is_unusual_is_seen_once() -> None:
     denied = [entry(second, "tool.denied", subject=f"t{second}") for second in range(5)]
-    assert seen(*denied[:2]) == []
-    assert seen(*denied) == [("denials", "agent:a")]
-    assert seen(*(entry(s, "tool.denied", actor=f"agent:{s}") for s in range(9))) == []
-    assert seen(*(entry(s * 40, "tool.denied") for s in range(9))) == []
-    assert (
-        seen(*denied, entry(500, "tool.denied"), *(entry(501 + s, "tool.denied") for s in range(2)))
-        == [("denials", "agent:a")] * 2
-    )
-    assert seen(*denied, denials=0) == []
-    kinds = ("tool.denied", "script.kept-out", "tool.denied")
-    assert seen(*(entry(0, kind) for kind in kinds)) == [("denials", "agent:a")]
+    later = [entry(500 + second, "tool.denied") for second in range(3)]
+    mixed = [entry(0, kind) for kind in ("tool.denied", "script.kept-out", "tool.denied")]
     refused = [entry(0, "account.login_refused", subject=name, client="192.0.2.1") for name in "abc"]
-    assert seen(*refused) == [("denials", "a login from 192.0.2.1")]
-
-
-def test_failures_of_one_tool_are_counted() -> None:
     failed = [entry(s, "tool.ended", actor=f"user:{s}", outcome="ScriptError") for s in range(3)]
-    assert seen(*failed) == [("failures", "t")]
     fine = [entry(s, "tool.ended", outcome=how) for s, how in enumerate(("done", "done", "interrupted", "accepted"))]
     begun = [entry(s, "tool.called") for s in range(9)]
-    assert seen(*fine, *begun, *failed[:2]) == []
-
-
-def test_a_host_is_new_once() -> None:
-    reached = [
-        entry(s, "script.connected", host=host) for s, host in enumerate(("a.example", "b.example", "a.example"))
+    reached = [entry(0, "script.connected", host=f"{name}.example") for name in "aba"]
+    alarm, no_limit = ("denials", "agent:a"), {"denials": 0, "new_hosts": False}
+    rows: list[tuple[str, list[AuditEntry], dict[str, Any], list[tuple[str, str]]]] = [
+        ("two denials", denied[:2], {}, []),
+        ("denials of one caller", denied, {}, [alarm]),
+        ("of as many callers", [entry(s, "tool.denied", actor=f"agent:{s}") for s in range(9)], {}, []),
+        ("one in 40 seconds", [entry(s * 40, "tool.denied") for s in range(9)], {}, []),
+        ("again later", [*denied, *later], {}, [alarm] * 2),
+        ("not looked for", [*denied, *reached], no_limit, []),
+        ("of two kinds", mixed, {}, [alarm]),
+        ("logins from one address", refused, {}, [("denials", "a login from 192.0.2.1")]),
+        ("failures of one tool", failed, {}, [("failures", "t")]),
+        ("too few failures", [*fine, *begun, *failed[:2]], {}, []),
+        ("a host is new once", reached, {}, [("new-host", "a.example"), ("new-host", "b.example")]),
     ]
-    assert seen(*reached) == [("new-host", "a.example"), ("new-host", "b.example")]
-    assert seen(*reached, new_hosts=False) == []
+    with Failures() as failures:
+        for name, entries, limits, alarms in rows:
+            with failures.row(name):
+                assert seen(*entries, **limits) == alarms
 
 
 async def test_alarms_are_events_and_reach_a_webhook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

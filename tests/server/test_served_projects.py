@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
 from helpers.repetition import Failures
-from helpers.serve_process import serving
 
 from tavern_host import Host
 from tavern_host.projects import Folders, make_project
@@ -170,13 +169,3 @@ async def test_a_closed_project_is_gone_and_can_return(site: HttpClient, tmp_pat
     assert (await site.post("/api/projects", json={"path": str(folder)})).status == 200
     assert await _greeted(await site.post(f"/api/projects/{shed}/tools/execute", json=GREET)) == "Hello, Ada"
     await site.request("DELETE", f"/api/projects/{shed}")
-
-
-async def test_tavern_serve_serves_other_projects_beside(tmp_path: Path) -> None:
-    inn, barn = (_project(tmp_path / name) for name in ("inn", "barn"))
-    async with serving(inn, options=("--also", str(barn))) as server:
-        async with server.session.get(f"{server.base}/api/projects") as answer:
-            names = [project["name"] for project in await answer.json()]
-        code, _ = await server.stop()
-
-    assert (names, code) == (["inn", "barn"], 0)
