@@ -100,28 +100,23 @@ def test_settings_that_are_wrong_or_belong_to_nobody_are_told(project: Path) -> 
 def test_a_mistake_is_told_in_one_line(project: Path) -> None:
     rows: Any = [
         (["get", "acme-bar.color"], f"there is no setting 'acme-bar.color' (did you mean {PREFIX}colour?)"),
-        (["get", f"{PREFIX}color"], f"there is no setting '{PREFIX}color' (did you mean {PREFIX}colour?)"),
         (["get", "x" * 5000], "there is no setting 'xxx"),
         (["get", "acme-ba.colour"], "there is no setting 'acme-ba.colour' (did you mean acme-bar?)"),
-        (["get", ""], "there is no setting ''"),
         (["get", "acme-bar.tidy"], f"{PREFIX}tidy is a button and holds no value"),
         (["set", "acme-bar.tidy", "1"], f"'{PREFIX}tidy' is a button and holds no value"),
         (["set", "acme-bar.colour"], "give either a value or --stdin"),
         (["set", "acme-bar.colour", "red", "--stdin"], "give either a value or --stdin"),
         (["set", "acme-bar.size", "10"], f"'{PREFIX}size' must be at most 9, found 10"),
         (["set", "acme-bar.size", "many"], f"'{PREFIX}size' must be a number, found 'many'"),
-        (["set", "acme-bar.size", "1_0"], f"'{PREFIX}size' must be a number, found '1_0'"),
         (["set", "acme-bar.size", "true"], f"'{PREFIX}size' must be a number, found True"),
         (["set", "acme-bar.size", "NaN"], f"'{PREFIX}size' must be a number, found 'NaN'"),
         (["set", "acme-bar.loud", "yes"], f"'{PREFIX}loud' must be true or false, found 'yes'"),
-        (["set", "acme-bar.loud", "1"], f"'{PREFIX}loud' must be true or false, found 1"),
         (["set", "acme-bar.pick", "b"], f"'{PREFIX}pick' must be one of 'a', 2, True, '2.5', 'true', found 'b'"),
         (["set", "acme-bar.table", "{"], f"the value of {PREFIX}table is not JSON: line 1, column 2: "),
         (["set", "acme-bar.table", "[" * 5000], f"the value of {PREFIX}table is not JSON: line 1, column 101: "),
         (["set", "acme-bar.colour", "two\nlines"], rf"'{PREFIX}colour' must be a single line, found 'two\nlines'"),
         (["list", "acme-ba"], "there is no plugin 'acme-ba' with settings (did you mean acme-bar?)"),
         (["reset", "acme-bar.color"], "there is no setting 'acme-bar.color'"),
-        (["reset", "acme-bar.tidy"], f"'{PREFIX}tidy' is a button and holds no value"),
     ]
     with Failures() as failures:
         for arguments, error in rows:

@@ -19,6 +19,8 @@ from tavern_host import Host
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.events import Event
 
+EVERYTHING = [[{"introduced": "0"}]]
+
 
 def advisory(name: str, *, ecosystem: str = "PyPI", id: str = "OSV-1", **more: Any) -> dict[str, Any]:
     """Return a record about a package; `versions` and `ranges` (lists of events) say which versions."""
@@ -54,17 +56,15 @@ def test_versions_that_an_advisory_is_about(tmp_path: Path) -> None:
         for ecosystem, about, affected, others in rows:
             for version in [*affected.split(), *others.split()]:
                 with failures.row(f"{ecosystem} {about} {version}"):
-                    named = found(
-                        tmp_path, advisory("acme", ecosystem=ecosystem, **about), (ecosystem, "acme", version)
-                    )
+                    record = advisory("acme", ecosystem=ecosystem, **about)
+                    named = found(tmp_path, record, (ecosystem, "acme", version))
                     assert bool(named) == (version in affected.split())
 
 
 def test_names_are_those_of_the_ecosystem(tmp_path: Path) -> None:
-    everything = [[{"introduced": "0"}]]
-    python = advisory("Acme_Lib", ranges=everything)
+    python = advisory("Acme_Lib", ranges=EVERYTHING)
     assert found(tmp_path, python, ("PyPI", "acme.lib", "1"), ("npm", "acme-lib", "1.0.0")) == ["acme.lib 1"]
-    scoped = advisory("@acme/Lib", ecosystem="npm", ranges=everything)
+    scoped = advisory("@acme/Lib", ecosystem="npm", ranges=EVERYTHING)
     node = (("npm", "@acme/Lib", "1.0.0"), ("npm", "@acme/lib", "1.0.0"), ("PyPI", "acme-lib", "1"))
     assert found(tmp_path, scoped, *node) == ["@acme/Lib 1.0.0"]
 
@@ -114,21 +114,19 @@ def test_host_and_scripts_are_compared(tmp_path: Path) -> None:
     (content / "site" / "acme-1.0.dist-info" / "METADATA").write_text("Name: acme\nVersion: 1.0\n")
     (content.parent / "record.json").write_text(json.dumps({"source": "requirements.txt"}))
     database.mkdir()
-    everything = [[{"introduced": "0"}]]
     records = [
-        advisory("pluggy", id="OSV-1", ranges=everything),
+        advisory("pluggy", id="OSV-1", ranges=EVERYTHING),
         advisory("acme", id="OSV-2", ranges=[[{"introduced": "0"}, {"fixed": "2"}]]),
-        advisory("beer", id="OSV-3", ecosystem="npm", ranges=everything),
-        advisory("@acme/beer", id="OSV-4", ecosystem="npm", ranges=everything),
-        advisory("wine", id="OSV-5", ranges=everything),
+        advisory("beer", id="OSV-3", ecosystem="npm", ranges=EVERYTHING),
+        advisory("@acme/beer", id="OSV-4", ecosystem="npm", ranges=EVERYTHING),
+        advisory("wine", id="OSV-5", ranges=EVERYTHING),
     ]
     for number, record in enumerate(records):
         (database / f"{number}.json").write_text(json.dumps(record))
 
     ran = tavern("--project", project, "advisories", "--database", database, "--json")
-    shown = {
-        one["id"]: (one["package"], one["version"], one["fixed"], one["place"]) for one in ran.json()["advisories"]
-    }
+    fields = ("package", "version", "fixed", "place")
+    shown = {one["id"]: tuple(one[field] for field in fields) for one in ran.json()["advisories"]}
     place = "script environment 0a (requirements.txt)"
     assert ran.code == 1 and shown.pop("OSV-1")[0] == "pluggy"
     assert shown == {
@@ -144,8 +142,7 @@ def test_host_and_scripts_are_compared(tmp_path: Path) -> None:
 
 async def test_a_server_publishes_an_advisory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = tmp_path / "database.json"
-    everything = [[{"introduced": "0"}]]
-    database.write_text(json.dumps([advisory("pluggy", ranges=everything), advisory("wine", ranges=everything)]))
+    database.write_text(json.dumps([advisory(name, ranges=EVERYTHING) for name in ("pluggy", "wine")]))
     given = {"extensions.tavern-advisories.database": str(database), "extensions.tavern-advisories.hours": 1}
     monkeypatch.setenv("TAVERN_SETTINGS", json.dumps(given))
     monkeypatch.setattr(regular, "FIRST", 0.0)
