@@ -181,7 +181,15 @@ def change_plain(attack: Callable[[Any], None]) -> bool:
     return bool(changed or vars(plain)) or type(plain) is not Plain or Plain.__bases__ != (Base,)
 
 
-async def test_a_view_cannot_be_changed(tmp_path: Path) -> None:
+MADE: dict[str, Callable[[Any], Any]] = {
+    "another instance": lambda view: type(view)(),
+    "object.__new__": lambda view: object.__new__(type(view)),
+    "a class of its own": lambda view: type("Mine", (type(view),), {})(),
+    "one with a hook": lambda view: type("Mine", (type(view),), {"__getattr__": lambda self, name: name})(),
+}
+
+
+async def test_a_view_cannot_be_changed_or_made(tmp_path: Path) -> None:
     async with scene(tmp_path) as on:
         kinds = [dict(vars(kind)) for kind in type(on.view).__mro__]
         with Failures() as failures:
@@ -192,18 +200,6 @@ async def test_a_view_cannot_be_changed(tmp_path: Path) -> None:
                         attack(on.view)
                     assert [dict(vars(kind)) for kind in type(on.view).__mro__] == kinds
                     assert (await on.view.get("tale")).id == "tale"
-
-
-MADE: dict[str, Callable[[Any], Any]] = {
-    "another instance": lambda view: type(view)(),
-    "object.__new__": lambda view: object.__new__(type(view)),
-    "a class of its own": lambda view: type("Mine", (type(view),), {})(),
-    "one with a hook": lambda view: type("Mine", (type(view),), {"__getattr__": lambda self, name: name})(),
-}
-
-
-async def test_objects_of_a_views_type_gain_nothing(tmp_path: Path) -> None:
-    async with scene(tmp_path) as on:
         every = {name: make(on.view) for name, make in MADE.items()}
         for name, made in every.items():
             assert (await made.get("tale")).id == "tale", name

@@ -150,6 +150,7 @@ async def test_who_is_given_tools(open_scripts: Scripts) -> None:
     own = ["ToolError", "aio", "call"]
     assert await given(nobody, "*") == [own, True]
     assert await given(user, "system:get_*") == [[*own, "get_current_time", "system_get_current_time"], True]
+    assert {*own, "get_current_time", "write_file"} < {*(await given(user, "*"))[0]}
     assert await given(user.model_copy(update={"via": "acme"}), "*") is None  # without a module `tools`
     with pytest.raises(InvalidInput, match="no tools are given in a session"):
         await open_scripts.python("1", session="s", tools=["*"])

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host.contracts.scripts import ScriptBackend, ScriptLimits
-from tavern_scripts.policy.languages import Interpreter, Interpreters
+from tavern_scripts.policy.languages import Interpreters
 from tavern_scripts.policy.review import Granted, Reads
+from tavern_scripts.sandbox.choose import host_candidates
 from tavern_scripts.workers.launches import Places, Program, RunExtras, launch_of
 
 _VICTIM = """
@@ -59,14 +60,12 @@ _LIMITS = ScriptLimits(
 
 def open_backend(name: str) -> ScriptBackend:
     """Return one of the host's own backends as this user can have it. Raises `LookupError` saying why there is none."""
-    from tavern_scripts.sandbox.choose import host_candidates
-
-    for candidate in host_candidates(allow_degraded=True, allow_unsandboxed=False, log=logging.getLogger("attacked")):
-        if candidate.name == name:
-            if candidate.make is None:
-                raise LookupError(f"{candidate.reason} {candidate.hint}".strip())
-            return candidate.make()
-    raise LookupError(f"the host has no sandbox that is called {name}")
+    candidates = host_candidates(allow_degraded=True, allow_unsandboxed=False, log=logging.getLogger("attacked"))
+    found = {candidate.name: candidate for candidate in candidates}
+    make = found[name].make
+    if make is None:
+        raise LookupError(f"{found[name].reason} {found[name].hint}".strip())
+    return make()
 
 
 class Host:
@@ -88,16 +87,10 @@ class Host:
         """Run an attack in the sandbox."""
         interpreter = await self._interpreters.find(job["language"])
         places = Places(Path(job["script"]), Path(job["output"]), Path(job["kept"]))
-        launch = await asyncio.to_thread(
-            launch_of,
-            Program(job["name"], (job["token"],)),
-            interpreter,
-            places,
-            Granted(Reads(whole=True), writes=tuple(job["writes"])),
-            _LIMITS.model_copy(update={**job["limits"]}),
-            {},
-            RunExtras(),
-        )
+        program = Program(job["name"], (job["token"],))
+        granted = Granted(Reads(whole=True), writes=tuple(job["writes"]))
+        limits = _LIMITS.model_copy(update={**job["limits"]})
+        launch = await asyncio.to_thread(launch_of, program, interpreter, places, granted, limits, {}, RunExtras())
         before = _resident()
 
         async def stdin() -> AsyncIterator[bytes]:
@@ -112,7 +105,7 @@ class Host:
 
     async def run_outside(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Run the same without a sandbox, and end what lives on of it."""
-        interpreter: Interpreter = await self._interpreters.find(job["language"])
+        interpreter = await self._interpreters.find(job["language"])
         prefix = _NAMESPACES if job["namespaced"] else ()
         argv = [*prefix, *interpreter.argv(512 << 20), str(Path(job["script"], job["name"])), job["token"]]
         observed = await asyncio.to_thread(_run_outside, argv, job)
@@ -133,7 +126,6 @@ class Host:
             "children": _children(here),
             "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
             "groups": _groups(here),
-            "pid": here,
         }
 
     async def renew(self) -> dict[str, Any]:
@@ -148,32 +140,22 @@ class Host:
         loop = asyncio.get_running_loop()
         name = f"\0tavern-attacked-{os.getpid()}"
         path = str(self._folder / "host.sock")
-        opened = {
-            "tcp": _server(socket.AF_INET, socket.SOCK_STREAM, ("0.0.0.0", 0)),
-            "tcp6": _server(socket.AF_INET6, socket.SOCK_STREAM, ("::", 0)),
-            "udp": _server(socket.AF_INET, socket.SOCK_DGRAM, ("0.0.0.0", 0)),
-            "unix": _server(socket.AF_UNIX, socket.SOCK_STREAM, path),
-            "abstract": _server(socket.AF_UNIX, socket.SOCK_STREAM, name),
-            "datagrams": _server(socket.AF_UNIX, socket.SOCK_DGRAM, f"{path}.datagrams"),
-        }
-        for kind, server in opened.items():
-            if server is None:
-                continue
-            self._servers.append(server)
-            loop.add_reader(server.fileno(), self._answer, kind, server)
+        opened: dict[str, Any] = {"unix": path, "datagrams": f"{path}.datagrams", "abstract": name}
+        for kind, family, type, address in (
+            ("tcp", socket.AF_INET, socket.SOCK_STREAM, ("0.0.0.0", 0)),
+            ("tcp6", socket.AF_INET6, socket.SOCK_STREAM, ("::", 0)),
+            ("udp", socket.AF_INET, socket.SOCK_DGRAM, ("0.0.0.0", 0)),
+            ("unix", socket.AF_UNIX, socket.SOCK_STREAM, path),
+            ("abstract", socket.AF_UNIX, socket.SOCK_STREAM, name),
+            ("datagrams", socket.AF_UNIX, socket.SOCK_DGRAM, f"{path}.datagrams"),
+        ):
+            server = _server(family, type, address)
+            if server is not None:
+                self._servers.append(server)
+                loop.add_reader(server.fileno(), self._answer, kind, server)
+                opened.setdefault(kind, server.getsockname()[1])
         self._start_victim()
-        ports = {
-            kind: server.getsockname()[1]
-            for kind, server in opened.items()
-            if server and server.family != socket.AF_UNIX
-        }
-        return {
-            **ports,
-            "unix": path,
-            "datagrams": f"{path}.datagrams",
-            "abstract": name,
-            "host_address": _own_address(),
-        }
+        return {**opened, "host_address": _own_address()}
 
     def close(self) -> None:
         """Close the servers and end the victim."""
@@ -289,23 +271,19 @@ def _now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def _server(family: int, kind: int, address: Any) -> socket.socket | None:
+def _server(family: int, type: int, address: Any) -> socket.socket | None:
     try:
-        server = socket.socket(family, kind)
-    except OSError:
-        return None
-    try:
+        server = socket.socket(family, type)
         if family == socket.AF_INET6:
             server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         server.bind(address)
-        if family == socket.AF_UNIX and isinstance(address, str) and not address.startswith("\0"):
+        if family == socket.AF_UNIX and not address.startswith("\0"):
             Path(address).chmod(0o777)
-        if kind == socket.SOCK_STREAM:
+        if type == socket.SOCK_STREAM:
             server.listen(64)
-        server.setblocking(False)
     except OSError:
-        server.close()
         return None
+    server.setblocking(False)
     return server
 
 

