@@ -12,18 +12,45 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, NoReturn
 
-from tests.scripts.attacks.attack import ATTACKS, MEGABYTE, Attack, attack, say
+from tests.scripts.attacks.attack import ATTACKS, MEGABYTE, Function, attack, say
 from tests.scripts.attacks.on_kernel import libc
 
-NO_MORE = ("EAGAIN", "ENOMEM", "can't start new thread", "MemoryError", "Resource temporarily", "Cannot allocate")
+HEAP = ("memory", "signal 9", "signal 6", "signal 5", "exit 134", "exit 133")
+NO_MORE = (
+    "EAGAIN",
+    "ENOMEM",
+    "can't start new thread",
+    "MemoryError",
+    "Resource temporarily",
+    "Cannot allocate",
+    "allocation failed",
+    "ERR_MEMORY",
+    "EMFILE",
+)
 NO_SPACE = ("ENOSPC", "EFBIG", "EDQUOT", "ENOMEM")
-KILLED: dict[str, Any] = {"alone": True, "ends": ("memory", "signal 9")}
-SMALL: dict[str, Any] = {**KILLED, "limits": {"memory": 160 * MEGABYTE}}
-NO_DISK = "the disk that is written to is not limited"
+SAYS = {"keeps_its_loot": True}
+FOR_EVER = {**SAYS, "goes_on": 1}
+ON_DISK = {"degraded": "the disk that is written to is not limited"}
+PLACES = ["/tmp", "/dev/shm", "/output", "/script/.cache"]
+
+
+def bomb(
+    *refused: str,
+    ends: tuple[str, ...] = ("memory", "signal 9"),
+    memory: int = 0,
+    limits: Mapping[str, float] = MappingProxyType({}),
+    options: Mapping[str, Any] = MappingProxyType({}),
+    **sizes: tuple[Any, Any],
+) -> Callable[[Function], Function]:
+    """Put a function on the list that has a sandbox of its own; each of `sizes` is that in the sandbox, and that without."""
+    given, control = ({name: size[at] for name, size in sizes.items()} for at in range(2))
+    limits = {**limits, **({"memory": memory * MEGABYTE} if memory else {})}
+    return attack(*refused, alone=True, ends=ends, limits=limits, given=given, control=control, **options)
 
 
 def filled(megabytes: int) -> list[bytes]:
@@ -64,20 +91,12 @@ def enough(taken: int, wanted: int) -> str:
     return f"{taken} MB"
 
 
-@attack(*NO_MORE, alone=True, ends=("processes",), given={"count": 200}, control={"count": 5})
+@bomb(*NO_MORE, ends=("processes",), count=(200, 5))
 def forks_until_there_is_no_room_for_a_process(target: SimpleNamespace) -> object:
     return enough(in_children(target.count, lambda: 1), target.count)
 
 
-@attack(
-    alone=True,
-    ends=("wall", "processes"),
-    keeps_its_loot=True,
-    goes_on=1,
-    given={"depth": 7, "rest": 60},
-    control={"depth": 2, "rest": 0.2},
-    limits={"processes": 20},
-)
+@bomb(ends=("wall", "processes"), limits={"processes": 20}, options=FOR_EVER, depth=(7, 2), rest=(60, 0.2))
 def forks_in_every_process_that_it_has_forked(target: SimpleNamespace) -> object:
     say("it forks")
     depth = number = 0
@@ -96,7 +115,7 @@ def forks_in_every_process_that_it_has_forked(target: SimpleNamespace) -> object
         os._exit(0)
 
 
-@attack(*NO_MORE, alone=True, ends=("processes",), given={"count": 200, "rest": 0.5}, control={"count": 5, "rest": 0})
+@bomb(*NO_MORE, ends=("processes",), count=(200, 5), rest=(0.5, 0))
 def starts_threads_until_there_is_no_room_for_one(target: SimpleNamespace) -> object:
     threading.stack_size(65536)
     over = threading.Event()
@@ -109,24 +128,19 @@ def starts_threads_until_there_is_no_room_for_one(target: SimpleNamespace) -> ob
     return target.count
 
 
-@attack(*NO_MORE, "allocation failed", "ERR_MEMORY", **SMALL, given={"megabytes": 768}, control={"megabytes": 32})
+@bomb(*NO_MORE, memory=160, megabytes=(768, 32))
 def takes_memory_in_one_process(target: SimpleNamespace) -> object:
     return len(filled(target.megabytes))
 
 
-@attack(
-    *NO_MORE,
-    **{**KILLED, "limits": {"memory": 256 * MEGABYTE, "processes": 128}},
-    given={"processes": 6, "megabytes": 96},
-    control={"processes": 2, "megabytes": 4},
-)
+@bomb(*NO_MORE, memory=256, limits={"processes": 128}, processes=(6, 2), megabytes=(96, 4))
 def takes_memory_in_many_processes_together(target: SimpleNamespace) -> object:
     held: list[object] = []
     taken = in_children(target.processes, lambda: held.append(filled(target.megabytes)) or target.megabytes)
     return enough(taken, target.processes * target.megabytes)
 
 
-@attack("ENOSYS", **SMALL, given={"megabytes": 512}, control={"megabytes": 16})
+@bomb("ENOSYS", memory=160, megabytes=(512, 16))
 def takes_memory_in_files_that_have_no_name(target: SimpleNamespace) -> object:
     for _ in range(target.megabytes // 8):
         number = os.memfd_create("held")
@@ -135,12 +149,7 @@ def takes_memory_in_files_that_have_no_name(target: SimpleNamespace) -> object:
     return target.megabytes
 
 
-@attack(
-    *("MemoryError", "ENOMEM", "EPERM"),
-    **SMALL,
-    given={"megabytes": 320, "rest": 0.1},
-    control={"megabytes": 32, "rest": 0},
-)
+@bomb(*NO_MORE, "EPERM", memory=160, megabytes=(320, 32), rest=(0.1, 0))
 def takes_shared_memory_and_unmaps_it_in_each_process(target: SimpleNamespace) -> object:
     held, piece = mmap.mmap(-1, target.megabytes * MEGABYTE, flags=mmap.MAP_SHARED | 0x4000), 32 * MEGABYTE
     for at in range(0, target.megabytes * MEGABYTE, piece):
@@ -153,12 +162,7 @@ def takes_shared_memory_and_unmaps_it_in_each_process(target: SimpleNamespace) -
     return target.megabytes
 
 
-@attack(
-    *NO_MORE,
-    **{**KILLED, "limits": {"memory": 64 * MEGABYTE}},
-    given={"processes": 8, "pairs": 20_000, "rest": 3},
-    control={"processes": 2, "pairs": 1000, "rest": 0},
-)
+@bomb(*NO_MORE, memory=64, processes=(8, 2), pairs=(20_000, 1000), rest=(3, 0))
 def takes_memory_of_the_kernel_in_thousands_of_mappings(target: SimpleNamespace) -> object:
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -173,13 +177,14 @@ def takes_memory_of_the_kernel_in_thousands_of_mappings(target: SimpleNamespace)
     return enough(in_children(target.processes, split, target.rest), target.processes)
 
 
-@attack(
+@bomb(
     *NO_MORE,
-    *("EMFILE",),
-    **{**KILLED, "limits": {"memory": 160 * MEGABYTE, "files": 256}},
-    given={"processes": 30, "megabytes": 20, "rest": 0.5},
-    control={"processes": 1, "megabytes": 2, "rest": 0},
-    degraded="what the kernel holds in the buffers of sockets is not counted",
+    memory=160,
+    limits={"files": 256},
+    options={"degraded": "what the kernel holds in the buffers of sockets is not counted"},
+    processes=(30, 1),
+    megabytes=(20, 2),
+    rest=(0.5, 0),
 )
 def takes_memory_of_the_kernel_in_the_buffers_of_sockets(target: SimpleNamespace) -> object:
     held, size = [], 0
@@ -200,14 +205,7 @@ def takes_memory_of_the_kernel_in_the_buffers_of_sockets(target: SimpleNamespace
     return enough(in_children(target.processes, fill, target.rest), target.processes * target.megabytes)
 
 
-@attack(
-    *NO_SPACE,
-    alone=True,
-    ends=("files",),
-    given={"places": ["/tmp", "/dev/shm", "/output", "/script/.cache"], "megabytes": 64},
-    control={"places": ["/tmp"], "megabytes": 8},
-    degraded=NO_DISK,
-)
+@bomb(*NO_SPACE, ends=("files",), options=ON_DISK, places=(PLACES, ["/tmp"]), megabytes=(64, 8))
 def fills_every_place_that_it_may_write_to(target: SimpleNamespace) -> object:
     problems, written, left = [], 0, []
     for place in target.places:
@@ -227,14 +225,7 @@ def fills_every_place_that_it_may_write_to(target: SimpleNamespace) -> object:
     return written
 
 
-@attack(
-    *NO_SPACE,
-    alone=True,
-    ends=("files",),
-    given={"megabytes": 200},
-    control={"megabytes": 4},
-    limits={"file_size": 8 * MEGABYTE},
-)
+@bomb(*NO_SPACE, ends=("files",), limits={"file_size": 8 * MEGABYTE}, megabytes=(200, 4))
 def writes_one_file_that_is_too_large(target: SimpleNamespace) -> object:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with open(f"{target.output}/large", "wb") as file:
@@ -243,13 +234,7 @@ def writes_one_file_that_is_too_large(target: SimpleNamespace) -> object:
     return "written"
 
 
-@attack(
-    *NO_SPACE,
-    **{**KILLED, "limits": {"memory": 64 * MEGABYTE}},
-    given={"count": 100_000, "where": "/tmp"},
-    control={"count": 100, "where": "/tmp"},
-    degraded=NO_DISK,
-)
+@bomb(*NO_SPACE, memory=64, options=ON_DISK, count=(100_000, 100), where=("/tmp", "/tmp"))
 def makes_empty_files_until_the_kernels_memory_runs_out(target: SimpleNamespace) -> object:
     paths = [f"{target.where}/{number}-{target.token}" for number in range(target.count)]
     for path in paths:
@@ -259,13 +244,7 @@ def makes_empty_files_until_the_kernels_memory_runs_out(target: SimpleNamespace)
     return len(paths)
 
 
-@attack(
-    alone=True,
-    ends=("cpu", "signal 24", "signal 9"),
-    given={"processes": 3, "seconds": 15},
-    control={"processes": 1, "seconds": 0.1},
-    limits={"cpu": 0.3},
-)
+@bomb(ends=("cpu", "signal 24", "signal 9"), limits={"cpu": 0.3}, processes=(3, 1), seconds=(15, 0.1))
 def burns_the_time_of_all_cpus(target: SimpleNamespace) -> object:
     child = 1
     children = [child := os.fork() for _ in range(target.processes) if child]
@@ -279,9 +258,6 @@ def burns_the_time_of_all_cpus(target: SimpleNamespace) -> object:
     return "burnt"
 
 
-FLOODS = {"alone": True, "ends": ("output",), "keeps_its_loot": True}
-
-
 def flood(number: int, megabytes: int) -> object:
     say("it writes")
     for _ in range(megabytes):
@@ -289,23 +265,17 @@ def flood(number: int, megabytes: int) -> object:
     os._exit(0)
 
 
-@attack(**FLOODS, given={"number": 1, "megabytes": 400}, control={"megabytes": 0})
+@bomb(ends=("output",), options=SAYS, number=(1, 1), megabytes=(400, 0))
 def writes_without_end_to_stdout(target: SimpleNamespace) -> object:
     return flood(target.number, target.megabytes)
 
 
-@attack(**FLOODS, given={"number": 2, "megabytes": 400}, control={"megabytes": 0})
+@bomb(ends=("output",), options=SAYS, number=(2, 2), megabytes=(400, 0))
 def writes_without_end_to_stderr(target: SimpleNamespace) -> object:
     return flood(target.number, target.megabytes)
 
 
-@attack(
-    alone=True,
-    ends=("signal 6", "exit 134"),
-    keeps_its_loot=True,
-    given={"crashes": True},
-    control={"crashes": False},
-)
+@bomb(ends=("signal 6", "exit 134"), options=SAYS, crashes=(True, False))
 def leaves_the_memory_of_a_crash_behind(target: SimpleNamespace) -> object:
     os.chdir(target.output)
     say("it crashes")
@@ -314,15 +284,14 @@ def leaves_the_memory_of_a_crash_behind(target: SimpleNamespace) -> object:
     os._exit(0)
 
 
-HEAP_ENDS = (*SMALL["ends"], "signal 6", "signal 5", "exit 134", "exit 133")
-for _name, _given, _control, _more in (
-    (
-        "takes_memory_in_its_heap_of_objects",
-        {"megabytes": 768},
-        {"megabytes": 16},
-        {"ends": HEAP_ENDS, "limits": {"memory": 112 * MEGABYTE}},
-    ),
-    ("takes_memory_of_the_kernel_in_the_tables_of_pages", {"gigabytes": 300}, {"gigabytes": 4}, {}),
+def in_javascript_alone(target: SimpleNamespace) -> NoReturn:
+    """Its heap is its own, and its address space is not limited."""
+    raise NotImplementedError
+
+
+for _bomb, _name in (
+    (bomb(*NO_MORE, memory=160, gigabytes=(300, 4)), "takes_memory_of_the_kernel_in_the_tables_of_pages"),
+    (bomb(*NO_MORE, ends=HEAP, memory=112, megabytes=(768, 16)), "takes_memory_in_its_heap_of_objects"),
 ):
-    ATTACKS[_name] = Attack(_name, None, NO_MORE, given=_given, control=_control, **{**SMALL, **_more})
-"""In JavaScript alone: its heap is its own, and its address space is not limited."""
+    _bomb(in_javascript_alone)
+    ATTACKS[_name] = replace(ATTACKS.pop("in_javascript_alone"), name=_name, python=None)
