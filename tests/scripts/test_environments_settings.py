@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from helpers.repetition import Failures
 from pip._internal.models.index import PyPI
 
 from tavern_scripts.environments.addresses import Reached, redact, without_credentials
@@ -84,18 +82,11 @@ def test_uvs_settings_count_before_pips(home: Path) -> None:
     )
 
 
-def test_a_broken_file_is_as_if_it_were_not_there(home: Path) -> None:
-    rows: list[Any] = ["[global\n", "\xff", "[global]\nno value"]
-    with Failures() as failures:
-        for broken in rows:
-            with failures.row(broken):
-                write(home / ".config/pip/pip.conf", broken)
-                write(home / ".config/uv/uv.toml", broken + "=[")
-
-                assert python_indexes({"HOME": str(home)}).default is None
-
-
-def test_with_no_index_nothing_is_reached(home: Path) -> None:
+def test_a_broken_file_or_none_says_nothing(home: Path) -> None:
+    for broken in ("[global\n", "\xff", "[global]\nno value"):
+        write(home / ".config/pip/pip.conf", broken)
+        write(home / ".config/uv/uv.toml", broken + "=[")
+        assert python_indexes({"HOME": str(home)}).default is None, broken
     indexes = python_indexes({"HOME": str(home), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(home)})
 
     assert not indexes.reached().hosts and indexes.variables()["UV_NO_INDEX"] == "1"
@@ -120,31 +111,19 @@ def test_npms_settings_are_read_and_nothing_else_of_its_files(home: Path) -> Non
     assert set(found.reached().hosts) == {"npm.example:443", "mine.example:443"}
     assert "hunter2" in found.reached().secrets and "hunter2" not in str(found.identity())
     assert found.certificates == "/certs.pem"
+    set_there = node_registries({"HOME": str(home), "NPM_CONFIG_REGISTRY": "https://env.example/"})
+    assert set_there.registries[0] == "https://env.example/"  # the environment counts before the files
     public = node_registry()
     assert found.hosts() == {"npm.example", "mine.example", *([urlsplit(public).netloc] if public else [])}
 
 
-def test_the_environment_counts_before_the_files_of_npm(home: Path) -> None:
-    write(home / ".npmrc", "registry=https://file.example/\n")
-    found = node_registries({"HOME": str(home), "NPM_CONFIG_REGISTRY": "https://env.example/"})
-
-    assert found.registries == ["https://env.example/"]
-
-
 def test_of_an_index_in_a_folder_only_that_and_what_it_links_to_is_shown(tmp_path: Path) -> None:
     root = tmp_path / "home" / "pypi"
-    for folder in (root / "simple" / "a", root / "packages" / "ab", tmp_path / "far" / "files"):
-        folder.mkdir(parents=True)
-    for file in (
-        root / "packages/ab/a.whl",
-        root / "beside.whl",
-        tmp_path / "far/files/b.whl",
-        tmp_path / "home/x.whl",
-    ):
-        file.write_bytes(b"")
+    for path in ("home/pypi/packages/ab/a.whl", "home/pypi/beside.whl", "far/files/b.whl", "home/x.whl"):
+        write(tmp_path / path, "")
     far = tmp_path / "far" / "files" / "b.whl"
     page = f'<a href="../../packages/ab/a.whl#sha256=x">a</a><a href="{far.as_uri()}">b</a><a href="https://x.example/c">c</a>'
-    (root / "simple" / "a" / "index.html").write_text(page + '<a href="../../../../../../../../../etc">d</a>')
+    write(root / "simple" / "a" / "index.html", page + '<a href="../../../../../../../../../etc">d</a>')
     reached = Reached()
     reached.add((root / "simple").as_uri())
 

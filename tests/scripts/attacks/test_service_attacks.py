@@ -14,13 +14,13 @@ from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 from helpers.repetition import Failures, repetitions
 from pydantic import ValidationError
 
@@ -30,6 +30,7 @@ from tavern_host.projects import Folders
 from tavern_scripts.sandbox.cgroups import find_groups
 from tavern_scripts.sandbox.watch import tree
 from tests.scripts.packagehouse import Index, index
+from tests.scripts.proxied import Told, telling_server
 from tests.scripts.scripthost import Scripts, scripts_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,36 +41,27 @@ _needs_installers = pytest.mark.skipif(
 
 @dataclass
 class Servers:
-    """A server that a script may reach and one that it may not, both on this machine, and who came to the second."""
+    """A server that a script may reach and one that it may not, both on this machine."""
 
-    allowed: int = 0
-    forbidden: int = 0
-    came: list[str] = field(default_factory=list)
+    reached: Told
+    hidden: Told
+
+    @property
+    def allowed(self) -> int:
+        """The port of the first one."""
+        return self.reached.port
+
+    @property
+    def forbidden(self) -> int:
+        """The port of the second one."""
+        return self.hidden.port
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def servers() -> AsyncIterator[Servers]:
     """The two servers."""
-    found = Servers()
-    runners = []
-
-    async def allowed(request: web.Request) -> web.Response:
-        return web.Response(text="allowed")
-
-    async def forbidden(request: web.Request) -> web.Response:
-        found.came.append(request.path)
-        return web.Response(text="the secret")
-
-    for handler in (allowed, forbidden):
-        app = web.Application()
-        app.router.add_route("*", "/{tail:.*}", handler)
-        runners.append(web.AppRunner(app, shutdown_timeout=0.1))
-        await runners[-1].setup()
-        await web.TCPSite(runners[-1], "127.0.0.1", 0).start()
-    found.allowed, found.forbidden = (runner.addresses[0][1] for runner in runners)
-    yield found
-    for runner in runners:
-        await runner.cleanup()
+    async with telling_server() as reached, telling_server() as hidden:
+        yield Servers(reached, hidden)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -295,14 +287,14 @@ async def test_the_proxy_leads_nowhere_else(scripts: Scripts, servers: Servers) 
     asked = {name: text.format(**ports) for name, text in PROXY_ABUSE.items()} | {
         "control": GET.format(servers.allowed)
     }
-    assert await fetch(servers.forbidden) == "the secret", "without a sandbox it would be reached"
-    servers.came.clear()
+    assert await fetch(servers.forbidden) == "hello from /", "without a sandbox it would be reached"
+    servers.hidden.requests.clear()
 
     answers = await scripts.output(code=SPEAK, input_data=asked, timeout_ms=60_000, **may_reach(servers.allowed))
 
-    assert answers.pop("control").endswith("allowed"), "the proxy works"
-    assert servers.came == []
-    assert [name for name, answer in answers.items() if "the secret" in answer or "root:" in answer] == []
+    assert answers.pop("control").endswith("hello from /"), "the proxy works"
+    assert servers.hidden.requests == []
+    assert [name for name, answer in answers.items() if "root:" in answer] == []
     assert [name for name, answer in answers.items() if not answer.startswith("HTTP/1.1 ")] == []
     innocent = {"the other in the header", "two requests at once"}
     assert [name for name, said in answers.items() if said.startswith("HTTP/1.1 200") and name not in innocent] == []
@@ -327,7 +319,7 @@ print(json.dumps([found, proxy]))
 
     assert (granted.output_data, denied.output_data) == ([[], [True, True]], [[], [False, False]])
     assert denied.enforced is not None and denied.enforced.denied
-    assert servers.came == []
+    assert servers.hidden.requests == []
 
 
 async def test_slow_connections_hold_up_no_other_script(scripts: Scripts, servers: Servers) -> None:
@@ -359,7 +351,7 @@ while True:
                 break
         answers = await scripts.output(code=SPEAK, input_data=asked, **may_reach(servers.allowed))
 
-    assert answers["control"].endswith("allowed")
+    assert answers["control"].endswith("hello from /")
 
 
 async def fetch(port: int, path: str = "/") -> str:
