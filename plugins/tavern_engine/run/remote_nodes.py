@@ -12,39 +12,25 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tavern_engine.cache.cache import copied
-from tavern_engine.compile.plan import Input, Level, PlanNode, Role
+from tavern_engine.compile.plan import Input, Level, PlanNode
+from tavern_engine.run.remote_descriptions import Descriptions, RemoteValue, may_go, may_repeat
 from tavern_engine.run.scope import Cluster, Scope
 from tavern_host import PluginContext
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, new_id
-from tavern_host.contracts.clusters import (
-    NODE_CLUSTER,
-    Handle,
-    NodeSource,
-    RemoteGroup,
-    RemoteNode,
-    RemoteResult,
-    Values,
-)
-from tavern_host.contracts.errors import InvalidInput, TavernError, error_of
+from tavern_host.contracts.clusters import NODE_CLUSTER, Handle, RemoteNode, RemoteResult
+from tavern_host.contracts.errors import TavernError, error_of
 from tavern_host.contracts.wire import carried
-from tavern_host.storage.values import decode_loose, encode_loose
+from tavern_host.storage.values import decode_loose
 
 AT_ONCE = 200
 """How many nodes are sent in one step of the event loop."""
 
 AWAY: dict[str, Any] = {}
 """Stands for the outputs of a node that was sent to the cluster; it is this one object."""
-
-
-class RemoteValue(NamedTuple):
-    """Stands for a value that stayed at the cluster: the output `key` of a node by its place."""
-
-    node: int
-    key: str
 
 
 class Executing(Protocol):
@@ -112,14 +98,14 @@ class RemoteNodes:
         self._service = cluster.service
         self._pass_id = new_id("pass")
         everything = range(len(level.nodes)) if cluster.takes_all else level.placed
-        self.placed = {index for index in everything if _may_go(level.nodes[index])}
+        self.placed = {index for index in everything if may_go(level.nodes[index])}
+        self._described = Descriptions(level, self.placed, self._pass_id)
         self._away: set[int] = set()
         self._unmet: dict[int, int] = {}
         """Of those that follow nodes that are away, for how many such they wait, counted as in-degrees are."""
         self._arrived: dict[int, RemoteResult] = {}
         self._joining: deque[int] = deque()
         self._ready: list[RemoteNode] = []
-        self._sources: dict[int, NodeSource] = {}
         self._tries: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: asyncio.Task[None] | None = None
@@ -130,7 +116,7 @@ class RemoteNodes:
 
     async def add(self, index: int, inputs: dict[str, Any]) -> bool:
         """Send a ready node with these inputs; False where it has to run here, since they have no codec."""
-        node = self._described(index, inputs)
+        node = self._described.node(index, inputs)
         if node is None:
             return False
         if blobs := [blob for value in inputs.values() for blob in _blobs(value)]:
@@ -175,7 +161,7 @@ class RemoteNodes:
     def _joined(self, index: int) -> list[RemoteNode]:
         """Return a node that goes before it is ready; none where it has to wait after all."""
         inputs = self._inputs_in_advance(index)
-        node = self._described(index, inputs) if inputs is not None else None
+        node = self._described.node(index, inputs) if inputs is not None else None
         if node is None:
             self._away.discard(index)
             if not self._in_degree[index]:
@@ -226,7 +212,7 @@ class RemoteNodes:
             except (OverflowError, ValueError):  # it is reported when the node is ready
                 return None
         source = self._level.nodes[edge.source]
-        if edge.is_branch or edge.collects or edge.source not in self._away or not _may_repeat(source):
+        if edge.is_branch or edge.collects or edge.source not in self._away or not may_repeat(source):
             return None
         given = source.outputs.get(edge.key) if edge.convert is not None else None
         if edge.convert is not None and given is None:
@@ -234,69 +220,6 @@ class RemoteNodes:
         at = place if item.slot.multi else None
         wanted = item.slot if given is not None else None
         return (Handle(input=item.key, place=at, node=edge.source, key=edge.key, given=given, wanted=wanted),)
-
-    def _described(self, index: int, inputs: dict[str, Any]) -> RemoteNode | None:
-        """Return a node as it is sent; None where one of its values has no codec."""
-        node, handles = self._level.nodes[index], list[Handle]()
-        for key, value in inputs.items():
-            if isinstance(value, list):
-                for place, each in enumerate(value):
-                    if (handle := _handle(key, place, each)) is not None:
-                        handles.append(handle)
-                        value[place] = None
-            elif (handle := _handle(key, None, value)) is not None:
-                handles.append(handle)
-                inputs[key] = None
-        if (values := _encoded(inputs)) is None or (config := _encoded(node.config)) is None:
-            if handles:
-                raise InvalidInput("a value of it has no codec, and another one is on the cluster")
-            return None
-        policy, may_repeat = node.policy, _may_repeat(node)
-        return RemoteNode(
-            number=index,
-            source=0,
-            config=config,
-            inputs=values,
-            handles=tuple(handles),
-            timeout=policy.timeout if policy is not None else None,
-            may_repeat=may_repeat,
-            is_wanted=not may_repeat or self._is_wanted(index),
-        )
-
-    def _is_wanted(self, index: int) -> bool:
-        """Return whether a value of a node is needed here: by a node that runs here, or that converts it."""
-        nodes = self._level.nodes
-        for follower in {*self._level.followers[index]}:
-            if follower not in self.placed:
-                return True
-            edges = (edge for item in nodes[follower].inputs for edge in item.edges)
-            if any(edge.source == index and edge.convert is not None for edge in edges):
-                return True
-        return not self._level.followers[index]
-
-    def _source_of(self, node: PlanNode) -> NodeSource:
-        assert node.kind is not None and node.node_type is not None
-        if (known := self._sources.get(id(node.kind))) is None:
-            folder = node.kind.runner.source  # type: ignore[attr-defined]  # `_may_go` looked for it
-            about = {"plugin": node.node_type.plugin, "code": node.node_type.version}
-            known = NodeSource(definition=node.node_type.original, **about)
-            if folder is not None:
-                reviewed = folder.reviewed and {path: digest.hex() for path, digest in folder.reviewed.items()}
-                place = {"package": folder.package, "folder": str(folder.root), "reviewed": reviewed}
-                known = known.model_copy(update=place)
-            self._sources[id(node.kind)] = known
-        return known
-
-    def _group(self, nodes: list[RemoteNode]) -> RemoteGroup:
-        sources: dict[int, NodeSource] = {}
-        places: dict[int, int] = {}
-        described = []
-        for node in nodes:
-            own = self._source_of(self._level.nodes[node.number])
-            place = places.setdefault(id(own), len(places))
-            sources[place] = own
-            described.append(node.model_copy(update={"source": place}) if place else node)
-        return RemoteGroup(pass_id=self._pass_id, sources=tuple(sources.values()), nodes=tuple(described))
 
     # --- results ----------------------------------------------------------------------------------
 
@@ -308,7 +231,7 @@ class RemoteNodes:
         for node in nodes:
             table.set_attempts(self._level.numbers[node.number], self._tries.setdefault(node.number, 1))
         error: BaseException = TavernError("the cluster gave no result")
-        batches = self._service.run(self._group(nodes), call=self._scheduler.scope.call)
+        batches = self._service.run(self._described.group(nodes), call=self._scheduler.scope.call)
         while True:
             try:
                 results = await anext(batches, None)
@@ -413,38 +336,5 @@ class RemoteNodes:
             self._scheduler.fail(error)
 
 
-def _may_go(node: PlanNode) -> bool:
-    """Return whether a node needs nothing of the host but its inputs. One that a workflow places on a cluster may
-    have effects, or give something else each time."""
-    if node.role is not Role.NODE or node.kind is None or not hasattr(node.kind.runner, "source"):
-        return False
-    traits = node.kind.node_type.definition.traits
-    if traits.streams or traits.stateful or traits.wants_call or not (traits.cached or node.placement):
-        return False
-    return not any(slot.is_stream for slots in (node.kind.inputs, node.outputs) for slot in slots.values())
-
-
-def _may_repeat(node: PlanNode) -> bool:
-    return node.node_type is not None and node.node_type.definition.traits.cached
-
-
-def _handle(key: str, place: int | None, value: Any) -> Handle | None:
-    if type(value) is RemoteValue:
-        return Handle(input=key, place=place, node=value.node, key=value.key)
-    return value if type(value) is Handle else None
-
-
 def _blobs(value: Any) -> list[Blob]:
     return [each for each in (value if isinstance(value, list) else [value]) if type(each) is Blob]
-
-
-def _encoded(values: dict[str, Any]) -> Values | None:
-    """Return values as bytes; None where one of them has no codec."""
-    binary = {key: value for key, value in values.items() if type(value) is bytes}
-    encoded = {}
-    for key, value in values.items():
-        if key not in binary:
-            encoded[key], kept = encode_loose(value)
-            if kept:
-                return None
-    return Values(encoded=encoded, binary=binary)

@@ -180,7 +180,7 @@ class Scheduler:
         worker = self._workers[task]
         clean = copy_context()
         while self._ready:
-            is_clean = await self._execute_slice(worker, clean)
+            is_clean = await self._execute_slice(worker, clean, perf_counter() + SLICE)
             if self.stopping:
                 return
             worker.index = -1
@@ -195,7 +195,7 @@ class Scheduler:
         if not self._remaining and not self._finished.done():
             self._finished.set_result(None)
 
-    async def _execute_slice(self, worker: Worker, clean: Context) -> bool:
+    async def _execute_slice(self, worker: Worker, clean: Context, slice_end: float) -> bool:
         """Execute nodes for a time slice; return False where one changed the context of its task, or cancelled it.
 
         The cost per node is spent here: all that it needs is local, and what is rare is called.
@@ -203,8 +203,7 @@ class Scheduler:
         level, ready, in_degree, results = self._level, self._ready, self._in_degree, self.results
         invocations, sources, followers, early = self._invocations, level.sources, level.followers, level.early
         numbers, own, written, signatures = level.numbers, level.written, self._written, self._signatures
-        completed, cancelling = self._completed.rows, worker.task.cancelling
-        slice_end = (began := perf_counter()) + SLICE
+        completed, cancelling, began = self._completed.rows, worker.task.cancelling, perf_counter()
         while ready and began < slice_end:
             worker.index = index = ready.popleft()
             if not worker.is_fresh:
@@ -224,8 +223,7 @@ class Scheduler:
                     except (KeyError, TypeError):
                         arguments = None  # a node before it gave no value
             if arguments is None:
-                if (outputs := await self._take(index, began)) is AWAY and (began := perf_counter()):
-                    continue
+                outputs = await self._take(index, began)
             else:
                 try:
                     result = function(*arguments)  # type: ignore[misc]  # there is one where arguments are in order
@@ -244,6 +242,9 @@ class Scheduler:
                     completed += (numbers[index], began, ended, outputs, signatures[index])
                 else:
                     outputs = self._complete(index, began, ended, outputs)
+            began = ended
+            if outputs is AWAY:  # it is settled when its result comes
+                continue
             results[index] = outputs
             for follower in followers[index]:
                 in_degree[follower] = count = in_degree[follower] - 1
@@ -257,7 +258,6 @@ class Scheduler:
                     return False
             except Exception:  # a value whose comparison fails is another value
                 return False
-            began = ended
         return True
 
     async def _take(self, index: int, began: float) -> dict[str, Any] | None:
