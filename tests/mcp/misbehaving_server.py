@@ -59,6 +59,7 @@ def tools() -> list[types.Tool]:
         "learn",
         "shout",
         "unlisten",
+        "send",
     ]
     lie = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     return [
@@ -111,6 +112,10 @@ async def call_tool(ctx: Asked, params: types.CallToolRequestParams) -> Any:
             form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
             asked = types.ElicitRequestFormParams(message="Who are you?", requested_schema=form)
             answer = await answered(ctx, params, types.ElicitRequest(params=asked), types.ElicitResult)
+            return answer if is_later(answer) else text(answer.action, str(answer.content))
+        case "send":
+            place = types.ElicitRequestURLParams(message="Look here.", url="https://example.com/", elicitation_id="1")
+            answer = await answered(ctx, params, types.ElicitRequest(params=place), types.ElicitResult)
             return answer if is_later(answer) else text(answer.action, str(answer.content))
         case "sample":
             message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="Say hi."))

@@ -19,7 +19,7 @@ from helpers.command_line import COMMAND
 from helpers.mcp_desk import OFFER, SERVERS, Desk, make_project, odd
 from helpers.repetition import Failures
 
-from tavern_host import Host
+from tavern_host import Host, projects
 from tavern_host.contracts.accounts import ACCOUNTS
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import operator_call
@@ -40,15 +40,28 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ERAS = ("auto", "legacy")
-SETTINGS = {OFFER: ["text:*"], "extensions.tavern-accounts.roles": {"client": ["create:/mcp"]}}
+SETTINGS = {OFFER: ["text:*", "workflow:count"], "extensions.tavern-accounts.roles": {"client": ["create:/mcp"]}}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HttpClient]:
     place = tmp_path_factory.mktemp("clients")
     folders = make_project(place, SETTINGS)
-    async with Host(place / "project", folders=folders) as host, served(host) as client:
+    async with Host(place / "project", folders=folders, serving=True) as host, served(host) as client:
         yield client
+
+
+def write_count(root: Path) -> None:
+    """Write a workflow that gives three numbers, one after the other."""
+    nodes = [
+        {"id": "list", "type": "core:ListToStream", "inputValues": {"items": [1, 2, 3]}},
+        {"id": "out", "type": "core:GroupOutput"},
+    ]
+    edge = {"id": "e", "source": "list", "sourceHandle": "stream", "target": "out", "targetHandle": "items"}
+    slots = {"items": {"dataFlowType": "INTEGER", "isStream": True}}
+    (root / "workflows").mkdir(exist_ok=True)
+    document = {"nodes": nodes, "edges": [edge], "interfaceOutputs": slots}
+    (root / "workflows" / "count.json").write_text(json.dumps(document))
 
 
 class Person:
@@ -78,9 +91,11 @@ NO = (types.ElicitResult(action="accept", content={"approve": False}), types.Eli
 
 
 @asynccontextmanager
-async def over_http(web: HttpClient, mode: str, person: Person | None, token: str = TOKEN) -> AsyncIterator[Client]:
+async def over_http(
+    web: HttpClient, mode: str, person: Person | None, token: str = TOKEN, query: str = ""
+) -> AsyncIterator[Client]:
     async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=30) as http:
-        transport = streamable_http_client(f"http://127.0.0.1:{web.port}/mcp", http_client=http)
+        transport = streamable_http_client(f"http://127.0.0.1:{web.port}/mcp{query}", http_client=http)
         elicit = None if person is None else person.elicit
         heard = None if person is None else person.heard
         async with Client(transport, mode=mode, elicitation_callback=elicit, message_handler=heard) as client:
@@ -188,7 +203,10 @@ async def test_clients_are_told_of_other_tools(web: HttpClient) -> None:
     steps: dict[str, tuple[Callable[[], Awaitable[object]], list[str]]] = {
         "file": (lambda: asyncio.to_thread(new.write_text, text), all_of_them),
         "description": (lambda: asyncio.to_thread(new.write_text, described), all_of_them),
-        "setting": (lambda: offer("text:new"), ["text_new"]),
+        "setting": (lambda: offer("text:new", "workflow:count"), ["text_new"]),
+        "workflow": (lambda: asyncio.to_thread(write_count, web.host.project.root), ["text_new", "workflow_count"]),
+        "plugin": (lambda: web.host.disable("tavern-nodes"), ["workflow_count"]),
+        "plugin again": (lambda: web.host.enable("tavern-nodes"), ["text_new", "workflow_count"]),
         "names": (offer_alike, [*alike.values()]),
         "nothing": (lambda: asyncio.to_thread(new.unlink), ["text__"]),
     }
@@ -204,7 +222,21 @@ async def test_clients_are_told_of_other_tools(web: HttpClient) -> None:
             for mode, client in clients.items():
                 assert [tool.name for tool in (await client.list_tools()).tools] == offered, (name, mode)
     other.unlink()
-    await offer("text:*")
+    (web.host.project.root / "workflows" / "count.json").unlink()
+    await offer("text:*", "workflow:count")
+
+
+async def test_a_stream_of_another_project_is_reported(web: HttpClient, tmp_path: Path) -> None:
+    projects.make_project(tmp_path / "barn")
+    write_count(tmp_path / "barn")
+    barn = (await (await web.post("/api/projects", json={"path": str(tmp_path / "barn")})).json())["id"]
+    for mode in ERAS:
+        person = Person(YES)
+        async with over_http(web, mode, person, query=f"?projectId={barn}") as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["workflow_count"]
+            result = await client.call_tool("workflow_count", {}, progress_callback=person.progress)
+            assert (text(result), result.is_error) == ("[1, 2, 3]", False)
+            assert person.told[-1][2] == "3", person.told
 
 
 async def test_what_breaks_the_protocol_is_told_in_it(web: HttpClient) -> None:

@@ -117,6 +117,8 @@ async def test_questions_are_answered_by_approval(desk: Desk, server: str) -> No
     asking = asyncio.create_task(desk.call(f"mcp:{server}/ask", AGENT))
     await desk.tools.decide((await _waiting(desk)).id, "refuse", call=operator)
     assert "decline" in str((await asking).structured)
+    sent = await desk.call(f"mcp:{server}/send", AGENT)  # to an address, which nobody is
+    assert (sent.structured, sent.error) == ("decline\nNone", None)
     asking = asyncio.create_task(desk.call(f"mcp:{server}/sample", AGENT))
     task = await _waiting(desk)
     assert task.arguments["about"]["messages"][0]["content"] == "Say hi."
