@@ -29,7 +29,6 @@ LIMIT = 0.1
 
 PLUGIN = """
 import re
-import subprocess
 import time
 
 def sleeps(until):
@@ -47,9 +46,6 @@ class Node:
     async def run(self, until):
         while not until():
             time.sleep(0.01)
-
-def waits_for_a_process(until):
-    subprocess.run(["sleep", "0.6"], capture_output=True)
 
 def never_lets_go(until):
     while not until():
@@ -149,15 +145,13 @@ async def test_the_plugin_that_blocks_the_loop_is_named(
     assert blocked.seconds >= LIMIT and round(blocked.seconds, 1) >= float(told[4]) > 0
 
 
-async def test_a_method_is_named_with_its_class(plugin: ModuleType, seen: Callable[[], bool]) -> None:
+async def test_blocking_code_is_located(
+    plugin: ModuleType, seen: Callable[[], bool], caplog: pytest.LogCaptureFixture
+) -> None:
     async with Watched() as watched:
         await plugin.Node().run(seen)
     assert [b.function for b in watched.reports] == ["Node.run"]
-
-
-async def test_blocking_code_outside_plugins_is_located(
-    seen: Callable[[], bool], caplog: pytest.LogCaptureFixture
-) -> None:
+    caplog.clear()
     async with Watched() as watched:
         while not seen():
             time.sleep(0.01)  # noqa: ASYNC251
@@ -174,13 +168,11 @@ async def test_each_blockage_is_told(plugin: ModuleType, caplog: pytest.LogCaptu
 
 
 async def test_a_blockage_ended_by_stopping_is_told(plugin: ModuleType, seen: Callable[[], bool]) -> None:
-    watched = Watched()
-    watched.watchdog.start()
-    await asyncio.sleep(LIMIT / 10)
-    plugin.sleeps(seen)
-    watched.watchdog.stop()
-    assert len(watched.reports) == 1
-    await asyncio.sleep(0.01)
+    async with Watched() as watched:
+        plugin.sleeps(seen)
+        watched.watchdog.stop()
+        assert len(watched.reports) == 1
+        await asyncio.sleep(0.01)
     assert len(watched.reports) == 1
 
 
@@ -230,18 +222,10 @@ def test_a_suspended_process_is_no_false_alarm() -> None:
 
 def test_a_pause_between_runs_is_no_blockage(seen: Callable[[], bool]) -> None:
     watched = Watched()
-    loop = asyncio.new_event_loop()
-
-    async def start() -> None:
-        watched.watchdog.start()
-
-    async def stop() -> None:
-        watched.watchdog.stop()
-
-    loop.run_until_complete(start())
-    time.sleep(4 * LIMIT)
-    loop.run_until_complete(stop())
-    loop.close()
+    with asyncio.Runner() as runner:
+        runner.run(watched.__aenter__())
+        time.sleep(4 * LIMIT)
+        runner.run(watched.__aexit__())
     assert watched.reports == []
     assert not seen()
 
@@ -267,16 +251,13 @@ async def test_a_watchdog_can_be_restarted() -> None:
             thread.join()
 
 
-def test_a_watchdog_needs_a_running_loop() -> None:
+def test_a_watchdog_needs_a_loop_and_a_limit() -> None:
     with pytest.raises(RuntimeError):
         Watched().watchdog.start()
     assert watchdogs() == []
-
-
-@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf")])
-def test_a_limit_that_is_none_is_refused(limit: float) -> None:
-    with pytest.raises(ValueError, match="number of seconds above 0"):
-        Watched(limit=limit)
+    for limit in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="number of seconds above 0"):
+            Watched(limit=limit)
 
 
 def test_a_closed_loop_ends_the_watchdogs_thread() -> None:

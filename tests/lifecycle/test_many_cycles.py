@@ -197,6 +197,12 @@ WORD = VERSION
 }
 
 
+COUNTS = {"name": "acme.counter:count", "allows": "Count."}
+COUNTER = {"name": "acme.counter", "interface": "contracts:Counter", "permissions": [COUNTS]}
+COUNTING = {"spec": "contracts:acme_counting", "permission": "hook:plugin:acme:counting", "level": "add"}
+COUNTING["allows"] = "Be told of counting."
+
+
 def write_acme(project: Path, version: str) -> None:
     """Write a version of the folder plugin."""
     plugin(
@@ -215,23 +221,7 @@ def write_acme(project: Path, version: str) -> None:
             "services": {"override": ["workflowManager"], "use": ["acme.counter:count"]},
             "events": {"subscribe": ["EXECUTION_STATUS_UPDATE"]},
         },
-        publishes={
-            "services": [
-                {
-                    "name": "acme.counter",
-                    "interface": "contracts:Counter",
-                    "permissions": [{"name": "acme.counter:count", "allows": "Count."}],
-                }
-            ],
-            "hooks": [
-                {
-                    "spec": "contracts:acme_counting",
-                    "permission": "hook:plugin:acme:counting",
-                    "level": "add",
-                    "allows": "Be told of counting.",
-                }
-            ],
-        },
+        publishes={"services": [COUNTER], "hooks": [COUNTING]},
     )
 
 
