@@ -36,6 +36,10 @@ class Slow(ServiceInterface, name="acme.slow"):
     async def act(self, *, call: CallContext | None = None) -> str:
         '''Act.'''
 
+    @acts("acme.slow:act", "Act.")
+    async def count(self, *, call: CallContext | None = None) -> str:
+        '''Say which version this is.'''
+
     @reads
     async def read(self) -> str:
         '''Read.'''
@@ -49,6 +53,9 @@ class Provider:
     async def act(self, *, call=None):
         await STAGE.wait("act")
         return "acted"
+
+    async def count(self, *, call=None):
+        return "VERSION"
 
     async def read(self):
         await STAGE.wait("read")
@@ -98,6 +105,11 @@ def tavern_shutdown():
 async def wait(text: str) -> str:
     await STAGE.wait("node")
     return text
+
+@node()
+async def mine(text: str, context: NodeContext) -> str:
+    await STAGE.wait("mine")
+    return f"{{text}}, {{await context.plugin.services.get('acme.slow').count()}}"
 """,
 }
 
@@ -106,20 +118,24 @@ class Slow(ServiceInterface, name="acme.slow"):
     """What names the service; its interface is the plugin's."""
 
 
-def waits_in_all(project: Path) -> Path:
-    """Write a plugin that waits in everything in which it can be waited for."""
-    permissions = [{"name": "acme.slow:act", "allows": "Act."}]
+MAY_ACT = {"services": {"use": ["acme.slow:act"]}}
+
+
+def waits_in_all(project: Path, version: str = "one") -> Path:
+    """Write a plugin that waits in everything in which it can be waited for, and publishes a service that it uses."""
+    acts = [{"name": "acme.slow:act", "allows": "Act."}]
     return plugin(
         project / "plugins",
         "acme",
-        WAITS_IN_ALL,
+        {name: text.replace("VERSION", version) for name, text in WAITS_IN_ALL.items()},
         "tavern_register_services",
         "tavern_register_routes",
         "tavern_before_execute",
         "tavern_startup",
         "tavern_shutdown",
         nodes={"entry": "nodes"},
-        publishes={"services": [{"name": "acme.slow", "interface": "contracts:Slow", "permissions": permissions}]},
+        publishes={"services": [{"name": "acme.slow", "interface": "contracts:Slow", "permissions": acts}]},
+        permissions=MAY_ACT,
     )
 
 
@@ -278,74 +294,24 @@ async def test_revoking_waits_for_nothing(project: Path) -> None:
 
 # --- what they end with ---------------------------------------------------------------------------------
 
-COUNTED = {
-    "contracts.py": """
-from tavern_host import CallContext, ServiceInterface, acts
-
-class Counter(ServiceInterface, name="acme.counter"):
-    @acts("acme.counter:count", "Count.")
-    async def count(self, *, call: CallContext | None = None) -> str:
-        '''Count one more.'''
-""",
-    "__init__.py": f"""{HEAD}
-class Counting:
-    async def count(self, *, call=None):
-        return "VERSION"
-
-@hookimpl
-def tavern_register_services():
-    return [ServiceInfo(service="acme.counter", handler=f"{{__name__}}:Counting")]
-""",
-    "nodes.py": f"""{HEAD}
-@node()
-async def mine(text: str, context: NodeContext) -> str:
-    await STAGE.wait("mine")
-    return f"{{text}}, {{await context.plugin.services.get('acme.counter').count()}}"
-""",
-}
 USER = nodes("""
 @node()
 async def theirs(text: str, context: NodeContext) -> str:
-    counter = context.plugin.services.get("acme.counter")
+    counter = context.plugin.services.get("acme.slow")
     await STAGE.wait("theirs")
-    return f"{text}, {await counter.count()}, {await context.plugin.services.get('acme.counter').count()}"
+    return f"{text}, {await counter.count()}, {await context.plugin.services.get('acme.slow').count()}"
 """)
-COUNTER = {
-    "name": "acme.counter",
-    "interface": "contracts:Counter",
-    "permissions": [{"name": "acme.counter:count", "allows": "Count."}],
-}
-MAY_COUNT = {"services": {"use": ["acme.counter:count"]}}
-
-
-def counted(project: Path, version: str) -> None:
-    """Write a plugin that publishes a service, and uses it itself."""
-    files = {name: text.replace("VERSION", version) for name, text in COUNTED.items()}
-    plugin(
-        project / "plugins",
-        "acme",
-        files,
-        "tavern_register_services",
-        nodes={"entry": "nodes"},
-        publishes={"services": [COUNTER]},
-        permissions=MAY_COUNT,
-    )
-
-
-def user(project: Path, **manifest: Any) -> None:
-    """Write a plugin that uses it."""
-    manifest = {"nodes": {"entry": "nodes"}, "permissions": MAY_COUNT, **manifest}
-    plugin(project / "plugins", "user", USER, requires={"plugins": {"acme": ">=1"}}, **manifest)
+NEEDS = {"plugins": {"acme": ">=1"}}
 
 
 @pytest.mark.parametrize("how", ["disable", "reload"])
 async def test_dependents_reach_a_plugin_while_both_unload(project: Path, how: str) -> None:
-    counted(project, "one")
-    user(project)
+    waits_in_all(project, "one")
+    plugin(project / "plugins", "user", USER, requires=NEEDS, nodes={"entry": "nodes"}, permissions=MAY_ACT)
     async with Host(project, trust=["acme", "user"]) as host:
         under_way = await begin(host, "user:Theirs")
         await STAGE.seen("theirs").wait()
-        counted(project, "two")
+        waits_in_all(project, "two")
         decision = asyncio.create_task(getattr(host, how)("acme"))
         await asyncio.sleep(0.15)
         assert host.owned("acme") != {}
@@ -370,12 +336,12 @@ SLOW_STORE = overriding("RUN_STORE", ACCEPTS, head=f"{HEAD}from tavern_host.cont
 @pytest.mark.parametrize("how", ["disable", "reload"])
 async def test_an_accepted_run_keeps_the_code_it_planned(project: Path, how: str) -> None:
     STAGE.cue("mine").set()
-    counted(project, "one")
+    waits_in_all(project, "one")
     plugin(project / "plugins", "slow", SLOW_STORE, permissions={"services": {"override": ["runStore"]}})
     async with Host(project, trust=["acme", "slow"]) as host:
         accepted = asyncio.create_task(run(host, "acme:Mine"))
         await STAGE.seen("accept").wait()
-        counted(project, "two")
+        waits_in_all(project, "two")
         decision = asyncio.create_task(getattr(host, how)("acme"))
         await asyncio.sleep(0.1)
         STAGE.cue("accept").set()
@@ -387,11 +353,11 @@ async def test_an_accepted_run_keeps_the_code_it_planned(project: Path, how: str
 
 
 async def test_a_view_reaches_the_provider_after_reload(project: Path) -> None:
-    counted(project, "one")
+    waits_in_all(project, "one")
     keeps = f"""{HEAD}
 @hookimpl
 async def tavern_startup(context):
-    counter = context.services.get("acme.counter")
+    counter = context.services.get("acme.slow")
 
     async def ask():
         while True:
@@ -402,20 +368,18 @@ async def tavern_startup(context):
 
     context.tasks.spawn(ask(), name="ask")
 """
-    needs = {"plugins": {"acme": ">=1"}}
-    plugin(project / "plugins", "keeper", keeps, "tavern_startup", requires=needs, permissions=MAY_COUNT)
+    plugin(project / "plugins", "keeper", keeps, "tavern_startup", requires=NEEDS, permissions=MAY_ACT)
     async with Host(project, trust=["acme", "keeper"]) as host:
-        key: ServiceKey[Any] = ServiceKey(type("Counter", (ServiceInterface,), {"service_name": "acme.counter"}))
-        mine = host.services.get(key)
+        mine = slow(host)
         assert await mine.count() == "one"
-        counted(project, "two")
+        waits_in_all(project, "two")
         await host.reload("acme")
         assert await mine.count() == "two"
         STAGE.cue("ask").set()
         await STAGE.cue("asked").wait()
-        assert STAGE.log == ["two"]
+        assert "two" in STAGE.log and "one" not in STAGE.log
         await host.disable("acme")
-        with pytest.raises(ServiceUnavailable, match=r"no plugin provides the service acme\.counter any more"):
+        with pytest.raises(ServiceUnavailable, match=r"no plugin provides the service acme\.slow any more"):
             await mine.count()
         await host.enable("acme")
         assert await mine.count() == "two"
