@@ -24,27 +24,17 @@ from tavern_host.audit.anchor import MARKS, read_anchor
 from tavern_host.audit.store import MAX_ENTRY, SqliteAuditStore
 from tavern_host.contracts.audit import AuditCheck, AuditLimits, UnnumberedEntry
 
-MANY_WRITERS = """
-import sys
-from pathlib import Path
-from tavern_host.audit.store import SqliteAuditStore
-
-path, anchor, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-store = SqliteAuditStore(path, anchor)
-for number in range(40):
-    fields = [b'"actor":"%s","action":"was.%d"}' % (name.encode(), n) for n in range(number % 4)]
-    while problem := store.append([("2024-01-01T00:00:00+00:00", one) for one in fields]):
-        assert "did not release it" in problem, problem  # so many write that some wait for long, and try again
-"""
-
-ENDLESS_WRITER = """
+WRITER = """
 import sys
 from pathlib import Path
 from tavern_host.audit.store import SqliteAuditStore
 
 store = SqliteAuditStore(Path(sys.argv[1]), Path(sys.argv[2]))
-for number in range(10**9):
-    assert store.append([("2024-01-01T00:00:00+00:00", b'"actor":"a","action":"was.%d"}' % number)] * 3) is None
+name, batches, size = sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+for number in range(batches):
+    fields = [b'"actor":"%s","action":"was.%d"}' % (name.encode(), n) for n in range(size or number % 4)]
+    while problem := store.append([("2024-01-01T00:00:00+00:00", one) for one in fields]):
+        assert "did not release it" in problem, problem  # so many write that some wait for long, and try again
     print(number, flush=True)
 """
 
@@ -59,6 +49,11 @@ class Log:
 
     def append(self, *actions: str) -> None:
         assert self.store.append([entry(action) for action in actions]) is None
+
+    def writer(self, name: str, batches: int, size: int = 0) -> subprocess.Popen[str]:
+        """Start a process that writes batches of this many entries, or of none to three."""
+        arguments = [self.path, self.anchor, name, str(batches), str(size)]
+        return subprocess.Popen([*PYTHON, "-c", WRITER, *arguments], stdout=subprocess.PIPE, text=True)
 
     def limit(self, **limits: int) -> None:
         """Continue with other limits; the entries of these tests are as old as the clock."""
@@ -126,12 +121,13 @@ def test_a_missing_log_is_empty(tmp_path: Path) -> None:
 
 
 def test_several_processes_write_into_one_log(log: Log) -> None:
-    arguments = [*PYTHON, "-c", MANY_WRITERS, str(log.path), str(log.anchor)]
-    running = [subprocess.Popen([*arguments, name]) for name in ("one", "two", "three")]
+    running = [log.writer(name, 40) for name in ("one", "two", "three")]
     for number in range(40):
         while log.store.append([entry(f"mine.{number}")]) is not None:
             pass
-    assert [process.wait() for process in running] == [0, 0, 0]
+    for process in running:
+        process.communicate()
+    assert [process.returncode for process in running] == [0, 0, 0]
     log.append("the.last")
     assert log.verify() == AuditCheck(entries=41 + 3 * 60)
     entries = tail(log.path, 1000)
@@ -326,10 +322,9 @@ def test_a_damaged_anchor_is_reported_and_kept(full: Log, content: bytes) -> Non
 
 def test_a_killed_writer_leaves_whole_batches(log: Log) -> None:
     """What it said was written is there, with the batch that it was writing or without."""
-    arguments = [*PYTHON, "-c", ENDLESS_WRITER, str(log.path), str(log.anchor)]
     said = 0
     for _ in range(3):
-        writer = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+        writer = log.writer("a", 10**9, 3)
         for _ in range(20):
             writer.stdout.readline()
         writer.send_signal(signal.SIGKILL)
@@ -409,15 +404,10 @@ def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
 # --- reading ------------------------------------------------------------------------------------------
 
 
-def test_entries_are_read_from_either_end(full: Log) -> None:
-    for limit, first in {-1: 7, 0: 7, 1: 6, 6: 1, 100: 1}.items():
+def test_a_limit_of_entries_is_kept(full: Log) -> None:
+    for limit, first in {-1: 7, 0: 7, 1: 6, 100: 1}.items():
         assert [entry.seq for entry in tail(full.path, limit)] == list(range(first, 7)), limit
-    assert read_after(full.path, 6) == []
-    full.append("d.1", "d.2")
-    assert [(entry.seq, entry.action) for entry in read_after(full.path, 6)] == [(7, "d.1"), (8, "d.2")]
     assert [entry.seq for entry in read_after(full.path, 2, limit=3)] == [3, 4, 5]
-    full.execute("DELETE FROM entries WHERE seq > 2")
-    assert [entry.action for entry in read_after(full.path, 8)] == ["a.1", "a.2"], "a shorter log is another"
 
 
 # --- pieces -------------------------------------------------------------------------------------------

@@ -146,26 +146,17 @@ async def test_who_has_a_damaged_database_open_goes_on(tmp_path: Path) -> None:
 
 
 async def test_a_derived_database_begins_empty(tmp_path: Path) -> None:
-    path = await _made(tmp_path)
-    _damage(path, _page_with(path, b"1000 xxx"))
-    check_databases(tmp_path, threading.Event())
-    thread = DatabaseThread(tmp_path, DERIVED, log, "test: reading")
-    found = await _rows(thread, "SELECT count(*) FROM parents")
-    await thread.close()
-    assert found == [(0,)]
-    assert len(_aside(tmp_path)) == 1
-
-
-async def test_rows_are_copied_after_a_kill_while_they_were(tmp_path: Path) -> None:
-    path = await _made(tmp_path)
-    _damage(path, _page_with(path, b"1000 xxx"))
-    check_databases(tmp_path, threading.Event())
-    path.unlink()  # moved aside, and killed before there was a new one
-    thread = DatabaseThread(tmp_path, OLD, log, "test: reading")
-    await thread.write(lambda connection: None)
-    found = await _rows(thread, "SELECT count(*) FROM parents")
-    await thread.close()
-    assert found == [(ROWS,)]
+    for name, schema, killed, rows in (("derived", DERIVED, False, 0), ("killed", OLD, True, ROWS)):
+        path = await _made(tmp_path / name)
+        _damage(path, _page_with(path, b"1000 xxx"))
+        check_databases(tmp_path / name, threading.Event())
+        if killed:
+            path.unlink()  # moved aside, and killed before there was a new one
+        thread = DatabaseThread(tmp_path / name, schema, log, "test: reading")
+        await thread.write(lambda connection: None)
+        assert await _rows(thread, "SELECT count(*) FROM parents") == [(rows,)], name
+        await thread.close()
+        assert len(_aside(tmp_path / name)) == 1
 
 
 async def test_a_sound_database_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

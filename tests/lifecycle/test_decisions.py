@@ -51,19 +51,12 @@ async def test_a_plugin_may_disable_itself_in_a_request(project: Path) -> None:
         assert states(host, "acme") == ["disabled"]
 
 
-async def test_a_disabled_plugin_stays_disabled_after_a_restart(project: Path) -> None:
+async def test_a_plugin_left_out_cannot_be_enabled(project: Path) -> None:
     acme(project)
     async with running(project, without=["acme"]) as host:
         assert states(host, "acme") == ["disabled"]
         with pytest.raises(Conflict, match="acme cannot be enabled here: it is left out of this run"):
             await host.enable("acme")
-    async with running(project) as host:
-        await host.disable("acme")
-    async with running(project) as host:
-        assert states(host, "acme") == ["disabled"]
-        assert str(host.plugin("acme").problems[0]) == "the operator has disabled it (`tavern plugins enable acme`)"
-        await host.enable("acme")
-        assert states(host, "acme") == ["started"]
 
 
 async def test_a_host_follows_decisions_of_another_process(project: Path) -> None:

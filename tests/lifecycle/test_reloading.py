@@ -235,18 +235,6 @@ async def test_embedded_and_first_party_plugins_are_not_reloaded(project: Path) 
 # --- what was reviewed ----------------------------------------------------------------------------------
 
 
-async def test_changed_folder_code_waits_for_review(project: Path) -> None:
-    answering(project, "one")
-    async with Host(project) as host:
-        await host.grant("acme")
-        answering(project, "two")
-        await host.reload("acme")
-        assert (states(host, "acme"), await ask(host)) == (["needs-review"], None)
-        assert "its code has changed since it was reviewed" in problems(host)[0]
-        await host.grant("acme")
-        assert (states(host, "acme"), problems(host), await ask(host)) == (["started"], [], "two")
-
-
 @pytest.mark.parametrize("how", ["enable", "grant"])
 async def test_a_plugin_comes_back_as_it_is_now(project: Path, site: Path, how: str) -> None:
     def write_both(answer: str, version: str) -> None:
