@@ -89,15 +89,10 @@ def test_a_wheels_description_makes_it_not_first_party(tmp_path: Path) -> None:
 
 UPWARDS = os.path.relpath(Path(tavern_host.__file__), "/")
 EDITABLE = json.dumps({"url": "file:///", "dir_info": {"editable": True}})
+METADATA = "Metadata-Version: 2.1\nName: {}\nVersion: 9.0\n"
 CLAIMS = {
-    "its metadata say another name than its folder": {
-        "name": "acme_pack",
-        "metadata": "Metadata-Version: 2.1\nName: tavern-host\nVersion: 9.0\n",
-    },
-    "its metadata have two names": {
-        "name": "acme_pack",
-        "metadata": "Metadata-Version: 2.1\nName: tavern-host\nName: acme-pack\nVersion: 9.0\n",
-    },
+    "its metadata say another name": {"name": "acme_pack", "metadata": METADATA.format("tavern-host")},
+    "its metadata have two": {"name": "acme_pack", "metadata": METADATA.format("tavern-host\nName: acme-pack")},
     "it is called alike": {"name": "Tavern_Host"},
     "it has the host's files by their absolute path": {"name": "tavern.host", "claims": (tavern_host.__file__,)},
     "it has the host's files by a way upwards": {"name": "tavern_host", "claims": (f"{'../' * 20}{UPWARDS}",)},
@@ -143,41 +138,27 @@ def test_packages_earlier_on_the_path_are_refused(tmp_path: Path) -> None:
     assert problem.message == f"{tmp_path}/site/tavern_demo is not what was installed with tavern-host"
 
 
-def test_a_package_of_another_distribution_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number, name in enumerate(("acme_pack", "other_pack")):
-        site = tmp_path / str(number)
-        unpack(wheel(tmp_path, name), site)
-        monkeypatch.syspath_prepend(site)
+def test_packages_belong_to_their_distributions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, editable = tmp_path / "project", tmp_path / "editable"
+    origin = json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}})
+    unpack(wheel(tmp_path, "written_pack", entry="written", files={"direct_url.json": origin}), editable)
+    (project / "src").mkdir(parents=True)
+    (editable / "written").rename(project / "src" / "written")
+    for name in ("acme_pack", "other_pack"):
+        unpack(wheel(tmp_path, name), tmp_path / name)
+    zipped = wheel(tmp_path, "zipped_pack", entry="zipped")
+    for place in (tmp_path / "acme_pack", tmp_path / "other_pack", editable, project / "src", zipped):
+        monkeypatch.syspath_prepend(place)
     host = Host(tmp_path / "p")
     host.link()
-    found = {plugin.source: plugin.state for plugin in of_name(host.plugins(), "acme")}
+    found = {plugin.source: plugin.state for plugin in host.plugins() if not plugin.first_party}
     assert found == {
         "entry-point:other_pack": PluginState.NEEDS_REVIEW,
-        "entry-point:acme_pack": PluginState.INVALID,
+        "entry-point:acme_pack": PluginState.INVALID,  # its package is the other's
+        "entry-point:written_pack": PluginState.NEEDS_REVIEW,
+        "entry-point:zipped_pack": PluginState.INVALID,
     }
-
-
-def test_an_editable_installation_is_its_distributions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project, site = tmp_path / "project", tmp_path / "site"
-    origin = json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}})
-    unpack(wheel(tmp_path, "acme_pack", files={"direct_url.json": origin}), site)
-    (project / "src").mkdir(parents=True)
-    (site / "acme").rename(project / "src" / "acme")
-    for folder in (site, project / "src"):
-        monkeypatch.syspath_prepend(folder)
-    host = Host(tmp_path / "p")
-    host.link()
-    (plugin,) = of_name(host.plugins(), "acme")
-    assert (plugin.source, plugin.state) == ("entry-point:acme_pack", PluginState.NEEDS_REVIEW)
-
-
-def test_a_wheel_that_is_not_unpacked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(wheel(tmp_path, "acme_pack"))
-    host = Host(tmp_path / "p")
-    host.link()
-    (plugin,) = of_name(host.plugins(), "acme")
-    assert (plugin.state, plugin.first_party) == (PluginState.INVALID, False)
-    assert "cannot be found" in plugin.problems[0].message
+    assert "cannot be found" in host.plugin("zipped").problems[0].message, "it is not unpacked"
 
 
 def test_only_first_party_plugins_have_commands_beside_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,18 +104,9 @@ def test_folders_with_code_always_need_review(project: Path) -> None:
     assert problem.endswith("(look at `tavern plugins show acme`, then `tavern plugins grant acme`)")
 
 
-async def test_a_grant_stands_for_every_later_start(project: Path) -> None:
-    interceptor(project)
-    assert state(project) is PluginState.NEEDS_REVIEW
-    await grant(project)
-    assert state(project) is PluginState.DISCOVERED
-    async with Host(project) as host:
-        assert host.plugin("acme").state is PluginState.STARTED
-        assert all(p.granted for p in host.plugin("acme").permissions)
-
-
 async def test_a_grant_is_for_this_project_and_source_alone(project: Path, tmp_path: Path) -> None:
     folder, moved = interceptor(project), tmp_path / "acme"
+    assert state(project) is PluginState.NEEDS_REVIEW
     await grant(project)
     folder.rename(moved)
     assert linked(project, moved).plugin("acme").state is PluginState.NEEDS_REVIEW
