@@ -83,7 +83,7 @@ async def test_a_page_shows_what_it_missed_and_says_what_is_lost(
     await expect(page.locator(".vue-flow__edge")).to_have_count(1)
     await page.keyboard.press("Control+Enter")
     lost = page.get_by_text("The server does not answer")
-    shown, result = page.locator(".node p.stream"), page.get_by_label("Inspector").locator(".value")
+    shown, result = page.locator(".node p.streamed"), page.get_by_label("Inspector").locator(".value")
     await say(0, "one")
     await expect(shown).to_have_text("one")
 

@@ -157,4 +157,6 @@ async def test_the_page_speaks_chinese_and_fits_a_telephone(studio: Studio) -> N
     await expect(small.page.get_by_text("Hello, 艾达")).to_be_visible()
     assert await small.page.evaluate("document.documentElement.scrollWidth") <= 420
     await small.picture("editor-420-dark-chinese")
+    await small.page.keyboard.press("Control+i")
+    await expect(small.page.get_by_role("textbox", name="助手")).to_be_in_viewport()
     await phone.close()
