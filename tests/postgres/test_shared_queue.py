@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from helpers.postgres import shared_server
 from helpers.run_entries import accepted, finished
-from helpers.workflow_documents import workflow_document
+from helpers.workflow_documents import function, workflow_document
 
 from benchmarks.enginegraphs import node_id
 from benchmarks.faultchild import Place, graph_of
-from tavern_host import EXECUTION_ENGINE
+from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.executions import ExecutionEngine, Run, RunRequest, RunStatus
@@ -41,14 +41,14 @@ def short(number: int, **more: Any) -> RunRequest:
 
 
 @asynccontextmanager
-async def two_hosts(folder: Path) -> AsyncIterator[tuple[ExecutionEngine, ExecutionEngine, Place]]:
-    """Give the engines of two hosts of one slot each, and the place of the second."""
+async def two_hosts(folder: Path) -> AsyncIterator[tuple[Host, ExecutionEngine, Place]]:
+    """Give a host, and another one's engine and place; each runs one run at a time."""
     here, there = Place(folder / "here"), Place(folder / "there")
     for place in (here, there):
         place.fill()
     async with here.host(serving=True, runs=1) as host, there.host(serving=True, runs=1) as other:
         async with asyncio.timeout(120):
-            yield host.services.get(EXECUTION_ENGINE), other.services.get(EXECUTION_ENGINE), there
+            yield host, other.services.get(EXECUTION_ENGINE), there
 
 
 async def running(engine: ExecutionEngine, run_id: str) -> None:
@@ -61,17 +61,31 @@ async def pending(engine: ExecutionEngine) -> list[str]:
     return [run.id for run in (await engine.queue()).pending]
 
 
+async def at_home(host: Host) -> list[RunRequest]:
+    """Return requests of runs that take or give what is at one host alone: a Blob, bytes, a stream."""
+    blob = (await host.blobs.put(b"bytes")).to_json()
+    stream = {"n": {"type": "core:TextToStream", "inputValues": {"text": "a b"}}}
+    documents = (
+        function("takes a Blob", {}, takes={"data": "BINARY"}, gives={}),
+        function("gives bytes", {}, takes={}, gives={"data": "BINARY"}),
+        function("streams", stream, "n.stream > out.text", takes={}, gives={"text": "STRING"}),
+    )
+    workflows = map(Workflow.model_validate, documents)
+    return [RunRequest(workflow=one, inputs={"data": blob} if one.interface_inputs else {}) for one in workflows]
+
+
 async def test_waiting_runs_run_in_order_at_a_free_host(tmp_path: Path) -> None:
-    async with two_hosts(tmp_path) as (engine, elsewhere, there):
+    async with two_hosts(tmp_path) as (host, elsewhere, there):
+        engine = host.services.get(EXECUTION_ENGINE)
         busy = [await engine.submit(waits())]
         await running(engine, busy[0])
         busy.append(await engine.submit(waits()))
         await running(elsewhere, busy[1])
-        deadline = system_call("test").child(timeout=3600)
-        stay = [await engine.submit(short(8, recover=False)), await engine.submit(short(9), call=deadline)]
+        stay = [await engine.submit(short(9), call=system_call("test").child(timeout=3600))]
+        stay += [await engine.submit(request) for request in (short(8, recover=False), *await at_home(host))]
         order = [await engine.submit(short(n, priority=priority)) for n, priority in ((1, 0), (2, 0), (3, 5))]
         caller = asyncio.create_task(engine.run(short(4)))
-        while len(waiting := await pending(engine)) < 6:
+        while len(waiting := await pending(engine)) < len(stay) + 4:
             await asyncio.sleep(0.02)
         order = [order[2], order[0], order[1], waiting[-1]]
 
@@ -91,12 +105,14 @@ async def test_waiting_runs_run_in_order_at_a_free_host(tmp_path: Path) -> None:
 
         assert await engine.interrupt(busy[0])
         ended = await asyncio.gather(*map(engine.wait, stay))
-        assert [run.status for run in ended] == [RunStatus.COMPLETE] * 2
+        assert [(run.status, run.error) for run in ended] == [(RunStatus.COMPLETE, None)] * len(stay)
+        assert [run.id for run in (await elsewhere.queue()).running] == []
         assert not {*stay} & {*begun}
 
 
 async def test_a_run_is_interrupted_wherever_it_waits_or_runs(tmp_path: Path) -> None:
-    async with two_hosts(tmp_path) as (engine, elsewhere, _):
+    async with two_hosts(tmp_path) as (host, elsewhere, _):
+        engine = host.services.get(EXECUTION_ENGINE)
         busy = await engine.submit(waits())
         await running(engine, busy)
         for asked in (engine, elsewhere):
