@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,13 @@ RUNS, WIDTH, DEPTH = 5, 20, 3
 WAITS = Workflow.model_validate(workflow_document({"n": {"type": "core:Wait", "inputValues": {"seconds": 3600}}}))
 
 
-async def killed_host(
-    place: Place, number: int, count: int = 1, *, depth: int = 10, after: int | None = None
-) -> list[str]:
-    """Start a host, kill it while nodes run there, or when it has accepted `after` runs; return those that it had."""
+async def killed_host(host: Host, place: Place, number: int, count: int, *, after: int | None = None) -> list[str]:
+    """Start a host, kill it while nodes run there and some are recorded, or when it has accepted `after` runs; return
+    those that it had. `host` sees what is recorded."""
     place.fill()
-    nodes = WIDTH * depth * (3 + number % AT_ONCE) // 10
+    nodes = WIDTH + 6 * (number % AT_ONCE)
     child = await asyncio.create_subprocess_exec(
-        *(*PYTHON, "-m", "benchmarks.faultchild", str(place.root), str(number), str(count), str(depth)),
+        *(*PYTHON, "-m", "benchmarks.faultchild", str(place.root), str(number), str(count), str(DEPTH)),
         stdout=asyncio.subprocess.PIPE,
         cwd=ROOT,
         env={**os.environ, "HOLD_AFTER": str(nodes + 4)},  # it runs four others first
@@ -57,7 +57,9 @@ async def killed_host(
     try:
         assert await asyncio.wait_for(child.stdout.readline(), 60) == b"ready\n"
         accepted = [(await child.stdout.readline()).decode().strip() for _ in range(count if after is None else after)]
-        while after is None and begun([place]).total() < nodes + 4:
+        while after is None and (
+            begun([place]).total() < nodes + 4 or (accepted and not await kept_of(host, accepted))
+        ):
             assert child.returncode is None
             await asyncio.sleep(0.005)
     finally:
@@ -83,6 +85,13 @@ async def test_runs_of_killed_hosts_end_once_elsewhere(database: str, tmp_path: 
             await end_once(host, [survivor, *places], first)
 
 
+async def kept_of(host: Host, run_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Return the nodes that are recorded as ended, by run that has some."""
+    runs = {run_id: await nodes_of(host, run_id) for run_id in run_ids}
+    ended = {run_id: [n for n, state in nodes.items() if state.status.is_final] for run_id, nodes in runs.items()}
+    return {run_id: nodes for run_id, nodes in ended.items() if nodes}
+
+
 async def end_once(host: Host, places: list[Place], first: int) -> None:
     """Kill a host whose runs wait, one that has just accepted some, and one that takes those; see that all end once."""
     engine = host.services.get(EXECUTION_ENGINE)
@@ -90,17 +99,14 @@ async def end_once(host: Host, places: list[Place], first: int) -> None:
     _, waiting, begins, takes = places
     numbers = [RUNS * (first + number) for number in range(AT_ONCE)]
     lists = await asyncio.gather(
-        killed_host(waiting, numbers[0], RUNS, depth=DEPTH),
-        killed_host(begins, numbers[1], RUNS, depth=DEPTH, after=RUNS - first // AT_ONCE % RUNS),
-        killed_host(takes, numbers[2], 0, depth=DEPTH),
+        killed_host(host, waiting, numbers[0], RUNS),
+        killed_host(host, begins, numbers[1], RUNS, after=RUNS - first // AT_ONCE % RUNS),
+        killed_host(host, takes, numbers[2], 0),
     )
     accepted = {run: number + n for number, runs in zip(numbers, lists, strict=True) for n, run in enumerate(runs)}
-    kept = {
-        run_id: [n for n, state in (await engine.get(run_id)).nodes.items() if state.status.is_final]
-        for run_id in accepted
-    }
+    kept = await kept_of(host, accepted)
     before = {run_id: begun(places, run_id) for run_id in accepted}
-    assert any(kept.values())
+    assert kept
     assert await engine.interrupt(busy)
     async with asyncio.timeout(120):
         while await engine.history(RunFilter(statuses=[RunStatus.QUEUED, RunStatus.RUNNING])):
@@ -113,7 +119,7 @@ async def end_once(host: Host, places: list[Place], first: int) -> None:
         assert {node: run.nodes[node].output for node in results} == results
         times = begun(places, run_id)
         assert len(times) == WIDTH * DEPTH
-        assert [node for node in kept[run_id] if times[node] != before[run_id][node]] == []
+        assert [node for node in kept.get(run_id, ()) if times[node] != before[run_id][node]] == []
         assert run.attempt > 1 or set(times.values()) == {1}
     ended = Counter(run.status for run in await engine.history(RunFilter(limit=1000)))
     assert ended.keys() == {RunStatus.COMPLETE, RunStatus.INTERRUPTED}
@@ -213,28 +219,35 @@ async def test_lost_connections_cost_no_result(database: str, tmp_path: Path) ->
     place.fill()
     ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'tavern-host: %'"
     async with (
-        place.host(serving=True) as host,
+        place.host(serving=True, runs=1) as host,
         await psycopg.AsyncConnection.connect(database, autocommit=True) as other,
     ):
         engine = host.services.get(EXECUTION_ENGINE)
-        run_id = await engine.submit(RunRequest(workflow=graph_of(3).workflow()))
+        run_ids = {n: await engine.submit(RunRequest(workflow=graph_of(n).workflow())) for n in (3, 4)}
         ended = 0
-        while not (run := await engine.get(run_id)).status.is_final:
+        while not (run := await engine.get(run_ids[4])).status.is_final:  # it waits, and may be offered
             ended += len(await (await other.execute(ends)).fetchall())
             await asyncio.sleep(0.05)
         assert ended > 0 and run.status is RunStatus.COMPLETE
     async with place.host(serving=False) as host:
-        kept = await host.services.get(EXECUTION_ENGINE).get(run_id)
-        assert (kept.status, kept.attempt, kept.not_resumable) == (RunStatus.COMPLETE, 1, None)
-        assert all(kept.nodes[node_id(i)].output == values for i, values in graph_of(3).results.items())
+        for number, run_id in run_ids.items():
+            kept = await host.services.get(EXECUTION_ENGINE).get(run_id)
+            assert (kept.status, kept.attempt, kept.not_resumable) == (RunStatus.COMPLETE, 1, None)
+            assert all(kept.nodes[node_id(i)].output == values for i, values in graph_of(number).results.items())
 
 
-async def test_what_is_in_files_moves_to_the_database(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+async def test_what_is_in_files_moves_to_the_database(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Place(tmp_path / "place")
-    (killed,) = await killed_host(place, 0)
-    async with place.host(serving=False) as host:
-        before = {run.id: run for run in await host.services.get(EXECUTION_ENGINE).history()}
-        nodes = {run_id: await nodes_of(host, run_id) for run_id in before}
+    place.fill()
+    monkeypatch.setenv("HOLD_AFTER", "60")
+    async with place.host(serving=True) as host:
+        engine = host.services.get(EXECUTION_ENGINE)
+        await engine.run(RunRequest(workflow=graph_of(0, depth=2, width=2).workflow()))
+        left = await engine.submit(RunRequest(workflow=graph_of(1).workflow()))
+        while begun([place]).total() < 60:
+            await asyncio.sleep(0.005)
         first = await host.services.get(CHAT_HISTORY).append("tale", [ChatMessage(role="user", content="ž\0\n")] * 3)
         told = await host.services.get(CHAT_HISTORY).export_history("tale")
         folder = host._manager.active["tavern-tools"].context.operator_dir / "tasks"
@@ -242,6 +255,11 @@ async def test_what_is_in_files_moves_to_the_database(tmp_path: Path, request: p
         asked = TaskEntry(request=ToolCallRequest(tool_id="acme:work"), call=system_call(host.project.id))
         assert await tasks.add(NewTask("task_1", "acme:work", asked, False), 9)
         await tasks.close()
+    monkeypatch.delenv("HOLD_AFTER")
+    async with place.host(serving=False) as host:
+        before = {run.id: run for run in await host.services.get(EXECUTION_ENGINE).history()}
+        nodes = {run_id: await nodes_of(host, run_id) for run_id in before}
+        assert {state.status.is_final for state in nodes[left].values()} >= {True} and not before[left].status.is_final
     (place.root / "project" / "knowledge").mkdir(exist_ok=True)
     (place.root / "project" / "knowledge" / "lore.json").write_text('{"entries": [{"id": "inn"}]}')
     request.getfixturevalue("database")
@@ -265,7 +283,7 @@ async def test_what_is_in_files_moves_to_the_database(tmp_path: Path, request: p
         assert (await host.services.get(KNOWLEDGE_BASE).get("lore", "inn")).entry.id == "inn"
         assert [task.id for task in await host.services.get(TOOL_MANAGER).tasks()] == ["task_1"]
     async with place.host(serving=True) as host, asyncio.timeout(60):
-        while not (run := await host.services.get(EXECUTION_ENGINE).get(killed)).status.is_final:
+        while not (run := await host.services.get(EXECUTION_ENGINE).get(left)).status.is_final:
             await asyncio.sleep(0.1)
         assert (run.status, run.attempt) == (RunStatus.COMPLETE, 2)
 

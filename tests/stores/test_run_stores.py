@@ -85,16 +85,18 @@ async def test_a_run_that_cannot_be_kept_is_refused(store: RunStore) -> None:
 
 
 async def test_what_is_not_there_is_not_found(store: RunStore) -> None:
-    for run_id in ("nope", "lone \ud800", ""):
-        with pytest.raises(NotFound, match="there is no run"):
-            await store.get(run_id)
-        with pytest.raises(NotFound, match="there is no run"):
-            await store.batches(run_id)
-        with pytest.raises(NotFound, match="there is no run"):
-            await store.contents(run_id)
-        assert await store.delete(run_id) is False
-        assert await store.claim("w", 30, run_id=run_id) is None
-    assert await ids(store) == []
+    for _ in ("there is no database yet", "there is one"):
+        for run_id in ("nope", "lone \ud800", ""):
+            for asked in (store.get, store.batches, store.contents, store.interrupt):
+                with pytest.raises(NotFound, match="there is no run"):
+                    await asked(run_id)
+            assert await store.delete(run_id) is False
+            assert await store.claim("w", 30, run_id=run_id) is None
+        assert await ids(store) == []
+        for name in ("", "ab", "../../runs.sqlite3", "\x00" * 64, "g" * 64, "A" * 64, "0" * 64, "\ud800"):
+            with pytest.raises(NotFound, match="is not kept, or its file is damaged"):
+                await store.content(name)
+        await store.put(b"x")
 
 
 async def test_a_run_that_somebody_works_on_is_not_claimed(store: RunStore, open_runs: OpenRuns) -> None:
@@ -102,10 +104,16 @@ async def test_a_run_that_somebody_works_on_is_not_claimed(store: RunStore, open
     async with open_runs() as another:
         assert await another.claim("other", 30) is None
         assert await another.claim("other", 30, run_id="run_1") is None
+        with pytest.raises(Conflict, match="another process works under the name 'w'"):
+            await accepted(another, "run_2")
+    assert await ids(store) == ["run_1"]
 
 
 async def test_a_run_whose_lease_expired_changes_hands(store: RunStore, open_runs: OpenRuns) -> None:
     await accepted(store, "run_1", lease=0.01)
+    await asyncio.sleep(0.02)
+    assert await store.claim("w", 30) is None  # its own
+    assert await store.renew("w", ["run_1"], 0.01) == ["run_1"]
     await asyncio.sleep(0.02)
     async with open_runs() as another:
         claimed = await another.claim("other", 30)
@@ -122,31 +130,18 @@ async def test_a_run_whose_lease_expired_changes_hands(store: RunStore, open_run
     assert await store.batches("run_1") == []
 
 
-async def test_a_worker_does_not_claim_its_own_run_anew(store: RunStore) -> None:
-    await accepted(store, "run_1", lease=0.01)
-    await asyncio.sleep(0.02)
-    assert await store.claim("w", 30) is None
-    assert await store.renew("w", ["run_1"], 30) == ["run_1"]
-
-
-async def test_runs_of_a_worker_that_closed_are_claimed_at_once(store: RunStore, open_runs: OpenRuns) -> None:
-    async with open_runs() as first:
-        await accepted(first, "run_1", worker="first", lease=1000)
-    claimed = await store.claim("w", 30)
-    assert claimed.id == "run_1"
-
-
-async def test_claims_follow_priority_then_age(store: RunStore, open_runs: OpenRuns) -> None:
+async def test_runs_of_a_closed_worker_are_claimed_in_order(store: RunStore, open_runs: OpenRuns) -> None:
     async with open_runs() as first:
         for run_id, priority, day in (("late", 0, 3), ("early", 0, 1), ("urgent", 5, 4), ("idle", -5, 0)):
             moment = LONG_AGO + timedelta(days=day)
-            await accepted(first, run_id, worker="first", priority=priority, submitted_at=moment)
+            await accepted(first, run_id, worker="first", lease=1000, priority=priority, submitted_at=moment)
+        await first.interrupt("early")
 
     order = []
     while (claimed := await store.claim("w", 30)) is not None:
-        order.append(claimed.id)
+        order.append((claimed.id, claimed.is_unwanted))
 
-    assert order == ["urgent", "early", "late", "idle"]
+    assert order == [("urgent", False), ("early", True), ("late", False), ("idle", False)]
 
 
 async def test_a_run_that_is_to_end_is_shown_its_worker(store: RunStore, open_runs: OpenRuns) -> None:
@@ -154,21 +149,11 @@ async def test_a_run_that_is_to_end_is_shown_its_worker(store: RunStore, open_ru
     await finished(store, "over")
     async with open_runs() as another:
         assert [await another.interrupt(run_id) for run_id in ("run_1", "run_1", "over")] == [True, True, False]
-        with pytest.raises(NotFound, match="there is no run"):
-            await another.interrupt("lone \ud800")
     assert (await store.unwanted("w"), await store.unwanted("other")) == (["run_1"], [])
     await store.update("w", "run_1", RunEnd(status=RunStatus.INTERRUPTED))
     assert await store.unwanted("w") == []
     again = await store.claim("w", 30, run_id="run_1")
     assert (again.is_unwanted, await store.unwanted("w")) == (False, [])
-
-
-async def test_who_takes_a_run_up_sees_that_it_is_to_end(store: RunStore, open_runs: OpenRuns) -> None:
-    async with open_runs() as first:
-        await accepted(first, "run_1", worker="first")
-        await first.interrupt("run_1")
-    claimed = await store.claim("w", 30)
-    assert (claimed.id, claimed.is_unwanted) == ("run_1", True)
 
 
 async def test_a_finished_run_is_claimed_by_id_only(store: RunStore) -> None:
@@ -186,23 +171,6 @@ async def test_a_finished_run_is_claimed_by_id_only(store: RunStore) -> None:
     assert (again.status, again.attempt, again.finished_at) == (RunStatus.RUNNING, 2, None)
 
 
-async def test_a_name_that_another_worker_has_is_refused(store: RunStore, open_runs: OpenRuns) -> None:
-    await accepted(store, "run_1")
-    async with open_runs() as another:
-        with pytest.raises(Conflict, match="another process works under the name 'w'"):
-            await accepted(another, "run_2")
-    assert await ids(store) == ["run_1"]
-
-
-async def test_batches_come_back_in_order(store: RunStore) -> None:
-    await accepted(store, "run_1", "run_2")
-    batches = [bytes([i]) * i for i in range(20)]
-    for batch in batches:
-        await store.append("w", "run_1", batch)
-    assert await store.batches("run_1") == batches
-    assert await store.batches("run_2") == []
-
-
 async def test_a_last_batch_is_written_with_the_end(store: RunStore) -> None:
     await accepted(store, "run_1")
     await store.append("w", "run_1", b"first")
@@ -217,18 +185,19 @@ async def test_a_last_batch_is_written_with_the_end(store: RunStore) -> None:
     assert await store.batches("run_1") == [b"first", b"last"]
 
 
-async def test_a_refused_write_spoils_no_other(store: RunStore) -> None:
-    names = [f"run_{i}" for i in range(20)]
+async def test_batches_come_back_in_order_beside_refused_ones(store: RunStore) -> None:
+    names = ["run_1", "run_2", "run_3"]
     await accepted(store, *names)
+    batches = {name: [name[-1:].encode() + bytes([i]) * i for i in range(10)] for name in [*names, "nope"]}
+    batches["run_1"][3] = b""
 
     outcomes = await asyncio.gather(
-        *(store.append("w", name, f"{name} {i}".encode()) for i in range(10) for name in [*names, "nope"]),
+        *(store.append("w", name, batches[name][i]) for i in range(10) for name in batches),
         return_exceptions=True,
     )
 
     assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 10
-    for name in names:
-        assert await store.batches(name) == [f"{name} {i}".encode() for i in range(10)]
+    assert {name: await store.batches(name) for name in names} == {name: batches[name] for name in names}
 
 
 async def test_an_end_replaces_what_was_there(store: RunStore) -> None:
@@ -245,13 +214,6 @@ async def test_an_end_replaces_what_was_there(store: RunStore) -> None:
     assert (kept.started_at, kept.finished_at, kept.attempt) == (began, ended, 2)
     assert (kept.outputs, kept.error, kept.not_resumable) == ({"o": [1]}, error, None)
     assert (kept.owner, kept.lease_until) == (None, None)
-
-
-async def test_a_hash_that_is_none_is_not_found(store: RunStore) -> None:
-    await store.put(b"x")
-    for name in ("", "ab", "../../runs.sqlite3", "\x00" * 64, "g" * 64, "A" * 64, "0" * 64, "\ud800"):
-        with pytest.raises(NotFound, match="is not kept, or its file is damaged"):
-            await store.content(name)
 
 
 async def test_runs_are_listed_newest_first_by_all_filters(store: RunStore) -> None:

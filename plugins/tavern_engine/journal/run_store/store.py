@@ -356,7 +356,7 @@ class SqliteRunStore(RunStore):
         """Return the row of the run that a worker may claim."""
         if run_id is not None:
             sought = "SELECT seq, owner, lease_until FROM runs WHERE id = ?"
-            found = connection.execute(sought, (run_id,)).fetchone()
+            found = connection.execute(sought, (rows.text(run_id),)).fetchone()
             if found is None or (found[1] != worker and self._is_claimed(found[1], found[2], now)):
                 return None
             return int(found[0])
