@@ -60,7 +60,8 @@ async def test_nodes_are_added_and_connected_by_local_ids(patches: Any) -> None:
     ]
     for before in SHOP["nodes"]:
         assert node(result, before["id"])["position"] == before["position"], "what a person placed stays"
-    again = await patches.patch(result.document, add({"type": "core:UpperCase", "data": {"text": "x"}}))
+    last = str(len(SHOP["nodes"]) + 1)  # right behind the last one
+    again = await patches.patch(result.document, add({"type": "core:UpperCase", "data": {"text": "x"}}, at=last))
     assert node(again, "upper-case-2")["inputValues"] == {"text": "x"}, "ids are free ones"
 
 
@@ -156,6 +157,10 @@ REFUSED: tuple[tuple[str, list[Any], list[tuple[int | None, str, str, str]]], ..
      [(1, "local_id_taken", "/nodes/-", "another")]),
     ("local id of a node", [add({"localId": "say", "type": "core:Text"})], [(0, "local_id_taken", "/nodes/-", "")]),
     ("whole", [{"op": "replace", "path": "", "value": {}}], [(0, "whole_document", "", "one by one")]),
+    ("no object", [add("say")], [(0, "bad_value", "/nodes/-", "give one object with its `type`")]),
+    ("no object in a place", [add(5, at="0")], [(0, "bad_value", "/nodes/0", "")]),
+    ("no condition", [add({"localId": "d", "type": "core:LoopZone", "data": {"carried": [], "conditionSlot": "on"}})],
+     [(0, "invalid", "/nodes/d/configValues/conditionSlot", "no edge from inside of the loop")]),
     ("operation", [{"op": "ad", "path": "/nodes/-"}], [(0, "unknown_operation", "/nodes/-", "add")]),
     ("not one", ["add"], [(0, "not_an_operation", "", "op")]),
     ("all at once", [add({"type": "core:Nothing"}), remove("/edges/e9"), {"op": "add", "path": "/x"}],

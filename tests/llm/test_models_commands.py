@@ -73,7 +73,10 @@ def in_project(inn: Path, name: str) -> None:
 
 
 def test_one_command_leads_from_nothing_to_an_answer(inn: Path, operator_folders: Path, server: ModelServer) -> None:
-    assert "no language model is set up; `tavern models add NAME --url" in models(inn, "list").out
+    lost = '{"extensions.tavern-llm.models": {"lost": {"alias": "nobody"}}}'
+    nothing = models(inn, "list", TAVERN_SETTINGS=lost)
+    assert "no language model is set up; `tavern models add NAME --url" in nothing.out
+    assert "the alias 'lost' stands for 'nobody'" in nothing.err
     failed = models(inn, "test")
     assert (failed.code, "`tavern models add NAME --url" in failed.error) == (2, True)
     added = add(inn, "mine", server)
