@@ -60,15 +60,6 @@ async def test_runs_of_a_killed_host_are_resumed(tmp_path: Path, _: int) -> None
         assert [message.content for message in again.history][-2:] == ["And now?", "Back at acting."]
 
 
-async def test_a_host_that_stops_leaves_its_runs_to_the_next(tmp_path: Path) -> None:
-    async with agent_bench(tmp_path, prepare) as bench:
-        _, run = await bench.held(said("never said"))
-    async with agent_bench(tmp_path, prepare, serving=True) as bench:
-        assert (await bench.runtime.get_run(run.id)).status is AgentStatus.RUNNING
-        bench.answers(said("Now."))
-        assert (await bench.ended(run)).text == "Now."
-
-
 async def test_a_call_is_decided_about_while_no_host_serves(tmp_path: Path) -> None:
     async with agent_bench(tmp_path, prepare) as bench:
         calls = {f"c{n}": [("mark", {"text": f"m{n}"}), ("pay", {"text": f"p{n}"})] for n in range(2)}

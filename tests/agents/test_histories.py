@@ -174,37 +174,6 @@ async def test_who_moves_a_branch_names_its_head(kept: ChatHistory) -> None:
     assert (await texts(kept, "c"), beside.parent_id) == (["1", "2", "3b"], two.id)
 
 
-async def test_two_clients_at_once_lose_nothing(kept: ChatHistory) -> None:
-    await kept.append("d", [user("0")])
-    await kept.fork("d", "side")
-    written: dict[str, list[str]] = {"main": [], "side": []}
-
-    async def client(name: str, branch: str) -> int:
-        refused = 0
-        for number in range(25):
-            path = await kept.load_branch("d", branch)
-            try:
-                if number % 5:
-                    await kept.add("d", [user(f"{name}{number}")], branch=branch, head=path[-1].id)
-                else:
-                    await kept.edit("d", path[-1].id, f"{name}{number}", branch=branch, head=path[-1].id)
-            except Conflict:
-                refused += 1
-                continue
-            written[branch].append(f"{name}{number}")
-        return refused
-
-    refused = await asyncio.gather(client("a", "main"), client("b", "main"), client("c", "side"))
-    assert refused[2] == 0
-    assert 0 < refused[0] + refused[1] <= 50 - len(written["main"])
-    everything = [node.text for node in await kept.tree("d")]
-    assert sorted(everything) == sorted(["0", *written["main"], *written["side"]])
-    appended = [text for text in written["main"] if text[1:] not in ("0", "5", "10", "15", "20")]
-    assert [text for text in await texts(kept, "d", "main") if text in appended][-1:] == appended[-1:]
-    await asyncio.gather(*(kept.append("d", [user(f"blind {n}")]) for n in range(20)))
-    assert sorted(await texts(kept, "d", last=20)) == sorted(f"blind {n}" for n in range(20))
-
-
 async def test_each_change_is_an_event(bench: AgentBench, kept: ChatHistory) -> None:
     bench.answers()
     events = bench.host.events.subscribe("CHAT_HISTORY")
@@ -218,22 +187,39 @@ async def test_each_change_is_an_event(bench: AgentBench, kept: ChatHistory) -> 
 
 
 @pytest.mark.parametrize("database", DATABASES)
-async def test_two_hosts_of_a_project_lose_nothing(tmp_path: Path, database: str) -> None:
+async def test_clients_of_two_hosts_lose_nothing(tmp_path: Path, database: str) -> None:
     settings = DATABASES[database](tmp_path)
     async with agent_bench(tmp_path, settings=settings) as one, agent_bench(tmp_path, settings=settings) as two:
-        kept = [bench.histories for bench in (one, two)]
-        (first,) = await kept[0].append("h", [user("0")])
-        done = await asyncio.gather(
-            *(kept[n % 2].edit("h", first.id, f"e{n}", head=first.id) for n in range(6)),
-            *(kept[n % 2].append("h", [user(f"a{n}")]) for n in range(20)),
-            return_exceptions=True,
-        )
-        refused = [one for one in done if isinstance(one, BaseException)]
-        assert {type(one) for one in refused} == {Conflict}
-        for service in kept:
-            nodes = await service.tree("h")
-            assert len(nodes) == 27 - len(refused)
-            assert {f"a{n}" for n in range(20)} <= {node.text for node in nodes}
+        (first,) = await one.histories.append("d", [user("0")])
+        await one.histories.fork("d", "side")
+        written: dict[str, list[str]] = {"main": [], "side": []}
+
+        async def client(kept: ChatHistory, name: str, branch: str) -> int:
+            refused = 0
+            for number in range(15):
+                (head,) = await kept.load_branch("d", branch, last=1)
+                try:
+                    if number % 5:
+                        await kept.add("d", [user(f"{name}{number}")], branch=branch, head=head.id)
+                    else:
+                        await kept.edit("d", head.id, f"{name}{number}", branch=branch, head=head.id)
+                except Conflict:
+                    refused += 1
+                    continue
+                written[branch].append(f"{name}{number}")
+            return refused
+
+        mains = [client(bench.histories, name, "main") for bench, name in ((one, "a"), (one, "b"), (two, "c"))]
+        *refused, alone = await asyncio.gather(*mains, client(two.histories, "d", "side"))
+        assert (alone, sum(refused)) == (0, 45 - len(written["main"]))
+        assert sum(refused) > 0
+        for bench in (one, two):
+            everything = [node.text for node in await bench.histories.tree("d")]
+            assert sorted(everything) == sorted(["0", *written["main"], *written["side"]])
+        blind = [(one, two)[n % 2].histories.append("d", [user(f"blind {n}")]) for n in range(20)]
+        await asyncio.gather(*blind)
+        assert sorted(await texts(two.histories, "d", last=20)) == sorted(f"blind {n}" for n in range(20))
+        assert (await one.histories.tree("d"))[0].id == first.id
     assert [*tmp_path.rglob("agents.sqlite3")] == [] or database == "sqlite"
 
 

@@ -204,6 +204,7 @@ async def test_a_swipe_outlives_its_host(tmp_path: Path) -> None:
             said("never said"), message="", conversation_id="a", parent_id=reply.id, head=reply.id
         )
     async with agent_bench(tmp_path, prepare, serving=True) as bench:
+        assert (await bench.runtime.get_run(run.id)).status is AgentStatus.RUNNING
         model = bench.answers(said("", ("mark", {"text": "one"})), said("New."))
         (task,) = await bench.waiting()
         await bench.tools.decide(task.id, "refuse")

@@ -18,7 +18,7 @@ from tavern_host.testing.http import served
 
 PLUGIN = Path(__file__).parents[2] / "contrib" / "tavern-local-llm" / "tavern_local_llm"
 MODELS = "extensions.tavern-llm.models"
-SMOL = {"adapter": "local", "parameters": {"max_tokens": 40, "temperature": 0}}
+SMOL = {"adapter": "local", "parameters": {"max_tokens": 16, "temperature": 0}}
 PARTS = Path(tavern_assistant.__file__).parent
 OWN = json.loads((PARTS / "workflows" / "assistant" / "deliberation.json").read_text())
 PROFILE = json.loads((PARTS / "agents" / "creation-assistant.json").read_text())

@@ -56,7 +56,7 @@ REFUSED: tuple[tuple[str, list[Any], str], ...] = (
     ("a large index", [{"op": "remove", "path": f"/nodes/{10**30}"}], "unknown_node"),
     ("a wrong escape", [{"op": "remove", "path": "/nodes/~2"}], "bad_path"),
     ("no slash", [{"op": "remove", "path": "nodes/0"}], "bad_path"),
-    ("a path of a megabyte", [{"op": "remove", "path": "/a" * 500_000}], "bad_path"),
+    ("a path of 200 kilobytes", [{"op": "remove", "path": "/a" * 100_000}], "bad_path"),
     ("a path of null", [{"op": "remove", "path": None}], "bad_path"),
     ("many levels", [{"op": "add", "path": "/deep", "value": deep(300)}], "not_json"),
     ("levels in steps", [{"op": "add", "path": "/d", "value": deep(60)},
@@ -84,7 +84,7 @@ REFUSED: tuple[tuple[str, list[Any], str], ...] = (
     ("copies of copies", [{"op": "copy", "from": "/grow", "path": f"/grow/{n}"} for n in range(200)], "too_large"),
     ("copies of nodes in nodes", [{"op": "copy", "from": "/nodes/汉字/inputValues",
                                    "path": f"/nodes/汉字/inputValues/{n}"} for n in range(200)], "too_large"),
-    ("a hundred thousand operations", [{"op": "remove", "path": "/x"}] * 100_000, "too_many"),
+    ("ten thousand operations", [{"op": "remove", "path": "/x"}] * 10_000, "too_many"),
     ("a thousand failures", [{"op": "test", "path": "", "value": 1}] * 1000, "test_failed"),
 )  # fmt: skip
 
@@ -155,12 +155,11 @@ async def test_stored_workflows_only_are_changed(patches: Any) -> None:
 
 
 async def test_large_patches_of_large_workflows_are_applied(patches: Any) -> None:
-    nodes = [{"id": f"n{at}", "type": "core:Text", "position": {"x": at, "y": 0}} for at in range(1500)]
-    patch: list[Any] = [{"op": "remove", "path": f"/nodes/n{at}"} for at in range(400)]
-    patch += [
-        {"op": "add", "path": "/nodes/0", "value": {"localId": f"l{at}", "type": "core:Text"}} for at in range(300)
-    ]
-    patch += [{"op": "move", "from": f"/nodes/l{at}", "path": "/nodes/-"} for at in range(300)]
+    nodes = [{"id": f"n{at}", "type": "core:Text", "position": {"x": at, "y": 0}} for at in range(500)]
+    patch: list[Any] = [{"op": "remove", "path": f"/nodes/n{at}"} for at in range(150)]
+    new = [{"localId": f"l{at}", "type": "core:Text"} for at in range(100)]
+    patch += [{"op": "add", "path": "/nodes/0", "value": value} for value in new]
+    patch += [{"op": "move", "from": f"/nodes/{value['localId']}", "path": "/nodes/-"} for value in new]
     result = await patches.patch({"nodes": nodes, "edges": []}, *patch)
-    assert result.applied and len(result.document["nodes"]) == 1400
-    assert result.document["nodes"][-1]["id"] == "text-300"
+    assert result.applied and len(result.document["nodes"]) == 450
+    assert result.document["nodes"][-1]["id"] == "text-100"

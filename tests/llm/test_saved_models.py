@@ -26,8 +26,6 @@ def test_adapter_and_model_names_are_checked_when_saved(project: Path) -> None:
     with Failures() as failures:
         for key, value, told in (
             (MODELS, {"m": {"adapter": "opnai"}}, "there is no adapter 'opnai'; there is openai, scripted"),
-            (MODELS, {"m": {"model": "x"}}, 'expected an object with "adapter"'),
-            (MODELS, {"m": 1}, 'expected an object with "adapter"'),
             (MODELS, [1], "expected an object of models by name"),
             (DEFAULT, "m", "no language model is set up; `tavern models add NAME"),
             (MODELS, {"mine": {"adapter": "scripted", "file": "replies.yaml"}}, None),
