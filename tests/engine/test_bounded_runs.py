@@ -34,49 +34,54 @@ async def opened(folder: Path, **settings: Any) -> AsyncIterator[tuple[Bench, Ht
 
 
 async def test_finished_runs_are_bounded_in_bytes(tmp_path: Path) -> None:
-    size = 8 * MEGABYTE
-    async with opened(tmp_path, rememberRunsMegabytes=30) as (bench, site):
-        engine = bench.host._manager.active["tavern-engine"].context.state
-        ids = []
-        for number in range(6):
-            document = workflow({"a": acme("LongText", size=size), "n": acme("LongList", size=1000 + number)})
-            ids.append((await bench.run(document)).id)
-        finished = engine["engine"]._finished
+    size = 8 * MEGABYTE // 10
+    async with opened(tmp_path, rememberRunsMegabytes=3) as (bench, site):
+        documents = [{"a": acme("LongText", size=size), "n": acme("LongList", size=1000 + n)} for n in range(6)]
+        ids = [(await bench.run(workflow(nodes))).id for nodes in documents]
+        finished = bench.host._manager.active["tavern-engine"].context.state["engine"]._finished
         assert [run.id for run in finished.values()] == ids[-3:]
-        assert 24 * MEGABYTE < finished.size <= 30 * MEGABYTE
+        assert 2.4 * MEGABYTE < finished.size <= 3 * MEGABYTE
         whole = await bench.engine.get(ids[0])  # the others are read from their record
         assert len(whole.nodes["a"].output["result"]) == size  # type: ignore[index,arg-type]
 
-        run = await bench.run(workflow({"a": acme("LongText", size=31 * MEGABYTE)}))
+        run = await bench.run(workflow({"a": acme("LongText", size=4 * MEGABYTE)}))
         assert [run.id for run in finished.values()] == ids[-3:]
         assert (await site.get(f"/api/runs/{run.id}")).status == 200
 
 
 async def test_a_run_is_shown_without_its_large_values(tmp_path: Path) -> None:
+    """In messages too; who asked for it gets all."""
     words = "d\u00e9j\u00e0 vu \U0001f600 "
-    text = words * 30_000
-    document = workflow(
-        {
-            "text": acme("LongText", size=30_000, text=words),
-            "list": acme("LongList", size=100_000),
-            "bytes": acme("Produce", size=2 * MEGABYTE),
-            "small": acme("LongText", size=10),
-            "out": "core:GroupOutput",
-        },
-        "text.result > out.text, bytes.result > out.bytes",
-        interfaceOutputs={"text": slot("STRING"), "bytes": slot("BINARY")},
-    )
-    content = {
-        "result?nodeId=text": ("text/plain; charset=utf-8", text.encode()),
-        "result?nodeId=list": ("application/json", json.dumps(list(range(100_000))).encode()),
-        "result?nodeId=bytes": ("application/octet-stream", b"\x07" * 2 * MEGABYTE),
-        "result?nodeId=small": ("text/plain; charset=utf-8", b"x" * 10),
-        "text": ("text/plain; charset=utf-8", text.encode()),
-        "bytes": ("application/octet-stream", b"\x07" * 2 * MEGABYTE),
+    text, data = words * 30_000, b"\x07" * MEGABYTE
+    nodes = {
+        "text": acme("LongText", size=30_000, text=words),
+        "long": acme("LongText", size=MEGABYTE + 1),
+        "list": acme("LongList", size=100_000),
+        "bytes": acme("Produce", size=MEGABYTE),
+        "small": acme("LongText", size=10),
+        "out": "core:GroupOutput",
     }
+    outputs = {"text": slot("STRING"), "bytes": slot("BINARY"), "small": slot("STRING"), "long": slot("STRING")}
+    document = workflow(
+        nodes,
+        "text.result > out.text, bytes.result > out.bytes, small.result > out.small, long.result > out.long",
+        interfaceOutputs=outputs,
+    )
+    plain, listed = "text/plain; charset=utf-8", json.dumps(list(range(100_000))).encode()
+    content = {"text": (plain, text.encode()), "bytes": ("application/octet-stream", data)}
+    content |= {f"result?nodeId={key}": value for key, value in content.items()}
+    content |= {"result?nodeId=list": ("application/json", listed), "result?nodeId=small": (plain, b"x" * 10)}
     async with opened(tmp_path) as (bench, site):
         run = await bench.run(document)
         await check_shown(site, run.id, content)
+        found: dict[Any, Any] = {
+            e.payload["nodeId"]: e.payload["output"] for e in await bench.events(run, "NODE_COMPLETE")
+        }
+    large = {"type": "large", "mediaType": plain, "length": MEGABYTE + 1}
+    assert (found["long"], found["small"]) == ({"result": large}, {"result": "x" * 10})
+    shown = found["__WORKFLOW_INTERFACE_OUTPUTS__"]
+    assert (shown["long"], shown["small"]) == (large, "x" * 10)
+    assert (run.outputs["text"], run.outputs["long"]) == (text, "x" * (MEGABYTE + 1))
     async with opened(tmp_path) as (_, site):  # from its record
         await check_shown(site, run.id, content)
         with Failures() as failures:
@@ -97,6 +102,7 @@ async def check_shown(site: HttpClient, run_id: str, content: dict[str, tuple[st
                 assert values.pop("small") == "x" * 10
                 assert {key: (value["type"], value["mediaType"]) for key, value in values.items()} == {
                     "text": ("large", "text/plain; charset=utf-8"),
+                    "long": ("large", "text/plain; charset=utf-8"),
                     "list": ("large", "application/json"),
                     "bytes": ("blob", "application/octet-stream"),
                 }
@@ -131,22 +137,6 @@ async def test_what_is_shown_of_a_large_run_is_bounded(tmp_path: Path) -> None:
                 assert {len(shown[f"n{i}"]) for i in range(50)} == {100}
 
 
-async def test_messages_bring_no_large_values(tmp_path: Path) -> None:
-    nodes = {"long": acme("LongText", size=MEGABYTE + 1), "short": acme("LongText", size=10), "out": "core:GroupOutput"}
-    document = workflow(
-        nodes,
-        "long.result > out.long, short.result > out.short",
-        interfaceOutputs={"long": slot("STRING"), "short": slot("STRING")},
-    )
-    async with opened(tmp_path) as (bench, _):
-        run = await bench.run(document)
-        found = {e.payload["nodeId"]: e.payload["output"] for e in await bench.events(run, "NODE_COMPLETE")}
-    long = {"type": "large", "mediaType": "text/plain; charset=utf-8", "length": MEGABYTE + 1}
-    assert (found["long"], found["short"]) == ({"result": long}, {"result": "x" * 10})
-    assert found["__WORKFLOW_INTERFACE_OUTPUTS__"] == {"long": long, "short": "x" * 10}
-    assert run.outputs == {"long": "x" * (MEGABYTE + 1), "short": "x" * 10}  # who asked for the run gets all
-
-
 async def test_a_run_that_is_not_kept_leaves_no_values(tmp_path: Path) -> None:
     secret = "nobody's business"
     nodes = {"in": "core:GroupInput", "out": "core:GroupOutput"}
@@ -157,10 +147,9 @@ async def test_a_run_that_is_not_kept_leaves_no_values(tmp_path: Path) -> None:
         request = RunRequest(workflow=document, inputs={"text": secret}, keep=False)
         run = await bench.engine.run(request)
         assert (run.outputs, run.inputs) == ({"text": secret}, {})
-        assert {(id, state.status.value, state.output) for id, state in run.nodes.items()} == {
-            ("in", "complete", None),
-            ("out", "complete", None),
-        }
+        assert {name: (state.status, state.output) for name, state in run.nodes.items()} == dict.fromkeys(
+            ("in", "out"), ("complete", None)
+        )
         assert [one.id for one in await bench.engine.history()] == [kept.id]
         [of_node] = [e for e in await bench.events(run, "NODE_COMPLETE") if e.payload["nodeId"] == "in"]
         assert of_node.payload["output"] == {}
@@ -170,12 +159,8 @@ async def test_a_run_that_is_not_kept_leaves_no_values(tmp_path: Path) -> None:
 
 
 async def test_a_large_output_is_encoded_in_small_parts() -> None:
-    for value in (
-        ["x" * 10_000] * 500,
-        {f"k{i}": "\u4e2d" * 900 for i in range(500)},
-        list(range(30_000)),
-        "x" * 300_000,
-    ):
+    named = {f"k{i}": "\u4e2d" * 900 for i in range(500)}
+    for value in (["x" * 10_000] * 500, named, list(range(30_000)), "x" * 300_000):
         parts = [part async for part in encoded(value)]
         assert max(map(len, parts)) < 64 * 1024
         whole = b"".join(parts).decode()

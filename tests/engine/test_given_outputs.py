@@ -56,7 +56,7 @@ async def test_given_outputs_count_as_done_and_are_marked(shared: Bench, tmp_pat
 
 STREAM = {"type": "acme-streams:Numbers", "inputValues": {"length": 9}}
 TOTAL, SIZE = {"type": "acme-streams:Total"}, {"type": "acme-streams:Size"}
-COUNTING = {"z": loop("n: INTEGER = 0", count=9), "add": inside("z", flow("Add")), "t": "Take"}
+COUNTING = {"z": loop("n: INTEGER = 0", count=9), "add": inside("z", "Add"), "t": "Take"}
 GROUPED = ({"a": give(1), "x": group("plus"), "t": "Take"}, "a > x.n, x.n > t")
 ROWS: dict[str, tuple[dict[str, Any], str, dict[str, Any], dict[str, Any], dict[str, str]]] = {
     "a node that is never cached": ({"u": flow("Tally"), "t": "Take"}, "u.count > t",

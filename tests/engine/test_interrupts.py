@@ -123,7 +123,7 @@ async def test_a_node_that_ignores_an_interrupt_is_left_behind(open_host: OpenHo
 
 async def test_a_quick_loop_can_be_interrupted_anywhere(shared: Bench) -> None:
     document = workflow(
-        {"z": loop("n: INTEGER = 0", count=100_000, maxIterations=100_000), "add": inside("z", flow("Add"))},
+        {"z": loop("n: INTEGER = 0", count=100_000, maxIterations=100_000), "add": inside("z", "Add")},
         "z.in__n > add.a, add.sum > z.next__n",
     )
     for turns in range(1, repetitions(30, 60), 3):

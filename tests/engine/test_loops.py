@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SHARED_PLUGINS = ["acme_flow"]
 
 IN, OUT = "core:GroupInput", "core:GroupOutput"
-ADD = inside("z", flow("Add"))
+ADD = inside("z", "Add")
 COUNTING = ("z.in__n > add.a, add.sum > z.next__n",)
 GROUP = inside("z", group("counting"))
 
@@ -119,13 +119,13 @@ INSIDE = [
     case("loops in loops see the values of all levels",
         {"thousand": give(1000, "INTEGER"), "z": loop("sum: INTEGER = 0", each="sum: INTEGER", count=2),
             "b": inside("z", loop("sum: INTEGER", count=3)), "c": inside("b", loop("sum: INTEGER", count=2)),
-            "add1": inside("c", flow("Add")), "add2": inside("c", flow("Add"))},
+            "add1": inside("c", "Add"), "add2": inside("c", "Add")},
         "z.in__sum > b.in__sum, b.in__sum > c.in__sum, c.in__sum > add1.a, thousand > add1.b, add1.sum > add2.a",
         "z.index > add2.b, add2.sum > c.next__sum, c.out__sum > b.next__sum, b.out__sum > z.next__sum",
         "b.out__sum > z.each__sum", gives={"z.list__sum": [6000, 12006]}),
     case("frames of the canvas are no loops",
         {"frame": "Take", "z": {**loop("n: INTEGER = 0", count=2), "parentNode": "frame"}, "inner": inside("z", "Take"),
-            "add": inside("inner", flow("Add"))}, *COUNTING, gives={"z.out__n": 2}),
+            "add": inside("inner", "Add")}, *COUNTING, gives={"z.out__n": 2}),
     case("a node knows the iteration it is in",
         {"z": loop(each="i: INTEGER", count=2), "i": inside("z", flow("Iteration")),
             "y": inside("z", loop(each="i: INTEGER", count=3)), "j": inside("y", flow("Iteration")),
@@ -259,7 +259,7 @@ async def test_a_loop_is_retried_from_its_beginning(shared: Bench, calls: Path) 
     """A node's attempts are those of its last iteration."""
     bad = flow("FailTimes", file=calls, times=1)
     zone = policy(loop("n: INTEGER = 0", each="n: INTEGER", count=3), retry=1)
-    run = await shared.run(workflow(looped(zone, add=flow("Add"), bad=bad), *COUNTING, "add.sum > bad > z.each__n"))
+    run = await shared.run(workflow(looped(zone, add="Add", bad=bad), *COUNTING, "add.sum > bad > z.each__n"))
     assert (output(run, "z", "list__n"), state(run, "z").attempts, len(notes(calls))) == ([1, 2, 3], 2, 4)
     calls.unlink()
     run = await shared.run(workflow(looped(loop(count=2), bad=policy(bad, retry=2)), "z.index > bad"))

@@ -20,7 +20,7 @@ STREAM_OUT = {"interfaceOutputs": {"items": slot("INTEGER", isStream=True)}}
 BEGUN, DONE = "NODE_EXECUTING", ("NODE_COMPLETE", "NODE_CACHED", "NODE_BYPASSED", "NODE_ERROR")
 PLUS = workflow({"in": IN, "add": "Add", "out": OUT}, "in.n > add.a, add.sum > out.n",
     interfaceInputs={"n": slot("INTEGER")}, interfaceOutputs={"n": slot("INTEGER")})  # fmt: skip
-ADD, TALLY, TAKE = flow("Add"), flow("Tally"), "Take"
+ADD, TALLY, TAKE = "Add", flow("Tally"), "Take"
 
 
 def stream(type: str, **values: Any) -> dict[str, Any]:

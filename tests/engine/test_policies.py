@@ -44,7 +44,7 @@ CASES = [
         gives={"after": 0}, failed="n"),
     case("defaults have the type of their slot",
         {"t": give([]), "n": policy(flow("Less", a=1), onError="default", defaults={"value": True}),
-            "i": policy(flow("Add"), onError="default", defaults={"sum": 3.0}), "a": "Take", "b": "Take"},
+            "i": policy("Add", onError="default", defaults={"sum": 3.0}), "a": "Take", "b": "Take"},
         "t > n.b, t > i.a, n > a, i.sum > b", gives={"a": True, "b": 3}),
     case("a default that a node changes is whole in the next run",
         {"n": fails(onError="default", defaults={"value": [1]}), "append": flow("AppendInPlace", item=2)},
@@ -70,18 +70,20 @@ async def test_a_policy_says_what_follows_a_failure(shared: Bench) -> None:
 
 
 async def test_a_node_is_retried_as_often_as_allowed(shared: Bench, file: Path, tmp_path: Path) -> None:
-    document = workflow(
-        {
-            "n": policy(flow("FailTimes", file=file, times=2, value=7), retry=2),
-            "after": "Take",
-            "bad": policy(flow("FailTimes", file=tmp_path / "bad", times=9), retry=2),
-        },
-        "n > after",
-    )
+    """With its inputs unchanged, and whatever it did to its task."""
+    append = {"type": "acme-flow:AppendThenFail", "inputValues": {"items": [1], "file": str(tmp_path / "append")}}
+    nodes = {
+        "n": policy(flow("FailTimes", file=file, times=2, value=7), retry=2),
+        "after": "Take",
+        "bad": policy(flow("FailTimes", file=tmp_path / "bad", times=9), retry=2),
+        "append": policy(append, retry=1),
+        "cancels": policy(flow("CancelAndFail", file=tmp_path / "cancels", times=2, value=1), retry=2),
+        "last": "Take",
+    }
 
-    run = await shared.run(document)
+    run = await asyncio.wait_for(shared.run(workflow(nodes, "n > after, cancels > last")), 60)
 
-    assert output(run, "after") == 7
+    assert (output(run, "after"), output(run, "last"), output(run, "append", "list")) == (7, 1, [1, 2])
     assert (state(run, "n").attempts, len(notes(file))) == (3, 3)
     error = state(run, "bad").error
     assert (error.message, state(run, "bad").attempts, run.status) == ("ValueError: failure 3", 3, "error")
@@ -112,19 +114,6 @@ async def test_an_interrupt_ends_the_delay_before_a_retry(shared: Bench, file: P
     run = await asyncio.wait_for(shared.interrupted(run_id), 60)
 
     assert (run.status, state(run, "n").status, len(notes(file))) == ("interrupted", "interrupted", 1)
-
-
-async def test_a_retry_gets_its_inputs_unchanged(shared: Bench, file: Path) -> None:
-    append = policy({"type": "acme-flow:AppendThenFail", "inputValues": {"items": [1], "file": str(file)}}, retry=1)
-
-    assert output(await shared.run(workflow({"n": append})), "n", "list") == [1, 2]
-
-
-async def test_a_node_that_cancels_its_task_is_retried(shared: Bench, file: Path) -> None:
-    node = policy(flow("CancelAndFail", file=file, times=2, value=1), retry=2)
-    run = await asyncio.wait_for(shared.run(workflow({"n": node, "after": "Take"}, "n > after")), 60)
-
-    assert output(run, "after") == 1
 
 
 async def test_a_default_is_not_cached(shared: Bench, file: Path) -> None:

@@ -26,7 +26,7 @@ from tavern_host.contracts.workflows import Workflow
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SHARED_PLUGINS = ["acme_flow"]
-ADD = inside("z", flow("Add"))
+ADD = inside("z", "Add")
 COUNTING = "z.in__n > add.a, add.sum > z.next__n"
 
 
@@ -332,7 +332,7 @@ async def test_an_inner_loop_begins_anew_on_resume(shared: Bench, file: Path, go
     nodes = {
         "a": loop("sum: INTEGER = 0", count=2),
         "b": inside("a", loop("sum: INTEGER", count=3)),
-        "add": inside("b", flow("Add")),
+        "add": inside("b", "Add"),
         "note": inside("b", flow("NoteAlways", file=file)),
         "wait": inside("b", flow("WaitAt", file=go, at=5)),
     }

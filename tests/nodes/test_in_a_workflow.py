@@ -73,12 +73,7 @@ async def test_branches_and_streams_meet_again(host: Host) -> None:
     assert result.error is None
     assert {
         key: next(iter((result.nodes[key].output or {}).values())) for key in ("merge", "rest", "whole", "few")
-    } == {
-        "merge": "HEY",
-        "rest": "3",
-        "whole": "one |two |三|四",
-        "few": ["one ", "two "],
-    }
+    } == {"merge": "HEY", "rest": "3", "whole": "one |two |三|四", "few": ["one ", "two "]}
     assert result.nodes["no"].output == {"text": '"v"'}
     assert {id for id, state in result.nodes.items() if state.status == "skipped"} == {"pad", "never", "first"}
 

@@ -41,26 +41,17 @@ async def test_a_path_leads_to_a_part_or_to_several(nodes: Nodes) -> None:
 LOST: list[tuple[Any, str, str]] = [
     (DATA, "users[7]", "JsonSelector: path 'users[7]': users has 3 items, so there is no item 7"),
     (DATA, "users.name", "JsonSelector: path 'users.name': users is a list, which has positions and no key 'name'"),
-    (
-        DATA,
-        "users[1].age.x",
-        "JsonSelector: path 'users[1].age.x': users[1] has no 'age'; it has 'name'",
-    ),
+    (DATA, "users[1].age.x", "JsonSelector: path 'users[1].age.x': users[1] has no 'age'; it has 'name'"),
     (DATA, "0[0]", "JsonSelector: path '0[0]': 0 is text, which has no item 0"),
     (DATA, "0[*]", "JsonSelector: path '0[*]': 0 is text"),
     (None, "a", "JsonSelector: path 'a': the data is nothing, which has no key 'a'"),
-    (
-        "no JSON",
-        "a",
-        "JsonSelector: the data is not JSON: Expecting value at line 1, column 1",
-    ),
+    ("no JSON", "a", "JsonSelector: the data is not JSON: Expecting value at line 1, column 1"),
 ]
 
 
 async def test_a_lost_path_says_how_far_it_leads(nodes: Nodes) -> None:
     await check_refusals(
-        nodes,
-        (("JsonSelector", {"data": d, "path": p}, {}, m.removeprefix("JsonSelector: ")) for d, p, m in LOST),
+        nodes, (("JsonSelector", {"data": d, "path": p}, {}, m.removeprefix("JsonSelector: ")) for d, p, m in LOST)
     )
 
 

@@ -161,11 +161,6 @@ def less(a: float, b: float) -> Annotated[bool, Slot(key="value")]:
 
 
 @node()
-def add(a: int, b: int = 1) -> Annotated[int, Slot(key="sum")]:
-    return a + b
-
-
-@node()
 def is_even(number: int) -> Annotated[bool, Slot(key="value")]:
     return number % 2 == 0
 
