@@ -200,6 +200,10 @@ def wanted() -> None:
     pytest.fail("nobody asked that the run ends")
 
 
+def not_lost() -> None:
+    pytest.fail("nobody said that the run is another's")
+
+
 async def test_a_claim_is_renewed_while_held(store: SqliteRunStore) -> None:
     await accepted(store, "run_1", lease=30)
     leases = Leases(store, "w", LOG, lease=0.03)
@@ -209,20 +213,22 @@ async def test_a_claim_is_renewed_while_held(store: SqliteRunStore) -> None:
         assert found is not None
         return found
 
-    leases.hold("run_1", lambda: pytest.fail("the run is ours"), wanted)
-    for _ in range(3):
-        before = await until()
-        while await until() == before:
-            await asyncio.sleep(0.005)
+    async def renewed(times: int) -> None:
+        for _ in range(times):
+            before = await until()
+            while await until() == before:
+                await asyncio.sleep(0.005)
+
+    leases.hold("run_1", not_lost, wanted)
+    await renewed(3)
     leases.release("run_1")
     after: datetime | None = None
     while after != (after := await until()):  # one renewal may be on the way
         await asyncio.sleep(0.1)
     await asyncio.sleep(0.1)
     assert await until() == after
-    leases.hold("run_1", lambda: pytest.fail("the run is ours"), wanted)
-    while await until() == after:
-        await asyncio.sleep(0.005)
+    leases.hold("run_1", not_lost, wanted)
+    await renewed(1)
     await leases.close()
 
 
@@ -236,7 +242,7 @@ async def test_a_run_that_another_worker_claimed_is_told_of_once(
     async with opened(tmp_path) as another:
         assert await another.claim("other", 30, run_id="run_1") is not None
         leases.hold("run_1", lost.set, wanted)
-        leases.hold("run_2", lambda: pytest.fail("the run is ours"), wanted)
+        leases.hold("run_2", not_lost, wanted)
         await lost.wait()
         assert "the run run_1 was claimed by another worker and is stopped here" in caplog.text
         assert (await another.get("run_2")).owner == "w"
@@ -249,7 +255,7 @@ async def test_a_store_that_fails_loses_no_run_and_is_told_once(
     await accepted(store, "run_1")
     await store.close()
     leases = Leases(store, "w", LOG, lease=0.03)
-    leases.hold("run_1", lambda: pytest.fail("nobody said that it is another's"), wanted)
+    leases.hold("run_1", not_lost, wanted)
     while not errors(caplog):
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)

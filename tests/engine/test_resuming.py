@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from engine_bench import PLUGINS, Bench, OpenHost, give, output, state, workflow
 from helpers.repetition import Failures, repetitions
-from loops_bench import flow, inside, loop, notes, policy
+from loops_bench import flow, inside, loop, looped, notes, policy
 from runs_bench import begin
 
 from tavern_engine.journal.journal import read_rows
@@ -212,14 +212,9 @@ async def test_results_of_another_plugin_version_are_not_used(tmp_path: Path, go
 def counted(file: Path, count: int = 6, go: Path | None = None, at: int = 0) -> Workflow:
     """Return a loop that is slow, or waits in one iteration, whose values are of its own making, and a reader of it."""
     wait = flow("Sleep", seconds=0.003) if go is None else flow("WaitAt", file=go, at=at)
-    nodes = {
-        "z": loop("n: INTEGER = 0", "items: ARRAY = []", each="n: INTEGER", count=count),
-        "add": ADD,
-        "append": inside("z", flow("Append")),
-        "note": inside("z", flow("NoteAlways", file=file)),
-        "wait": inside("z", wait),
-        "read": flow("Read"),
-    }
+    zone = loop("n: INTEGER = 0", "items: ARRAY = []", each="n: INTEGER", count=count)
+    nodes = looped(zone, add="Add", append=flow("Append"), note=flow("NoteAlways", file=file), wait=wait)
+    nodes["read"] = flow("Read")
     carried = "z.in__items > append.items, z.index > append.item, append.list > z.next__items"
     return workflow(nodes, COUNTING, carried, "z.index > note, note > wait, wait > z.each__n, z.stream__n > read.items")
 
@@ -249,8 +244,8 @@ async def test_a_loop_resumes_with_the_iteration_cut_off(open_host: OpenHost, fi
 
 
 async def test_a_loop_resumes_from_a_failed_iteration(shared: Bench, file: Path, go: Path) -> None:
-    nodes = {"z": loop("n: INTEGER = 0", each="n: INTEGER", count=4), "add": ADD}
-    nodes |= {"note": inside("z", flow("NoteAlways", file=file)), "bad": inside("z", flow("FailUnless", file=go, at=2))}
+    note, bad = flow("NoteAlways", file=file), flow("FailUnless", file=go, at=2)
+    nodes = looped(loop("n: INTEGER = 0", each="n: INTEGER", count=4), add="Add", note=note, bad=bad)
     failed = await shared.run(workflow(nodes, COUNTING, "z.index > note, note > bad, bad > z.each__n"))
     go.touch()
 
@@ -283,13 +278,9 @@ async def test_a_loop_cut_off_anywhere_gives_the_same(shared: Bench, tmp_path: P
 async def test_outputs_from_before_the_interruption_are_shown(shared: Bench, file: Path, tmp_path: Path) -> None:
     for use_cache in (True, False):
         go = tmp_path / f"go {use_cache}"
-        nodes = {
-            "z": loop("n: INTEGER = 0", each="n: INTEGER", count=3),
-            "add": ADD,
-            "read": flow("Read"),
-            "note": inside("z", flow("NoteAlways", file=file)),
-            "wait": flow("WaitAt", file=go, at=0, value=0),
-        }
+        zone = loop("n: INTEGER = 0", each="n: INTEGER", count=3)
+        nodes = looped(zone, add="Add", note=flow("NoteAlways", file=file))
+        nodes |= {"read": flow("Read"), "wait": flow("WaitAt", file=go, at=0, value=0)}
         document = workflow(nodes, COUNTING, "add.sum > note, note > z.each__n, z.stream__n > read.items")
         cut = await cut_off(shared, document, lambda run: state(run, "read").status == "complete", use_cache=use_cache)
         go.touch()
@@ -302,9 +293,8 @@ async def test_outputs_from_before_the_interruption_are_shown(shared: Bench, fil
 
 async def test_a_list_changed_in_place_is_kept_unchanged(shared: Bench, go: Path) -> None:
     wait = flow("WaitAt", file=go, at=[0, 1, 2])
-    nodes = {"z": loop("items: ARRAY = []", count=4), "append": inside("z", flow("AppendInPlace"))}
-    edges = "z.in__items > append.items, z.index > append.item, append.list > wait, wait > z.next__items"
-    document = workflow({**nodes, "wait": inside("z", wait)}, edges)
+    edges = "z.in__items > append.items, z.index > append.item, append.list > wait > z.next__items"
+    document = workflow(looped(loop("items: ARRAY = []", count=4), append=flow("AppendInPlace"), wait=wait), edges)
     cut = await cut_off(shared, document, lambda run: state(run, "z").iterations == 2)
     go.touch()
 
@@ -313,13 +303,10 @@ async def test_a_list_changed_in_place_is_kept_unchanged(shared: Bench, go: Path
 
 async def test_a_retried_loop_resumes_from_its_last_try(shared: Bench, file: Path, go: Path) -> None:
     """The first try fails in its third iteration, the second waits in its second and is interrupted there."""
-    nodes = {
-        "z": policy(loop("n: INTEGER = 0", each="call: INTEGER", count=4), retry=1),
-        "add": ADD,
-        "bad": inside("z", flow("FailOnCall", file=file, call=3)),
-        "wait": inside("z", flow("WaitAt", file=go, at=5)),
-    }
-    document = workflow(nodes, COUNTING, "add.sum > bad, bad > wait, wait > z.each__call")
+    zone = policy(loop("n: INTEGER = 0", each="call: INTEGER", count=4), retry=1)
+    bad, wait = flow("FailOnCall", file=file, call=3), flow("WaitAt", file=go, at=5)
+    nodes = looped(zone, add="Add", bad=bad, wait=wait)
+    document = workflow(nodes, COUNTING, "add.sum > bad > wait > z.each__call")
     cut = await cut_off(shared, document, lambda run: len(notes(file)) == 5 and state(run, "z").iterations == 1)
     go.touch()
 
@@ -346,8 +333,8 @@ async def test_an_inner_loop_begins_anew_on_resume(shared: Bench, file: Path, go
 
 
 async def test_only_carried_values_must_be_kept(shared: Bench) -> None:
-    nodes = {"opaque": flow("Opaque"), "real": flow("Real"), "wait": flow("Sleep", seconds=0.04)}
-    nodes = {"z": loop("o: WILDCARD", "n: INTEGER = 0", count=3)} | {k: inside("z", v) for k, v in nodes.items()}
+    zone, wait = loop("o: WILDCARD", "n: INTEGER = 0", count=3), flow("Sleep", seconds=0.04)
+    nodes = looped(zone, opaque=flow("Opaque"), real=flow("Real"), wait=wait)
     edges = "z.index > opaque.number, opaque > real, real > wait, wait > z.next__n"
     assert (await shared.run(workflow(nodes, edges))).not_resumable is None
     assert (await shared.run(workflow(nodes, edges, "opaque > z.next__o"))).not_resumable is not None
