@@ -218,8 +218,8 @@ async def test_a_changed_list_spoils_neither_workflow_nor_log(shared: Bench) -> 
 
 async def test_a_loops_items_are_read_while_it_runs(shared: Bench, file: Path) -> None:
     """The second iteration waits for a file that the reader outside makes when it gets the first item."""
-    nodes = looped(loop(each="n: INTEGER", count=3), wait=flow("WaitAt", file=file, at=1))
-    nodes["read"] = flow("ReadNoting", file=file)
+    nodes = looped(loop(each="n: INTEGER", count=3), wait=flow("WaitUntil", file=file, at=1))
+    nodes["read"] = flow("Read", file=file)
     document = workflow(nodes, "z.index > wait > z.each__n, z.stream__n > read.items")
     run = await asyncio.wait_for(shared.run(document), 60)
     assert (output(run, "read", "list"), notes(file)) == ([0, 1, 2], ["0", "1", "2"])

@@ -186,7 +186,7 @@ async def test_results_of_another_plugin_version_are_not_used(tmp_path: Path, go
             f"{kind}0": flow(kind, file=tmp_path / f"{kind}0", value="n"),
             f"{kind}1": loop(each="n: INTEGER", count=3),
             f"{kind}2": inside(f"{kind}1", flow(kind, file=tmp_path / f"{kind}2")),
-            f"{kind}3": inside(f"{kind}1", flow("WaitAt", file=go, at=2)),
+            f"{kind}3": inside(f"{kind}1", flow("WaitUntil", file=go, at=2)),
         }
         edges.append(f"{kind}0 > all.values, {kind}1.index > {kind}2, {kind}2 > {kind}3, {kind}3 > {kind}1.each__n")
     async with host_with_version(tmp_path, "1.0.0") as bench:
@@ -211,7 +211,7 @@ async def test_results_of_another_plugin_version_are_not_used(tmp_path: Path, go
 
 def counted(file: Path, count: int = 6, go: Path | None = None, at: int = 0) -> Workflow:
     """Return a loop that is slow, or waits in one iteration, whose values are of its own making, and a reader of it."""
-    wait = flow("Sleep", seconds=0.003) if go is None else flow("WaitAt", file=go, at=at)
+    wait = flow("Sleep", seconds=0.003) if go is None else flow("WaitUntil", file=go, at=at)
     zone = loop("n: INTEGER = 0", "items: ARRAY = []", each="n: INTEGER", count=count)
     nodes = looped(zone, add="Add", append=flow("Append"), note=flow("NoteAlways", file=file), wait=wait)
     nodes["read"] = flow("Read")
@@ -244,7 +244,7 @@ async def test_a_loop_resumes_with_the_iteration_cut_off(open_host: OpenHost, fi
 
 
 async def test_a_loop_resumes_from_a_failed_iteration(shared: Bench, file: Path, go: Path) -> None:
-    note, bad = flow("NoteAlways", file=file), flow("FailUnless", file=go, at=2)
+    note, bad = flow("NoteAlways", file=file), flow("FailAt", unless=go, at=2)
     nodes = looped(loop("n: INTEGER = 0", each="n: INTEGER", count=4), add="Add", note=note, bad=bad)
     failed = await shared.run(workflow(nodes, COUNTING, "z.index > note, note > bad, bad > z.each__n"))
     go.touch()
@@ -280,7 +280,7 @@ async def test_outputs_from_before_the_interruption_are_shown(shared: Bench, fil
         go = tmp_path / f"go {use_cache}"
         zone = loop("n: INTEGER = 0", each="n: INTEGER", count=3)
         nodes = looped(zone, add="Add", note=flow("NoteAlways", file=file))
-        nodes |= {"read": flow("Read"), "wait": flow("WaitAt", file=go, at=0, value=0)}
+        nodes |= {"read": flow("Read"), "wait": flow("WaitUntil", file=go, at=0, value=0)}
         document = workflow(nodes, COUNTING, "add.sum > note, note > z.each__n, z.stream__n > read.items")
         cut = await cut_off(shared, document, lambda run: state(run, "read").status == "complete", use_cache=use_cache)
         go.touch()
@@ -292,7 +292,7 @@ async def test_outputs_from_before_the_interruption_are_shown(shared: Bench, fil
 
 
 async def test_a_list_changed_in_place_is_kept_unchanged(shared: Bench, go: Path) -> None:
-    wait = flow("WaitAt", file=go, at=[0, 1, 2])
+    wait = flow("WaitUntil", file=go, at=[0, 1, 2])
     edges = "z.in__items > append.items, z.index > append.item, append.list > wait > z.next__items"
     document = workflow(looped(loop("items: ARRAY = []", count=4), append=flow("AppendInPlace"), wait=wait), edges)
     cut = await cut_off(shared, document, lambda run: state(run, "z").iterations == 2)
@@ -304,7 +304,7 @@ async def test_a_list_changed_in_place_is_kept_unchanged(shared: Bench, go: Path
 async def test_a_retried_loop_resumes_from_its_last_try(shared: Bench, file: Path, go: Path) -> None:
     """The first try fails in its third iteration, the second waits in its second and is interrupted there."""
     zone = policy(loop("n: INTEGER = 0", each="call: INTEGER", count=4), retry=1)
-    bad, wait = flow("FailOnCall", file=file, call=3), flow("WaitAt", file=go, at=5)
+    bad, wait = flow("FailOnCall", file=file, call=3), flow("WaitUntil", file=go, at=5)
     nodes = looped(zone, add="Add", bad=bad, wait=wait)
     document = workflow(nodes, COUNTING, "add.sum > bad > wait > z.each__call")
     cut = await cut_off(shared, document, lambda run: len(notes(file)) == 5 and state(run, "z").iterations == 1)
@@ -321,7 +321,7 @@ async def test_an_inner_loop_begins_anew_on_resume(shared: Bench, file: Path, go
         "b": inside("a", loop("sum: INTEGER", count=3)),
         "add": inside("b", "Add"),
         "note": inside("b", flow("NoteAlways", file=file)),
-        "wait": inside("b", flow("WaitAt", file=go, at=5)),
+        "wait": inside("b", flow("WaitUntil", file=go, at=5)),
     }
     way_in, way_out = "a.in__sum > b.in__sum, b.in__sum > add.a", "wait > b.next__sum, b.out__sum > a.next__sum"
     document = workflow(nodes, way_in, "add.sum > note, note > wait", way_out)

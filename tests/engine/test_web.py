@@ -124,8 +124,8 @@ BAD: list[tuple[Any, str]] = [
     ({**PROMPT, "priority": 5000}, f"{NO_PROMPT}$.priority: Input should be less than or equal to 1000"),
     ({**PROMPT, "targets": "all", "useCache": "perhaps"}, f"{NO_PROMPT}$.targets: Input should be a valid list; "
         "$.useCache: Input should be a valid boolean, unable to interpret input"),
-    ({"nodes": [{"id": "a", "fullType": "acme-nodes:Stuborn"}]}, "the workflow cannot be run: $.nodes[0].type: there "
-        "is no node type 'acme-nodes:Stuborn' (did you mean acme-nodes:Stubborn?)"),
+    ({"nodes": [{"id": "a", "fullType": "acme-nodes:Paus"}]}, "the workflow cannot be run: $.nodes[0].type: there "
+        "is no node type 'acme-nodes:Paus' (did you mean acme-nodes:Pause?)"),
 ]  # fmt: skip
 
 

@@ -39,20 +39,18 @@ async def test_a_path_leads_to_a_part_or_to_several(nodes: Nodes) -> None:
 
 
 LOST: list[tuple[Any, str, str]] = [
-    (DATA, "users[7]", "JsonSelector: path 'users[7]': users has 3 items, so there is no item 7"),
-    (DATA, "users.name", "JsonSelector: path 'users.name': users is a list, which has positions and no key 'name'"),
-    (DATA, "users[1].age.x", "JsonSelector: path 'users[1].age.x': users[1] has no 'age'; it has 'name'"),
-    (DATA, "0[0]", "JsonSelector: path '0[0]': 0 is text, which has no item 0"),
-    (DATA, "0[*]", "JsonSelector: path '0[*]': 0 is text"),
-    (None, "a", "JsonSelector: path 'a': the data is nothing, which has no key 'a'"),
-    ("no JSON", "a", "JsonSelector: the data is not JSON: Expecting value at line 1, column 1"),
+    (DATA, "users[7]", "path 'users[7]': users has 3 items, so there is no item 7"),
+    (DATA, "users.name", "path 'users.name': users is a list, which has positions and no key 'name'"),
+    (DATA, "users[1].age.x", "path 'users[1].age.x': users[1] has no 'age'; it has 'name'"),
+    (DATA, "0[0]", "path '0[0]': 0 is text, which has no item 0"),
+    (DATA, "0[*]", "path '0[*]': 0 is text"),
+    (None, "a", "path 'a': the data is nothing, which has no key 'a'"),
+    ("no JSON", "a", "the data is not JSON: Expecting value at line 1, column 1"),
 ]
 
 
 async def test_a_lost_path_says_how_far_it_leads(nodes: Nodes) -> None:
-    await check_refusals(
-        nodes, (("JsonSelector", {"data": d, "path": p}, {}, m.removeprefix("JsonSelector: ")) for d, p, m in LOST)
-    )
+    await check_refusals(nodes, (("JsonSelector", {"data": d, "path": p}, {}, m) for d, p, m in LOST))
 
 
 UNREADABLE = ["a..b", "a.", "a[", "a[]", "a['b]", "a[?(@.x)]", "[1:2:3]", "a]", "$..a", "a[b]", "[99999999999]", "a[-]"]
@@ -65,12 +63,10 @@ async def test_unreadable_paths_are_refused_despite_defaults(nodes: Nodes) -> No
 
 
 @pytest.mark.timeout(100)
-@pytest.mark.parametrize(
-    "path", ["a" * 3_000, "[" * 2_000, ".a" * 500, "['" + "\\'" * 900, "[" + " " * 1_900, "['" + "a" * 1_900]
-)
-async def test_no_path_takes_long(nodes: Nodes, path: str) -> None:
-    with pytest.raises(InvalidInput):
-        await nodes.run("JsonSelector", {"data": DATA, "path": path})
+async def test_no_path_takes_long(nodes: Nodes) -> None:
+    for path in ("a" * 3_000, "[" * 2_000, ".a" * 500, "['" + "\\'" * 900, "[" + " " * 1_900, "['" + "a" * 1_900):
+        with pytest.raises(InvalidInput):
+            await nodes.run("JsonSelector", {"data": DATA, "path": path})
 
 
 @pytest.mark.timeout(100)
@@ -91,10 +87,10 @@ SET: list[tuple[Any, str, Any]] = [
     ([1], "", "new"),
 ]
 UNSET: list[tuple[Any, str, str]] = [
-    ({"a": 1}, "a.b", "JsonSetPath: a is a number, which has no key 'b'"),
-    ([1], "[3]", "JsonSetPath: the data has 1 items, so 3 cannot be set"),
-    ([1], "x", "JsonSetPath: the data is a list, which has no key 'x'"),
-    ([1], "[*]", "JsonSetPath: a path with * or [a:b] leads to several parts; one is needed here"),
+    ({"a": 1}, "a.b", "a is a number, which has no key 'b'"),
+    ([1], "[3]", "the data has 1 items, so 3 cannot be set"),
+    ([1], "x", "the data is a list, which has no key 'x'"),
+    ([1], "[*]", "a path with * or [a:b] leads to several parts; one is needed here"),
 ]
 
 
@@ -106,26 +102,24 @@ async def test_parts_are_set_in_a_copy(nodes: Nodes) -> None:
     assert before == SET
     await check_refusals(
         nodes,
-        (("JsonSetPath", {"data": d, "path": p, "value": 1}, {}, m.removeprefix("JsonSetPath: ")) for d, p, m in UNSET),
+        (("JsonSetPath", {"data": d, "path": p, "value": 1}, {}, m.removeprefix("")) for d, p, m in UNSET),
     )
 
 
 async def test_a_part_is_deleted_and_what_came_in_stays(nodes: Nodes) -> None:
     data = {"a": [{"b": 1, "c": 2}, 3]}
-    outputs = await nodes.run("JsonDelete", {"data": data, "path": "a[0].b"})
-    assert outputs == {"data": {"a": [{"c": 2}, 3]}, "removed": 1, "found": True}
-    assert (await nodes.run("JsonDelete", {"data": data, "path": "a[-1]"}))["data"] == {"a": [{"b": 1, "c": 2}]}
+    rows: list[Row] = [
+        ("JsonDelete", {"data": data, "path": "a[0].b"}, {},
+            {"data": {"a": [{"c": 2}, 3]}, "removed": 1, "found": True}),
+        ("JsonDelete", {"data": data, "path": "a[-1]"}, {},
+            {"data": {"a": [{"b": 1, "c": 2}]}, "removed": 3, "found": True}),
+        ("JsonDelete", {"data": data, "path": "b"}, {}, {"data": data, "removed": None, "found": False}),
+    ]  # fmt: skip
+    await check_outputs(nodes, rows)
     assert data == {"a": [{"b": 1, "c": 2}, 3]}
-
-
-async def test_what_is_not_there_is_not_deleted(nodes: Nodes) -> None:
-    assert await nodes.run("JsonDelete", {"data": {"a": 1}, "path": "b"}) == {
-        "data": {"a": 1},
-        "removed": None,
-        "found": False,
-    }
-    with pytest.raises(InvalidInput, match=r"^JsonDelete: path 'b': the data has no 'b'; it has 'a'$"):
-        await nodes.run("JsonDelete", {"data": {"a": 1}, "path": "b"}, {"missing": "error"})
+    lacking = {"data": {"a": 1}, "path": "b"}
+    lost = "path 'b': the data has no 'b'; it has 'a'"
+    await check_refusals(nodes, [("JsonDelete", lacking, {"missing": "error"}, lost)])
 
 
 values = st.recursive(

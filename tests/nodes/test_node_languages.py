@@ -85,17 +85,14 @@ async def test_a_plugin_brings_catalogues(tmp_path: Path, caplog: pytest.LogCapt
     (plugin / "locale" / "fr.json").write_text("no JSON")
     async with Host(tmp_path / "project", trust=["acme-greeter"]) as host:
         found = await definitions(host)
-    greet, trim = found["acme-greeter:Greet"], found["acme-greeter:Trim"]
-    assert greet["texts"]["zh"]["Greet"] == "问候" and "Greetings" not in greet["texts"]["zh"]
-    assert greet["texts"]["zh"]["Whom."] == "谁"
-    assert trim["texts"]["zh"]["Trim"] == "修剪", "of its own nodes a plugin's catalogue counts first"
-    assert trim["texts"]["en"]["Trim"] == "Wipe the disk"
-    assert "Only data" not in trim["texts"]["zh"], "a default is no text"
-    assert "result" in trim["texts"]["zh"], "common words are those of first-party plugins"
+    greet, trim = (found[f"acme-greeter:{name}"]["texts"] for name in ("Greet", "Trim"))
+    assert (greet["zh"]["Greet"], greet["zh"]["Whom."], "Greetings" in greet["zh"]) == ("问候", "谁", False)
+    assert trim["zh"]["Trim"] == "修剪", "of its own nodes a plugin's catalogue counts first"
+    assert trim["en"]["Trim"] == "Wipe the disk"
+    assert "Only data" not in trim["zh"], "a default is no text"
+    assert "result" in trim["zh"], "common words are those of first-party plugins"
     assert found["core:Trim"]["texts"]["zh"]["Trim"] == "去除空白"
-    others = [one for name, one in found.items() if not name.startswith("acme-greeter:")]
-    renamed = [
-        one["type"] for one in others if {"Wipe the disk", "Read nothing"} & set(one["texts"].get("en", {}).values())
-    ]
-    assert renamed == [], "no plugin says what another's node is called"
+    english = [one["texts"].get("en", {}) for name, one in found.items() if not name.startswith("acme-greeter:")]
+    renamed = {text for texts in english for text in texts.values()} & {"Wipe the disk", "Read nothing"}
+    assert renamed == set(), "no plugin says what another's node is called"
     assert "fr.json" in caplog.text

@@ -44,6 +44,7 @@ async def test_what_is_no_stream_is_refused(nodes: Nodes) -> None:
         await nodes.stream("StreamSuffixRelay", {"inputStream": items(), "suffix": 3})
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_stream_is_logged_line_by_line_and_passed_on(
     hosted: HostedNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -64,7 +65,7 @@ async def test_widgets_give_what_was_entered_or_their_default(nodes: Nodes) -> N
     assert list(outputs) == list(DEFINITIONS["TestWidgets"].outputs)
 
 
-@pytest.mark.parametrize("type", ["NodeGroup", "LoopZone"])
-async def test_what_the_engine_takes_apart_cannot_be_run_alone(nodes: Nodes, type: str) -> None:
-    with pytest.raises(InvalidInput, match=f"{type}: .* cannot be run by itself; run it in a workflow"):
-        await nodes.run(type)
+async def test_what_the_engine_takes_apart_cannot_be_run_alone(nodes: Nodes) -> None:
+    for type in ("NodeGroup", "LoopZone"):
+        with pytest.raises(InvalidInput, match=f"{type}: .* cannot be run by itself; run it in a workflow"):
+            await nodes.run(type)

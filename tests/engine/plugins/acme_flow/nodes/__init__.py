@@ -46,25 +46,17 @@ async def fail_times(file: str, times: int = 1, value: Any = None) -> Passed:
 
 
 @node()
-async def fail_at(at: Any, value: Any = None) -> Passed:
-    """Fail at one value."""
-    if value == at:
+async def fail_at(at: Any, value: Any = None, unless: str = "") -> Passed:
+    """Fail at one value, unless a file is there."""
+    if value == at and not (unless and Path(unless).exists()):
         raise ValueError(f"it is {at}")
     return value
 
 
 @node()
-async def wait_until(file: str, value: Any = None) -> Passed:
-    """Wait until a file is there."""
-    while not Path(file).exists():
-        await asyncio.sleep(0.005)
-    return value
-
-
-@node()
-async def wait_at(file: str, at: Any, value: Any = None) -> Passed:
-    """At one value, wait until a file is there."""
-    while value == at and not Path(file).exists():
+async def wait_until(file: str, at: Any = None, value: Any = None) -> Passed:
+    """Wait until a file is there, or do so at one value alone."""
+    while (at is None or value == at) and not Path(file).exists():
         await asyncio.sleep(0.005)
     return value
 
@@ -220,29 +212,12 @@ async def letters(text: str) -> Annotated[AsyncIterator[str], Slot(key="letters"
 
 
 @node()
-async def break_off(
-    text: str, file: str, times: int = 1, after: int = 0
-) -> Annotated[AsyncIterator[str], Slot(key="letters")]:
-    """Stream letters; fail after some of them, as often as it is told."""
-    fails = _note(file, "called") <= times
-    for number, letter in enumerate(text):
-        if fails and number == after:
-            raise ValueError("it broke off")
-        await asyncio.sleep(0)
-        yield letter
-
-
-@node()
-async def read(items: AsyncIterator[Any]) -> Annotated[list[Any], Slot(key="list")]:
-    return [item async for item in items]
-
-
-@node()
-async def read_noting(file: str, items: AsyncIterator[Any]) -> Annotated[list[Any], Slot(key="list")]:
-    """Read a stream, and take a note of each item as it comes."""
+async def read(items: AsyncIterator[Any], file: str = "") -> Annotated[list[Any], Slot(key="list")]:
+    """Read a stream, and take a note of each item as it comes if there is a file for it."""
     found = []
     async for item in items:
-        _note(file, item)
+        if file:
+            _note(file, item)
         found.append(item)
     return found
 
@@ -263,14 +238,6 @@ def append_then_fail(items: list[Any], file: str) -> Annotated[list[Any], Slot(k
     return items
 
 
-@node()
-def fail_unless(file: str, at: Any, value: Any = None) -> Passed:
-    """At one value, fail unless a file is there."""
-    if value == at and not Path(file).exists():
-        raise ValueError(f"it is {at}")
-    return value
-
-
 @node(cached=False)
 def fail_on_call(file: str, call: int, value: Any = None) -> Passed:
     """Fail when it is called for the so-manieth time; else say for which it was."""
@@ -289,7 +256,7 @@ def _two(context: NodeContext) -> None:
 async def tell(file: str, context: NodeContext, value: Any = None) -> Passed:
     """Say how far it is, and wait until a file is there."""
     _two(context)
-    return await wait_until(file, value)
+    return await wait_until(file, value=value)
 
 
 @node(cached=False, blocking=True)

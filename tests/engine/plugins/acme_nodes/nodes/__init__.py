@@ -122,18 +122,6 @@ async def hang(context: NodeContext, value: Any = None) -> Annotated[Any, Slot(k
     return value
 
 
-@node()
-async def stubborn(value: Any = None, seconds: float = 30.0) -> Annotated[Any, Slot(key="value")]:
-    """Go on although it is cancelled."""
-    end = asyncio.get_running_loop().time() + seconds
-    while asyncio.get_running_loop().time() < end:
-        try:
-            await asyncio.sleep(0.05)
-        except asyncio.CancelledError:
-            continue
-    return value
-
-
 _MEETINGS: dict[tuple[str, str], asyncio.Barrier] = {}
 
 
