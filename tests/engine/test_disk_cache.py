@@ -496,7 +496,9 @@ async def test_a_cache_behind_a_link_is_not_used(place: Place, caplog: pytest.Lo
     assert all("it is a symbolic link, and nothing is kept behind one" in line for line in errors(caplog))
 
 
-async def test_a_run_interrupted_during_lookup_runs_nothing(place: Place) -> None:
+async def test_a_run_interrupted_during_lookup_runs_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tavern_engine.cache.disk.tables.AT_ONCE", 50)
+    monkeypatch.setattr("tavern_engine.cache.disk.lookup._SLICE", 20)
     document = numbered(0, 200, 100)
     await place.run(document)
     place.executed  # noqa: B018
@@ -504,7 +506,9 @@ async def test_a_run_interrupted_during_lookup_runs_nothing(place: Place) -> Non
         run_id = await bench.start(document)
         await asyncio.sleep(0)
         assert (await bench.interrupted(run_id)).status == "interrupted"
+        run = await bench.run(document)
     assert place.executed == []
+    assert [output(run, f"n{i}") for i in range(200)] == [f"{i} {'x' * 100}" for i in range(200)]
 
 
 async def test_the_cache_is_shown_and_cleared_by_command(
