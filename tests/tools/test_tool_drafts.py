@@ -14,6 +14,7 @@ from tavern_tools.editor.jsdoc import draft_javascript
 from tavern_tools.editor.python_signature import draft as draft_python
 from tavern_tools.editor.python_signature import read_docstring
 
+PLACE = {"x": {"type": "integer"}, "name": {"type": "string", "default": "?"}, "next": {}}
 TYPES: dict[str, Any] = {
     "int": {"type": "integer"},
     "'float'": {"type": "number"},
@@ -26,13 +27,8 @@ TYPES: dict[str, Any] = {
     "Annotated[int, Field(description='How many.')]": {"type": "integer", "description": "How many."},
     "datetime.date": {"type": "string", "format": "date"},
     "Size": {"type": "string", "enum": ["s", "l"]},
-    "Place": {
-        "type": "object",
-        "properties": {"x": {"type": "integer"}, "name": {"type": "string", "default": "?"}, "next": {}},
-        "required": ["x", "next"],
-    },
-    "Any": {},
-    "Elsewhere": {},
+    "Place": {"type": "object", "properties": PLACE, "required": ["x", "next"]},
+    **{"Any": {}, "Elsewhere": {}},
 }
 CLASSES = """
 class Size(enum.Enum):
@@ -48,50 +44,30 @@ DOCSTRINGS = [
     "Do it.\n\nAt once.\n\nParameters\n---\na : int\n    The\n    first.\nb\n    The second.\n\nReturns\n---\nc",
     "Do it.\n\nAt once.\n\n:param int a: The\n    first.\n:param b: The second.\n:returns: c: nothing",
 ]
-SIGNATURES = {
-    "given": False,
-    "given: dict": False,
-    "given: 'dict[str, int]'": False,
-    "given: Mapping[str, int]": False,
-    "given: Given": False,
-    "given: 'Given'": False,
-    "*given": False,
-    "text: str": True,
-    "text: list[str]": True,
-    "a, b=1": True,
-    "*, a: dict": False,
-    "a: dict, b: int": True,
-    "**rest": True,
-    "": True,
-}
-"""Whether a function of this signature is called with the fields of the input, instead of all of it."""
+WHOLE = [
+    *("given", "given: dict", "given: 'dict[str, int]'", "given: Mapping[str, int]", "given: Given", "given: 'Given'"),
+    *("*given", "*, a: dict"),
+]
+FIELDS = ["text: str", "text: list[str]", "a, b=1", "a: dict, b: int", "**rest", ""]
+"""Signatures of functions that are called with all of the input, and of those that are with its fields."""
 
 
-def test_annotations_become_schemas() -> None:
+def test_python_becomes_schemas() -> None:
     with Failures() as failures:
         for annotation, schema in TYPES.items():
             with failures.row(annotation):
                 found = draft_python(f"{CLASSES}\ndef run(x: {annotation}, y): ...", None)
                 assert found["parameters"]["properties"]["x"] == schema
                 assert bool(found["notes"]) == (annotation == "Elsewhere")
-
-
-def test_docstrings_are_read_in_their_three_forms() -> None:
-    with Failures() as failures:
         for text in DOCSTRINGS:
             with failures.row(text):
                 assert read_docstring(text) == ("Do it.\n\nAt once.", {"a": "The first.", "b": "The second."})
-
-
-def test_defaults_say_what_may_be_left_out() -> None:
-    found = draft_python(
-        "async def main(a, b=[1], c: int | None = None, *, d: str = name(), e: bool) -> str: ...", None
-    )
-    assert found["parameters"]["required"] == ["a", "e"]
+    code = "async def main(a, b=[1], c: int | None = None, *, d: str = name(), e: bool) -> str: ..."
+    found = draft_python(code, None)
     properties = found["parameters"]["properties"]
+    assert (found["parameters"]["required"], found["output"]) == (["a", "e"], {"type": "string"})
     assert properties["b"] == {"type": "array", "default": [1]}
     assert (properties["c"], properties["d"]) == ({"type": "integer"}, {"type": "string"})
-    assert found["output"] == {"type": "string"}
 
 
 def test_a_whole_input_is_told_by_its_use() -> None:
@@ -104,21 +80,19 @@ def test_a_whole_input_is_told_by_its_use() -> None:
 
 
 def test_the_sandbox_gives_what_is_drafted() -> None:
-    given = "from typing import *\nclass Given(TypedDict):\n    a: int\n"
     with Failures() as failures:
-        for signature, takes_fields in SIGNATURES.items():
+        for signature in [*WHOLE, *FIELDS]:
             with failures.row(signature):
                 names: dict[str, Any] = {}
-                code = f"{given}def run({signature}): ..."
+                code = f"from typing import *\nclass Given(TypedDict):\n    a: int\ndef run({signature}): ..."
                 exec(code, names)
-                assert _takes_fields(names["run"]) == takes_fields
+                assert _takes_fields(names["run"]) == (signature in FIELDS)
                 properties = draft_python(code, None)["parameters"].get("properties", {})
-                assert ("given" in properties) is False
-                assert ("text" in properties or "b" in properties) == (takes_fields and signature not in ("", "**rest"))
+                assert "given" not in properties
+                assert ("text" in properties or "b" in properties) == (signature in FIELDS[:4])
 
 
-def test_jsdoc_becomes_a_schema() -> None:
-    code = """
+JAVASCRIPT = """
 /** @license free */
 /**
  * Adds numbers.
@@ -133,30 +107,28 @@ def test_jsdoc_becomes_a_schema() -> None:
 export async function addNumbers({ first, names }) {}
 export const other = () => 1;
 """
-    found = draft_javascript(code, None)
+
+
+def test_jsdoc_becomes_a_schema() -> None:
+    found = draft_javascript(JAVASCRIPT, None)
     assert (found.entry_point, found.display_name, found.description) == ("addNumbers", "Add numbers", "Adds numbers.")
-    assert found.output == {"type": "number"}
-    assert found.parameters == {
-        "type": "object",
-        "properties": {
-            "first": {"type": "number", "description": "The first one."},
-            "names": {"type": "array", "items": {"type": "string"}, "description": "Names.", "default": []},
-            "mode": {"type": "string", "enum": ["a", "b"], "default": "a"},
-            "sure": {"type": ["boolean", "null"]},
-        },
-        "required": ["first", "sure"],
+    assert (found.output, found.parameters["required"]) == ({"type": "number"}, ["first", "sure"])
+    assert found.parameters["properties"] == {
+        "first": {"type": "number", "description": "The first one."},
+        "names": {"type": "array", "items": {"type": "string"}, "description": "Names.", "default": []},
+        "mode": {"type": "string", "enum": ["a", "b"], "default": "a"},
+        "sure": {"type": ["boolean", "null"]},
     }
-    assert draft_javascript(code, "other").notes == ["there is no comment /** … */ above other"]
+    assert draft_javascript(JAVASCRIPT, "other").notes == ["there is no comment /** … */ above other"]
     with pytest.raises(InvalidInput, match="exports no function nix"):
-        draft_javascript(code, "nix")
+        draft_javascript(JAVASCRIPT, "nix")
 
 
 async def test_code_is_read_and_never_run() -> None:
     found = await draft("raise SystemExit(3)\ndef run(a: int): ...", "python", None)
     assert found.entry_point == "run"
-    with pytest.raises(InvalidInput, match="line 2: invalid syntax"):
-        await draft("\ndef (:", "python", None)
-    with pytest.raises(InvalidInput, match="larger than 256 KiB"):
-        await draft("#" * 300_000, "python", None)
+    for code, message in (("\ndef (:", "line 2: invalid syntax"), ("#" * 300_000, "larger than 256 KiB")):
+        with pytest.raises(InvalidInput, match=message):
+            await draft(code, "python", None)
     for deep in ("-" * 100_000 + "1", "a" + "()" * 60_000, "(" * 5_000):
         assert "error" in await read_python(deep)

@@ -15,6 +15,7 @@ from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.audit import AUDIT
+from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.projects import Folders, make_project
 from tavern_host.testing.http import HttpClient, served
@@ -22,7 +23,7 @@ from tavern_host.testing.http import HttpClient, served
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CODE = 'def greet(name: str, times: int = 1) -> str:\n    """Greet."""\n    return "Hello, " * times + name\n'
-UPPER = {"id": "text:loud", "implementation": {"type": "node", "nodeType": "core:UpperCase"}}
+UPPER: dict[str, Any] = {"id": "text:loud", "implementation": {"type": "node", "nodeType": "core:UpperCase"}}
 GREET = {
     "id": "text:greet",
     "parameters": {"type": "object", "properties": {"name": {"type": "string"}, "times": {"type": "integer"}}},
@@ -36,6 +37,7 @@ class Editor:
     def __init__(self, site: HttpClient) -> None:
         self.site = site
         self.root = site.host.project.root
+        self.tools, self.scripts = self.root / "tools", self.root / "scripts"
         self.tag = ""
 
     async def ask(self, method: str, path: str, match: str = "", **options: Any) -> tuple[int, Any]:
@@ -48,10 +50,20 @@ class Editor:
     async def save(self, name: str, document: Any, code: str | None = None, match: str = "") -> tuple[int, Any]:
         return await self.ask("PUT", f"/api/tool-files/{name}", match, json=source(document, code))
 
+    async def saved(self, *given: Any, match: str = "") -> int:
+        return (await self.save(*given, match=match))[0]
+
+    async def delete(self, name: str, match: str = "*") -> int:
+        return (await self.ask("DELETE", f"/api/tool-files/{name}", match))[0]
+
     async def check(self, document: Any, code: str | None = None) -> Any:
         status, answer = await self.ask("POST", "/api/tool-check", json={"name": "x", "source": source(document, code)})
         assert status == 200
         return answer
+
+    async def attempt(self, document: Any, code: str | None = None, **arguments: Any) -> tuple[int, Any]:
+        body = {"name": "x", "source": source(document, code), "arguments": arguments}
+        return await self.ask("POST", "/api/tool-try", json=body)
 
 
 def source(document: Any, code: str | None = None) -> dict[str, Any]:
@@ -80,209 +92,165 @@ async def test_a_script_becomes_a_tool(editor: Editor) -> None:
     assert (status, draft["entryPoint"], draft["description"]) == (200, "greet", "Greet.")
     assert draft["parameters"]["required"] == ["name"]
     checked = await editor.check(GREET, CODE)
-    assert (checked["ok"], checked["problems"]) == (True, [])
-    assert checked["enforced"]["limits"]["memory"] > 0
-    trial = {"name": "greet", "source": source(GREET, CODE), "arguments": {"name": "Ada", "times": 2}}
-    _, result = await editor.ask("POST", "/api/tool-try", json=trial)
+    assert (checked["ok"], checked["problems"], checked["enforced"]["limits"]["memory"] > 0) == (True, [], True)
+    _, result = await editor.attempt(GREET, CODE, name="Ada", times=2)
     if result.get("error", {}).get("type") == "SecurityError":
         pytest.skip(result["error"]["message"])
-    assert result["structured"] == "Hello, Hello, Ada"
-    assert not (editor.root / "tools").exists()
+    assert (result["structured"], editor.tools.exists()) == ("Hello, Hello, Ada", False)
 
     status, saved = await editor.save("text%2Fgreet", GREET, CODE)
     assert (status, saved["script"], saved["toolId"]) == (201, "scripts/greet.py", "text:greet")
-    assert (editor.root / "scripts" / "greet.py").read_text() == CODE
-    _, called = await editor.ask(
-        "POST", "/api/tools/execute", json={"toolId": "text:greet", "arguments": {"name": "Bo"}}
-    )
+    assert (editor.scripts / "greet.py").read_text() == CODE
+    call = {"toolId": "text:greet", "arguments": {"name": "Bo"}}
+    _, called = await editor.ask("POST", "/api/tools/execute", json=call)
     assert called["results"][0]["structured"] == "Hello, Bo"
     _, listed = await editor.ask("GET", "/api/tool-files")
     assert [(one["name"], one["kind"], "source" in one) for one in listed] == [("text/greet", "script", False)]
     entries = await editor.site.host.services.get(AUDIT).tail()
     found = [(one.action, one.subject, one.details.get("draft")) for one in entries]
-    assert ("tool.saved", "text:greet", None) in found
-    assert ("tool.called", "text:greet", True) in found
+    assert {("tool.saved", "text:greet", None), ("tool.called", "text:greet", True)} <= {*found}
 
-    status, _ = await editor.ask("DELETE", "/api/tool-files/text%2Fgreet?script=true", "*")
-    assert status == 200
-    assert [*(editor.root / "tools").rglob("*.json"), *(editor.root / "scripts").iterdir()] == []
-
-
-async def test_a_script_that_others_name_stays(editor: Editor) -> None:
-    await editor.save("one", GREET, CODE)
-    assert (await editor.save("two", {**GREET, "id": "text:two"}))[0] == 201
-    assert (await editor.ask("DELETE", "/api/tool-files/one?script=true", "*"))[0] == 200
-    assert (editor.root / "scripts" / "greet.py").exists()
+    assert await editor.saved("two", {**GREET, "id": "text:two"}) == 201
+    for name, left in (("text%2Fgreet", ["greet.py"]), ("two", [])):  # a script that others name stays
+        assert await editor.delete(f"{name}?script=true") == 200
+        assert [path.name for path in editor.scripts.iterdir()] == left
+    assert not [*editor.tools.rglob("*.json")]
 
 
 async def test_a_change_says_what_it_is_of(editor: Editor) -> None:
+    file = editor.tools / "loud.tool.json"
     await editor.save("loud", UPPER)
     first = editor.tag
-    assert (await editor.save("loud", UPPER))[0] == 428
-    assert (await editor.save("loud", {**UPPER, "version": "2.0.0"}, match=first))[0] == 200
+    assert await editor.saved("loud", UPPER) == 428
+    assert await editor.saved("loud", {**UPPER, "version": "2.0.0"}, match=first) == 200
     status, problem = await editor.save("loud", UPPER, match=first)
     assert (status, problem["code"]) == (412, "precondition_failed")
-    (editor.root / "tools" / "loud.tool.json").write_text(json.dumps({**UPPER, "version": "3.0.0"}))
-    assert (await editor.ask("DELETE", "/api/tool-files/loud", editor.tag))[0] == 412
-    assert (await editor.save("absent", UPPER, match=first))[0] == 412
-    assert not (editor.root / "tools" / "absent.tool.json").exists()
+    file.write_text(json.dumps({**UPPER, "version": "3.0.0"}))
+    assert await editor.delete("loud", editor.tag) == 412
+    assert (await editor.saved("absent", UPPER, match=first), [*editor.tools.iterdir()]) == (412, [file])
     _, stored = await editor.ask("GET", "/api/tool-files/loud")
-    (editor.root / "scripts").mkdir()
     assert json.loads(stored["source"]["text"])["version"] == "3.0.0"
     await editor.save("greet", GREET, CODE)
-    (editor.root / "scripts" / "greet.py").write_text("def greet(): ...")
-    assert (await editor.save("greet", GREET, CODE, match=editor.tag))[0] == 412
+    (editor.scripts / "greet.py").write_text("def greet(): ...")
+    assert await editor.saved("greet", GREET, CODE, match=editor.tag) == 412
 
 
-async def test_mistakes_come_with_their_place(editor: Editor) -> None:
-    taken = {"id": "FileOperator.ReadFile", "implementation": {"type": "node", "nodeType": "core:UpperCase"}}
-    script = {"id": "a", "implementation": {"type": "script", "scriptPath": "a.py"}}
-    outside = {"id": "a", "implementation": {"type": "script", "scriptPath": "../a.py"}}
-    asking = {**GREET, "securityContext": {"networkAccess": {"allowHosts": ["example.com"]}}}
-    rows: list[tuple[Any, str | None, bool, list[Any], str]] = [
+def script(path: str, **more: Any) -> dict[str, Any]:
+    return {"id": "a", "implementation": {"type": "script", "scriptPath": path}, **more}
+
+
+ASKING = {**GREET, "securityContext": {"networkAccess": {"allowHosts": ["example.com"]}}}
+MISTAKES: Any = [
+    # a document, the code of its script, whether it can be saved, where the first problem is and what it says
+    *(
         ("{", None, False, [], "is not JSON"),
         ("[]", None, False, [], "object"),
         ({"id": "a"}, None, False, [], "implementation"),
-        ({**UPPER, "id": 3}, None, False, ["id"], "expected text"),
-        ({**UPPER, "parameters": {"type": "obect"}}, None, False, ["parameters", "type"], "did you mean object"),
-        (taken, None, False, ["id"], "the plugin tavern-tools"),
-        (
-            {"id": "a", "implementation": {"type": "node", "nodeType": "core:Nix"}},
-            None,
-            True,
-            ["implementation"],
-            "no node",
-        ),
-        (script, None, True, ["implementation", "scriptPath"], "no script"),
-        (script, "def (:", True, ["code"], "invalid syntax"),
-        (script, "f(" * 2000, True, ["code"], "nested"),
-        (outside, "1", False, ["implementation", "scriptPath"], "scripts"),
-        (asking, CODE, True, ["securityContext"], "the operator does not allow it"),
-    ]
+    ),
+    ({**UPPER, "id": 3}, None, False, ["id"], "expected text"),
+    ({**UPPER, "parameters": {"type": "obect"}}, None, False, ["parameters", "type"], "did you mean object"),
+    ({**UPPER, "id": "FileOperator.ReadFile"}, None, False, ["id"], "the plugin tavern-tools"),
+    (
+        {"id": "a", "implementation": {"type": "node", "nodeType": "core:Nix"}},
+        None,
+        True,
+        ["implementation"],
+        "no node",
+    ),
+    (script("a.py"), None, True, ["implementation", "scriptPath"], "no script"),
+    (script("a.py"), "def (:", True, ["code"], "invalid syntax"),
+    (script("a.py"), "f(" * 2000, True, ["code"], "nested"),
+    (script("../a.py"), "1", False, ["implementation", "scriptPath"], "scripts"),
+    (ASKING, CODE, True, ["securityContext"], "the operator does not allow it"),
+]
+
+
+async def test_mistakes_come_with_their_place(editor: Editor) -> None:
     with Failures() as failures:
-        for document, code, ok, location, words in rows:
+        for document, code, ok, location, words in MISTAKES:
             with failures.row([document, code]):
                 checked = await editor.check(document, code)
-                assert checked["ok"] == ok
-                assert [location, True] == [
-                    checked["problems"][0]["location"],
-                    words in checked["problems"][0]["message"],
-                ]
+                first = checked["problems"][0]
+                assert (checked["ok"], first["location"], words in first["message"]) == (ok, location, True)
                 if not ok:
                     status, problem = await editor.save("x", document, code)
                     assert (status, problem["details"]["problems"][0]["location"]) == (400, location)
-    assert not (editor.root / "tools").exists()
-
-
-async def test_services_are_not_edited(editor: Editor) -> None:
-    document = {"id": "a", "implementation": {"type": "service", "service": "settings", "method": "set"}}
-    trial = {"name": "a", "source": source(document), "arguments": {}}
-    (editor.root / "tools").mkdir()
-    (editor.root / "tools" / "theirs.tool.json").write_text(json.dumps({**document, "id": "theirs"}))
-    answers = [
-        await editor.save("a", document),
-        await editor.ask("POST", "/api/tool-try", json=trial),
-        await editor.save("theirs", UPPER, match="*"),
-        await editor.ask("DELETE", "/api/tool-files/theirs", "*"),
-    ]
-    for status, answer in answers:
-        assert (status, answer["code"]) == (403, "permission_denied")
+    assert not editor.tools.exists()
 
 
 WITHIN = ["a..%2fx", "%2e%2e/x", "a..\u2215x", "file:x"]
 """Odd names, but names as any other: nothing in them is decoded."""
 OUTWARDS = [
-    *(
-        "../x",
-        "..%2fx",
-        "..\u2215x",
-        "a/../../x",
-        "/../x",
-        "//../x",
-        "..\\x",
-        "link/x",
-        "link",
-        "~/x",
-        "C:/x",
-        "a/.git/x",
-        ".hidden",
-        "a\nb",
-    ),
-    *("\uff0e\uff0e/x", "\u2024\u2024/x", "a\0b", "a\u202eb", "x" * 300, ".", "/"),
+    *("../x", "..%2fx", "..\u2215x", "a/../../x", "/../x", "//../x", "..\\x", "link/x", "link", "~/x", "C:/x"),
+    *("a/.git/x", ".hidden", "a\nb", "\uff0e\uff0e/x", "\u2024\u2024/x", "a\0b", "a\u202eb", "x" * 300, ".", "/"),
 ]
 
 
 @pytest.mark.parametrize("kind", ["tool", "script"])
-async def test_no_spelling_leads_out(editor: Editor, kind: str) -> None:
+async def test_no_spelling_leads_out(editor: Editor, kind: str, tmp_path: Path) -> None:
     root, outside = editor.root, editor.root.parent / "outside"
     outside.mkdir(exist_ok=True)
     (outside / "x.py").write_text("secret")
-    for folder in ("tools", "scripts"):
-        (root / folder).mkdir()
-        (root / folder / "link").symlink_to(outside)
-        for name in ("link.tool.json", "link.py"):
-            (root / folder / name).symlink_to(outside / "x.py")
+    for folder in (editor.tools, editor.scripts):
+        folder.mkdir()
+        for name, target in (("link", outside), ("link.tool.json", outside / "x.py"), ("link.py", outside / "x.py")):
+            (folder / name).symlink_to(target)
     before = _all_files(root.parent)
+    names = [*WITHIN, *OUTWARDS, *(["x.TOOL.json"] if kind == "tool" else ["__pycache__/x"])]
     with Failures() as failures:
-        for number, name in enumerate(
-            [*WITHIN, *OUTWARDS, *(["x.TOOL.json"] if kind == "tool" else ["__pycache__/x"])]
-        ):
+        for number, name in enumerate(names):
             with failures.row(name):
-                document: Any = {**UPPER, "id": f"a{number}"}
-                if kind == "script":
-                    document["implementation"] = {"type": "script", "scriptPath": f"{name}.py"}
+                document = script(f"{name}.py", id=f"a{number}") if kind == "script" else {**UPPER, "id": f"a{number}"}
                 address = quote(name, safe="") if kind == "tool" else f"safe{number}"
                 status, answer = await editor.save(address, document, "print(1)")
-                assert (status == 201) == (name in WITHIN)
-                assert "secret" not in json.dumps(answer)
+                assert (status == 201, "secret" in json.dumps(answer)) == (name in WITHIN, False)
     own = (f"{root}/.tavern/", f"{root.parent}/s/")
     new = [path for path in _all_files(root.parent) if path not in before and not path.startswith(own)]
     assert len(new) == len(WITHIN) * (2 if kind == "script" else 1)
-    assert all(path.startswith((f"{root}/tools/", f"{root}/scripts/")) for path in new)
+    assert all(path.startswith((f"{editor.tools}/", f"{editor.scripts}/")) for path in new)
     assert (outside / "x.py").read_text() == "secret"
+    shutil.rmtree(editor.scripts)
+    editor.scripts.symlink_to(tmp_path)  # nor is a folder behind a link
+    status = await editor.saved("greet", GREET, CODE)
+    editor.scripts.unlink()
+    assert (status, [path.name for path in tmp_path.iterdir()]) == (400, [])
 
 
-async def test_a_name_that_is_taken_otherwise(editor: Editor) -> None:
+async def test_what_is_taken_or_a_service_is_not_edited(editor: Editor) -> None:
     await editor.save("Greet", UPPER)
-    assert (await editor.save("greet", {**UPPER, "id": "b"}))[0] == 409
-    (editor.root / "scripts").mkdir()
-    (editor.root / "scripts" / "greet.py").write_text("print(1)")
+    editor.scripts.mkdir()
+    (editor.scripts / "greet.py").write_text("print(1)")
+    service = {"id": "a", "implementation": {"type": "service", "service": "settings", "method": "set"}}
+    (editor.tools / "theirs.tool.json").write_text(json.dumps({**service, "id": "theirs"}))
     status, problem = await editor.save("other", GREET, CODE)
     assert (status, "is there already" in problem["detail"]) == (409, True)
-    status, _ = await editor.save("other", GREET, "x" * (1 << 20) + "y")
-    assert status == 400
-    status, _ = await editor.save("other", UPPER | {"description": "x" * (1 << 20)})
-    assert status == 400
-    assert [path.name for path in (editor.root / "tools").iterdir()] == ["Greet.tool.json"]
+    assert await editor.saved("greet", {**UPPER, "id": "b"}) == 409
+    assert await editor.saved("other", GREET, "x" * (1 << 20) + "y") == 400
+    assert await editor.saved("other", UPPER | {"description": "x" * (1 << 20)}) == 400
+    assert [await editor.saved("a", service), (await editor.attempt(service))[0]] == [403, 403]
+    assert [await editor.saved("theirs", {**UPPER, "id": "c"}, match="*"), await editor.delete("theirs")] == [403, 403]
+    assert sorted(path.name for path in editor.tools.iterdir()) == ["Greet.tool.json", "theirs.tool.json"]
 
 
-async def test_a_trial_keeps_to_the_rules(tmp_path: Path) -> None:
-    make_project(tmp_path / "inn")
-    access = {
-        "roles": {"maker": {"deny": ["text:greet"], "approve": ["text:loud"]}},
+async def test_a_trial_keeps_to_the_rules(editor: Editor) -> None:
+    key, host = "extensions.tavern-tools.access", editor.site.host
+    maker = {"deny": ["text:greet"], "approve": ["text:loud"]}
+    access: Any = {
+        "roles": {"maker": maker},
         "principals": {"user:*": ["maker"]},
-        "approvals": {"approvers": ["user:somebody-else"]},
+        "approvals": {"approvers": ["user:x"]},
     }
-    settings = {"extensions.tavern-tools.access": access}
-    folders = Folders(tmp_path / "c", tmp_path / "s", tmp_path / "d")
-    async with Host(tmp_path / "inn", folders=folders, settings=settings) as host, served(host) as opened:
-        editor = Editor(opened)
-        for document, words in ((GREET, "denies it"), (UPPER, "with an approval only")):
-            arguments = {"name": "Ada"} if document is GREET else {"text": "a"}
-            trial = {"name": "x", "source": source(document, CODE), "arguments": arguments}
-            _, result = await editor.ask("POST", "/api/tool-try", json=trial)
-            assert result["error"]["type"] == "PermissionDenied"
-            assert words in result["error"]["message"]
-        statistics = await host.services.get(TOOL_MANAGER).statistics()
-    assert statistics == {}
+    before = await host.services.get(TOOL_MANAGER).statistics()
+    await host.services.get(SETTINGS).save(SettingsChange(plugin="tavern-tools", values={key: access}))
+    for document, words, arguments in (
+        (GREET, "denies it", {"name": "A"}),
+        (UPPER, "with an approval only", {"text": "a"}),
+    ):
+        _, result = await editor.attempt(document, CODE, **arguments)
+        assert (result["error"]["type"], words in result["error"]["message"]) == ("PermissionDenied", True)
+    await host.services.get(SETTINGS).save(SettingsChange(plugin="tavern-tools", values={key: None}))
+    assert await host.services.get(TOOL_MANAGER).statistics() == before
 
 
-async def test_a_folder_behind_a_link_is_refused(editor: Editor, tmp_path: Path) -> None:
-    (editor.root / "scripts").symlink_to(tmp_path)
-    status, _ = await editor.save("greet", GREET, CODE)
-    (editor.root / "scripts").unlink()
-    assert (status, [*tmp_path.iterdir()]) == (400, [])
-
-
-def _all_files(folder: Path) -> dict[str, str]:
-    return {str(path): path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()}
+def _all_files(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*") if path.is_file()}
