@@ -51,6 +51,7 @@ class Connection(Protocol):
     seconds: dict[str, float]
     shipping: Shipping
     next_loss: asyncio.Future[None]
+    """Ends when a worker is lost."""
 
     @property
     def connected(self) -> Client | None:
@@ -80,6 +81,11 @@ class Sent:
     in_vain: int = 0
     ended: int = 0
     """How many nodes of the pass had ended when it was lost."""
+
+    @property
+    def key(self) -> Any:
+        """That of its task."""
+        return self.future.key if self.future is not None else None
 
     def lost(self, worker: str, *, is_own: bool, ended: int) -> str | None:
         """Note that the scheduler gave the node up with a worker, by what happened to its own task or to one before it,
@@ -137,12 +143,12 @@ class Pass:
                 try:
                     results, lost = await self._next(client, completed)
                 except (OSError, StopAsyncIteration):  # there is no scheduler
-                    results, lost = [], {sent.future.key: None for sent in left.values() if sent.future is not None}
+                    results, lost = [], {sent.key: None for sent in left.values()}
                 again = []
-                for number, sent in left.items():
-                    if sent.future is None or sent.future.key not in lost:
+                for number, sent in left.items() if lost else ():
+                    if sent.key not in lost:
                         continue
-                    if (said := self._reason(sent, lost[sent.future.key])) is None:
+                    if (said := self._reason(sent, lost[sent.key])) is None:
                         again.append(number)
                     else:
                         sent.gave_nothing = True
@@ -249,7 +255,7 @@ class Pass:
         for task in tasks:
             key = places[task[0].number]
             before = {handle.node for node in task for handle in node.handles} - {node.number for node in task}
-            sources = {places[n] if n in places else self._sent[n].future.key for n in before}  # type: ignore[union-attr]  # `wanted` has the others
+            sources = {places[number] if number in places else self._sent[number].key for number in before}
             placed = [self._sent[node.number].placed for node in task]
             work = Work(self._id, placed, is_noted=self._sent[task[0].number].was_lost)
             graph[key] = Task(key, run_work, pickle.dumps(work), *map(TaskRef, sources))
@@ -280,8 +286,7 @@ class Pass:
         if not isinstance(error, KilledWorker):
             return f"the cluster could not run it: {describe(error)}"
         # Of what may not be run twice the scheduler remembers whether it was begun, and the worker asks it.
-        is_own = sent.future is not None and error.task == sent.future.key
-        return sent.lost(error.last_worker.address, is_own=is_own, ended=self._ended)
+        return sent.lost(error.last_worker.address, is_own=error.task == sent.key, ended=self._ended)
 
     def _take(self, results: list[RemoteResult]) -> None:
         """Learn from results how long nodes take, and give up the values of those that have come back, but of the last:

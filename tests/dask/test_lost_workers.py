@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from engine_bench import Bench, slot, workflow
 from helpers.dask_cluster import TestCluster
 from helpers.repetition import repetitions
@@ -44,6 +45,7 @@ def turning(path: Path) -> tuple[dict[str, Any], list[str]]:
     return nodes, edges
 
 
+@pytest.mark.timeout(100 * KILLS)  # starting a worker takes 20 s where the machine is very busy
 async def test_killed_workers_cost_no_result(host: Host, cluster: TestCluster, tmp_path: Path) -> None:
     bench, path = Bench(host), tmp_path / "notes"
     nodes, edges = turning(path)
