@@ -221,12 +221,10 @@ async def test_views_of_a_changed_interface_must_be_renewed(tmp_path: Path) -> N
     folder = publisher(tmp_path)
     async with host_with(tmp_path / "p", folder) as host:
         kept = _view(host)
-        method = "\n    @reads\n    async def size(self) -> int:\n        '''Return a size.'''\n"
-        (folder / "contracts.py").write_text(CONTRACTS.replace("\n@hookspec(", method + "\n@hookspec("))
-        write(
-            folder / "__init__.py",
-            CODE.replace("    async def count", "    async def size(self): return 7\n\n    async def count"),
-        )
+        declared = "    @reads\n    async def size(self) -> int:\n        '''Return a size.'''\n\n"
+        write(folder / "contracts.py", CONTRACTS.replace("\n@hookspec(", f"{declared}\n@hookspec("))
+        size = "    async def size(self): return 7\n\n    async def count"
+        write(folder / "__init__.py", CODE.replace("    async def count", size))
         await host.reload("acme-search")
         assert problems_of(host, "acme-search") == []
         with pytest.raises(ServiceUnavailable, match="was replaced; get it again"):
