@@ -79,7 +79,7 @@ async def test_impossible_patterns_and_types_are_refused(bus: EventBus) -> None:
     assert bus.last_seq == 0
 
 
-async def test_a_reader_waits_for_an_event_or_the_end(bus: EventBus) -> None:
+async def test_readers_wait_for_an_event_or_the_end(bus: EventBus) -> None:
     subscription = bus.subscribe()
     waiting = asyncio.create_task(anext(subscription))
     await asyncio.sleep(0)

@@ -104,7 +104,7 @@ def test_folders_with_code_always_need_review(project: Path) -> None:
     assert problem.endswith("(look at `tavern plugins show acme`, then `tavern plugins grant acme`)")
 
 
-async def test_a_grant_is_for_this_project_and_source_alone(project: Path, tmp_path: Path) -> None:
+async def test_grants_hold_for_project_and_source_alone(project: Path, tmp_path: Path) -> None:
     folder, moved = interceptor(project), tmp_path / "acme"
     assert state(project) is PluginState.NEEDS_REVIEW
     await grant(project)
