@@ -38,6 +38,7 @@ def python(*arguments: str | Path, cwd: Path, **environment: str) -> str:
 # --- plugins new ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(900)
 def test_new_plugins_are_in_order_and_work(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """One of each kind; the tests of those with a front end use a browser."""
     kinds = {LONG: [], "x": ["--minimal"], "acme-plain": ["--ui", "plain"], "acme-counter": ["--ui", "vue"]}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 
-from helpers.command_line import tavern, tavern_process
+import pytest
+from helpers.command_line import tavern
 
 
-def test_the_demo_shows_the_whole_line(tmp_path: Path, operator_folders: Path) -> None:
-    ran = tavern_process("demo", TMPDIR=str(tmp_path))
+def test_the_demo_shows_the_whole_line(tmp_path: Path, operator_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ran = tavern("demo")
 
     assert (ran.code, ran.err) == (0, "")
     titles = re.findall(r"^\d\. .*", ran.out, re.MULTILINE)

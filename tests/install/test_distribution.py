@@ -16,7 +16,7 @@ import pytest
 from helpers.workflow_documents import function
 from pip_environments import REPOSITORY, Environment, must_run
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)  # it builds and installs
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 FIRST_PARTY = PROJECT["entry-points"]["tavern_host.plugins"]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from aiohttp import WSMsgType
-from helpers.command_line import tavern
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
 
@@ -294,23 +293,3 @@ async def test_without_the_plugin_the_operator_alone_enters(inn: HttpClient) -> 
     assert (await inn.get("/api/plugins", headers={"Authorization": f"Bearer {token}"})).status == 401
     assert (await inn.get("/", headers={"Authorization": None, **HTML})).status == 401
     assert (await inn.get("/api/plugins")).status == 200
-
-
-def test_the_operator_manages_users_by_commands(tmp_path: Path) -> None:
-    project = tmp_path / "inn"
-    assert tavern("init", project).code == 0
-
-    def users(*arguments: str, given: str = "") -> Any:
-        return tavern("--project", project, "users", *arguments, stdin=given)
-
-    added = users("add", "ann", "--role", "viewer", given=f"{GOOD}\n")
-    assert (added.code, added.out.strip()) == (0, "ann is added, as viewer.")
-    assert users("add", "bob", given="short\n").code == 2
-    assert users("role", "ann", "admin").code == 0
-    assert [(user["name"], user["role"]) for user in users("list", "--json").json()] == [("ann", "admin")]
-    token = users("token", "ann", "--days", "1").out.strip()
-    assert token.startswith("tavern_")
-    assert users("passwd", "ann", given="good morning\n").code == 0
-    assert users("logout", "ann").code == 0
-    assert users("remove", "ann").code == 0
-    assert users("remove", "ann").error == "Error: there is no user 'ann'"

@@ -229,21 +229,29 @@ async def test_a_project_without_members_left_stays_closed(inn: Inn) -> None:
     assert (await inn.client.get(f"/api/projects/{inn.barn}", headers=token)).status == 404
 
 
-def test_the_operator_manages_members_by_commands(tmp_path: Path) -> None:
+def test_the_operator_manages_users_and_members_by_commands(tmp_path: Path) -> None:
     project = tmp_path / "inn"
     assert tavern("init", project).code == 0
 
-    def said(*arguments: str, given: str = "") -> Any:
-        return tavern("--project", project, *arguments, stdin=given)
+    def said(words: str, given: str = "") -> Any:
+        return tavern("--project", project, *words.split(), stdin=given)
 
-    assert said("users", "add", "ann", given=f"{GOOD}\n").code == 0
-    assert said("members", "list").out.strip() == "All users may enter the project."
-    added = said("members", "add", "ann", "--role", "viewer")
+    added = said("users add ann --role viewer", f"{GOOD}\n")
+    assert (added.code, added.out.strip()) == (0, "ann is added, as viewer.")
+    assert said("users add bob", "short\n").code == 2
+    assert said("users role ann admin").code == 0
+    assert [(user["name"], user["role"]) for user in said("users list --json").json()] == [("ann", "admin")]
+    assert said("users token ann --days 1").out.startswith("tavern_")
+    assert said("users passwd ann", "good morning\n").code == said("users logout ann").code == 0
+
+    assert said("members list").out.strip() == "All users may enter the project."
+    added = said("members add ann --role viewer")
     assert (added.code, added.out.strip()) == (0, "ann is a member of the project, as viewer.")
-    assert said("members", "list", "--json").json() == {"open": False, "members": [{"user": "ann", "role": "viewer"}]}
-    assert said("members", "open").code == 0
-    assert said("members", "list", "--json").json()["open"] is True
-    assert said("members", "close").code == 0
-    assert said("members", "remove", "ann").code == 0
-    assert said("members", "remove", "ann").error == "Error: 'ann' is no member of this project"
-    assert said("members", "list", "--json").json() == {"open": False, "members": []}
+    assert said("members list --json").json() == {"open": False, "members": [{"user": "ann", "role": "viewer"}]}
+    assert said("members open").code == 0
+    assert said("members list --json").json()["open"] is True
+    assert said("members close").code == said("members remove ann").code == 0
+    assert said("members remove ann").error == "Error: 'ann' is no member of this project"
+    assert said("members list --json").json() == {"open": False, "members": []}
+    assert said("users remove ann").code == 0
+    assert said("users remove ann").error == "Error: there is no user 'ann'"

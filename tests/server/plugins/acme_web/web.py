@@ -8,50 +8,32 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tavern_host import HttpRequest, HttpResponse, InvalidInput, NotFound, PluginContext
-from tavern_host.contracts.errors import (
-    Conflict,
-    DeadlineExceeded,
-    Forbidden,
-    LimitReached,
-    PermissionDenied,
-    PluginFailure,
-    ServiceUnavailable,
-    Vetoed,
-)
+from tavern_host.contracts import errors
 from tavern_host.contracts.http import ServerEvent, SocketMessage, SocketReply
 
 FAILURES: dict[str, Exception] = {
     "input": InvalidInput("not like that", field="name"),
-    "denied": PermissionDenied("not you"),
-    "forbidden": Forbidden("nobody"),
-    "vetoed": Vetoed("not today"),
+    "denied": errors.PermissionDenied("not you"),
+    "forbidden": errors.Forbidden("nobody"),
+    "vetoed": errors.Vetoed("not today"),
     "missing": NotFound("not here"),
-    "conflict": Conflict("not any more"),
-    "unavailable": ServiceUnavailable("not now"),
-    "busy": ServiceUnavailable("not now", retry_after=3),
-    "spent": LimitReached("not today", retry_after=0.2, used=7),
-    "limited": LimitReached("never"),
-    "late": DeadlineExceeded("not in time"),
-    "plugin": PluginFailure("not well"),
+    "conflict": errors.Conflict("not any more"),
+    "unavailable": errors.ServiceUnavailable("not now"),
+    "busy": errors.ServiceUnavailable("not now", retry_after=3),
+    "spent": errors.LimitReached("not today", retry_after=0.2, used=7),
+    "limited": errors.LimitReached("never"),
+    "late": errors.DeadlineExceeded("not in time"),
+    "plugin": errors.PluginFailure("not well"),
     "foreign": RuntimeError("the password is swordfish"),
 }
 
 
 async def echo(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with the request."""
-    return HttpResponse(
-        status=201 if request.method == "PUT" else 200,
-        data={
-            "method": request.method,
-            "path": request.path,
-            "parameters": dict(request.parameters),
-            "query": dict(request.query),
-            "headers": dict(request.headers),
-            "body": request.body.decode(),
-            "principal": request.call.principal.id,
-        },
-        headers={"X-Acme": "yes"},
-    )
+    data = {name: dict(getattr(request, name)) for name in ("parameters", "query", "headers")}
+    data |= {"method": request.method, "path": request.path, "body": request.body.decode()}
+    data["principal"] = request.call.principal.id
+    return HttpResponse(status=201 if request.method == "PUT" else 200, data=data, headers={"X-Acme": "yes"})
 
 
 async def json(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -88,11 +70,10 @@ async def on_fail(message: SocketMessage, context: PluginContext) -> Any:
 
 async def on_publish(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
     """Publish as many events as asked for, or one that is not JSON."""
-    if message.payload.get("broken"):
-        broken: Any = {"nan": float("nan"), "bytes": b"x", "set": {1}}
-        for value in broken.values():
-            with contextlib.suppress(InvalidInput):
-                context.events.publish("ACME_EVENT", {"value": value})
+    broken: list[Any] = [float("nan"), b"x", {1}] if message.payload.get("broken") else []
+    for value in broken:
+        with contextlib.suppress(InvalidInput):
+            context.events.publish("ACME_EVENT", {"value": value})
     for number in range(int(str(message.payload.get("count", 0)))):
         context.events.publish("ACME_EVENT", {"number": number, "text": message.payload.get("text")})
     return []
