@@ -185,8 +185,10 @@ def test_what_was_saved_for_a_plugin_that_is_gone_can_be_reset(project: Path) ->
 
 def test_a_secret_comes_by_standard_input_and_is_never_printed(project: Path, operator_folders: Path) -> None:
     with Failures() as failures:
-        for key, value in (("token", "hunter2"), ("pin", "1234"), ("models", '{"m": {"api_key": "hunter2"}}')):
-            with failures.row(key):
+        inner = '{"api_key": "hunter2"}'
+        of_models = (("models", f'{{"m": {inner}}}'), ("models", f"[{inner}]"))
+        for key, value in (("token", "hunter2"), ("pin", "1234"), *of_models):
+            with failures.row(value):
                 ran = settings(project, "set", f"acme-bar.{key}", value)
                 assert (ran.code, ran.err) == (
                     2,
