@@ -337,10 +337,10 @@ async def test_time_stands_still_while_a_call_waits(open_scripts: Scripts) -> No
     manager = open_scripts.host.services.get(TOOL_MANAGER)
     scope = ToolScope(allowed=OPEN, approval=[ToolRule(tool="FileOperator.*")])
     for decision, expected in (("approve", "approved.txt"), ("refuse", ["PermissionDenied", True])):
-        running = asyncio.create_task(value(open_scripts, WAITING, scope=scope, timeoutMs=3000))
+        running = asyncio.create_task(value(open_scripts, WAITING, scope=scope, timeoutMs=5000))
         task_id = await asked(open_scripts)
         if decision == "approve":
-            await asyncio.sleep(3.2)  # longer than the script may take by itself
+            await asyncio.sleep(5.2)  # longer than the script may take by itself
         await manager.decide(task_id, decision)  # type: ignore[arg-type]
         assert await running == expected
     endless = "import tools, time\ntools.get_current_time()\ntime.sleep(30)"

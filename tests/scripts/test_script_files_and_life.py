@@ -115,7 +115,7 @@ time.sleep(600)
 async def test_nothing_is_left_of_a_script_that_is_ended(scripts: Scripts, how: str) -> None:
     mark = f"mark-{os.urandom(6).hex()}"
     scripts.put("family.py", FAMILY)
-    timeout_ms = 1000 if how == "timeout" else None
+    timeout_ms = 1500 if how == "timeout" else None
     request = ScriptRequest(command=f"python family.py {mark}", timeout_ms=timeout_ms)
     begun = asyncio.Event()
 
@@ -128,7 +128,9 @@ async def test_nothing_is_left_of_a_script_that_is_ended(scripts: Scripts, how: 
                         return
 
     task = asyncio.create_task(follow())
-    await begun.wait()
+    waiting = asyncio.create_task(begun.wait())  # its time may be over before it begins
+    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
     if how == "cancelled":
         assert processes_with(mark, everywhere=True)
         task.cancel()

@@ -373,7 +373,8 @@ async def test_a_forged_account_ends_the_session_alone(desk: Desk) -> None:
         for name, forged in FORGERIES.items():
             with failures.row(name):
                 with pytest.raises(Refused, match="the session was ended: its report of a call"):
-                    await desk.call(code.replace("FORGED", forged))
+                    async with asyncio.timeout(60):
+                        await desk.call(code.replace("FORGED", forged))
 
                 assert not interpreters()
                 assert not Path("/tmp/x").exists()

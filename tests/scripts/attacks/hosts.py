@@ -180,7 +180,7 @@ class HostProcess:
             output_limit=MEGABYTE,
             namespaced=is_namespaced,
             writes=[] if self.is_degraded else [".cache"],
-            **{"wall": 100, **more},
+            **{"wall": 200, **more},
         )
 
     def end(self, number: int) -> Observed:

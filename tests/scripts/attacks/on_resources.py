@@ -207,22 +207,21 @@ def takes_memory_of_the_kernel_in_the_buffers_of_sockets(target: SimpleNamespace
 
 @bomb(*NO_SPACE, ends=("files",), options=ON_DISK, places=(PLACES, ["/tmp"]), megabytes=(64, 8))
 def fills_every_place_that_it_may_write_to(target: SimpleNamespace) -> object:
-    problems, written, left = [], 0, []
+    problems, endless, left = [], [], []
     for place in target.places:
-        for number in range(target.megabytes // 8):
-            left.append(f"{place}/{target.token}-{number}")
-            try:
-                with open(left[-1], "wb", buffering=0) as file:
-                    for _ in range(8):
-                        written += file.write(b"x" * MEGABYTE)
-            except OSError as problem:
-                problems.append(problem)
-                break
+        try:
+            for number in range(target.megabytes // 8):
+                left.append(f"{place}/{target.token}-{number}")
+                with open(left[-1], "wb") as file:
+                    file.write(b"x" * (8 * MEGABYTE))
+            endless.append(place)
+        except OSError as problem:
+            problems.append(problem)
     for path in left:
         os.unlink(path)
-    if written < len(target.places) * target.megabytes * MEGABYTE:
-        raise problems[-1]
-    return written
+    if not endless:
+        raise problems[0]
+    return endless
 
 
 @bomb(*NO_SPACE, ends=("files",), limits={"file_size": 8 * MEGABYTE}, megabytes=(200, 4))
