@@ -44,7 +44,7 @@ async def test_packages_are_found_by_import_and_require(house: Index, shop: Work
     assert not shop.left()
 
 
-async def test_a_lock_decides_the_versions_and_what_is_in_them(house: Index, shop: Workshop) -> None:
+async def test_a_lock_decides_the_versions_and_what_is_in_them(house: Index, shop: Workshop, elsewhere: Index) -> None:
     old = house.add_npm("alpha", "1.0.0", code="module.exports = 'old'")
     house.add_npm("alpha", "1.1.0", code="module.exports = 'new'")
     unlocked = await shop.node(alpha="^1.0.0")
@@ -53,6 +53,10 @@ async def test_a_lock_decides_the_versions_and_what_is_in_them(house: Index, sho
     shop.write("package-lock.json", lock_of(house, "sha512-" + "A" * 86 + "=="))
     with pytest.raises(Refused, match="EINTEGRITY|integrity"):
         await shop.ready("nodejs")
+    shop.write("package-lock.json", lock_of(elsewhere, old))
+    with pytest.raises(Refused, match=r"package-lock.json, line \d+ .*configured registry only"):
+        await shop.ready("nodejs")
+    assert elsewhere.asked == []
 
     assert await printed(shop, unlocked, "import alpha from 'alpha'; console.log(alpha)") == "new"
     assert await printed(shop, locked, "import alpha from 'alpha'; console.log(alpha)") == "old"

@@ -65,6 +65,7 @@ async def test_a_script_that_prints_no_usable_json_has_no_result(scripts: Script
         ("print('[-Infinity]')", "Infinity is no JSON"),
         ("print('{\"n\": 123456789012345678901234567890}')", "has more than 64 bits"),
         ("print('[1e999]')", "a number is too large"),
+        ("print('[' * 200 + ']' * 200)", "nested more than 100 deep"),
         ("print('[' * 100000 + ']' * 100000)", "nested more than 100 deep"),
         ("import sys\nsys.stdout.buffer.write(b'\"\\xff\\xfe\"')", "is no UTF-8 text"),
     ]
