@@ -79,7 +79,7 @@ SPECIAL = """
 PUBLIC = "1.1.1.1 8.8.8.8 172.32.0.1 2606:4700::1111 2a00::1 64:ff9b::808:808"
 
 
-def test_only_addresses_of_the_public_internet_are_not_special() -> None:
+def test_addresses_off_the_public_internet_are_special() -> None:
     assert [address for address in SPECIAL.split() if not is_special(ip_address(address))] == []
     assert [address for address in PUBLIC.split() if is_special(ip_address(address))] == []
 

@@ -246,13 +246,14 @@ try { await tools.readFile({ filePath: "\\ud800" }); } catch (error) { console.l
 
 
 LIVES_ON = f"""{FRAMES}
-import time
+reader, writer = os.pipe()
 if os.fork() == 0:
     os.setsid()
     for number in range(1, 100_000):
         frame(id=number, tool="FileOperator.AppendFile", arguments={{"filePath": "lives.txt", "content": "x"}})
         os.read(fd, 65536)
-time.sleep(0.5)
+        number > 1 or os.write(writer, b"x")
+os.read(reader, 1)
 print(1)
 """
 

@@ -317,7 +317,7 @@ async def test_ending_the_proxy_ends_what_is_under_way_and_records_it() -> None:
         writer.close()
 
 
-async def test_neither_a_bad_record_nor_a_bad_pattern_lets_anything_pass(caplog: pytest.LogCaptureFixture) -> None:
+async def test_bad_records_and_patterns_let_nothing_pass(caplog: pytest.LogCaptureFixture) -> None:
     def fail(connection: Connection) -> None:
         raise RuntimeError("the log is full")
 

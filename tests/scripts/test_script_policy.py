@@ -69,7 +69,7 @@ async def test_no_path_and_no_link_leads_out_of_them(scripts: Scripts) -> None:
                 assert place not in message or path == "link.py" or path.startswith("folder")
 
 
-async def test_a_script_is_found_by_its_path_or_near_names_are_told(scripts: Scripts) -> None:
+async def test_a_missing_script_has_near_names(scripts: Scripts) -> None:
     scripts.put("real/a.py", "import b\nprint(b.n)")
     scripts.put("real/b.py", "n = 7")
     (scripts.host.project.root / "scripts" / "a.py").symlink_to("real/a.py")

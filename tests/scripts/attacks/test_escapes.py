@@ -48,7 +48,7 @@ def test_no_attack_gets_out(host: HostProcess, language: Language, namespaced: b
 
 
 @pytest.mark.timeout(600)
-def test_no_attack_with_a_sandbox_of_its_own_gets_out(host: HostProcess) -> None:
+def test_no_attack_in_its_own_sandbox_gets_out(host: HostProcess) -> None:
     chosen = [each for each in ATTACKS if each.alone and not (host.is_degraded and each.degraded)]
     where: dict[Language, list[Attack]] = {"python": [], "nodejs": []}
     for each in chosen:
@@ -131,7 +131,7 @@ def ran(
     return done
 
 
-def test_root_does_no_harm_to_the_mounts_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_leaves_the_mounts_of_the_host_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     attack = Attack("does what it likes", lambda target: "done", namespaced=True)
     here = {"inside": False, "mounts": os.readlink("/proc/self/ns/mnt")}

@@ -64,7 +64,7 @@ def test_runs_cut_off_at_every_moment_leave_nothing(host: HostProcess) -> None:
     assert host.temporary == temporary
 
 
-def test_scripts_at_the_same_time_do_not_find_each_other(host: HostProcess) -> None:
+def test_scripts_do_not_find_each_other(host: HostProcess) -> None:
     began = host.folder / "planted"
     planting = host.start(PLANTS, "python", host.playground(), began=str(began))
     wait_until(began.exists)
