@@ -171,21 +171,21 @@ PARTS = [
     *("</inputs>", "</input>", "<input name='a'>", '<param name="b">', "</param>", "<![CDATA[", "]]>"),
     *("<tool_call name='t'>", "<tool_call>", "</tool_call>", "<ToolId>y</ToolId>", "<think>", "</think>", "```\n"),
     *("\n```", "```xml\n", "\n", " ", "text", "<", "a < b", "&lt;", "x" * 70, "<b>", "<!--", "-->", "中", "\x00"),
-    *("{{", "}}", "{{w}}", "word", "<|[REQ", "<tool", action("q"), tam("r"), tool_call("s")),
+    *("{{", "}}", "{{w}}", "word", action("q"), tam("r"), tool_call("s"), "<|[REQ", "<tool"),
 ]
 
 
 def test_the_result_does_not_depend_on_the_cuts() -> None:
-    source, stages = random.Random(1), [*first_party(), small("braces", Braces, "{{")]
-    for _ in range(repetitions(250, 2_000)):
-        text = "".join(source.choice(PARTS) for _ in range(source.randint(1, 25)))
-        whole = parse(text, stages)
-        cuts = [0, *sorted(source.randint(0, len(text)) for _ in range(5)), len(text)]
-        assert events_of([text[begin:end] for begin, end in pairwise(cuts)], stages) == whole
-        if not called(whole):
-            assert text_of(whole) == text
-        blocks = [block for _, _, block in called(whole)]
-        assert (blocks, {*blocks}) == (sorted(blocks), {*range(len({*blocks}))})
+    stages = [*first_party(), small("braces", Braces, "{{")]
+    for source in map(random.Random, range(repetitions(10, 40))):
+        for _ in range(60):
+            text = "".join(source.choice(PARTS) for _ in range(source.randint(1, 25)))
+            whole = parse(text, stages)
+            cuts = [0, *sorted(source.randint(0, len(text)) for _ in range(5)), len(text)]
+            assert events_of([text[begin:end] for begin, end in pairwise(cuts)], stages) == whole
+            assert called(whole) or text_of(whole) == text
+            blocks = [block for _, _, block in called(whole)]
+            assert (blocks, {*blocks}) == (sorted(blocks), {*range(len({*blocks}))})
 
 
 BLANKS = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]

@@ -115,9 +115,15 @@ async def test_a_call_that_cannot_succeed_says_why(stocked: Any) -> None:
                 result = await stocked.tools.call(request)
                 found, said = error_of(result)
                 assert (found, message in said, result.attempts) == (kind, True, 1)
-                details[tool] = result.error.details
-    assert (details["read"]["code"], details["fail"]["plugin"]) == ("invalid_input", "acme-tools")
-    assert [problem["parameter"] for problem in details["info"]["problems"]] == ["Name", "name"]
+                details[f"{tool} {kind}"] = result.error.details
+    assert details["read ParameterValidationError"]["code"] == "invalid_input"
+    assert details["info ExecutionError"]["code"] == "not_found"
+    assert [problem["parameter"] for problem in details["info ParameterValidationError"]["problems"]] == [
+        "Name",
+        "name",
+    ]
+    failed = details["fail ExecutionError"]
+    assert (failed["plugin"], bool(failed["runId"])) == ("acme-tools", True)
     assert stocked.host.plugin("acme-tools").state == "started"
     assert not list(stocked.host.project.folder("files").glob("*"))
 

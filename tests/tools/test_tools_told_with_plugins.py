@@ -150,11 +150,11 @@ PARSERS = {
     "raises": ("feed", "raise RuntimeError('no')", "RuntimeError: no"),
     "exits": ("feed", "raise SystemExit(3)", "it tried to end the program (SystemExit: 3)"),
     "breaks": ("__init__", "raise KeyboardInterrupt", "it tried to end the program (KeyboardInterrupt)"),
+    "gone": ("", "", "acme: there is no handler 'tavern_plugins.acme:gone'"),
+    "tam": ("feed", "return []", ""),
     "number": ("feed", "return 5", "returned int, expected a list of ParseEvent"),
     "numbers": ("feed", "return [5]", "returned a list with int, expected a list of ParseEvent"),
     "untyped": ("feed", "return [ParseEvent.model_construct(kind='text', text=5)]", "TypeError: "),
-    "gone": ("", "", "acme: there is no handler 'tavern_plugins.acme:gone'"),
-    "tam": ("feed", "return []", ""),
 }
 INFOS = """
 @hookimpl
@@ -165,23 +165,28 @@ def tavern_register_action_protocols():
 TEXT = "Well.\n<|[REQUEST_TOOL]|>\ncommand:「始」info「末」\n<|[END_TOOL]|>"
 
 
-@pytest.mark.in_process_only("the boundary tells of what is no event before the tool manager sees it")
-async def test_a_failing_parser_costs_its_own_findings(tmp_path: Path) -> None:
+BOUNDARY = pytest.mark.in_process_only("the boundary tells of what is no event before the tool manager sees it")
+
+
+@pytest.mark.parametrize(
+    "names", [[*PARSERS][:5], pytest.param([*PARSERS][5:], marks=BOUNDARY)], ids=["raising", "wrong"]
+)
+async def test_a_failing_parser_costs_its_own_findings(tmp_path: Path, names: list[str]) -> None:
     code = PROTOCOLS + "".join(
         PARSER.format(name=name, method=method, body=body) for name, (method, body, _) in PARSERS.items() if method
     )
-    async with host_with(tmp_path, plugin(tmp_path / "acme", code + INFOS.format(names=[*PARSERS]))) as host:
+    async with host_with(tmp_path, plugin(tmp_path / "acme", code + INFOS.format(names=names))) as host:
         for _ in range(2):
             parsed = await tools_of(host).parse_text(TEXT)
             assert [(call.tool_id, call.protocol) for call in parsed.calls] == [("info", "tam")]
         problems = {problem.message: problem.hint for problem in host.plugin("acme").problems}
         taken = "the action protocol 'tam' is not used: it is tavern-tam's already, and tavern-tam keeps it"
-        assert taken in problems and told(host, "tavern-tam") == []
-        for name, (_, _, reason) in PARSERS.items():
-            if reason:
+        assert ((taken in problems) == ("tam" in names), told(host, "tavern-tam")) == (True, [])
+        for name in names:
+            if reason := PARSERS[name][2]:
                 assert any(warning.startswith(f"{name}: its parser failed: {reason}") for warning in parsed.warnings), (
                     name
                 )
                 said = f"the parser of the action protocol '{name}' failed: {reason}"
                 assert [hint for message, hint in problems.items() if message.startswith(said)] == [HINT], name
-        assert len(problems) == len(PARSERS)
+        assert len(problems) == len(names)
