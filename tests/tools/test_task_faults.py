@@ -27,7 +27,8 @@ from tavern_tools.tasks.store import SqliteTaskStore
 
 
 async def test_a_stopping_host_interrupts_and_the_next_resumes(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p", maxRunningTasks=2) as bench:
+    async with opened(tmp_path / "p", maxRunningTasks=3) as bench:
+        held = await bench.submit(hold=str(tmp_path / "go"), name="held")  # taken, but its call has not begun
         running = [await bench.submit(seconds=60, name="running", **more) for more in ({"steps": 2}, {"stubborn": 60})]
         waiting, asked = await bench.submit(name="waiting"), await bench.park(name="asked")
         late = await bench.park(seconds=0.3, name="late")  # the time for a decision passes without a host, too
@@ -35,18 +36,21 @@ async def test_a_stopping_host_interrupts_and_the_next_resumes(tmp_path: Path) -
         while (await bench.get(running[0])).progress != 1.0:
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.3)
+    (tmp_path / "go").touch()
     async with opened(tmp_path / "p") as bench:
         for task, progress in zip(running, (1.0, None), strict=True):
             interrupted: Any = await bench.ended(task)
             assert (interrupted.status, interrupted.progress) == (TaskStatus.INTERRUPTED, progress)
             assert interrupted.result.error.type is ToolErrorType.INTERRUPTED
         assert (await bench.ended(late)).status is TaskStatus.REFUSED
-        assert (await bench.ended(waiting)).status is TaskStatus.DONE
+        for task in (held, waiting):
+            assert (await bench.ended(task)).status is TaskStatus.DONE
         await bench.decide(asked, "approve")
         assert (await bench.ended(asked)).status is TaskStatus.DONE
     assert sorted(note[:2] for note in bench.noted()) == [
-        *(["asked", "began"], ["asked", "ended"], ["running", "began"], ["running", "began"]),
-        *(["running", "was cancelled"], ["running", "was cancelled"], ["waiting", "began"], ["waiting", "ended"]),
+        *(["asked", "began"], ["asked", "ended"], ["held", "began"], ["held", "ended"], ["running", "began"]),
+        *(["running", "began"], ["running", "was cancelled"], ["running", "was cancelled"], ["waiting", "began"]),
+        ["waiting", "ended"],
     ]
 
 

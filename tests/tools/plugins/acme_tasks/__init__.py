@@ -52,6 +52,8 @@ async def carry_out(
 ) -> ToolResult:
     """Do what the arguments say; each beginning and end becomes a line of the file `log`."""
     given: dict[str, Any] = dict(request.arguments)
+    while "hold" in given and not os.path.exists(given["hold"]):  # noqa: PTH110
+        await asyncio.sleep(0.01)
     await progress.begin()
     note(given, "began")
     for step in range(given.get("steps", 0)):
