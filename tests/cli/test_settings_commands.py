@@ -117,6 +117,7 @@ def test_a_mistake_is_told_in_one_line(project: Path) -> None:
         (["set", "acme-bar.colour", "two\nlines"], rf"'{PREFIX}colour' must be a single line, found 'two\nlines'"),
         (["list", "acme-ba"], "there is no plugin 'acme-ba' with settings (did you mean acme-bar?)"),
         (["reset", "acme-bar.color"], "there is no setting 'acme-bar.color'"),
+        (["reset", "acme-bar.tidy"], f"'{PREFIX}tidy' is a button and holds no value"),
     ]
     with Failures() as failures:
         for arguments, error in rows:
@@ -166,7 +167,7 @@ def test_a_value_is_saved_printed_and_reset(project: Path) -> None:
     assert value_of(project, "size") == 7
     assert settings(project, "reset", f"{PREFIX}size").out == f"{PREFIX}size is not set any more.\n"
     too_long = f"'{PREFIX}rules' is longer than 1024 KiB"
-    for stdin, error in (("\udcff", "standard input is not UTF-8 text (byte 0)"), ("x" * (2 << 20), too_long)):
+    for stdin, error in (("\udcff", "standard input is not UTF-8 text (byte 0)"), ("x" * (5 << 20), too_long)):
         ran = settings(project, "set", "acme-bar.rules", "--stdin", stdin=stdin)
         assert (ran.code, ran.err) == (2, f"Error: {error}\n")
 
