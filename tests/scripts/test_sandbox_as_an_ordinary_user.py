@@ -21,7 +21,7 @@ ALL = (
 )
 SOME = (
     "test_sandbox and not (too_much or filter)"
-    " or test_pool and (cannot_tell or closing)"
+    " or test_pool and (cannot_tell or closing or isolation or limits)"
     " or test_sessions and (live_on or files_come_back or closing)"
     " or test_calls_from_code and (functions or forged or withdrawn or caller_may) or test_mcp_rights"
     " or test_service_attacks and not (no_shell or no_setting)"

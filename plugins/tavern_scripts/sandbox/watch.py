@@ -7,8 +7,8 @@ import asyncio
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from tavern_host.contracts.scripts import ScriptLimits
 from tavern_scripts.sandbox.cgroups import Group
@@ -33,6 +33,9 @@ _MAPPING = 256
 
 _MAPS = 65536
 """How many bytes of a process's list of mappings are read: those of about a thousand."""
+
+_HAS_MEMORY = b"\nVmPTE:"
+"""What is in the status of a thread unless it has ended, and not been waited for."""
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -124,10 +127,10 @@ class Watch:
     def _check_memory(self, pids: list[int]) -> None:
         files = self._in_files()
         parts = [_status(pid) for pid in pids]
-        kernel = sum(tables for _, _, tables in parts) + _in_sockets(self._first) + sum(map(_in_mappings, pids))
-        used = kernel + sum(own for own, _, _ in parts) + max(files, sum(shared for _, shared, _ in parts))
+        kernel = sum(part.tables + _in_mappings(part.folder) for part in parts) + _in_sockets(self._first)
+        used = kernel + sum(part.own for part in parts) + max(files, sum(part.shared for part in parts))
         if used > self._limits.memory:  # what several of them share was counted for each
-            exact = [_exact(pid) or part[:2] for pid, part in zip(pids, parts, strict=True)]
+            exact = [_exact(part) for part in parts]
             used = kernel + sum(own for own, _ in exact) + max(files, sum(shared for _, shared in exact))
         self.peak = max(self.peak or 0, used)
         if used > self._limits.memory:
@@ -172,27 +175,49 @@ def _counts(pid: int) -> tuple[int, int]:
     return sum(int(number) for number in fields[11:15]), sum(int(number) for number in fields[17:18])
 
 
-def _status(pid: int) -> tuple[int, int, int]:
+class _Memory(NamedTuple):
+    folder: str
+    """Where `/proc` tells it."""
+    own: int
+    shared: int
+    tables: int
+
+
+def _status(pid: int) -> _Memory:
     """Return the bytes that a process has in memory: its own, those that it shares with others, and the kernel's tables
     for both."""
-    own, shared, tables = _kilobytes(_read(f"/proc/{pid}/status"), b"RssAnon:", b"RssShmem:", b"VmPTE:")
-    return own, shared, tables
+    for folder in _threads(pid):
+        text = _read(f"{folder}/status")
+        if _HAS_MEMORY in text:
+            return _Memory(folder, *_kilobytes(text, b"RssAnon:", b"RssShmem:", b"VmPTE:"))
+    return _Memory(f"/proc/{pid}", 0, 0, 0)
 
 
-def _exact(pid: int) -> tuple[int, int] | None:
-    """As `_status`, but with a part only of what several processes have; None where that cannot be seen."""
-    text = _read(f"/proc/{pid}/smaps_rollup")
-    if not text:
-        return None
-    own, shared = _kilobytes(text, b"Pss_Anon:", b"Pss_Shmem:")
+def _threads(pid: int) -> Iterator[str]:
+    """Yield folders that tell of a process's memory: the first thread's, then all, since the first may have ended, and
+    has none then."""
+    yield f"/proc/{pid}"
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            yield f"/proc/{pid}/task/{thread}"
+
+
+def _exact(part: _Memory) -> tuple[int, int]:
+    """Return what is a process's own and what it shares, with a part only of what several processes have, where that
+    can be seen; nothing of one that has ended."""
+    try:
+        with open(f"{part.folder}/smaps_rollup", "rb") as file:
+            own, shared = _kilobytes(file.read(), b"Pss_Anon:", b"Pss_Shmem:")
+    except OSError:
+        return (part.own, part.shared) if _HAS_MEMORY in _read(f"{part.folder}/status") else (0, 0)
     return own, shared
 
 
-def _in_mappings(pid: int) -> int:
+def _in_mappings(folder: str) -> int:
     """Return how much memory the kernel holds for a process's mappings. One that has more than are read, or does not
     let itself be looked at, counts as if it had as many as it may: reading all of them takes the kernel long."""
     try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
+        with open(f"{folder}/maps", "rb") as file:
             text = file.read(_MAPS)
     except PermissionError:
         return _most_mappings() * _MAPPING
