@@ -19,13 +19,13 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 12_000, "tests": 45_000, "file": 450, "function": 60}
-"""Lines of code of the core, of the kernel without contracts, and of the tests; all lines of one product file, and
-lines of one function from its `def` to its end, without its docstring, blank lines and comments. Decision 25 says why
-the kernel's is what it is."""
+MOST = {"core": 4_000, "kernel": 12_000, "file": 450, "function": 60}
+"""Lines of code of the core, and of the kernel without contracts; all lines of one product file, and lines of one
+function from its `def` to its end, without its docstring, blank lines and comments. Decision 25 says why the kernel's
+is what it is."""
 
-ENFORCED = frozenset({"core", "kernel", "files", "functions", "circles", "rooms"})
-"""The limits that fail a build. The others are shown, and belong here once they hold."""
+TESTS = 0.8
+"""How many lines of code the tests have at most for each of the product's in Python, as decision 100 says."""
 
 ROOMS: tuple[tuple[str, ...], ...] = (
     ("cli", "server", "testing", "__init__"),
@@ -94,10 +94,15 @@ def long_functions(file: Path) -> Iterator[str]:
 def too_large() -> dict[str, list[str]]:
     """Return for the core, the kernel and the tests what is wrong with their size."""
     kernel = size([KERNEL]) - size([KERNEL / "contracts"])
-    sizes = {"core": size(KERNEL / part for part in CORE), "kernel": kernel, "tests": size([ROOT / "tests"])}
+    tests = size([ROOT / "tests"])
+    sizes = {
+        "core": (size(KERNEL / part for part in CORE), MOST["core"]),
+        "kernel": (kernel, MOST["kernel"]),
+        "tests": (tests, int((size(PRODUCT) - size(ROOT.glob("contrib/*/tests"))) * TESTS)),
+    }
     return {
-        name: [f"{lines} lines of code, at most {MOST[name]}"] if lines > MOST[name] else []
-        for name, lines in sizes.items()
+        name: [f"{lines} lines of code, at most {most}"] if lines > most else []
+        for name, (lines, most) in sizes.items()
     }
 
 
@@ -197,13 +202,13 @@ def faults() -> dict[str, list[str]]:
 
 
 def main() -> int:
-    """Print every fault, and return 1 where a limit does not hold that is enforced."""
+    """Print every fault, and return 1 where a limit does not hold."""
     found = faults()
     for name, lines in found.items():
-        print(f"{name}: {'in order' if not lines else 'not in order'}{'' if name in ENFORCED else ' (not enforced)'}")
+        print(f"{name}: {'not in order' if lines else 'in order'}")
         for line in lines:
             print(f"  {line}")
-    return 1 if any(found[name] for name in ENFORCED) else 0
+    return 1 if any(found.values()) else 0
 
 
 if __name__ == "__main__":

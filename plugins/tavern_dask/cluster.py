@@ -155,7 +155,8 @@ class DaskCluster(NodeCluster):
             known.has_begun(number, worker)
 
     def _has_changed(self, event: tuple[float, Any]) -> None:
-        if event[1].get("action") == "remove-worker":
+        said = event[1]
+        if isinstance(said, dict) and said.get("action") == "remove-worker":
             self.next_loss.set_result(None)
             self.next_loss = asyncio.get_running_loop().create_future()
 

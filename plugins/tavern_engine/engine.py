@@ -16,7 +16,8 @@ from tavern_engine.compile.planner import Planner
 from tavern_engine.engine_settings import EngineSettings
 from tavern_engine.handover import POLL, Handover
 from tavern_engine.journal.keys import ProjectKey
-from tavern_engine.journal.recorder import RunRecorder, StoredRun
+from tavern_engine.journal.recorder import RunRecorder
+from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.recovery import Recovery
 from tavern_engine.registry import NodeRegistry
 from tavern_engine.run.active_run import ActiveRun
@@ -239,9 +240,7 @@ class Engine(ExecutionEngine):
         )
         self._finished.forget(entry.id)
         self.recorder.resumed(record)
-        known = bound.signatures_by_id()
-        finished = {id: outputs for id, (sign, outputs) in stored.results.items() if sign in (None, known.get(id))}
-        loops = {id: state for id, (sign, state) in stored.loops.items() if sign in (None, known.get(id))}
+        finished, loops = stored.valid(bound.signatures_by_id())
         self._begin(record, bound, finished, loops, slot)
 
     # --- accepting --------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from tavern_engine.engine_settings import EngineSettings
-from tavern_engine.journal.recorder import RunRecorder, StoredRun
+from tavern_engine.journal.recorder import RunRecorder
+from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.run.active_run import INTERRUPTED
 from tavern_engine.run.json_values import error_form
 from tavern_engine.run.priority_semaphore import PrioritySemaphore, Ticket

@@ -156,6 +156,7 @@ async def test_a_model_is_added_tried_and_forgotten(studio: Studio) -> None:
 async def test_figures_move_while_they_are_looked_at_and_the_log_is_searched(studio: Studio) -> None:
     page, asked = studio.page, list[str]()
     page.on("request", lambda one: asked.append(one.url) if "/api/figures" in one.url else None)
+    await expect(page.get_by_role("heading", name="Workflows", exact=True)).to_be_visible()  # else it replaces the next
     await page.clock.install()
     await studio.open("/settings/figures")
     await page.reload()

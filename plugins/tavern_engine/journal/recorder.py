@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from cachetools import FIFOCache
@@ -16,6 +15,7 @@ from tavern_engine.journal.batch_rows import Batch, NodeRow, Stored
 from tavern_engine.journal.documents import documents_of, pack
 from tavern_engine.journal.journal import DELAY, Journal, RunJournal, read_results, read_rows
 from tavern_engine.journal.leases import LEASE, LOOK, Leases
+from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.run.active_run import INTERRUPTED
 from tavern_engine.run.event_batch import STATUS_NAMES, shown
 from tavern_engine.run.json_values import JSON, TEXT, large
@@ -37,18 +37,6 @@ PATIENCE = 5.0
 
 KEPT = 1000
 """How many documents are known to be in the store, so that they are not put there again."""
-
-
-@dataclass(frozen=True)
-class StoredRun:
-    """A run loaded from the store, to be resumed. `results` are the outputs of nodes that finished, `loops` the states
-    of loops, both by node id and with their signatures."""
-
-    entry: RunEntry
-    workflow: Workflow
-    groups: dict[str, Workflow]
-    results: dict[str, tuple[bytes | None, dict[str, Any]]] = field(default_factory=dict)
-    loops: dict[str, tuple[bytes | None, LoopState]] = field(default_factory=dict)
 
 
 class RunRecorder:

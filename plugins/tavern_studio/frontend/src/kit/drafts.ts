@@ -47,8 +47,9 @@ export function saveLocalDraft<T>(id: string, draft: Draft<T>): void {
 
 async function write(id: string): Promise<void> {
   const draft = waiting.get(id);
-  waiting.delete(id);
-  if (draft !== undefined) await attempt(() => act("readwrite", (store) => store.put(draft, keyOf(id))));
+  if (draft === undefined) return;
+  await attempt(() => act("readwrite", (store) => store.put(draft, keyOf(id))));
+  if (waiting.get(id) === draft) waiting.delete(id); // not before: who reads meanwhile finds it here
 }
 
 // What a page writes into the database while it goes may be lost; this storage is written at once.
