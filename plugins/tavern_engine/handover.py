@@ -40,8 +40,7 @@ class Handover:
     async def hear(self, active: Mapping[str, ActiveRun], recovery: Recovery) -> None:
         """See what other hosts do with the runs of a store that they share."""
         async for event in self._context.events.subscribe(RUNS_CHANGED):
-            own = active.get(str(event.payload["promptId"])) if isinstance(event, Event) else None
-            if own is None or not isinstance(event, Event):
+            if not isinstance(event, Event) or (own := active.get(str(event.payload["promptId"]))) is None:
                 recovery.look()
             elif event.payload["worker"] == self._recorder.worker:
                 self._recorder.look()

@@ -57,7 +57,7 @@ def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give plugins `sys.block_until_blamed`: whoever calls it is all that the watchdog finds blocking the loop."""
+    """Give plugins `sys.block_until_blamed`: its caller is all that the watchdog finds blocking the loop."""
     blocked, blamed = threading.Event(), threading.Event()
 
     def block_until_blamed() -> None:

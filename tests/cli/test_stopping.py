@@ -81,7 +81,7 @@ async def _no_other_server(project: Path, site: Serving) -> None:
 
 
 async def _no_new_work(site: Serving) -> str:
-    """New work is refused while what is in flight ends, and reading goes on; return the run in flight."""
+    """New work is refused while what is in flight ends, and reading continues; return the run in flight."""
     (run,) = await _begun(site, 1, 3)
     site.process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(SECONDS):

@@ -30,7 +30,7 @@ async def tavern_startup(context):
 def make_plugin(
     parent: Path, folder: str = "acme", code: str | None = None, /, *, hooked: Iterable[str] = (), **manifest: Any
 ) -> Path:
-    """Write a folder plugin beneath `parent` and return its folder; without `code` there is no Python in it. See
+    """Write a folder plugin in `parent` and return its folder; without `code` there is no Python in it. See
     `write_whole`."""
     return write_whole(parent / folder, manifest.pop("name", folder), code, hooked, **manifest)
 

@@ -82,7 +82,7 @@ class Bench:
         self.tools = host.services.get(TOOL_MANAGER)
 
     async def rules(self, **role: Any) -> None:
-        """Let these be the rules for whoever is called `guest`; `user:boss` and the operator approve."""
+        """Let these be the rules for the caller `guest`; `user:boss` and the operator approve."""
         access = {
             "roles": {"guest": role, "boss": DENYING},
             "principals": {"*:guest": ["guest"], "user:boss": ["boss"]},

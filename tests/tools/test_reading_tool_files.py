@@ -243,7 +243,7 @@ EVERY = {
     **{"output": {"properties": {"a": {"pattern": "["}}}, "tags": ["fine", 3]},
 }
 UNREADABLE: Any = [
-    # a text or document, all that is told of it
+    # a text or document, all that is reported of it
     ("[]", "must hold a JSON object, not an array"),
     ("[" * 100_000, "is not JSON: it is nested more than 100 levels deep"),
     (" " * (1 << 20) + "{}", "is larger than 1024 KiB"),

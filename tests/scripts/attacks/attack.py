@@ -4,7 +4,7 @@ what is expected.
 To add an attack, write a function in the file of its kind, `on_files`, `on_processes`, `on_network`, `on_kernel` or
 `on_resources`; what needs the service, the proxy or dependencies is in `test_service_attacks`.
 
-1. The name says in the third person what it does. Whoever wants it in JavaScript too adds a function of the same name to
+1. The name says in the third person what it does. For JavaScript too, add a function of the same name to
    `on_javascript`.
 2. It returns its loot, or raises. `target` tells where things are: `outside` is a folder of the host with `secret.txt` and
    `writable.txt`, `script`, `output` and `cache` are the attack's own folders, `tcp udp unix abstract datagrams` are
