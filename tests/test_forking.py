@@ -32,7 +32,7 @@ sys.exit(7)
 
 @pytest.mark.parametrize("more", [{}, {"start_new_session": True}, {"process_group": 0}], ids=str)
 def test_a_forked_process_is_as_one_that_was_started(tmp_path: Path, more: dict[str, int]) -> None:
-    environment = {**os.environ, "CAFÉ": "\udce9", "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "CAFÉ": "\udce9", "LANGS": "", "PYTHONPATH": str(Path(__file__).parent)}
     ran = [
         subprocess.run(
             [*command, "-c", LOOK, "--x", "a b"],

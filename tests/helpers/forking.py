@@ -21,7 +21,8 @@ from helpers.fork_server import CLONE, LENGTH
 
 PYTHON = (sys.executable, "-X", "preloaded")
 """How a command line begins whose process only needs to be one of Python, not to show how Python starts or imports."""
-_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ")
+_READ_AT_START = ("PYTHON", "LC_", "LANG=", "LANGUAGE=", "LD_", "TZ=")
+"""How variables begin that Python or the C library reads when it starts: `LANGSMITH_TRACING` is none of them."""
 
 
 class ForkServer:
@@ -109,5 +110,5 @@ def _asked(given: tuple[Any, ...]) -> dict[str, Any] | None:
 
 
 def _read_at_start(variables: dict[str, str]) -> dict[str, str]:
-    read = {name: value for name, value in variables.items() if name.startswith(_READ_AT_START)}
+    read = {name: value for name, value in variables.items() if f"{name}=".startswith(_READ_AT_START)}
     return {name: value for name, value in read.items() if name != "PYTHONPATH"}  # which the fork server follows
