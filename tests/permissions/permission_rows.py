@@ -423,7 +423,7 @@ async def _call_all(stage: Stage, view: Any, interface: type[ServiceInterface], 
             assert is_own or "acme may not call " in error.message  # what it calls in turn needs its own permission
             allowed.append(not is_own)
         except (Conflict, InvalidInput, NotFound, PluginFailure):
-            if not {interface.service_name, f"{interface.service_name}.{name}"} & (_LACKING | _ASKED_FOR_NOTHING):
+            if f"{interface.service_name}.{name}" not in _ASKED_FOR_NOTHING:
                 raise
             allowed.append(True)
         else:
@@ -554,19 +554,28 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "knowledgeBase.import_base": ["x", b'{"entries": {}}'],
     "knowledgeBase.put": ["none", [KnowledgeEntry(id="a")]],
 }
-_LACKING = {"assistant", "sceneManager", "chatHistory", "knowledgeBase", "accounts", "systemTools"}
 _ASKED_FOR_NOTHING = {
-    "executionEngine.output",
-    "projectFiles.write_blob",
-    "agentProfiles.save",
-    "llm.embed",  # the scripted adapter cannot
-    *(f"workflowManager.{method}" for method in ("move", "delete", "save_draft", "discard_draft", "name_revision")),
-    *(f"agentRuntime.{method}" for method in ("send", "interrupt", "pause", "resume")),
-    *(f"agentRuntime.{method}" for method in ("change_memory", "recall", "remember", "read_result", "replay")),
-    *(f"toolManager.{method}" for method in ("read_stream", "task", "cancel_task", "decide")),
-    *(f"scriptTools.{method}" for method in ("execute_python_script", "execute_nodejs_script")),
+    f"{service}.{method}"
+    for service, methods in {
+        "accounts": "add_user remove_user set_role set_password make_token end_sessions set_member remove_member "
+        "begin_openid finish_openid",
+        "agentProfiles": "save",
+        "agentRuntime": "send interrupt pause resume change_memory recall remember read_result replay",
+        "assistant": "propose_patch apply_patch undo_patch",
+        "chatHistory": "edit swipe activate fork fork_history rename_branch delete_branch import_history",
+        "executionEngine": "output",
+        "knowledgeBase": "header list_entries get put write delete export_base",
+        "llm": "embed",  # the scripted adapter cannot
+        "projectFiles": "write_blob",
+        "sceneManager": "start stop say publish read_world update_world",
+        "scriptTools": "execute_python_script execute_nodejs_script",
+        "systemTools": "stream_read task_status task_result task_cancel",
+        "toolManager": "read_stream task cancel_task decide",
+        "workflowManager": "move delete save_draft discard_draft name_revision",
+    }.items()
+    for method in methods.split()
 }
-"""Services and methods that are asked about what there is not, such as a task: to say so they must be reached."""
+"""Methods that are asked about what there is not, such as a task: to say so they must be reached."""
 _NAMED: dict[str, dict[str, Any]] = {
     "sharedDatabases.begin": {"writes": True},
     "sharedDatabases.end": {"commit": True},
