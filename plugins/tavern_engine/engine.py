@@ -227,6 +227,7 @@ class Engine(ExecutionEngine):
         name = entry.workflow_name or entry.workflow_id or "the workflow"
         bound = await self._planner.bind(stored.workflow, stored.groups, request, name)
         call = (call or entry.call).model_copy(update={"deadline": call.deadline if call is not None else None})
+        has_only_waited = slot is not None and entry.status is RunStatus.QUEUED
         record = RunRecord(
             entry.id,
             request,
@@ -236,7 +237,7 @@ class Engine(ExecutionEngine):
             call,
             self._publish,
             submitted_at=entry.submitted_at,
-            attempt=entry.attempt + (slot is None or entry.status is not RunStatus.QUEUED),
+            attempt=entry.attempt if has_only_waited else entry.attempt + 1,
         )
         self._finished.forget(entry.id)
         self.recorder.resumed(record)
@@ -258,7 +259,8 @@ class Engine(ExecutionEngine):
             request = request.model_copy(update={"recover": False})
         waiting = self._run_slots.waiting + self._accepting
         if parent is None and waiting >= self._settings.queued_runs() + self._run_slots.free:
-            message = f"the run was not accepted: {self._run_slots.waiting} runs wait already; try again later"
+            wait = waiting - self._run_slots.free
+            message = f"the run was not accepted: {wait} runs wait already; try again later"
             raise LimitReached(message, retry_after=1)
         self._accepting += 1
         try:
@@ -299,7 +301,7 @@ class Engine(ExecutionEngine):
         # A run that waits for a slot while its parent holds one could wait forever.
         ticket = slot or (None if call.run_id in self.active else self._run_slots.enter(request.priority))
         active = ActiveRun(record, execution, call, ticket)
-        events.journal = self.recorder.begin(record, active.lose, active.stop)
+        events.journal = self.recorder.begin(record, active.leave_to_claimant, active.stop)
         self.active[record.id] = active
         for contribution in bound.plan.contributions:  # their code stays loaded while the run runs
             why = f"the run was interrupted: {contribution.plugin} was unloaded before it ended"

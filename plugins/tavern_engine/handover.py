@@ -45,7 +45,7 @@ class Handover:
             elif event.payload["worker"] == self._recorder.worker:
                 self._recorder.look()
             elif own.is_offered:
-                own.lose()
+                own.leave_to_claimant()
 
     async def slot(self, active: ActiveRun) -> bool | None:
         """Return whether a waiting run has a slot, once it has or has left the queue; None where another host has
@@ -53,11 +53,11 @@ class Handover:
         while (ticket := active.ticket) is not None and not ticket.done():
             active.is_offered = self._may_run_elsewhere(active)  # before it is: others may be quick
             active.is_offered = active.is_offered and await self._recorder.offer(active.record)
-            is_lost = not await ticket and active.interrupted is None
-            if (active.is_offered or is_lost) and not await self._recorder.keep(active.record):
+            is_claimed_elsewhere = not await ticket and active.interrupted is None
+            if (active.is_offered or is_claimed_elsewhere) and not await self._recorder.keep(active.record):
                 return None
             active.is_offered = False
-            if is_lost:  # and came back
+            if is_claimed_elsewhere:  # but given back meanwhile
                 active.ticket = self._slots.enter(active.record.request.priority)
         return ticket is None or ticket.result()
 

@@ -130,19 +130,24 @@ class UserPattern:
     compiled: regex.Pattern[str]
     every: bool
 
+    @property
+    def _name(self) -> str:
+        return f"the pattern {shorten(self.source)!r}"
+
     def occurs_in(self, text: str, allowance: Allowance) -> bool:
         """Return whether the pattern matches somewhere in `text`. Raises `OutOfTime`."""
-        _searchable(text)
+        check_searchable(text, self._name)
         try:
             return self.compiled.search(str(text), timeout=allowance.left()) is not None
         except TimeoutError:
             raise OutOfTime from None
         except MemoryError:
-            raise InvalidInput(f"the pattern {shorten(self.source)!r} needs too much memory on this text") from None
+            raise InvalidInput(f"{self._name} needs too much memory on this text") from None
 
-    def replaced(self, text: str, replacement: Replacement, allowance: Allowance) -> str:
-        """Return `text` with its matches replaced. Raises `OutOfTime`, and `InvalidInput` where it grows too long."""
-        _searchable(text)
+    def replaced(self, text: str, replacement: Replacement, allowance: Allowance, who: str) -> str:
+        """Return `text` with its matches replaced. Raises `OutOfTime`, and `InvalidInput` naming `who` where the
+        text is or grows too long."""
+        check_searchable(text, who)
         pieces: list[str] = []
         end = length = 0
         try:
@@ -153,14 +158,14 @@ class UserPattern:
                 for piece in replacement.of(match):
                     pieces.append(piece)
                     length += len(piece)
-                    bounded(length, MAX_TEXT, f"the pattern {shorten(self.source)!r}", "characters")
+                    bounded(length, MAX_TEXT, f"{who}: {self._name}", "characters")
                 end = match.end()
                 if not self.every:
                     break
         except TimeoutError:
             raise OutOfTime from None
         except MemoryError:
-            raise InvalidInput(f"the pattern {shorten(self.source)!r} needs too much memory on this text") from None
+            raise InvalidInput(f"{who}: {self._name} needs too much memory on this text") from None
         return "".join([*pieces, text[end:]])
 
     def replacement(self, template: str, trim: tuple[str, ...] = ()) -> Replacement:
@@ -223,6 +228,7 @@ def _compiled(source: str, flags: str) -> UserPattern:
     return UserPattern(source, compiled, every="g" in flags)
 
 
-def _searchable(text: Any) -> None:
+def check_searchable(text: Any, who: str) -> None:
+    """Raise `InvalidInput` naming `who` for a text that is too long to be searched."""
     if len(text) > MAX_SEARCHED:
-        raise InvalidInput(f"the text has {len(text):,} characters; patterns search at most {MAX_SEARCHED:,}")
+        raise InvalidInput(f"{who}: the text has {len(text):,} characters; patterns search at most {MAX_SEARCHED:,}")

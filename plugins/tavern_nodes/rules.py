@@ -88,7 +88,7 @@ def apply(rules: Sequence[Rule], text: str, allowance: Allowance, where: str) ->
     for rule in rules:
         if rule.enabled:
             pattern = rule.compiled(where, allowance)
-            text = pattern.replaced(text, pattern.replacement(rule.replacement, rule.trim), allowance)
+            text = pattern.replaced(text, pattern.replacement(rule.replacement, rule.trim), allowance, where)
     return text
 
 

@@ -28,7 +28,7 @@ _CLAIMED = (
 )
 """Whether some worker has a run. One whose connection was lost, with its name, has time to renew its claims."""
 
-_ANOTHERS = "NOT is_final AND owner IS DISTINCT FROM %(worker)s"
+_UNFINISHED_ELSEWHERE = "NOT is_final AND owner IS DISTINCT FROM %(worker)s"
 
 _UNTIL = "clock_timestamp() + %(lease)s * interval '1 second'"
 
@@ -102,11 +102,11 @@ class PostgresRunStore(RunStore):
         """Claim a run without an owner, or `run_id`; None where there is none such, or another worker has it."""
         if run_id is not None:
             return await self._claim(f"id = %(id)s AND (owner = %(worker)s OR NOT {_CLAIMED})", worker, lease, run_id)
-        return await self._claim(f"{_ANOTHERS} AND NOT {_CLAIMED}", worker, lease)
+        return await self._claim(f"{_UNFINISHED_ELSEWHERE} AND NOT {_CLAIMED}", worker, lease)
 
     async def take(self, worker: str, lease: float, *, call: CallContext | None = None) -> RunEntry | None:
         """Claim a run that waits at another worker; None where there is none."""
-        return await self._claim(f"{_ANOTHERS} AND waits", worker, lease)
+        return await self._claim(f"{_UNFINISHED_ELSEWHERE} AND waits", worker, lease)
 
     async def _claim(self, which: str, worker: str, lease: float, run_id: str | None = None) -> RunEntry | None:
         """Claim the first of the runs that fulfil a condition."""

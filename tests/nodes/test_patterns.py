@@ -26,7 +26,7 @@ from tavern_nodes.values import MAX_TEXT
 
 def replaced(pattern: str, text: str, by: str = "!", flags: str = "g") -> str:
     compiled = compile_pattern(pattern, flags)
-    return compiled.replaced(text, compiled.replacement(by), Allowance(10))
+    return compiled.replaced(text, compiled.replacement(by), Allowance(10), "Node")
 
 
 MEANINGS: list[tuple[str, str, str, str]] = [
@@ -150,8 +150,10 @@ async def test_whoever_is_cancelled_does_not_wait_for_the_search() -> None:
 def test_searches_and_results_are_bounded() -> None:
     pattern = compile_pattern("a", "g")
     with pytest.raises(OutOfTime):  # many small matches use up the allowance too
-        pattern.replaced("a" * MAX_SEARCHED, pattern.replacement("b"), Allowance(0.01))
-    with pytest.raises(InvalidInput, match=r"the text has 1,000,001 characters; patterns search at most 1,000,000"):
+        pattern.replaced("a" * MAX_SEARCHED, pattern.replacement("b"), Allowance(0.01), "Node")
+    with pytest.raises(
+        InvalidInput, match=r"^Node: the text has 1,000,001 characters; patterns search at most 1,000,000"
+    ):
         replaced("a", "b" * (MAX_SEARCHED + 1))
     with pytest.raises(InvalidInput, match=f"at most {MAX_TEXT:,} are possible"):
         replaced("a", "a" * 10_000, "$`$'")

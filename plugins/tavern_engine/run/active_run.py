@@ -61,7 +61,7 @@ class ActiveRun:
         self.is_unwanted = True
         self.interrupt()
 
-    def lose(self) -> None:
+    def leave_to_claimant(self) -> None:
         """Leave the queue, or stop the execution, since another worker has claimed the run."""
         if self.is_offered and self.ticket is not None and not self.ticket.done():
             self.ticket.set_result(False)

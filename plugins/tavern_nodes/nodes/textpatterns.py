@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar
 
 from tavern_host import InvalidInput, Slot, node
 from tavern_nodes.jsregex import PatternError
-from tavern_nodes.patterns import MAX_SEARCHED, OutOfTime, UserPattern, compile_pattern, split_literal, within
+from tavern_nodes.patterns import OutOfTime, UserPattern, check_searchable, compile_pattern, split_literal, within
 from tavern_nodes.values import MAX_ITEMS, MAX_TEXT, bounded, shorten
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ async def regex_replace(
     every = split_literal(pattern) is None
 
     def work(found: UserPattern, allowance: Allowance) -> str:
-        return found.replaced(text, found.replacement(replacement), allowance)
+        return found.replaced(text, found.replacement(replacement), allowance, "RegexReplace")
 
     return await _search(work, pattern, "RegexReplace", "g" if every else "")
 
@@ -119,7 +119,7 @@ async def _search(work: Callable[[UserPattern, Allowance], T], pattern: str, who
 
 def _matches(pattern: UserPattern, text: str, allowance: Allowance, who: str) -> Iterator[regex.Match[str]]:
     """Yield the matches, one by one. Raises `OutOfTime`, and `InvalidInput` for a text that is too long."""
-    bounded(len(text), MAX_SEARCHED, who, "characters to search")
+    check_searchable(text, who)
     try:
         for match in pattern.compiled.finditer(text, timeout=allowance.left()):
             allowance.left()

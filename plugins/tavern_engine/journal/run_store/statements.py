@@ -27,7 +27,7 @@ def write(connection: sqlite3.Connection, seq: int, stands: dict[str, Any], more
     """Write how a run stands, and that so many bytes `more` are kept of it. A finished one has no seal: with its status
     reset by someone else, it is not resumed."""
     if stands["is_final"]:
-        stands |= {"owner": None, "lease_until": None, "seal": None}
+        stands = {**stands, "owner": None, "lease_until": None, "seal": None}
     changes = ", ".join(f"{column} = :{column}" for column in stands)
     connection.execute(
         f"UPDATE runs SET size = size + :more - length(state) + length(:state), {changes} WHERE seq = :seq",
