@@ -12,11 +12,12 @@ from helpers.told_model import last, said, written
 from helpers.workflow_documents import function
 
 from tavern_host.contracts.agents import AgentLimits, AgentStatus
+from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Conflict, NotFound, PluginFailure
 from tavern_host.contracts.executions import EXECUTION_ENGINE
 from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse, LlmToolCall
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
-from tavern_host.contracts.toolcalls import TaskStatus
+from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolScope
 from tests.agents.agent_bench import AgentBench, agent, thinking, tool, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -219,7 +220,12 @@ async def test_a_run_is_paused_resumed_and_interrupted(bench: AgentBench) -> Non
     assert (await bench.ended(run)).text == "Done."
 
     _, run = await bench.held(said("Never."))
+    call = CallContext(principal=Principal(kind="agent", id="keeper"), run_id=run.id)
+    inner = ToolCallRequest(tool_id="pay", arguments={"text": "unheard"})  # of a tool that the agent has called
+    asked = await bench.tools.call(inner, scope=ToolScope(allowed=["pay"]), call=call)
     assert (await bench.runtime.interrupt(run.id)).status is AgentStatus.INTERRUPTED
+    assert asked.task_id is not None
+    assert (await bench.tools.task(asked.task_id)).status is TaskStatus.CANCELLED
     reply = await bench.ended(run)
     assert (reply.outcome, reply.error) == ("interrupted", "Stopped on request")
     bench.answers(said("After all."))
