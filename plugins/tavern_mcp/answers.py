@@ -6,7 +6,6 @@ A person is asked by a call that waits for an approval: who approves it decides,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import mcp_types as types
@@ -29,11 +28,11 @@ _LOOK = 1.0
 
 
 class Answers:
-    """Answers one server. `calls` are the calls of its tools at this moment, on whose behalf it asks; `ended` is set
-    when the connection is lost."""
+    """Answers one server. `calls` are what it is asked at this moment, and on whose behalf it asks; `ended` is set when
+    the connection is lost."""
 
     def __init__(self, context: PluginContext, declared: Declared) -> None:
-        self.calls: Mapping[int, CallContext] = {}
+        self.calls: list[CallContext] = []
         self.ended = asyncio.Event()
         self._context = context
         self._declared = declared
@@ -89,7 +88,7 @@ class Answers:
 
     def _caller(self) -> CallContext:
         """Return on whose behalf a server asks. Raises `ServiceUnavailable` where that cannot be said."""
-        whose = {str(call.principal): call for call in self.calls.values()}
+        whose = {str(call.principal): call for call in self.calls}
         if len(whose) != 1:
             raise ServiceUnavailable("a server is answered while it carries out calls of one caller, and of no other")
         return next(iter(whose.values()))

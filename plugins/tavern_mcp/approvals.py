@@ -6,7 +6,6 @@ It is kept among the operator's files, since a project may come from anybody.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ from tavern_host.contracts.wire import Model
 from tavern_host.storage.files import locked, make_folder, write_atomic
 
 _FILE = "servers.json"
-_FRESH = 0.2
-"""Seconds for which what other processes write into the record is not looked at."""
 _CONTENT = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 """What of a tool a person decides by."""
 
@@ -55,7 +52,6 @@ class Approvals:
         self._file = folder / _FILE
         self._stamp: tuple[int, int] | None = None
         self._known: dict[str, Approved] = {}
-        self._looked = -_FRESH
 
     def of(self, name: str) -> Approved:
         """Return what is recorded of a server. Raises `ServiceUnavailable` where the record cannot be read."""
@@ -69,18 +65,15 @@ class Approvals:
         try:
             make_folder(self._file.parent)
             with locked(self._file.with_suffix(".lock")):
-                self._stamp, self._looked = None, -_FRESH
+                self._stamp = None
                 known = self._read()
                 known = {**known, name: make(known.get(name) or Approved())}
                 write_atomic(self._file, to_json({key: one.to_json() for key, one in known.items()}), mode=0o600)
         except (OSError, TimeoutError) as error:
             raise ServiceUnavailable(f"{self._file} cannot be written: {error}") from None
-        self._looked = -_FRESH
         return self.of(name)
 
     def _read(self) -> dict[str, Approved]:
-        if time.monotonic() - self._looked < _FRESH:
-            return self._known
         try:
             about = self._file.stat()
             if (stamp := (about.st_mtime_ns, about.st_ino)) != self._stamp:
@@ -91,5 +84,4 @@ class Approvals:
             self._known, self._stamp = {}, None
         except (OSError, ValueError, AttributeError, ValidationError) as error:
             raise ServiceUnavailable(f"{self._file}, which says what was approved, cannot be read: {error}") from None
-        self._looked = time.monotonic()
         return self._known

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -35,11 +34,12 @@ from tavern_host.contracts.toolcalls import Report, current_report
 from tavern_mcp.answers import Answers
 from tavern_mcp.approvals import Approvals, Approved, content_of
 from tavern_mcp.declarations import Declared
+from tavern_mcp.resources import MOST_TOOLS, all_of, keep_resources
 from tavern_mcp.transport import Run, Streams, http_streams, paced, program_streams, run_plain
 
 T = TypeVar("T")
 
-_MOST_TOOLS, _MOST_PAGES, _MOST_LIST, _MOST_CALLS = 1000, 100, 8 << 20, 64
+_MOST_CALLS = 64
 _BACKOFF, _LONGEST, _NEWS_EVERY = 1.0, 60.0, 1.0
 _FOLLOWED = (types.ToolListChangedNotification, types.PromptListChangedNotification)
 _RESOURCES = (types.ResourceListChangedNotification, types.ResourceUpdatedNotification)
@@ -49,19 +49,13 @@ class Connection:
     """One server, which costs itself alone: what it does wrong fails its own calls."""
 
     def __init__(
-        self,
-        context: PluginContext,
-        declared: Declared,
-        approvals: Approvals,
-        on_change: Callable[[], None],
-        on_resources: Callable[[Client], Awaitable[None]],
+        self, context: PluginContext, declared: Declared, approvals: Approvals, on_change: Callable[[], None]
     ) -> None:
         self.declared = declared
         self.problem = ""
         self._context = context
         self._approvals = approvals
         self._on_change = on_change
-        self._on_resources = on_resources
         self._answers = Answers(context, declared)
         self._client: Client | None = None
         self._task: asyncio.Task[None] | None = None
@@ -71,8 +65,6 @@ class Connection:
         self._are_resources_new = False
         self._failures = 0
         self._not_before = 0.0
-        self._numbers = itertools.count()
-        self._calls: dict[int, CallContext] = {}
 
     @property
     def is_open(self) -> bool:
@@ -105,12 +97,11 @@ class Connection:
     async def asked(self, ask: Callable[[Client, Any], Awaitable[T]], call: CallContext) -> T:
         """Return what a server answers, within its time limit. Raises `ServiceUnavailable`, `PluginFailure` for what it
         refuses or does against the protocol, and `LimitReached` where too much is asked of it already."""
-        if len(self._calls) >= _MOST_CALLS:
+        calls = self._answers.calls
+        if len(calls) >= _MOST_CALLS:
             raise LimitReached(f"the MCP server {self.declared.name} is asked {_MOST_CALLS} things at once already")
         client = await self.client()
-        number = next(self._numbers)
-        self._calls[number] = call
-        self._answers.calls = self._calls
+        calls.append(call)
         name = self.declared.name
         try:
             return await ask(client, _progress(current_report()))
@@ -125,7 +116,7 @@ class Connection:
                 raise PluginFailure(f"the MCP server {name} refused: {error.error.message[:2000]}") from None
             raise PluginFailure(f"the MCP server {name} answered wrongly: {describe(error)[:2000]}") from None
         finally:
-            del self._calls[number]
+            calls.remove(call)
 
     # --- its life ---------------------------------------------------------------------------------
 
@@ -219,14 +210,14 @@ class Connection:
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             listening = asyncio.create_task(self._listen(client))
         try:
-            await self._on_resources(client)
+            await keep_resources(self._context, self.declared, client)
             while await self._news.wait() and not self._ended.is_set():
                 self._news.clear()
                 async with asyncio.timeout(self.declared.server.start_seconds):
                     await self._note(client)
                 if self._are_resources_new:
                     self._are_resources_new = False
-                    await self._on_resources(client)
+                    await keep_resources(self._context, self.declared, client)
                 await asyncio.sleep(_NEWS_EVERY)
         finally:
             if listening is not None:
@@ -259,8 +250,8 @@ class Connection:
         besides = [name for name in ("resources", "prompts") if getattr(has, name)]
         before = self._approvals.of(self.declared.name)
 
-        if len({**seen, **before.tools}) > 3 * _MOST_TOOLS:
-            raise InvalidInput(f"it has had {3 * _MOST_TOOLS:,} tools: tavern mcp approve forgets those that are gone")
+        if len({**seen, **before.tools}) > 3 * MOST_TOOLS:
+            raise InvalidInput(f"it has had {3 * MOST_TOOLS:,} tools: tavern mcp approve forgets those that are gone")
 
         def noted(approved: Approved) -> Approved:
             known = {**seen, **approved.tools}
@@ -278,21 +269,6 @@ class Connection:
 
     def _unavailable(self, reason: str) -> TavernError:
         return ServiceUnavailable(f"the MCP server {self.declared.name} cannot be used: {reason}", retryable=True)
-
-
-async def all_of(fetch: Callable[..., Awaitable[Any]], field: str) -> list[Any]:
-    """Return all pages of a list. Raises `InvalidInput` for one that is too long."""
-    found: list[Any] = []
-    cursor: str | None = None
-    size = 0
-    while True:
-        page = await fetch(cursor=cursor)
-        found += getattr(page, field)
-        size += len(page.model_dump_json()) + _MOST_LIST // _MOST_PAGES
-        if len(found) > _MOST_TOOLS or size > _MOST_LIST:
-            raise InvalidInput(f"its list of {field} is too long: {_MOST_TOOLS:,} in {_MOST_LIST >> 20} MiB are taken")
-        if (cursor := page.next_cursor) is None:
-            return found
 
 
 def _progress(report: Report | None) -> Any:

@@ -7,7 +7,9 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,14 +60,18 @@ class Server(Model):
     resources: Literal["knowledge"] | None = None
 
 
+@dataclass(frozen=True)
 class Declared:
     """A server with its name and who set it up."""
 
-    def __init__(self, name: str, source: Literal["operator", "project"], server: Server, project: Project) -> None:
-        self.name = name
-        self.source = source
-        self.server = server
-        self._root = Path(os.path.realpath(project.root))
+    name: str
+    source: Literal["operator", "project"]
+    server: Server
+    project: Project
+
+    @cached_property
+    def _root(self) -> Path:
+        return Path(os.path.realpath(self.project.root))
 
     @property
     def is_trusted(self) -> bool:
@@ -95,7 +101,8 @@ class Declared:
         digest = sha256(to_json(self.server.model_dump(mode="json")))
         if not self.is_trusted:
             for file in self._files():
-                digest.update(f"{file}\0{_hash(file)}\n".encode())
+                with file.open("rb") as opened:
+                    digest.update(f"{file}\0{file_digest(opened, 'sha256').hexdigest()}\n".encode())
         return digest.hexdigest()
 
     def program(self) -> ProgramRequest:
@@ -160,14 +167,6 @@ class Declared:
                     if count > _MOST_FILES or size > _MOST_BYTES:
                         raise InvalidInput("it sees too much of the project to be approved")
                     yield file
-
-
-def _hash(file: Path) -> str:
-    with file.open("rb") as opened:
-        digest = sha256()
-        while piece := opened.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def read_servers(context: PluginContext) -> tuple[dict[str, Declared], dict[str, str]]:

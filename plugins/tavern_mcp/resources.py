@@ -1,15 +1,17 @@
-"""What a server has to be read, as a knowledge base of the project, where its declaration asks for that."""
+"""What a server has: its lists page by page, and what is to be read as a knowledge base of the project, where its
+declaration asks for that."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any
 
 import mcp_types as types
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.knowledge import (
     KNOWLEDGE_BASE,
     BaseHeader,
@@ -17,11 +19,28 @@ from tavern_host.contracts.knowledge import (
     KnowledgeEntry,
     ManagementMetadata,
 )
-from tavern_mcp.connection import all_of
 from tavern_mcp.declarations import Declared
 from tavern_mcp.definitions import clean
 
+MOST_TOOLS = 1000
+"""How many tools, prompts or resources a server may have."""
+_MOST_PAGES, _MOST_LIST = 100, 8 << 20
 _MOST, _MOST_TEXT, _MOST_ID = 200, 100_000, 200
+
+
+async def all_of(fetch: Callable[..., Awaitable[Any]], field: str) -> list[Any]:
+    """Return all pages of a list. Raises `InvalidInput` for one that is too long."""
+    found: list[Any] = []
+    cursor: str | None = None
+    size = 0
+    while True:
+        page = await fetch(cursor=cursor)
+        found += getattr(page, field)
+        size += len(page.model_dump_json()) + _MOST_LIST // _MOST_PAGES
+        if len(found) > MOST_TOOLS or size > _MOST_LIST:
+            raise InvalidInput(f"its list of {field} is too long: {MOST_TOOLS:,} in {_MOST_LIST >> 20} MiB are taken")
+        if (cursor := page.next_cursor) is None:
+            return found
 
 
 async def keep_resources(context: PluginContext, declared: Declared, client: Any) -> None:

@@ -111,7 +111,7 @@ class Servers(McpServers):
                 lambda client, _: client.get_prompt(str(arguments["name"]), texts), _by(call)
             )
             return await self._output(server, [message.content for message in filled.messages], None)
-        from tavern_mcp.connection import all_of
+        from tavern_mcp.resources import all_of
 
         fields = ("uri", "name", "title", "description", "mimeType", "size", "arguments")
 
@@ -195,10 +195,10 @@ class Servers(McpServers):
     async def _known(self) -> dict[str, Declared]:
         revision = self._context.settings.revision
         if revision != self._revision:
-            before = self._declared
             self._declared, self._problems = read_servers(self._context)
             self._revision = revision
-            for name in [name for name in self._connections if not _same(before.get(name), self._declared.get(name))]:
+            old = [name for name, one in self._connections.items() if one.declared != self._declared.get(name)]
+            for name in old:
                 await self._connections.pop(name).close()
         return self._declared
 
@@ -216,12 +216,8 @@ class Servers(McpServers):
                 raise Misconfigured(MISSING)
             await asyncio.to_thread(import_module, "tavern_mcp.connection")  # the SDK takes a second or two
             from tavern_mcp.connection import Connection
-            from tavern_mcp.resources import keep_resources
 
-            async def on_resources(client: Any) -> None:
-                await keep_resources(self._context, declared, client)
-
-            self._connections[name] = Connection(self._context, declared, self._approvals, self._changed, on_resources)
+            self._connections[name] = Connection(self._context, declared, self._approvals, self._changed)
         return self._connections[name]
 
     async def _is_approved(self, declared: Declared) -> bool:
@@ -253,22 +249,18 @@ class Servers(McpServers):
         )
 
     async def _output(self, server: str, content: list[Any], structured: Any) -> ToolOutput:
-        from tavern_mcp.results import Kept
+        from tavern_mcp.results import output_of
 
-        kept = Kept(self._context.project, server)
+        about = content, structured, self._context.project, server
         if all(one.type == "text" for one in content if hasattr(one, "type")):
-            return kept.output(content, structured)
-        return await asyncio.to_thread(kept.output, content, structured)
+            return output_of(*about)
+        return await asyncio.to_thread(output_of, *about)
 
     def _changed(self) -> None:
         self._context.events.publish(CHANGED, {})
 
     def _report(self, message: str) -> None:
         self._context.hooks.report(self._context.plugin, message, hint="tavern mcp list says more")
-
-
-def _same(before: Declared | None, after: Declared | None) -> bool:
-    return before is not None and after is not None and (before.server, before.source) == (after.server, after.source)
 
 
 def _by(call: CallContext | None) -> CallContext:

@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import httpx2
+from anyio.abc import AsyncResource, ObjectReceiveStream, ObjectSendStream
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
@@ -37,7 +38,7 @@ Run = Callable[[AsyncIterator[bytes]], AsyncIterator[SandboxOutput]]
 Streams = tuple[Any, Any]
 
 
-class Paced:
+class Paced(ObjectReceiveStream[SessionMessage | Exception], ObjectSendStream[SessionMessage]):
     """Both streams of a session. What comes that was not asked for is slowed down; where that lasts, `on_end` is called
     with the reason, and no more is read."""
 
@@ -70,24 +71,9 @@ class Paced:
             self._unasked, self._crowded, self._since = 1, 0, time.monotonic()
         return item
 
-    def __aiter__(self) -> Paced:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
     async def aclose(self) -> None:
         await self._read.aclose()
         await self._write.aclose()
-
-    async def __aenter__(self) -> Paced:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 @asynccontextmanager
@@ -100,7 +86,7 @@ async def paced(
         yield both, both
 
 
-class _Program:
+class _Program(AsyncResource):
     """A program's stdin and stdout, for a session. It runs while somebody receives: without a task or a buffer between
     the session and its pipes, a call takes a turn of the event loop less each way."""
 
@@ -167,8 +153,7 @@ class _Program:
 @asynccontextmanager
 async def program_streams(run: Run, on_end: Callable[[str], None]) -> AsyncIterator[Streams]:
     """Run a program and give the streams of messages from and to it. `on_end` is called with the reason of its end."""
-    program = _Program(run, on_end)
-    async with aclosing(program):
+    async with _Program(run, on_end) as program:
         yield program, program
 
 
@@ -181,33 +166,26 @@ def _message(line: bytes) -> SessionMessage | Exception:
 
 async def run_plain(request: ProgramRequest, stdin: AsyncIterator[bytes]) -> AsyncIterator[SandboxOutput]:
     """Run a program without a sandbox, with all rights of the host's user; closing the iterator ends it."""
-    process = await asyncio.create_subprocess_exec(
-        *request.argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**{key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}, **request.environment},
-        cwd=request.folder,
-        start_new_session=True,
-    )
+    passed_on = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
+    variables = {**passed_on, **request.environment}
+    process = await anyio.open_process(request.argv, env=variables, cwd=request.folder, start_new_session=True)
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     errors, sink = process.stderr, process.stdin
     said = bytearray()
 
     async def listen() -> None:
-        while piece := await errors.read(_TAIL):
+        async for piece in errors:
             said.extend(piece)
             del said[:-_TAIL]
 
     async def feed() -> None:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, anyio.BrokenResourceError):
             async for data in stdin:
-                sink.write(data)
-                await sink.drain()
+                await sink.send(data)
 
     tasks = [asyncio.create_task(listen()), asyncio.create_task(feed())]
     try:
-        while data := await process.stdout.read(1 << 16):
+        async for data in process.stdout:
             yield SandboxOutput(kind="stdout", data=data)
         code = await process.wait()
         yield SandboxOutput(kind="stderr", data=bytes(said))
@@ -240,15 +218,21 @@ class _Counted(httpx2.AsyncByteStream):
 
 
 class _BoundedHttp(httpx2.AsyncHTTPTransport):
-    """Answers that are no streams of events are read up to a size; of events the SDK bounds each. A session that the
-    server does not know any more, since it was started again, is over."""
+    """Answers that are no streams of events are read up to a size; of events the SDK bounds each. None may be
+    compressed: what is counted is what comes. A session that the server does not know any more, since it was started
+    again, is over."""
 
     def __init__(self, on_end: Callable[[str], None]) -> None:
         super().__init__()
         self._on_end = on_end
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.headers["Accept-Encoding"] = "identity"
         response = await super().handle_async_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            self._on_end(reason := "it compresses its answers, which it was not asked for")
+            raise httpx2.ReadError(reason)
         if response.status_code == 404 and "mcp-session-id" in request.headers:
             self._on_end("it has ended the session")
         if not response.headers.get("content-type", "").startswith("text/event-stream"):

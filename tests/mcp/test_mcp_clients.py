@@ -297,6 +297,7 @@ class OldServer:
 
     def __init__(self) -> None:
         self.sessions: set[str] = set()
+        self.compresses = False
         self.app = aiohttp.web.Application()
         self.app.router.add_route("*", "/mcp", self.answer)
 
@@ -318,7 +319,10 @@ class OldServer:
         if "id" not in asked:
             return aiohttp.web.Response(status=202)
         answer = {"jsonrpc": "2.0", "id": asked["id"], "result": results.get(asked["method"], about)}
-        return aiohttp.web.json_response(answer, headers={"Mcp-Session-Id": session})
+        response = aiohttp.web.json_response(answer, headers={"Mcp-Session-Id": session})
+        if self.compresses or "gzip" in request.headers.get("Accept-Encoding", ""):
+            response.enable_compression(aiohttp.web.ContentCoding.gzip)
+        return response
 
 
 async def test_a_server_that_forgot_its_session_is_connected_again(tmp_path: Path) -> None:
@@ -335,6 +339,18 @@ async def test_a_server_that_forgot_its_session_is_connected_again(tmp_path: Pat
             assert lost.error is not None and lost.error.type is ToolErrorType.SERVICE_UNAVAILABLE
             assert "has ended the session" in lost.error.message
             assert (await desk.call("mcp:one/t")).structured == "session-1"
+
+
+async def test_no_answer_that_is_compressed_is_taken(tmp_path: Path) -> None:
+    old = OldServer()  # a small one could become any size
+    async with aiohttp.test_utils.TestServer(old.app) as there:
+        folders = make_project(tmp_path, {SERVERS: {"one": {"url": str(there.make_url("/mcp"))}}})
+        async with Host(tmp_path / "project", folders=folders) as host:
+            desk = Desk(host)
+            assert (await desk.call("mcp:one/t")).structured == "session-0"
+            old.compresses = True
+            refused = await desk.call("mcp:one/t")
+            assert refused.error is not None and "compresses its answers" in refused.error.message
 
 
 async def begun(web: HttpClient, begins: str, uses: str) -> int:
