@@ -54,19 +54,16 @@ class DaskCluster(NodeCluster):
         """Run a group; yields the result of each node once, as they end."""
         left = {node.number for node in group.nodes}
         try:
-            known = await self._pass(group.pass_id)
+            await self.client()
+            from tavern_dask.passes import Pass
+
+            known = self._passes.setdefault(group.pass_id, Pass(self, group.pass_id))
             async with contextlib.aclosing(known.run(group)) as batches:
                 async for results in batches:
                     left.difference_update(result.number for result in results)
                     yield results
         except TavernError as error:
             yield [RemoteResult(number=number, error=error.info) for number in sorted(left)]
-
-    async def _pass(self, pass_id: str) -> Pass:
-        await self.client()
-        from tavern_dask.passes import Pass
-
-        return self._passes.setdefault(pass_id, Pass(self, pass_id))
 
     async def release(self, pass_id: str, *, call: CallContext | None = None) -> None:
         """Forget the values of a pass."""
@@ -103,9 +100,6 @@ class DaskCluster(NodeCluster):
 
     async def close(self) -> None:
         """Close the connection, and end a local cluster."""
-        await self._disconnect()
-
-    async def _disconnect(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(OSError, TimeoutError):
@@ -126,7 +120,7 @@ class DaskCluster(NodeCluster):
         from tavern_dask.local import LocalCluster
         from tavern_dask.worker import BEGUN
 
-        await self._disconnect()
+        await self.close()
         security = self._security(address)
         if address == "local":
             local = self.local = LocalCluster(self._context, int(self._context.settings.get("workers", 0)))

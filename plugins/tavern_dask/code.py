@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections import OrderedDict
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -112,23 +112,18 @@ _sources: dict[str, bytes] = {}
 _folders: dict[str, dict[str, bytes]] = {}
 _imported: dict[str, FolderSource] = {}
 """By the hash of its files where a folder plugin was imported from."""
-_opened: OrderedDict[tuple[str, str], NodeInstance] = OrderedDict()
 
 
 def opened(name: str, config: Values, context: Any) -> NodeInstance:
     """Return the instance of a node type with a configuration. Raises `ServiceUnavailable` where the code is not there,
     else what the code raises."""
-    about = [(key, value.decode("utf-8", "surrogatepass")) for key, value in sorted(config.encoded.items())]
-    key = name, json.dumps(about)
     with _lock:
-        found = _opened.get(key)
-        if found is None:
-            values = {key: decode_loose(value, []) for key, value in config.encoded.items()}
-            found = _opened[key] = _runner(name, context).open(values)
-            if len(_opened) > _OPEN:
-                _opened.popitem(last=False)
-        _opened.move_to_end(key)
-        return found
+        return _instance(name, tuple(sorted(config.encoded.items())), context)
+
+
+@lru_cache(_OPEN)
+def _instance(name: str, config: tuple[tuple[str, bytes], ...], context: Any) -> NodeInstance:
+    return _runner(name, context).open({key: decode_loose(value, []) for key, value in config})
 
 
 def _runner(name: str, context: Any) -> NodeRunner:

@@ -25,9 +25,9 @@ whose worker is lost."""
 
 async def main(about: dict[str, Any]) -> None:
     """Run until standard input ends, or the worker is closed."""
-    ended = asyncio.Event()
+    stdin = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: _Lifeline(ended), sys.stdin)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
     security = Security(require_encryption=True, **about["security"])
     common = {"host": HERE, "security": security, "dashboard": False, "dashboard_address": f"{HERE}:0"}
     if about["role"] == "scheduler":
@@ -37,15 +37,7 @@ async def main(about: dict[str, Any]) -> None:
     async with server:
         print(server.address, flush=True)
         finished = asyncio.ensure_future(server.finished())
-        await asyncio.wait([finished, asyncio.ensure_future(ended.wait())], return_when=asyncio.FIRST_COMPLETED)
-
-
-class _Lifeline(asyncio.Protocol):
-    def __init__(self, ended: asyncio.Event) -> None:
-        self._ended = ended
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._ended.set()
+        await asyncio.wait([finished, asyncio.ensure_future(stdin.read())], return_when=asyncio.FIRST_COMPLETED)
 
 
 if __name__ == "__main__":

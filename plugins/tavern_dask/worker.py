@@ -125,9 +125,9 @@ async def stop(pass_id: str) -> None:
 def _run(placed: Placed, pass_id: str, values: dict[int, Values]) -> tuple[RemoteResult, Values | None]:
     node = placed.node
     worker, began = get_worker().address, time.perf_counter()
-    if not all(handle.node in values and _has(values[handle.node], handle.key) for handle in node.handles):
+    if not all(handle.node in values and handle.key in _bytes(values[handle.node]) for handle in node.handles):
         return RemoteResult(number=node.number, is_undone=True), None
-    received = _size(node.inputs) + sum(_size_of(values[handle.node], handle.key) for handle in node.handles)
+    received = _size(node.inputs) + sum(len(_bytes(values[handle.node])[handle.key]) for handle in node.handles)
     about: dict[str, Any] = {}
     outputs = None
     try:
@@ -146,7 +146,7 @@ def _run(placed: Placed, pass_id: str, values: dict[int, Values]) -> tuple[Remot
     except BaseException as error:  # the code of a node may raise anything
         about["error"] = error_info(error if isinstance(error, Exception) else PluginFailure(_said(error)))
     if outputs is not None:
-        kept = {} if node.is_wanted else {key: n for key in _keys(outputs) if (n := _size_of(outputs, key)) >= LARGE}
+        kept = {} if node.is_wanted else {key: n for key, v in _bytes(outputs).items() if (n := len(v)) >= LARGE}
         about |= {"outputs": _without(outputs, kept), "kept": kept}
     seconds, size = time.perf_counter() - began, _size(outputs) if outputs is not None else 0
     done = RemoteWork(worker=worker, received=received, given=size, seconds=seconds)
@@ -294,29 +294,19 @@ def _encoded(outputs: dict[str, Any]) -> Values:
     return Values(encoded=encoded, binary=binary)
 
 
-def _keys(values: Values) -> list[str]:
-    return [*values.encoded, *values.binary]
-
-
-def _has(values: Values, key: str) -> bool:
-    return key in values.encoded or key in values.binary
+def _bytes(values: Values) -> dict[str, bytes]:
+    return {**values.encoded, **values.binary}
 
 
 def _value(values: Values, key: str) -> Any:
     return values.binary[key] if key in values.binary else decode_loose(values.encoded[key], [])
 
 
-def _size_of(values: Values, key: str) -> int:
-    return len(values.binary[key] if key in values.binary else values.encoded[key])
-
-
 def _size(values: Values) -> int:
-    return sum(map(len, values.encoded.values())) + sum(map(len, values.binary.values()))
+    return sum(map(len, _bytes(values).values()))
 
 
 def _without(values: Values, kept: dict[str, int]) -> Values:
-    if not kept:
-        return values
     parts = (values.encoded, values.binary)
     encoded, binary = ({key: value for key, value in part.items() if key not in kept} for part in parts)
     return Values(encoded=encoded, binary=binary)
