@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import Field, JsonValue
 
 from tavern_devtools.rules import OF_THE_HOST, findings
-from tavern_devtools.rules.subject import Finding, Subject
+from tavern_devtools.rules.subject import Finding, Project, Subject
 from tavern_host import NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Folders, Host, InvalidInput, TavernError
 from tavern_host.contracts.names import near_names
 from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginInfo, PluginState
@@ -53,26 +53,6 @@ class Report(Model):
         """Return the report with what plugins add to the review."""
         scripts = next((note.data for note in notes if note.key == "scripts"), [])
         return self.model_copy(update={"notes": notes, "scripts": scripts})
-
-
-@dataclass(frozen=True)
-class Project:
-    """The folder of a project and its `pyproject.toml`."""
-
-    root: Path
-    document: dict[str, Any]
-
-    def table(self, *keys: str) -> dict[str, Any]:
-        """Return the table at these keys, an empty one where there is none."""
-        found: Any = self.document
-        for key in keys:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found if isinstance(found, dict) else {}
-
-    def texts(self, *keys: str) -> list[str]:
-        """Return the texts in the list at these keys."""
-        found = self.table(*keys[:-1]).get(keys[-1])
-        return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
 
 
 @dataclass(frozen=True)
@@ -316,38 +296,23 @@ def _report(candidate: Candidate, info: PluginInfo) -> Report:
     permissions = [p.model_copy(update={"granted": p.level == "add"}) for p in info.permissions]
     if candidate.entry is not None:  # installed code is not reviewed file by file
         permissions = [p for p in permissions if not p.name.startswith("code:")]
+    subject = Subject(candidate.folder, info, candidate.project)
+    problems, warnings = [*findings(subject, OF_THE_HOST)], list[Finding]()
+    if info.version:  # the manifest could be read: each says the version
+        warnings = [*findings(subject)]
+        if candidate.entry not in (None, info.name):
+            message = f"the entry point is called {candidate.entry!r}, the manifest {info.name!r}"
+            problems.append(Finding(message=message, hint="give both the same name"))
     return Report(
         name=info.name,
         version=info.version,
         path=candidate.shown,
         state=info.state,
         imported=False,
-        problems=[*findings(Subject(candidate.folder, info), OF_THE_HOST), *_entry_problems(candidate, info)],
-        warnings=_warnings(candidate, info),
+        problems=problems,
+        warnings=warnings,
         permissions=permissions,
     )
-
-
-def _has_manifest(info: PluginInfo) -> bool:
-    """Return whether the manifest could be read: each says the version."""
-    return bool(info.version)
-
-
-def _entry_problems(candidate: Candidate, info: PluginInfo) -> list[Finding]:
-    """Return where the entry point differs from what the manifest says."""
-    if not _has_manifest(info) or candidate.entry in (None, info.name):
-        return []
-    message = f"the entry point is called {candidate.entry!r}, the manifest {info.name!r}"
-    return [Finding(message=message, hint="give both the same name")]
-
-
-def _warnings(candidate: Candidate, info: PluginInfo) -> list[Finding]:
-    """Return what is no fault and yet worth a thought."""
-    if not _has_manifest(info):
-        return []
-    project = candidate.project
-    root, document = (project.root, project.document) if project is not None else (None, None)
-    return [*findings(Subject(candidate.folder, info, root, document))]
 
 
 class _Warnings(logging.Handler):

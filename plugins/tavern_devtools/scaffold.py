@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import keyword
 import re
@@ -85,11 +86,12 @@ def write(new: Scaffold, folder: Path) -> None:
             with target.open("x", encoding="utf-8", newline="\n") as file:  # a file that was made meanwhile is kept
                 written.append(target)
                 file.write(text)
-    except OSError as error:
-        _remove(written)
-        raise InvalidInput(f"{error.filename or folder} cannot be written: {error.strerror}") from None
-    except BaseException:
-        _remove(written)
+    except BaseException as error:
+        for one in reversed(written):
+            with contextlib.suppress(OSError):  # another process added something or removed it: leave it
+                one.rmdir() if one.is_dir() and not one.is_symlink() else one.unlink()
+        if isinstance(error, OSError):
+            raise InvalidInput(f"{error.filename or folder} cannot be written: {error.strerror}") from None
         raise
 
 
@@ -101,14 +103,6 @@ def _make_folders(folder: Path, written: list[Path]) -> None:
     for one in reversed(missing):
         one.mkdir()
         written.append(one)
-
-
-def _remove(written: list[Path]) -> None:
-    for path in reversed(written):
-        try:
-            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-        except OSError:  # another process added something or removed it: leave it
-            continue
 
 
 def _check(name: str) -> None:

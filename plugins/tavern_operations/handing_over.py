@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from tavern_host.contracts.commands import CommandOutput
-from tavern_host.contracts.errors import ErrorInfo, ServiceUnavailable, TavernError
+from tavern_host.contracts.errors import ErrorInfo, ServiceUnavailable, error_of
 
 if TYPE_CHECKING:
     from aiohttp import StreamReader
@@ -48,22 +48,16 @@ async def handed_over(
         ):
             if answer.status != 200:
                 problem = await answer.json(content_type=None)
-                raise _error(ErrorInfo(code=problem["code"], message=problem["detail"]))
+                raise error_of(ErrorInfo(code=problem["code"], message=problem["detail"]))
             async for kind, data in _events(answer.content):
                 if kind == "error":
-                    raise _error(ErrorInfo.model_validate(data))
+                    raise error_of(ErrorInfo.model_validate(data))
                 if kind == "end":
                     return
                 yield CommandOutput.model_validate(data)
     except (ClientError, TimeoutError):
         pass
     raise ServiceUnavailable(f"{where} has stopped; `tavern runs list` shows what became of its runs")
-
-
-def _error(info: ErrorInfo) -> TavernError:
-    error = TavernError(info.message)
-    error.info = info
-    return error
 
 
 async def _events(stream: StreamReader) -> AsyncIterator[tuple[str, Any]]:

@@ -8,19 +8,16 @@ from collections.abc import Iterator
 from tavern_devtools.rules.subject import Subject
 from tavern_host.contracts.plugins import Problem
 
+_PROGRAMS = ("run", "call", "check_call", "check_output", "getoutput")
+_REQUESTS = ("get", "post", "put", "patch", "delete", "head", "request")
+_PROGRAM = "await asyncio.create_subprocess_exec(…)"
+_CLIENT = "an asynchronous client such as aiohttp, or await asyncio.to_thread(…)"
 _INSTEAD = {
     "time.sleep": "await asyncio.sleep(…)",
-    "os.system": "await asyncio.create_subprocess_exec(…)",
-    "os.popen": "await asyncio.create_subprocess_exec(…)",
-    "urllib.request.urlopen": "an asynchronous client such as aiohttp, or await asyncio.to_thread(…)",
     "builtins.input": "await asyncio.to_thread(…)",
-    **{f"subprocess.{name}": "await asyncio.create_subprocess_exec(…)" for name in ("run", "call", "check_call")},
-    **{f"subprocess.{name}": "await asyncio.create_subprocess_exec(…)" for name in ("check_output", "getoutput")},
-    **{
-        f"{library}.{name}": "an asynchronous client such as aiohttp, or await asyncio.to_thread(…)"
-        for library in ("requests", "httpx")
-        for name in ("get", "post", "put", "patch", "delete", "head", "request")
-    },
+    **dict.fromkeys(("os.system", "os.popen", *(f"subprocess.{name}" for name in _PROGRAMS)), _PROGRAM),
+    **{f"{library}.{name}": _CLIENT for library in ("requests", "httpx") for name in _REQUESTS},
+    "urllib.request.urlopen": _CLIENT,
 }
 """What waits, by its full name, with what does not."""
 _INNER = (ast.FunctionDef, ast.Lambda, ast.AsyncFunctionDef, ast.ClassDef)

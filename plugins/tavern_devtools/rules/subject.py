@@ -26,14 +26,32 @@ class Finding(Problem):
 
 
 @dataclass(frozen=True)
+class Project:
+    """The folder of a project and its `pyproject.toml`."""
+
+    root: Path
+    document: dict[str, Any]
+
+    def table(self, *keys: str) -> dict[str, Any]:
+        """Return the table at these keys, an empty one where there is none."""
+        found: Any = self.document
+        for key in keys:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def texts(self, *keys: str) -> list[str]:
+        """Return the texts in the list at these keys."""
+        found = self.table(*keys[:-1]).get(keys[-1])
+        return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
+
+
+@dataclass(frozen=True)
 class Subject:
-    """A plugin whose manifest could be read. `project` is its `pyproject.toml`, and `root` that file's folder, where it
-    has one."""
+    """A plugin, and its project where it is in one."""
 
     folder: Path
     info: PluginInfo
-    root: Path | None = None
-    project: dict[str, Any] | None = None
+    project: Project | None = None
 
     def files(self, *suffixes: str) -> Iterator[Path]:
         """Yield the plugin's files with these suffixes, in order."""

@@ -10,5 +10,6 @@ from tavern_host.contracts.plugins import Problem
 
 def check(subject: Subject) -> Iterator[Problem]:
     """Yield that there are none."""
-    if subject.root is not None and not any((subject.root / folder).is_dir() for folder in ("tests", "test")):
+    project = subject.project
+    if project is not None and not any((project.root / folder).is_dir() for folder in ("tests", "test")):
         yield Problem(message="it has no tests", hint="see docs/testing.md for fixtures")
