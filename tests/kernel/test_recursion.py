@@ -43,9 +43,7 @@ async def test_an_override_that_calls_itself_is_named(tmp_path: Path) -> None:
             "an override reaches what it replaces through `original`, not through context.services"
         )
         assert stopped.value.info.plugin == "acme"
-        assert ["calls itself without end" in problem for problem in problems_of(host)] == [
-            True
-        ]  # the operator sees it
+        assert ["calls itself without end" in problem for problem in problems_of(host)] == [True]
 
 
 async def test_a_stream_that_reads_itself_is_named(tmp_path: Path) -> None:
