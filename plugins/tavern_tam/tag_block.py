@@ -273,7 +273,6 @@ class TagBlock:
         elif window.final:
             assert value.cdata is not None
             self._unclosed.cdata = value.cdata
-            self._take(len(window.data))
             self._read_again(value)
         else:
             stop = max(window.position, len(window.data) - len(CDATA_END) + 1)

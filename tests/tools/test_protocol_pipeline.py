@@ -125,6 +125,7 @@ class Wrong:
 
 BANGS, BRACES, WRONG = small("bangs", Bangs), small("braces", Braces, "{{"), small("wrong", Wrong, "{{")
 FAILED, ANSWERED = "braces: its parser failed: SystemExit: out", "wrong: its parser failed: PluginFailure: returned "
+GAVE_UP = "bangs: its parser failed: RuntimeError: I give up"
 CRASHES = "{{a}} {{crash}} <tool_call name='b'/> {{c}}"
 OWN: Any = [
     # the stages, the pieces of a text, the calls, the text that is left, the warnings
@@ -147,7 +148,8 @@ OWN: Any = [
         )
         for length in (1, 7, 100)
     ),
-    ([BANGS], ["a !crash b", " c"], [], "a !crash b c", "bangs: its parser failed: RuntimeError: I give up"),
+    ([BANGS], ["a !crash b", " c"], [], "a !crash b c", GAVE_UP),
+    ([BANGS], ["!one ", "!crash b"], [("bangs", "one", 0)], "!crash b", GAVE_UP),  # the call is no text besides
     # and so does one that answers wrongly
     ([WRONG], ["{{none"], [], "{{none", f"{ANSWERED}NoneType, expected a list of ParseEvent"),
     ([WRONG], ["{{text"], [], "{{text", f"{ANSWERED}a list with str, expected a list of ParseEvent"),
