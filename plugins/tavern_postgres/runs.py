@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from typing import Any
 
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, ServiceUnavailable, TavernError
+from tavern_host.contracts.errors import Conflict, NotFound, ServiceUnavailable, TavernError
 from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
-from tavern_host.contracts.run_rows import ENTRY_COLUMNS, lease_seconds
+from tavern_host.contracts.run_rows import ENTRY_COLUMNS, checked_limits, lease_seconds, not_own, unknown
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.storage.content_files import hash_of
 from tavern_postgres.database import CHANNEL, HELD, Connection, Database, Row, address
@@ -242,22 +241,15 @@ class PostgresRunStore(RunStore):
                 if found:
                     await _use(cursor, found[0][0], sorted(set(contents)), f"a batch of the run {run_id}")
         if not found:
-            raise await self._not_own(worker, run_id)
-
-    async def _not_own(self, worker: str, run_id: str) -> Conflict:
-        """Return why a worker cannot write to a run."""
-        found = await self._database.reader.read("SELECT owner FROM runs WHERE id = %s", (text(run_id),))
-        if not found:
-            return Conflict(f"the run {run_id!r} is not kept any more, so {worker} cannot write to it")
-        holder = f"{found[0][0]}'s" if found[0][0] else "nobody's"
-        return Conflict(f"the run {run_id!r} is {holder} by now, so {worker} cannot write to it")
+            owners = await self._database.reader.read("SELECT owner FROM runs WHERE id = %s", (text(run_id),))
+            raise not_own(worker, run_id, owners[0] if owners else None)
 
     async def get(self, run_id: str) -> RunEntry:
         """Return a run. Raises `NotFound`."""
         wanted = f"SELECT {ENTRY_COLUMNS} FROM runs WHERE id = %s"
         found = await self._database.reader.read(wanted, (text(run_id),))
         if not found:
-            raise _unknown(run_id)
+            raise unknown(run_id)
         return ROWS.entry(found[0])
 
     async def batches(self, run_id: str) -> list[bytes]:
@@ -267,7 +259,7 @@ class PostgresRunStore(RunStore):
         )
         found = await self._database.reader.read(wanted, (text(run_id),))
         if not found:
-            raise _unknown(run_id)
+            raise unknown(run_id)
         return [content for (content,) in found if content is not None]
 
     async def contents(self, run_id: str) -> list[str]:
@@ -275,7 +267,7 @@ class PostgresRunStore(RunStore):
         wanted = "SELECT hash FROM runs JOIN uses ON uses.run = runs.seq WHERE id = %s ORDER BY hash"
         found = await self._database.reader.read(wanted, (text(run_id),))
         if not found:  # a run needs its document
-            raise _unknown(run_id)
+            raise unknown(run_id)
         return [name for (name,) in found]
 
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
@@ -314,11 +306,10 @@ class PostgresRunStore(RunStore):
 
     async def prune(self, *, max_age: float, max_bytes: int, call: CallContext | None = None) -> int:
         """Delete finished runs by age and size, and contents that no run needs; return how many runs."""
-        if math.isnan(max_age) or max_age < 0 or max_bytes < 0:
-            raise InvalidInput(f"max_age and max_bytes must not be below 0, found {max_age} and {max_bytes}")
+        age = checked_limits(max_age, max_bytes)
         writer, forgotten = self._database.writer, 0
         old = "finished < clock_timestamp() - %(age)s * interval '1 second'"
-        while count := await self._forget(writer, old, {"age": min(max_age, 1e9)}):
+        while count := await self._forget(writer, old, {"age": age}):
             forgotten += count
         while (await writer.rows(_KEPT_BYTES))[0][0] > max_bytes and (
             count := await self._forget(writer, "TRUE", {}, 1)
@@ -368,7 +359,3 @@ async def _use(cursor: Any, seq: int, hashes: list[str], who: str) -> None:
         raise NotFound(f"{who} refers to {missing!r:.80}, which is not kept; put it first")
     used = "INSERT INTO uses (run, hash) SELECT %s, unnest(%s::text[]) ON CONFLICT DO NOTHING"
     await cursor.execute(used, (seq, hashes))
-
-
-def _unknown(run_id: str) -> NotFound:
-    return NotFound(f"there is no run {run_id!r:.200}")

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.executions import RunFilter, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry
 
@@ -152,6 +152,26 @@ def lease_seconds(lease: float) -> float:
     if not (isinstance(lease, int | float) and lease > 0) or math.isnan(lease):
         raise InvalidInput(f"a lease is some seconds, more than 0, not {lease!r}")
     return min(lease, 1e9)
+
+
+def checked_limits(max_age: float, max_bytes: int) -> float:
+    """Return how many seconds old a run may be. Raises `InvalidInput` where that, or a size, is below 0."""
+    if math.isnan(max_age) or max_age < 0 or max_bytes < 0:
+        raise InvalidInput(f"max_age and max_bytes must not be below 0, found {max_age} and {max_bytes}")
+    return min(max_age, 1e9)
+
+
+def unknown(run_id: str) -> NotFound:
+    """Return the error of a run that is not there."""
+    return NotFound(f"there is no run {run_id!r:.200}")
+
+
+def not_own(worker: str, run_id: str, row: tuple[Any, ...] | None) -> Conflict:
+    """Return why a worker cannot write to a run, by its row, which begins with the owner; None: it is not there."""
+    if row is None:
+        return Conflict(f"the run {run_id!r} is not kept any more, so {worker} cannot write to it")
+    holder = f"{row[0]}'s" if row[0] else "nobody's"
+    return Conflict(f"the run {run_id!r} is {holder} by now, so {worker} cannot write to it")
 
 
 def _damaged(run_id: Any, error: Exception) -> TavernError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tavern_engine.journal.run_store import rows
-from tavern_host.contracts.errors import Conflict, TavernError
+from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.executions import RunStatus
+from tavern_host.contracts.run_rows import not_own
 
 if TYPE_CHECKING:
     import sqlite3
@@ -14,13 +15,10 @@ if TYPE_CHECKING:
 
 def owned(connection: sqlite3.Connection, worker: str, run_id: str) -> int:
     """Return the row of a worker's run. Raises `Conflict` where it is another's, has no owner or is gone."""
-    found = connection.execute("SELECT seq, owner FROM runs WHERE id = ?", (rows.text(run_id),)).fetchone()
-    if found is None:
-        raise Conflict(f"the run {run_id!r} is not kept any more, so {worker} cannot write to it")
-    if found[1] != worker:
-        holder = f"{found[1]}'s" if found[1] else "nobody's"
-        raise Conflict(f"the run {run_id!r} is {holder} by now, so {worker} cannot write to it")
-    return int(found[0])
+    found = connection.execute("SELECT owner, seq FROM runs WHERE id = ?", (rows.text(run_id),)).fetchone()
+    if found is None or found[0] != worker:
+        raise not_own(worker, run_id, found)
+    return int(found[1])
 
 
 def write(connection: sqlite3.Connection, seq: int, stands: dict[str, Any], more: int = 0) -> None:

@@ -7,7 +7,6 @@ that were accepted here, or whose resumption was requested here, are resumed aut
 from __future__ import annotations
 
 import logging
-import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +20,9 @@ from tavern_engine.journal.run_store.schema import RUNS
 from tavern_engine.journal.run_store.statements import give_up, owned, write
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
+from tavern_host.contracts.errors import Conflict, NotFound, TavernError
 from tavern_host.contracts.executions import RunFilter, RunSummary
-from tavern_host.contracts.run_rows import ENTRY_COLUMNS
+from tavern_host.contracts.run_rows import ENTRY_COLUMNS, checked_limits, unknown
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.storage.content_files import ContentFiles, NewContent, hash_of
 from tavern_host.storage.process_locks import ProcessLocks
@@ -199,7 +198,7 @@ class SqliteRunStore(RunStore):
 
         entry = await self._reader.read(work, absent=None)
         if entry is None:
-            raise _unknown(run_id)
+            raise unknown(run_id)
         return entry
 
     async def batches(self, run_id: str) -> list[bytes]:
@@ -214,7 +213,7 @@ class SqliteRunStore(RunStore):
 
         batches = await self._reader.read(work, absent=None)
         if batches is None:
-            raise _unknown(run_id)
+            raise unknown(run_id)
         return batches
 
     async def contents(self, run_id: str) -> list[str]:
@@ -226,7 +225,7 @@ class SqliteRunStore(RunStore):
 
         found: list[str] = await self._reader.read(work, absent=[])
         if not found:  # a run needs its document
-            raise _unknown(run_id)
+            raise unknown(run_id)
         return found
 
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
@@ -299,12 +298,11 @@ class SqliteRunStore(RunStore):
 
     async def prune(self, *, max_age: float, max_bytes: int, call: CallContext | None = None) -> int:
         """Delete finished runs by age and size, and contents that no run needs; return how many runs."""
-        if math.isnan(max_age) or max_age < 0 or max_bytes < 0:
-            raise InvalidInput(f"max_age and max_bytes must not be below 0, found {max_age} and {max_bytes}")
+        seconds = checked_limits(max_age, max_bytes)
         if not await self._exists():
             return 0
         pruning = Pruning(self._writer, self._reader, self._files, self._is_claimed)
-        return await pruning.run(_now() - int(min(max_age, 1e9) * 1_000_000), max_bytes)
+        return await pruning.run(_now() - int(seconds * 1_000_000), max_bytes)
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -404,7 +402,3 @@ def _now() -> int:
 
 def _has_open(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM runs WHERE is_final = 0 LIMIT 1").fetchone() is not None
-
-
-def _unknown(run_id: str) -> NotFound:
-    return NotFound(f"there is no run {run_id!r:.200}")
