@@ -6,8 +6,10 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
+from typing import NamedTuple
 
 from documentation.pages import ROOT
 from helpers.command_line import tavern
@@ -108,7 +110,7 @@ async def test_what_is_met_first_is_there_in_chinese(tmp_path: Path) -> None:
 
     with Failures() as failures:
         for package, file in FILES.items():
-            said = met | _said_in(package)
+            said = met | said_by(package).texts
             for text, translation in json.loads(file.read_text(encoding="utf-8")).items():
                 with failures.row(f"{package.name}: {text}"):
                     assert "{}{}" not in text, "nobody knows where the one ends"
@@ -116,11 +118,6 @@ async def test_what_is_met_first_is_there_in_chinese(tmp_path: Path) -> None:
                     assert package.name == "tavern_host" or text in said, "nobody says so any more"
     languages = {f"{language}.json" for language in LANGUAGES if language != "en"}
     assert {path.name for path in (ROOT / "tavern_host" / "messages").iterdir()} == languages
-
-
-def _parts_of(package: Path) -> Iterator[ast.AST]:
-    for file in package.rglob("*.py"):
-        yield from ast.walk(ast.parse(file.read_text(encoding="utf-8")))
 
 
 def _texts(*parts: ast.AST) -> Iterator[str]:
@@ -135,41 +132,52 @@ def _texts(*parts: ast.AST) -> Iterator[str]:
             yield from _texts(part.body, part.orelse)
 
 
-def _said_in(package: Path) -> set[str]:
-    """Return the texts of a package, and their lines, also without what may be absent at the end."""
-    texts = set(_texts(*_parts_of(package)))
-    lines = {line.strip() for text in texts for line in text.splitlines()}
-    return texts | lines | {line.removesuffix("{}") for line in lines}
+class Said(NamedTuple):
+    """The texts of a package, the lines for a person that its commands say, and the headings of their tables."""
+
+    texts: set[str]
+    lines: set[str]
+    headings: set[str]
 
 
-def _lines_of_commands(package: Path) -> Iterator[str]:
-    """Yield the lines for a person that commands of a package say, once with what may be absent in them and once
-    without."""
-    for part in _parts_of(package):
-        if isinstance(part, ast.Call) and getattr(part.func, "id", "") == "CommandOutput":
-            given = {keyword.arg: keyword.value for keyword in part.keywords}
-            kind = given.get("kind")
-            if isinstance(kind, ast.Constant) and kind.value in ("message", "progress", "failure"):
-                yield from (line for text in _texts(given["text"]) for line in text.splitlines())
+@cache
+def said_by(package: Path) -> Said:
+    said = Said(set(), set(), set())
+    for file in package.rglob("*.py"):
+        for part in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            texts = set(_texts(part))
+            lines = {line.strip() for text in texts for line in text.splitlines()}
+            said.texts.update(
+                texts, lines, (line.removesuffix("{}") for line in lines)
+            )  # what may be absent at the end
+            said.lines.update(_lines_of_command(part))
+            said.headings.update(_headings(part))
+    return said
 
 
-def _columns(package: Path) -> Iterator[str]:
-    """Yield the headings of the tables that commands of a package show."""
-    for part in _parts_of(package):
-        names: list[str] = []
-        if isinstance(part, ast.Assign):
-            names = [target.id for target in part.targets if isinstance(target, ast.Name)]
-        elif isinstance(part, ast.keyword):
-            names = [part.arg or ""]
-        if isinstance(part, ast.Assign | ast.keyword) and isinstance(part.value, ast.List | ast.Tuple):
-            yield from _texts(*part.value.elts) if {"columns", "_COLUMNS"} & {*names} else ()
+def _lines_of_command(part: ast.AST) -> Iterator[str]:
+    if isinstance(part, ast.Call) and getattr(part.func, "id", "") == "CommandOutput":
+        given = {keyword.arg: keyword.value for keyword in part.keywords}
+        kind = given.get("kind")
+        if isinstance(kind, ast.Constant) and kind.value in ("message", "progress", "failure"):
+            yield from (line for text in _texts(given["text"]) for line in text.splitlines())
+
+
+def _headings(part: ast.AST) -> Iterator[str]:
+    names: list[str] = []
+    if isinstance(part, ast.Assign):
+        names = [target.id for target in part.targets if isinstance(target, ast.Name)]
+    elif isinstance(part, ast.keyword):
+        names = [part.arg or ""]
+    if isinstance(part, ast.Assign | ast.keyword) and isinstance(part.value, ast.List | ast.Tuple):
+        yield from _texts(*part.value.elts) if {"columns", "_COLUMNS"} & {*names} else ()
 
 
 def test_lines_of_commands_are_there_in_chinese() -> None:
     chinese = catalogue("zh")
-    headings = {heading for package in FILES for heading in _columns(package)} - {"", "ms"}
+    headings = {heading for package in FILES for heading in said_by(package).headings} - {"", "ms"}
     assert {heading for heading in headings if not HAN.search(chinese.say(heading))} == set()
-    lines = {line for package in FILES for line in _lines_of_commands(package)}
+    lines = {line for package in FILES for line in said_by(package).lines}
     assert len(lines) > 80
     with Failures() as failures:
         for line in lines:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.folder_plugins import write_plugin
+from helpers.repetition import refused
 from workflows_bench import Bench, group
 
 from tavern_host import WORKFLOW_MANAGER, Host, InvalidInput, NotFound
 from tavern_host.contracts.errors import Conflict, TavernError
-from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_host.contracts.workflows import StoredWorkflow, Workflow, WorkflowNode
 
 FULL: dict[str, Any] = {
     "id": "full",
@@ -45,21 +47,11 @@ async def test_workflows_of_project_and_plugins_are_listed(bench: Bench) -> None
     ]
     assert listed[3].description == "Named after its path"
     assert listed[3].updated_at.isoformat() == "2025-02-03T04:05:06+00:00"
-
-
-async def test_project_workflows_come_before_those_of_plugins(bench: Bench) -> None:
     bench.write("shared.json", name="Of the project")
-
     stored = await bench.manager.get("shared")
-
-    assert (stored.workflow.name, stored.source) == ("Of the project", "project")
-
-
-async def test_an_unknown_workflow_is_told_with_suggestions(bench: Bench) -> None:
-    bench.write("greeting.json")
-
-    with pytest.raises(NotFound, match=r"no workflow 'greetin' \(did you mean greeting\?\)"):
-        await bench.manager.get("greetin")
+    assert (stored.workflow.name, stored.source) == ("Of the project", "project"), "those of plugins come after"
+    with pytest.raises(NotFound, match=r"no workflow 'sampel' \(did you mean sample\?\)"):
+        await bench.manager.get("sampel")
 
 
 async def test_a_copied_file_is_a_second_workflow(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -112,23 +104,35 @@ async def test_groups_name_workflows_by_path_too(bench: Bench) -> None:
     assert "there is no workflow 'sub/iner' (did you mean sub/inner?)" in next(iter(gone.values()))
 
 
-async def test_folders_behind_links_are_not_read(
+async def test_links_out_of_the_folder_are_not_followed(
     bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "secret.json").write_text("{}")
     bench.write("sub/x.json")
-    (tmp_path / "elsewhere").mkdir()
-    (bench.folder / "out").symlink_to(tmp_path / "elsewhere")
-    (bench.folder / "round").symlink_to(bench.folder)
+    for link, target in {
+        "out": elsewhere,
+        "round": bench.folder,
+        "out.json": elsewhere / "secret.json",
+        "alias.json": bench.folder / "sub" / "x.json",
+    }.items():
+        (bench.folder / link).symlink_to(target)
 
-    assert await bench.ids() == ["sample", "shared", "sub/x"]
+    assert await bench.ids() == ["alias", "sample", "shared", "sub/x"]
     assert caplog.text.count("is a link to a folder and is not read") == 2
-    for name in ("out/y", "round/y", "out/deep/y"):
-        with pytest.raises(Conflict, match="is behind a link to a folder; nothing is written there"):
-            await bench.manager.save(name, Workflow())
+    assert "out.json is a link that leads out of its folder and is ignored" in caplog.text
+    behind = "is behind a link to a folder; nothing is written there"
+    await refused(
+        [(bench.manager.save(f"{name}/y", Workflow()), Conflict, behind) for name in ("out", "round", "out/deep")]
+    )
     with pytest.raises(TavernError, match="cannot be written"):
         await bench.manager.save("sub/x.json/y", Workflow())
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-    assert await bench.ids() == ["sample", "shared", "sub/x"]
+    shutil.rmtree(bench.folder)
+    bench.folder.symlink_to(elsewhere)
+    assert await bench.ids() == ["sample", "shared"], "a folder outside of the project is not used"
+    await refused([(bench.manager.save("y", Workflow()), Conflict, "leads out of the project")])
+    assert [path.name for path in elsewhere.iterdir()] == ["secret.json"]
 
 
 async def test_unreadable_files_are_left_out_and_reported(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -138,25 +142,21 @@ async def test_unreadable_files_are_left_out_and_reported(bench: Bench, caplog: 
     bench.write("latin.json", b'{"name": "\xe9"}')
     bench.write("huge.json", b" " * (16 * 1024 * 1024 + 1))
     bench.write("deep.json", "[" * 100_000)
+    bench.write("broken.json", {"nodes": [{"id": 5}], "edges": {}})
     os.mkfifo(bench.folder / "pipe.json")
 
     assert await bench.ids() == ["good", "sample", "shared"]
-    assert "comma.json is not JSON: line 1, column 14: " in caplog.text
-    assert "list.json must hold a JSON object, not an array" in caplog.text
-    assert "latin.json is not UTF-8 text (byte 10)" in caplog.text
-    assert "huge.json is larger than 16 MiB" in caplog.text
-    assert "deep.json is not JSON: line 1, column 101: it is nested more than 100 levels deep" in caplog.text
-    assert "pipe.json is not a regular file" in caplog.text
-
-
-async def test_a_malformed_file_is_refused_with_its_problems(bench: Bench) -> None:
-    bench.write("broken.json", {"nodes": [{"id": 5}], "edges": {}})
-
-    assert "broken" not in await bench.ids()
-    with pytest.raises(InvalidInput) as caught:
+    for reported in (
+        "comma.json is not JSON: line 1, column 14: ",
+        "list.json must hold a JSON object, not an array",
+        "latin.json is not UTF-8 text (byte 10)",
+        "huge.json is larger than 16 MiB",
+        "deep.json is not JSON: line 1, column 101: it is nested more than 100 levels deep",
+        "pipe.json is not a regular file",
+    ):
+        assert reported in caplog.text
+    with pytest.raises(InvalidInput, match=r"broken\.json is not a workflow") as caught:
         await bench.manager.get("broken")
-
-    assert "broken.json is not a workflow" in str(caught.value)
     paths = [p["path"] for p in caught.value.info.details["problems"]]  # type: ignore[union-attr,index,call-overload]
     assert paths == ["$.nodes[0].id", "$.nodes[0].type", "$.edges"]
 
@@ -193,48 +193,18 @@ async def test_of_plugins_with_one_workflow_the_first_counts(tmp_path: Path) -> 
         assert str(problem.file).endswith("zenith/workflows/same.json")
 
 
-async def test_links_out_of_the_folder_are_not_followed(
-    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "outside.json").write_text('{"name": "secret"}')
-    bench.write("inside.json")
-    (bench.folder / "out.json").symlink_to(tmp_path / "outside.json")
-    (bench.folder / "alias.json").symlink_to(bench.folder / "inside.json")
-
-    assert await bench.ids() == ["alias", "inside", "sample", "shared"]
-    assert "out.json is a link that leads out of its folder and is ignored" in caplog.text
-
-
-async def test_a_folder_outside_the_project_is_not_used(bench: Bench, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "x.json").write_text("{}")
-    bench.folder.rmdir()
-    bench.folder.symlink_to(elsewhere)
-
-    assert "x" not in await bench.ids()
-    with pytest.raises(Conflict, match="leads out of the project"):
-        await bench.manager.save("y", Workflow())
-    assert [p.name for p in elsewhere.iterdir()] == ["x.json"]
-
-
 # --- saving ---------------------------------------------------------------------------------------
 
 
-async def test_loading_and_saving_keeps_unknown_keys(bench: Bench) -> None:
+async def test_what_is_saved_is_found_with_all_its_keys(bench: Bench) -> None:
     path = bench.write("full.json", FULL)
-
     loaded = await bench.manager.get("full")
     saved = await bench.manager.save("full", loaded.workflow)
-
     assert json.loads(path.read_text()) == FULL
     assert saved.revision == loaded.revision
     assert path.read_text().endswith("}\n") and "全部" in path.read_text()
 
-
-async def test_a_saved_file_is_found_at_once(bench: Bench) -> None:
     saved = await bench.manager.save("new", Workflow(name="New", nodes=[WorkflowNode(id="n", type="core:Text")]))
-
     assert json.loads((bench.folder / "new.json").read_text()) == {
         "name": "New",
         "nodes": [{"id": "n", "type": "core:Text"}],
@@ -243,78 +213,52 @@ async def test_a_saved_file_is_found_at_once(bench: Bench) -> None:
     assert (await bench.manager.get("new")) == saved
 
 
-async def test_a_save_goes_to_the_ids_file(bench: Bench) -> None:
+async def test_a_save_goes_to_the_file_named_by_the_id(bench: Bench) -> None:
     path = bench.write("file.json", id="other", name="before")
     path.chmod(0o640)
-
-    await bench.manager.save("file", Workflow(id="mine", name="after"))
-
-    assert json.loads(path.read_text()) == {"id": "mine", "name": "after"}
+    for identifier, workflow in (
+        ("file", Workflow(id="mine", name="after")),
+        ("other", Workflow(name="new")),
+        ("copy", (await bench.manager.get("file")).workflow),
+    ):
+        await bench.manager.save(identifier, workflow)
+    kept = {path.stem: json.loads(path.read_text()) for path in bench.folder.iterdir()}
+    assert kept == {
+        "file": {"id": "mine", "name": "after"},
+        "other": {"name": "new"},
+        "copy": {"nodes": [], "id": "other", "name": "before"},
+    }
     assert path.stat().st_mode & 0o777 == 0o640
-    await bench.manager.save("other", Workflow(name="new"))
-    assert json.loads((bench.folder / "other.json").read_text()) == {"name": "new"}
 
 
-async def test_a_saved_copy_keeps_the_id_inside(bench: Bench) -> None:
-    bench.write("full.json", FULL)
-    loaded = await bench.manager.get("full")
+async def test_nothing_is_saved_over_what_nobody_has_seen(bench: Bench) -> None:
+    async def save(identifier: str, name: str, expected: str | None = None) -> StoredWorkflow:
+        return await bench.manager.save(identifier, Workflow(name=name), expected_revision=expected)
 
-    await bench.manager.save("copy", loaded.workflow)
-
-    assert json.loads((bench.folder / "copy.json").read_text())["id"] == "full"
-    assert (await bench.manager.get("full")).workflow.id == "full"
-
-
-async def test_a_save_over_another_save_is_refused(bench: Bench) -> None:
     bench.write("w.json", name="one")
+    bench.write("list.json", "[]")
     seen = await bench.manager.get("w")
-    theirs = await bench.manager.save("w", Workflow(name="two"), expected_revision=seen.revision)
-
-    with pytest.raises(Conflict, match=f"changed by someone else: it is at revision {theirs.revision}, not"):
-        await bench.manager.save("w", Workflow(name="three"), expected_revision=seen.revision)
-
-    assert (await bench.manager.get("w")).workflow.name == "two"
-
-
-async def test_a_change_of_the_file_itself_is_seen(bench: Bench) -> None:
-    bench.write("w.json", name="one")
-    seen = await bench.manager.get("w")
-    bench.write("w.json", name="two")
-
-    assert (await bench.manager.get("w")).revision != seen.revision
+    theirs = await save("w", "two", seen.revision)
+    await save("new", "first", "")
+    changed = f"changed by someone else: it is at revision {theirs.revision}, not"
+    await refused(
+        [
+            (save("w", "three", seen.revision), Conflict, changed),
+            (save("new", "second", ""), Conflict, "'new' exists already"),
+            (save("gone", "", seen.revision), Conflict, "'gone' does not exist any more"),
+            (save("sample", ""), Conflict, "belongs to the plugin acme-samples; save it under another id"),
+            (save("list", ""), Conflict, "list.json exists already"),
+        ]
+    )
+    assert [(await bench.manager.get(name)).workflow.name for name in ("w", "new")] == ["two", "first"]
+    bench.write("w.json", name="by hand")
+    assert (await bench.manager.get("w")).revision != theirs.revision
     with pytest.raises(Conflict):
-        await bench.manager.save("w", Workflow(), expected_revision=seen.revision)
-
-
-async def test_an_empty_expected_revision_expects_no_file(bench: Bench) -> None:
-    await bench.manager.save("w", Workflow(), expected_revision="")
-
-    with pytest.raises(Conflict, match="'w' exists already"):
-        await bench.manager.save("w", Workflow(), expected_revision="")
-    with pytest.raises(Conflict, match="'gone' does not exist any more"):
-        await bench.manager.save("gone", Workflow(), expected_revision="0123456789abcdef")
-
-
-async def test_of_simultaneous_saves_one_meets_the_revision(bench: Bench) -> None:
-    start = await bench.manager.save("w", Workflow(name="start"))
-    saves = [bench.manager.save("w", Workflow(name=f"v{i}"), expected_revision=start.revision) for i in range(10)]
-
-    results = await asyncio.gather(*saves, return_exceptions=True)
-
-    assert sum(isinstance(r, Conflict) for r in results) == 9
-    assert [p.name for p in bench.folder.iterdir()] == ["w.json"]
-
-
-async def test_workflows_of_plugins_are_read_only(bench: Bench) -> None:
-    with pytest.raises(Conflict, match="belongs to the plugin acme-samples; save it under another id"):
-        await bench.manager.save("sample", Workflow())
-
-
-async def test_a_file_that_is_no_workflow_is_not_overwritten(bench: Bench) -> None:
-    bench.write("taken.json", "[]")
-
-    with pytest.raises(Conflict, match=r"taken\.json exists already"):
-        await bench.manager.save("taken", Workflow())
+        await save("w", "three", theirs.revision)
+    now = (await bench.manager.get("w")).revision
+    results = await asyncio.gather(*(save("w", f"v{i}", now) for i in range(10)), return_exceptions=True)
+    assert sum(isinstance(result, Conflict) for result in results) == 9
+    assert sorted(path.name for path in bench.folder.iterdir()) == ["list.json", "new.json", "w.json"]
 
 
 @pytest.mark.in_process_only("the wire has JSON alone, so the caller is told before it is sent")
