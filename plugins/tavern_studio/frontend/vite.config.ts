@@ -44,5 +44,5 @@ export default defineConfig({
       },
     },
   },
-  test: { environment: "happy-dom", include: ["tests/**/*.test.ts"] },
+  test: { environment: "happy-dom", isolate: false, include: ["tests/**/*.test.ts"] },
 });
