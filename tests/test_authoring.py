@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional
 
 import pytest
 import typing_extensions
+from helpers.repetition import Failures
 
 from tavern_host import Config, NodeContext, NodeDefinition, PluginContext, Slot, hookimpl, node, nodes_of
 from tavern_host.contracts.nodes import DataFlowType, NodeTraits, SlotDefinition
@@ -36,50 +37,23 @@ def served(target: Any) -> dict[str, Any]:
 # What hints say
 
 
-def test_the_function_is_left_as_it_was() -> None:
-    @node()
-    def shout(text: str) -> str:
-        return text.upper()
-
-    assert shout("a") == "A"
-
-
-def test_name_and_docstring_give_type_display_name_and_description() -> None:
+def test_names_come_from_the_function_unless_said() -> None:
     @node(category="text")
     def upper_case(text: str) -> str:
         """Write all letters as capitals."""
         return text.upper()
 
+    assert upper_case("a") == "A", "the function is left as it was"
     definition = definition_of(upper_case)
     assert (definition.type, definition.display_name, definition.category) == ("UpperCase", "upper case", "text")
     assert definition.description == "Write all letters as capitals."
     assert definition.handler == f"{__name__}:{upper_case.__qualname__}"
-
-
-def test_what_is_said_outright_wins_over_what_is_read() -> None:
-    @node(type="Shout", display_name="Shout!", description="Loud.", width=300, version="2")
-    def upper_case(text: str) -> str:
-        """Not this."""
-        return text.upper()
-
-    wire = served(upper_case)
-    assert [wire[k] for k in ("type", "displayName", "description", "width", "version")] == [
-        "Shout",
-        "Shout!",
-        "Loud.",
-        300,
-        "2",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "type"), [("to_json", "ToJson"), ("loadURL", "LoadURL"), ("Counter", "Counter"), ("x", "X")]
-)
-def test_type_is_the_name_in_camel_case(name: str, type: str) -> None:
-    def function() -> None: ...
-
-    function.__name__ = name
-    assert definition_of(node()(function)).type == type
+    said = {"type": "Shout", "display_name": "Shout!", "description": "Loud.", "width": 300, "version": "2"}
+    loud = definition_of(node(**said)(upper_case))
+    assert {name: getattr(loud, name) for name in said} == said
+    for name, type in {"to_json": "ToJson", "loadURL": "LoadURL", "Counter": "Counter", "x": "X"}.items():
+        upper_case.__name__ = name
+        assert definition_of(node()(upper_case)).type == type
 
 
 def test_every_plain_type_has_a_data_flow_type() -> None:
@@ -98,6 +72,7 @@ def test_a_slot_describes_its_input() -> None:
         amount: Annotated[
             float, Slot("How much.", display_name="Amount", min=0, max=1, match_categories=("Ratio",), type="INTEGER")
         ],
+        max_items: int,
     ) -> None: ...
 
     assert served(pick)["inputs"] == {
@@ -108,16 +83,8 @@ def test_a_slot_describes_its_input() -> None:
             "required": True,
             "matchCategories": ["Ratio"],
             "config": {"min": 0, "max": 1},
-        }
-    }
-
-
-def test_an_input_without_a_slot_gets_its_name_without_underscores() -> None:
-    @node()
-    def count(max_items: int) -> None: ...
-
-    assert served(count)["inputs"] == {
-        "max_items": {"dataFlowType": "INTEGER", "displayName": "max items", "required": True}
+        },
+        "max_items": {"dataFlowType": "INTEGER", "displayName": "max items", "required": True},
     }
 
 
@@ -125,34 +92,23 @@ def test_defaults_and_optional_hints_make_an_input_optional() -> None:
     @node()
     def many(
         needed: str,
+        only_in_slot: Annotated[int, Slot(default=5)],
         with_default: int = 3,
         with_false: bool = False,
         with_none: str | None = None,
         may_be_none: Optional[str] = None,  # noqa: UP045
         none_without_default: str | None = "x",
         in_slot: Annotated[int, Slot(default=5)] = 7,
-        only_in_slot: Annotated[int, Slot(default=5)] = 5,
+        in_both: Annotated[int, Slot(default=5)] = 5,
         forced: Annotated[int, Slot(required=True)] = 1,
     ) -> None: ...
 
     inputs = definition_of(many).inputs
     assert {key for key, slot in inputs.items() if slot.required} == {"needed", "forced"}
     assert {key: slot.default for key, slot in inputs.items() if slot.has_default} == {
-        "with_default": 3,
-        "with_false": False,
-        "none_without_default": "x",
-        "in_slot": 5,
-        "only_in_slot": 5,
-        "forced": 1,
+        **{"only_in_slot": 5, "with_default": 3, "with_false": False, "none_without_default": "x"},
+        **{"in_slot": 5, "in_both": 5, "forced": 1},
     }
-
-
-def test_a_default_in_the_slot_alone_makes_an_input_optional() -> None:
-    @node()
-    def one(count: Annotated[int, Slot(default=5)]) -> None: ...
-
-    slot = definition_of(one).inputs["count"]
-    assert (slot.required, slot.default) == (False, 5)
 
 
 def test_none_may_stand_inside_or_outside_of_the_annotation() -> None:
@@ -200,9 +156,9 @@ def test_a_multi_input_has_the_type_of_one_edge() -> None:
     ]
 
 
-def test_config_parameters_are_configuration_and_not_inputs() -> None:
+def test_neither_configuration_nor_the_context_is_an_input() -> None:
     @node()
-    def scale(value: float, factor: Annotated[float, Config("How much.")] = 2.0) -> float:
+    def scale(value: float, context: NodeContext, factor: Annotated[float, Config("How much.")] = 2.0) -> float:
         return value * factor
 
     wire = served(scale)
@@ -216,22 +172,14 @@ def test_config_parameters_are_configuration_and_not_inputs() -> None:
             "config": {"default": 2.0},
         }
     }
-    assert (code_of(scale).parameters, code_of(scale).config_parameters) == (("value",), ("factor",))
-
-
-def test_the_context_is_no_slot() -> None:
-    @node()
-    def who(text: str, context: NodeContext) -> str:
-        return context.node_id
-
-    assert list(definition_of(who).inputs) == ["text"]
-    assert code_of(who).context_parameter == "context"
+    code = code_of(scale)
+    assert (code.parameters, code.config_parameters, code.context_parameter) == (("value",), ("factor",), "context")
 
 
 # Outputs
 
 
-def test_a_plain_result_is_one_output() -> None:
+def test_a_plain_result_is_one_output_or_none() -> None:
     @node()
     def plain() -> int:
         return 1
@@ -240,11 +188,17 @@ def test_a_plain_result_is_one_output() -> None:
     def named() -> Annotated[str, Slot("The text.", key="text")]:
         return ""
 
+    @node()
+    def log(text: str) -> None: ...
+
     assert served(plain)["outputs"] == {"result": {"dataFlowType": "INTEGER", "displayName": "result"}}
     assert served(named)["outputs"] == {
         "text": {"dataFlowType": "STRING", "displayName": "text", "description": "The text."}
     }
-    assert (code_of(plain).single_output, code_of(named).single_output) == ("result", "text")
+    assert served(log)["outputs"] == {}
+    assert [code_of(one).single_output for one in (plain, named, log)] == ["result", "text", None]
+    assert "handler" not in served(plain) and "traits" not in served(plain), "neither is ever sent out"
+    assert (served(plain)["execute"], served(plain)["_executes"]) == ({"__function__": True}, True)
 
 
 class Parts(TypedDict):
@@ -270,14 +224,6 @@ def test_a_typed_dict_is_several_outputs(result: Any) -> None:
     assert code.single_output is None
 
 
-def test_a_node_that_returns_nothing_has_no_outputs() -> None:
-    @node()
-    def log(text: str) -> None: ...
-
-    assert served(log)["outputs"] == {}
-    assert code_of(log).single_output is None
-
-
 # Class nodes, raw nodes
 
 
@@ -300,14 +246,12 @@ def test_a_class_takes_configuration_in_its_constructor_and_inputs_in_run() -> N
     assert list(code.definition.config_schema or {}) == ["step", "start"]
     assert code.config_parameters == ("step",)
 
-
-def test_a_class_needs_no_constructor() -> None:
     @node()
     class Plain:
         def run(self, text: str) -> str:
             return text
 
-    assert "configSchema" not in served(Plain)
+    assert "configSchema" not in served(Plain), "it needs no constructor"
 
 
 def test_with_a_definition_nothing_is_read_from_the_hints() -> None:
@@ -323,14 +267,6 @@ def test_with_a_definition_nothing_is_read_from_the_hints() -> None:
         update={"handler": f"{__name__}:{raw.__qualname__}", "traits": traits}
     )
     assert given.handler == ""
-
-
-def test_the_handler_is_never_sent_out() -> None:
-    @node()
-    def plain() -> None: ...
-
-    assert "handler" not in served(plain)
-    assert (served(plain)["execute"], served(plain)["_executes"]) == ({"__function__": True}, True)
 
 
 # Streams
@@ -362,7 +298,14 @@ def test_an_async_generator_has_one_output_that_is_a_stream() -> None:
         assert served(target)["outputs"] == {
             "words": {"dataFlowType": "STRING", "displayName": "words", "description": "The words.", "isStream": True}
         }
+
+    @node()
+    class Ticker:
+        async def run(self, to: int) -> AsyncIterator[int]:
+            yield to
+
     assert definition_of(count).traits.streams
+    assert (definition_of(Ticker).traits.streams, definition_of(Ticker).traits.stateful) == (True, True)
     assert code_of(named).single_output == "words"
 
 
@@ -377,17 +320,8 @@ def test_an_async_generator_of_a_typed_dict_has_streams_beside_other_outputs() -
         ("whole", None, None),
         ("refused", None, True),
     ]
+    assert served(tell)["outputs"]["refused"]["isBranch"] is True
     assert (code_of(tell).single_output, definition_of(tell).traits.streams) == (None, True)
-
-
-def test_the_run_of_a_class_may_be_an_async_generator() -> None:
-    @node()
-    class Ticker:
-        async def run(self, to: int) -> AsyncIterator[int]:
-            yield to
-
-    traits = definition_of(Ticker).traits
-    assert (traits.streams, traits.stateful) == (True, True)
 
 
 def test_an_input_hinted_as_an_iterator_is_a_stream() -> None:
@@ -419,18 +353,6 @@ def test_an_input_hinted_as_an_iterator_is_a_stream() -> None:
 
 
 # Traits, buttons, bypass
-
-
-class Fork(TypedDict):
-    yes: NotRequired[Annotated[Any, Slot(branch=True)]]
-    no: NotRequired[Annotated[Any, Slot(branch=True)]]
-
-
-def test_an_output_may_be_a_branch() -> None:
-    @node()
-    def switch(value: Any, condition: bool) -> Fork: ...
-
-    assert [slot["isBranch"] for slot in served(switch)["outputs"].values()] == [True, True]
 
 
 BUTTON = {"id": "reroll", "icon": "Dice", "handlerType": "emit_event", "handlerArgs": {"event": "roll"}}
@@ -523,13 +445,6 @@ def test_what_is_said_of_a_raw_node_is_added_to_its_definition() -> None:
     assert definition.to_wire()["bypassBehavior"] == {"passThrough": {"b": "a"}}
     assert definition.version == "3"
     assert given.version is None
-
-
-def test_traits_are_never_sent_out() -> None:
-    @node(cached=False)
-    def now() -> str: ...
-
-    assert "traits" not in served(now)
 
 
 # What an author is told
@@ -629,79 +544,55 @@ class Twice:
 ALLOWED = "use str, int, float, bool, dict, list, bytes, Blob, Any or Literal, or give Slot(type=…)"
 
 MISTAKES = [
-    (no_hint, "no_hint: parameter 'text' has no type hint"),
-    (no_return_hint, "no_return_hint: the return type has no hint"),
-    (unknown_type, f"unknown_type: slot 'text': set[str] has no data-flow type; {ALLOWED}"),
-    (unknown_output, f"unknown_output: slot 'result': <class 'complex'> has no data-flow type; {ALLOWED}"),
-    (two_types, f"two_types: slot 'value': int | str has no data-flow type; {ALLOWED}"),
-    (
-        mixed_literal,
-        "mixed_literal: slot 'value': the choices of typing.Literal['a', 1] must all be of one type",
-    ),
+    (no_hint, "parameter 'text' has no type hint"),
+    (no_return_hint, "the return type has no hint"),
+    (unknown_type, f"slot 'text': set[str] has no data-flow type; {ALLOWED}"),
+    (unknown_output, f"slot 'result': <class 'complex'> has no data-flow type; {ALLOWED}"),
+    (two_types, f"slot 'value': int | str has no data-flow type; {ALLOWED}"),
+    (mixed_literal, "slot 'value': the choices of typing.Literal['a', 1] must all be of one type"),
     (
         star,
-        "star: parameter 'texts' cannot be a slot; "
+        "parameter 'texts' cannot be a slot; "
         "slots are passed by name, so *args, **kwargs and positional-only parameters are not possible",
     ),
     (
         only_checked,
-        "only_checked: a type hint uses 'Decimal', which its module does not have when it runs; "
-        "import it outside `if TYPE_CHECKING`",
+        "a type hint uses 'Decimal', which its module does not have when it runs; import it outside `if TYPE_CHECKING`",
     ),
-    (
-        default_not_json,
-        "default_not_json: slot 'value': config.default is not a JSON value; defaults and hints must be JSON",
-    ),
-    (hint_not_json, "hint_not_json: slot 'value': config.min is not a JSON value; defaults and hints must be JSON"),
-    (generator, "generator: a node that streams is an async generator; make it `async def`"),
-    (
-        returns_a_stream,
-        "returns_a_stream: its return type must be that of a value; only async generators stream",
-    ),
-    (streams_a_value, "streams_a_value: its return type must be AsyncIterator[…] of what it yields"),
+    (default_not_json, "slot 'value': config.default is not a JSON value; defaults and hints must be JSON"),
+    (hint_not_json, "slot 'value': config.min is not a JSON value; defaults and hints must be JSON"),
+    (generator, "a node that streams is an async generator; make it `async def`"),
+    (returns_a_stream, "its return type must be that of a value; only async generators stream"),
+    (streams_a_value, "its return type must be AsyncIterator[…] of what it yields"),
     (
         no_stream,
-        "no_stream: no field of NoStream is marked Slot(stream=True); "
+        "no field of NoStream is marked Slot(stream=True); "
         "for a stream of dicts the hint is AsyncIterator[dict[str, Any]]",
     ),
-    (
-        stream_without_generator,
-        "stream_without_generator: slot 'text': stream=True is for the outputs of async generators",
-    ),
-    (
-        a_stream_said_of_an_input,
-        "a_stream_said_of_an_input: slot 'text': an input that is a stream is hinted AsyncIterator[…]",
-    ),
+    (stream_without_generator, "slot 'text': stream=True is for the outputs of async generators"),
+    (a_stream_said_of_an_input, "slot 'text': an input that is a stream is hinted AsyncIterator[…]"),
     (
         a_stream_of_several,
-        "a_stream_of_several: slot 'text': collections.abc.AsyncIterator[str] is a stream, "
+        "slot 'text': collections.abc.AsyncIterator[str] is a stream, "
         "which Slot(multi=True) and Slot(stream=False) are not",
     ),
-    (a_stream_configured, "a_stream_configured: slot 'text': a configuration value cannot be a stream"),
-    (a_branch_into, "a_branch_into: slot 'text': branch=True is for outputs"),
-    (
-        only_branch,
-        "only_branch: slot 'result': branch=True is for the fields of a TypedDict, which can be left out",
-    ),
-    (hinted_twice, "hinted_twice: slot 'text': hint the type of one item, and say Slot(stream=True)"),
-    (NoRun, "NoRun: a class node needs a method `run`"),
-    (UnhintedConstructor, "UnhintedConstructor: parameter 'start' has no type hint"),
-    (Twice, "Twice: both the constructor and `run` take 'start'; rename one of them"),
+    (a_stream_configured, "slot 'text': a configuration value cannot be a stream"),
+    (a_branch_into, "slot 'text': branch=True is for outputs"),
+    (only_branch, "slot 'result': branch=True is for the fields of a TypedDict, which can be left out"),
+    (hinted_twice, "slot 'text': hint the type of one item, and say Slot(stream=True)"),
+    (NoRun, "a class node needs a method `run`"),
+    (UnhintedConstructor, "parameter 'start' has no type hint"),
+    (Twice, "both the constructor and `run` take 'start'; rename one of them"),
 ]
 
 
-@pytest.mark.parametrize(("target", "message"), MISTAKES, ids=[target.__name__ for target, _ in MISTAKES])
-def test_what_cannot_be_read_is_told_with_its_name(target: Any, message: str) -> None:
-    with pytest.raises(TypeError) as refused:
-        node()(target)
-    assert str(refused.value) == message
-
-
-def test_a_coroutine_function_cannot_be_blocking() -> None:
-    async def fetch(text: str) -> str: ...
-
-    with pytest.raises(TypeError, match=r"fetch: blocking=True is for `def` functions; this one is `async def`$"):
-        node(blocking=True)(fetch)
+def test_what_cannot_be_read_is_told_with_its_name() -> None:
+    with Failures() as failures:
+        for target, message in MISTAKES:
+            with failures.row(target.__name__):
+                with pytest.raises(TypeError) as refused:
+                    node()(target)
+                assert str(refused.value) == f"{target.__name__}: {message}"
 
 
 async def isolated_coroutine(text: str) -> str: ...
@@ -720,37 +611,38 @@ def plain(text: str) -> str: ...
 OF_A_MODULE = "isolated=True is for `def` functions of a module, which another process can import"
 
 
-@pytest.mark.parametrize(
-    ("target", "options", "message"),
-    [
-        (isolated_coroutine, {"isolated": True}, "isolated=True is for `def` functions; this one is `async def`"),
-        (isolated_stream, {"isolated": True}, "isolated=True is for functions without streams; 'text' is one"),
-        (isolated_stream, {"blocking": True}, "blocking=True is for functions without streams; 'text' is one"),
-        (IsolatedClass, {"isolated": True}, OF_A_MODULE),
-        (plain, {"isolated": True, "blocking": True}, "blocking=True and isolated=True exclude each other"),
-        (plain, {"bypass": "pass"}, "bypass is 'mute' or a dict of outputs and inputs, got 'pass'"),
-        (plain, {"bypass": {"resul": "text"}}, "bypass names the output 'resul', which the node does not have"),
-        (plain, {"bypass": {"result": "txt"}}, "bypass names the input 'txt', which the node does not have"),
-        (plain, {"is_changed": "always"}, "is_changed must be a function that returns, got 'always'"),
-        (
-            plain,
-            {"is_changed": lambda inputs: 1},
-            "is_changed is called with (inputs, config): too many positional arguments",
-        ),
-        (
-            plain,
-            {"actions": {"go": lambda inputs, config, more: 1}},
-            "actions['go'] is called with (inputs, config), and a context in a parameter annotated PluginContext; "
-            "'more' is none of them",
-        ),
-    ],
-)
-def test_options_that_do_not_fit_the_function_are_told_with_its_name(
-    target: Any, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(TypeError) as refused:
-        node(**options)(target)
-    assert str(refused.value) == f"{target.__qualname__}: {message}"
+MISFITS: list[tuple[Any, dict[str, Any], str]] = [
+    (isolated_coroutine, {"blocking": True}, "blocking=True is for `def` functions; this one is `async def`"),
+    (isolated_coroutine, {"isolated": True}, "isolated=True is for `def` functions; this one is `async def`"),
+    (isolated_stream, {"isolated": True}, "isolated=True is for functions without streams; 'text' is one"),
+    (isolated_stream, {"blocking": True}, "blocking=True is for functions without streams; 'text' is one"),
+    (IsolatedClass, {"isolated": True}, OF_A_MODULE),
+    (plain, {"isolated": True, "blocking": True}, "blocking=True and isolated=True exclude each other"),
+    (plain, {"bypass": "pass"}, "bypass is 'mute' or a dict of outputs and inputs, got 'pass'"),
+    (plain, {"bypass": {"resul": "text"}}, "bypass names the output 'resul', which the node does not have"),
+    (plain, {"bypass": {"result": "txt"}}, "bypass names the input 'txt', which the node does not have"),
+    (plain, {"is_changed": "always"}, "is_changed must be a function that returns, got 'always'"),
+    (
+        plain,
+        {"is_changed": lambda inputs: 1},
+        "is_changed is called with (inputs, config): too many positional arguments",
+    ),
+    (
+        plain,
+        {"actions": {"go": lambda inputs, config, more: 1}},
+        "actions['go'] is called with (inputs, config), and a context in a parameter annotated PluginContext; "
+        "'more' is none of them",
+    ),
+]
+
+
+def test_options_that_do_not_fit_the_function_are_told_with_its_name() -> None:
+    with Failures() as failures:
+        for target, options, message in MISFITS:
+            with failures.row(message):
+                with pytest.raises(TypeError) as refused:
+                    node(**options)(target)
+                assert str(refused.value) == f"{target.__qualname__}: {message}"
 
 
 def test_a_function_that_another_process_cannot_import_is_not_isolated() -> None:

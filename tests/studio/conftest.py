@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
-from studio_bench import Studio, browsing, show
+from studio_bench import WIDE, Studio, browsing, show
 
 from tavern_host import Host
-from tavern_host.testing.http import served
+from tavern_host.testing.http import HttpClient, served
 
 
 @pytest.hookimpl(wrapper=True)
@@ -32,11 +32,17 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def studio(browser: Browser, tmp_path: Path) -> AsyncIterator[Studio]:
+async def site(tmp_path: Path) -> AsyncIterator[HttpClient]:
+    """Serve a fresh project with the sample."""
+    async with Host(tmp_path / "inn", sample=True) as host, served(host) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def studio(browser: Browser, site: HttpClient) -> AsyncIterator[Studio]:
     """Return the page on a fresh project with the sample; whatever went wrong on the page fails the test."""
-    async with Host(tmp_path / "inn", sample=True) as host, served(host) as site:
-        context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
-        studio = await show(context, site)
-        yield studio
-        await context.close()
+    context = await browser.new_context(**WIDE)
+    studio = await show(context, site)
+    yield studio
+    await context.close()
     assert studio.mistakes == []

@@ -6,9 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from playwright.async_api import Locator, Page, expect
+
 from tavern_studio.testing import WAIT, Studio, browsing, not_new, show
 
-__all__ = ["WAIT", "Studio", "browsing", "not_new", "read_until", "show"]
+__all__ = ["WAIT", "Studio", "browsing", "not_new", "show"]
+
+WIDE = {"locale": "en", "viewport": {"width": 1280, "height": 800}}
+"""The window of a browser, unless it is to be another."""
 
 T = TypeVar("T")
 
@@ -20,3 +25,38 @@ async def read_until(holds: Callable[[T], bool], read: Callable[[], Awaitable[T]
             break
         await asyncio.sleep(0.05)
     return found
+
+
+def canvas_node(page: Page, name: str) -> Locator:
+    """Return a node of the canvas."""
+    return page.locator(f".vue-flow__node[data-id={name}]")
+
+
+async def greeting(studio: Studio) -> None:
+    """Open the workflow of the sample, and wait for its four nodes."""
+    await studio.open("/workflows/greeting")
+    await expect(studio.page.locator(".vue-flow__node")).to_have_count(4)
+
+
+async def leave(page: Page) -> None:
+    """Click beside all nodes, so that none is selected."""
+    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+
+
+async def publish(page: Page) -> None:
+    """Publish the workflow that is shown."""
+    await page.get_by_role("button", name="Publish", exact=True).click()
+    await expect(page.get_by_label("Status").get_by_text("Published", exact=True)).to_be_visible()
+
+
+async def drag(page: Page, what: Locator, by: tuple[int, int], *, at: tuple[float, float] | None = None) -> None:
+    """Drag with the mouse: from the middle, or from a place that is counted from the left lower corner."""
+    await what.scroll_into_view_if_needed()  # waits until it moves no more
+    box = await what.bounding_box()
+    assert box is not None
+    across, up = at or (box["width"] / 2, box["height"] / 2)
+    x, y = box["x"] + across, box["y"] + box["height"] - up
+    await page.mouse.move(x, y)
+    await page.mouse.down()
+    await page.mouse.move(x + by[0], y + by[1], steps=6)
+    await page.mouse.up()

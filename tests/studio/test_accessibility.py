@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import pytest
 from helpers.repetition import Failures
 from playwright.async_api import Browser, expect
-from studio_bench import Studio, read_until, show
+from studio_bench import read_until, show
 
+from tavern_host.testing.http import HttpClient
 from tavern_studio.page import WEB
 
 AXE = WEB.parent / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
@@ -34,6 +34,10 @@ VIEWS = {
 }
 WIDE = {"/workflows/agents/LLMDecisionWithTools": "The conversation so far."}
 """Where a narrow canvas is zoomed out so far that its controls are small."""
+THEMES = [
+    ("light", 1280, ["wcag2a", "wcag2aa"]),
+    ("dark", 420, ["color-contrast", "button-name", "target-size"]),
+]
 VIOLATIONS = """async (rules) => (await axe.run(document, {runOnly: rules, resultTypes: ["violations"]})).violations
     .filter((one) => ["serious", "critical"].includes(one.impact))
     .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`)"""
@@ -46,29 +50,25 @@ MISPLACED = """() => [...document.querySelectorAll(".vue-flow__handle")].filter(
 """Slots that are not at an edge of their node."""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_every_view_is_accessible(studio: Studio, browser: Browser, theme: str, tmp_path: Path) -> None:
+async def test_every_view_is_accessible(site: HttpClient, browser: Browser) -> None:
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: run `npm ci` in plugins/tavern_studio/frontend")
-    await studio.site.post("/api/prompt", json={"workflowId": "greeting", "inputs": {"name": "Ada"}})
-    width = 1280 if theme == "light" else 420
-    rules = ["wcag2a", "wcag2aa"] if theme == "light" else ["color-contrast", "button-name", "target-size"]
-    context = await browser.new_context(
-        locale="en",
-        viewport={"width": width, "height": 800},
-        color_scheme=theme,
-        bypass_csp=True,  # type: ignore[arg-type]
-    )
-    shown = await show(context, studio.site)
-    await shown.page.add_script_tag(path=AXE)
+    await site.post("/api/prompt", json={"workflowId": "greeting", "inputs": {"name": "Ada"}})
+    context = await browser.new_context(locale="en", bypass_csp=True)
+    studio = await show(context, site)
+    await studio.page.add_script_tag(path=AXE)
     with Failures() as failures:
-        for path, words in (VIEWS | WIDE if theme == "light" else VIEWS).items():
-            with failures.row(path):
-                await shown.open(path)
-                await expect(shown.page.get_by_text(words, exact=True).locator("visible=true").first).to_be_visible()
-                await shown.picture(f"view-{theme}-{path.strip('/').replace('/', '-') or 'home'}")
-                read = partial(shown.page.evaluate, VIOLATIONS, rules)
-                assert await read_until(lambda found: not found, read) == []
-                assert await shown.page.evaluate("document.documentElement.scrollWidth") <= width
-                assert await shown.page.evaluate(MISPLACED) == []
+        for theme, width, rules in THEMES:
+            await studio.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+            await studio.page.set_viewport_size({"width": width, "height": 800})
+            for path, words in (VIEWS | WIDE if theme == "light" else VIEWS).items():
+                with failures.row(f"{theme} {path}"):
+                    await studio.open(path)
+                    shown = studio.page.get_by_text(words, exact=True).locator("visible=true")
+                    await expect(shown.first).to_be_visible()
+                    await studio.picture(f"view-{theme}-{path.strip('/').replace('/', '-') or 'home'}")
+                    read = partial(studio.page.evaluate, VIOLATIONS, rules)
+                    assert await read_until(lambda found: not found, read) == []
+                    assert await studio.page.evaluate("document.documentElement.scrollWidth") <= width
+                    assert await studio.page.evaluate(MISPLACED) == []
     await context.close()

@@ -6,12 +6,14 @@ import aiohttp
 from playwright.async_api import Browser, expect
 from studio_bench import Studio
 
+from tavern_host.testing.http import HttpClient
+
 ANN = {"name": "ann", "password": "a long enough password", "role": "creator"}
 
 
-async def test_a_user_makes_a_token_that_works_until_it_is_ended(studio: Studio, browser: Browser) -> None:
-    await studio.site.post("/api/users", json=ANN)
-    base = f"http://127.0.0.1:{studio.site.port}"
+async def test_a_user_makes_a_token_that_works_until_it_is_ended(site: HttpClient, browser: Browser) -> None:
+    await site.post("/api/users", json=ANN)
+    base = f"http://127.0.0.1:{site.port}"
     context = await browser.new_context(locale="en")
     page = await context.new_page()
     answer = await context.request.post(f"{base}/api/login", data={key: ANN[key] for key in ("name", "password")})

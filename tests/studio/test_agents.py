@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 
 from playwright.async_api import expect
-from studio_bench import Studio
+from studio_bench import Studio, greeting
 
 
 async def test_a_workflow_is_made_a_tool_and_given_to_an_agent(studio: Studio) -> None:
     page = studio.page
     agents = studio.site.host.project.root / "agents"
-    await studio.open("/workflows/greeting")
-    await expect(page.locator(".vue-flow__node")).to_have_count(4)
+    await greeting(studio)
     await page.get_by_role("button", name="Use as a tool").click()
     await expect(page.get_by_role("heading", name="Greeting", exact=True)).to_be_visible()
     await page.get_by_label("Name").fill("Ada")

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from playwright.async_api import Page, expect
-from studio_bench import Studio, read_until
+from studio_bench import Studio, greeting, leave, read_until
 
 
 def add(local: str, type: str, name: str) -> dict[str, Any]:
@@ -45,8 +45,7 @@ async def test_the_assistant_changes_what_is_on_the_canvas(studio: Studio) -> No
     ]
     replies = studio.site.host.project.root / "agents" / "assistant.replies.yaml"
     replies.write_text(json.dumps(answers), encoding="utf-8")
-    await studio.open("/workflows/greeting")
-    await expect(nodes).to_have_count(4)
+    await greeting(studio)
     await page.get_by_role("button", name="Assistant", exact=True).click()
     panel = page.get_by_label("Inspector")
 
@@ -66,7 +65,7 @@ async def test_the_assistant_changes_what_is_on_the_canvas(studio: Studio) -> No
     await studio.picture("assistant-changed")
     await panel.get_by_role("button", name="Undo", exact=True).click()
     await expect(nodes).to_have_count(4)
-    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await leave(page)
     await page.keyboard.press("Control+Shift+z")
     await expect(nodes).to_have_count(5)
     await expect(page.get_by_label("Status").get_by_text("Draft saved", exact=True)).to_be_visible()
@@ -81,7 +80,7 @@ async def test_the_assistant_changes_what_is_on_the_canvas(studio: Studio) -> No
         return {(box["x"], box["y"]) for box in boxes if box}
 
     assert len(await read_until(lambda found: len(found) == 6, places)) == 6, "new nodes are laid out"
-    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await leave(page)
     await page.keyboard.press("Control+z")
     await expect(nodes).to_have_count(5)
 

@@ -21,7 +21,7 @@ from catalogue_bench import (
 )
 from helpers.repetition import Failures, repetitions
 from playwright.async_api import Browser, Error, expect
-from studio_bench import Studio, show
+from studio_bench import WIDE, Studio, show
 
 from tavern_host import Host
 from tavern_host.contracts.ui import COMPONENTS
@@ -51,7 +51,7 @@ async def catalogue(browser: Browser, tmp_path: Path) -> AsyncIterator[Studio]:
     async with Host(tmp_path / "inn") as host, served(host) as site:
         for name in (GRANTED, REFUSED):
             await host.grant(name)
-        context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
+        context = await browser.new_context(**WIDE)
         studio = await show(context, site)
         await studio.page.wait_for_function(LOADED)
         yield studio

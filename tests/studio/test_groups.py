@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 
 from playwright.async_api import expect
-from studio_bench import Studio
+from studio_bench import Studio, canvas_node, greeting, leave
 
 
 async def test_nodes_are_grouped_entered_unpacked_and_looped(studio: Studio) -> None:
     page, nodes = studio.page, studio.page.locator(".vue-flow__node")
-    await studio.open("/workflows/greeting")
-    await expect(nodes).to_have_count(4)
-    await page.locator(".vue-flow__node[data-id=trim] strong").click()
+    await greeting(studio)
+    await canvas_node(page, "trim").locator("strong").click()
     await nodes.filter(has_text="Merge texts").locator("strong").click(modifiers=["Control"])
     await expect(page.get_by_label("Inspector").get_by_text("2 nodes are selected.")).to_be_visible()
     await page.keyboard.press("Control+g")
@@ -25,12 +24,12 @@ async def test_nodes_are_grouped_entered_unpacked_and_looped(studio: Studio) -> 
     inner = json.loads((studio.site.host.project.root / "workflows" / "Say-hello.json").read_text())
     assert [node["type"] for node in inner["nodes"]][:2] == ["core:GroupInput", "core:GroupOutput"]
 
-    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await leave(page)
     await page.get_by_label("Name", exact=True).fill("Ada")
     await page.keyboard.press("Enter")
     await expect(page.get_by_label("Inspector").get_by_text("Hello, Ada")).to_be_visible()
     await group.locator("header").dblclick()
-    await expect(page.locator(".vue-flow__node[data-id=trim]")).to_be_visible()
+    await expect(canvas_node(page, "trim")).to_be_visible()
     await page.go_back()
 
     await group.locator("strong").click()
@@ -39,7 +38,6 @@ async def test_nodes_are_grouped_entered_unpacked_and_looped(studio: Studio) -> 
     await expect(page.locator(".vue-flow__edge")).to_have_count(4)
     await page.keyboard.press("l")
     await expect(page.locator(".node.loop")).to_be_visible()
-    await page.wait_for_timeout(700)
     await studio.picture("loop")
     for step, count in (("loop", 4), ("unpack", 3), ("group", 4)):
         await page.keyboard.press("Control+z")

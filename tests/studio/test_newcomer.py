@@ -10,7 +10,7 @@ from pathlib import Path
 from helpers.ports import free_port
 from helpers.serve_process import serving
 from playwright.async_api import Browser, Page, expect
-from studio_bench import WAIT
+from studio_bench import WAIT, WIDE, canvas_node, leave, publish
 
 from tavern_host import Host
 
@@ -45,12 +45,12 @@ async def draw(page: Page) -> None:
         await page.get_by_label("Search nodes…").fill(name)
         await library.get_by_role("button", name=name, exact=True).click()
     await page.keyboard.press("Escape")
-    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await leave(page)
     await page.keyboard.press("Shift+A")
-    text, stream = (page.locator(f".vue-flow__node[data-id={name}]") for name in ("text", "text-to-stream"))
+    text, stream = (canvas_node(page, name) for name in ("text", "text-to-stream"))
     await text.locator(".source").first.drag_to(stream.locator(".target").first)
     await expect(page.locator(".vue-flow__edge")).to_have_count(1)
-    await stream.locator(".source").first.drag_to(page.locator(".vue-flow__node[data-id=output] .target").first)
+    await stream.locator(".source").first.drag_to(canvas_node(page, "output").locator(".target").first)
     await expect(page.locator(".vue-flow__edge")).to_have_count(2)
     await text.locator("strong").click()
     await page.get_by_label("Inspector").get_by_label("text").first.fill("to be or not to be")
@@ -61,7 +61,7 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
     await prepared(root)
     settings = json.dumps({"extensions.tavern-tools.access": ACCESS})
     environment = {"TAVERN_TOKEN": "a-token-for-the-newcomer", "TAVERN_SETTINGS": settings}
-    context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
+    context = await browser.new_context(**WIDE)
     context.set_default_timeout(WAIT)
     expect.set_options(timeout=WAIT)
     page = await context.new_page()
@@ -72,10 +72,9 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
         await page.get_by_role("link", name="Home").click()
         await draw(page)
         await page.keyboard.press("Control+Enter")
-        await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+        await leave(page)
         await expect(inspector.get_by_text("to be or not to be")).to_be_visible()
-        await page.get_by_role("button", name="Publish", exact=True).click()
-        await expect(status.get_by_text("Published", exact=True)).to_be_visible()
+        await publish(page)
         await page.get_by_role("button", name="Use as a tool").click()
         await page.get_by_role("button", name="Add to agent").click()
         await page.get_by_role("dialog").get_by_role("button", name="Assistant", exact=True).click()
@@ -101,7 +100,7 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
         await expect(status.get_by_text("Draft saved", exact=True)).to_be_visible()
         drafted = await server.get("/api/workflows/spell/draft")
         assert drafted["workflow"]["name"] == "Spelling", "what was drawn while it was away is there"
-        await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+        await leave(page)
         await page.keyboard.press("Control+Enter")
         await expect(inspector.get_by_text("to be or not to be")).to_be_visible()
     await context.close()

@@ -6,7 +6,7 @@ import re
 
 from helpers.folder_plugins import write_plugin
 from playwright.async_api import expect
-from studio_bench import Studio
+from studio_bench import Studio, canvas_node
 
 ASKS = {
     "displayName": "Acme weather",
@@ -25,7 +25,14 @@ async def forecast(city: str) -> str:
 """
 
 
-async def test_a_plugin_is_reviewed_granted_used_and_revoked(studio: Studio) -> None:
+async def test_an_operator_manages_plugins_settings_users_and_files(studio: Studio) -> None:
+    await _run_looked_at(studio)
+    await _plugin_granted_used_and_revoked(studio)
+    await _settings_users_and_log(studio)
+    await _tools_and_files(studio)
+
+
+async def _plugin_granted_used_and_revoked(studio: Studio) -> None:
     page, project = studio.page, studio.site.host.project.root
     files = {"__init__.py": "", "nodes/__init__.py": NODES}
     write_plugin(project / "plugins" / "acme", files, **ASKS)
@@ -41,8 +48,8 @@ async def test_a_plugin_is_reviewed_granted_used_and_revoked(studio: Studio) -> 
     await studio.site.post("/api/workflows", json={"id": "rain", "name": "Rain", "nodes": [], "edges": []})
     await studio.open("/workflows/rain")
     await page.get_by_label("Node library").get_by_role("button", name="forecast acme").click()
-    node = page.locator(".vue-flow__node[data-id=forecast]")
-    await node.get_by_label("city").fill("Oslo")
+    forecast = canvas_node(page, "forecast")
+    await forecast.get_by_label("city").fill("Oslo")
     await page.get_by_label("Inspector").get_by_role("button", name="Run to here").click()
     await page.get_by_label("Inspector").get_by_role("tab", name="Outputs").click()
     await expect(page.get_by_label("Inspector").get_by_text("rain in Oslo")).to_be_visible()
@@ -54,9 +61,12 @@ async def test_a_plugin_is_reviewed_granted_used_and_revoked(studio: Studio) -> 
     await expect(operator.get_by_role("article").get_by_text("waits for you", exact=True)).to_be_visible()
     await expect(operator.get_by_text("operator took the grant back.")).to_be_visible()
     await operator.close()
-    await expect(node.get_by_text("No plugin that is loaded brings acme:forecast")).to_be_visible()
+    await expect(forecast.get_by_text("No plugin that is loaded brings acme:forecast")).to_be_visible()
     await studio.picture("missing-node")
 
+
+async def _settings_users_and_log(studio: Studio) -> None:
+    page = studio.page
     await studio.open("/settings/tavern-engine")
     field = page.get_by_label("Runs at a time")
     await field.fill("7")
@@ -81,7 +91,7 @@ async def test_a_plugin_is_reviewed_granted_used_and_revoked(studio: Studio) -> 
     await studio.picture("audit-log")
 
 
-async def test_a_run_is_looked_at_afterwards(studio: Studio) -> None:
+async def _run_looked_at(studio: Studio) -> None:
     page = studio.page
     await studio.site.post("/api/prompt", json={"workflowId": "greeting", "inputs": {"name": "Ada"}})
     await studio.open("/runs")
@@ -93,7 +103,7 @@ async def test_a_run_is_looked_at_afterwards(studio: Studio) -> None:
     await expect(page.get_by_role("link", name="Greeting")).to_have_count(2)
 
 
-async def test_tools_are_tried_and_files_uploaded(studio: Studio) -> None:
+async def _tools_and_files(studio: Studio) -> None:
     page = studio.page
     await studio.open("/tools/text:shout")
     await page.get_by_role("main").get_by_label("text").fill("good evening")

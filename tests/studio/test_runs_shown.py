@@ -7,7 +7,7 @@ from typing import Any
 
 from helpers.folder_plugins import write_plugin
 from playwright.async_api import expect
-from studio_bench import Studio, read_until
+from studio_bench import Studio, canvas_node, read_until
 
 from tavern_host import EXECUTION_ENGINE
 
@@ -31,27 +31,33 @@ async def finished(studio: Studio, given: dict[str, Any]) -> str:
     return run
 
 
-async def test_a_run_is_shown_on_its_canvas_with_what_changed_since(studio: Studio) -> None:
+async def test_runs_are_compared_shown_on_canvas_and_continued(studio: Studio) -> None:
+    run = await _compared(studio)
+    await _shown_on_its_canvas(studio, run)
+    await _continued_where_it_failed(studio)
+
+
+async def _shown_on_its_canvas(studio: Studio, run: str) -> None:
     page = studio.page
-    run = await finished(studio, {"workflowId": "greeting", "inputs": {"name": "Lin"}})
     await studio.open(f"/runs/{run}")
     await page.get_by_role("link", name="Show on the canvas").click()
-    await expect(page.get_by_label("Inspector").get_by_text("Hello, Lin")).to_be_visible()
+    await expect(page.get_by_label("Inspector").get_by_text("Hello, Mo")).to_be_visible()
     await expect(page.get_by_text("The workflow has changed since this run")).to_have_count(0)
 
-    await page.locator(".vue-flow__node[data-id=trim] strong").click()
+    await canvas_node(page, "trim").locator("strong").click()
     await page.keyboard.press("b")
     await studio.open(f"/runs/{run}")
     await page.get_by_role("link", name="Show on the canvas").click()
     await expect(page.get_by_text("The workflow has changed since this run")).to_be_visible()
-    await expect(page.locator(".vue-flow__node[data-id=trim]").get_by_text("Changed")).to_be_visible()
+    await expect(canvas_node(page, "trim").get_by_text("Changed")).to_be_visible()
     await expect(page.locator(".vue-flow__node .badge.warn")).to_have_count(1)
     await studio.picture("run-on-canvas")
     await page.get_by_role("button", name="Hide the marks").click()
     await expect(page.locator(".vue-flow__node .badge.warn")).to_have_count(0)
 
 
-async def test_two_runs_are_compared_node_by_node(studio: Studio) -> None:
+async def _compared(studio: Studio) -> str:
+    """Compare two runs; return the second."""
     page = studio.page
     asked = {"workflowId": "greeting", "useCache": False}
     other = await finished(studio, {**asked, "inputs": {"name": "Lin"}})
@@ -67,9 +73,10 @@ async def test_two_runs_are_compared_node_by_node(studio: Studio) -> None:
     await expect(table.get_by_text("Hello, Lin").first).to_be_visible()
     await page.get_by_label("Compare with").select_option("")
     await expect(page.get_by_text("Nodes in time")).to_be_visible()
+    return run
 
 
-async def test_a_failed_run_is_reported_and_continued_from_the_failed_node(studio: Studio) -> None:
+async def _continued_where_it_failed(studio: Studio) -> None:
     page, root = studio.page, studio.site.host.project.root
     write_plugin(root / "plugins" / "acme", {"__init__.py": "", "nodes/__init__.py": NODES}, nodes={"entry": "./nodes"})
     await studio.site.post("/api/plugins/reload")
@@ -82,7 +89,7 @@ async def test_a_failed_run_is_reported_and_continued_from_the_failed_node(studi
     inspector = page.get_by_label("Inspector")
     await page.get_by_role("button", name="Run", exact=True).first.click()
     await expect(page.get_by_role("button", name="Continue from the failed node")).to_be_visible()
-    await page.locator(".vue-flow__node[data-id=door] strong").click()
+    await canvas_node(page, "door").locator("strong").click()
     await inspector.get_by_role("tab", name="Outputs").click()
     await inspector.get_by_role("button", name="Copy a report").click()
     report = json.loads(await read_until(bool, lambda: page.evaluate("navigator.clipboard.readText()")))

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from playwright.async_api import Browser, Frame, Page, expect
-from studio_bench import show
+from studio_bench import WIDE, show
 
 from tavern_host import Host
 from tavern_host.testing.http import served
@@ -71,7 +71,7 @@ async def test_a_sandboxed_panel_reaches_nothing_but_its_plugin(browser: Browser
         answer = await site.post("/api/plugins/acme-frame/settings", json={"outside": outside})
         assert answer.status == 200, await answer.text()
         heard.clear()
-        context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
+        context = await browser.new_context(**WIDE)
         studio = await show(context, site)
         page = studio.page
         frame = await in_panel(page, "Attack")

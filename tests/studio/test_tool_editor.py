@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 from studio_bench import Studio
 
 CODE = '''def greet(name: str, times: int = 1) -> str:
@@ -24,7 +25,13 @@ async def write(page: Page, field: str, text: str) -> None:
     await page.keyboard.insert_text(text)
 
 
-async def test_a_script_becomes_a_tool(studio: Studio) -> None:
+async def test_tools_and_knowledge_are_written_and_kept(studio: Studio) -> None:
+    await _script_becomes_a_tool(studio)
+    await _node_becomes_a_tool(studio)
+    await _knowledge_is_written_and_found(studio)
+
+
+async def _script_becomes_a_tool(studio: Studio) -> None:
     page, root = studio.page, studio.site.host.project.root
     await studio.open("/tools")
     await page.get_by_role("button", name="New tool").click()
@@ -84,8 +91,13 @@ async def test_a_script_becomes_a_tool(studio: Studio) -> None:
     assert not file.exists() and not (root / "scripts" / "text-greet.py").exists()
 
 
-async def test_a_node_becomes_a_tool(studio: Studio) -> None:
-    page, root = studio.page, studio.site.host.project.root
+async def _node_becomes_a_tool(studio: Studio) -> None:
+    page, root, gone = studio.page, studio.site.host.project.root, asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await gone.wait()
+        await route.continue_()
+
     await studio.open("/tools?new=node")
     await page.get_by_label("Id", exact=True).fill("text:loud")
     await page.get_by_label("Type of the node").fill("core:UpperCase")
@@ -94,17 +106,18 @@ async def test_a_node_becomes_a_tool(studio: Studio) -> None:
     await page.get_by_label("text", exact=False).last.fill("hello")
     await page.get_by_role("button", name="Run", exact=True).click()
     await expect(page.get_by_text("HELLO")).to_be_visible()
+    await page.route("**/api/tool-files*", late)
     await page.keyboard.press("Control+s")
     await expect(page.get_by_text("Saved.")).to_be_visible()
-    assert (
-        json.loads((root / "tools" / "text-loud.tool.json").read_text())["implementation"]["nodeType"]
-        == "core:UpperCase"
-    )
-
-
-async def test_knowledge_is_written_and_found(studio: Studio) -> None:
-    page, root = studio.page, studio.site.host.project.root
+    made = json.loads((root / "tools" / "text-loud.tool.json").read_text())
+    assert made["implementation"]["nodeType"] == "core:UpperCase"
     await studio.open("/knowledge")
+    async with page.expect_response("**/api/tool-files*"):
+        gone.set()  # who has gone elsewhere is not taken back
+
+
+async def _knowledge_is_written_and_found(studio: Studio) -> None:
+    page, root = studio.page, studio.site.host.project.root
     await page.get_by_role("button", name="New base").click()
     await page.get_by_label("Name", exact=True).fill("Lore of the valley")
     await page.get_by_role("button", name="Make it").click()

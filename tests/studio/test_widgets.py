@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, Locator, expect
-from studio_bench import Studio, show
+from playwright.async_api import Browser, expect
+from studio_bench import WIDE, Studio, canvas_node, drag, leave, publish, show
 
 from tavern_host import Host
 from tavern_host.testing.http import served
@@ -32,15 +32,9 @@ KINDS = {
 
 async def published(studio: Studio, name: str) -> dict[str, dict[str, Any]]:
     """Publish the workflow that is shown; return its nodes by id."""
-    page = studio.page
-    await page.get_by_role("button", name="Publish", exact=True).click()
-    await expect(page.get_by_label("Status").get_by_text("Published", exact=True)).to_be_visible()
+    await publish(studio.page)
     workflow = await (await studio.site.get(f"/api/workflows/{name}")).json()
     return {node["id"]: node for node in workflow["nodes"]} | {"edges": workflow["edges"]}
-
-
-def node(studio: Studio, name: str) -> Locator:
-    return studio.page.locator(f".vue-flow__node[data-id={name}]")
 
 
 async def test_every_kind_of_value_has_its_control(studio: Studio) -> None:
@@ -50,7 +44,7 @@ async def test_every_kind_of_value_has_its_control(studio: Studio) -> None:
     (site.host.project.root / "files" / "notes").mkdir(parents=True)
     (site.host.project.root / "files" / "notes" / "today.md").write_text("Hello")
     await studio.open("/workflows/kinds")
-    every = node(studio, "all")
+    every = canvas_node(page, "all")
     await every.get_by_label("single line", exact=True).fill("typed")
     await every.get_by_label("several lines", exact=True).fill("one\ntwo")
     await every.get_by_label("choice", exact=True).select_option("choice B")
@@ -71,15 +65,15 @@ async def test_every_kind_of_value_has_its_control(studio: Studio) -> None:
     await expect(every.get_by_text('{"a":[1]}')).to_be_visible()
     await studio.picture("widgets")
 
-    await node(studio, "random").get_by_role("button", name="Draw again").click()
-    await expect(node(studio, "random").get_by_label("current value")).not_to_have_value("0")
-    await node(studio, "ask").get_by_label("model", exact=True).select_option("scripted")
-    await node(studio, "calculate").get_by_label("operation").select_option("Power")
-    await expect(node(studio, "calculate").get_by_text("base")).to_be_visible()
-    await node(studio, "read").get_by_label("path", exact=True).focus()
-    await expect(node(studio, "read").locator("option[value='notes/today.md']")).to_be_attached()
-    await node(studio, "read").get_by_label("path", exact=True).fill("notes/today.md")
-    await node(studio, "tools").locator("strong").click()
+    await canvas_node(page, "random").get_by_role("button", name="Draw again").click()
+    await expect(canvas_node(page, "random").get_by_label("current value")).not_to_have_value("0")
+    await canvas_node(page, "ask").get_by_label("model", exact=True).select_option("scripted")
+    await canvas_node(page, "calculate").get_by_label("operation").select_option("Power")
+    await expect(canvas_node(page, "calculate").get_by_text("base")).to_be_visible()
+    await canvas_node(page, "read").get_by_label("path", exact=True).focus()
+    await expect(canvas_node(page, "read").locator("option[value='notes/today.md']")).to_be_attached()
+    await canvas_node(page, "read").get_by_label("path", exact=True).fill("notes/today.md")
+    await canvas_node(page, "tools").locator("strong").click()
     await inspector.get_by_role("tab", name="Settings").click()
     for tool in ("text:shout", "workflow:greeting"):
         await inspector.get_by_label("Add a tool…").fill(tool)
@@ -106,18 +100,6 @@ async def test_every_kind_of_value_has_its_control(studio: Studio) -> None:
     assert [edge["targetHandle"] for edge in kept["edges"]] == ["base"]
 
 
-async def drag(studio: Studio, what: Locator, by: tuple[int, int]) -> None:
-    await what.scroll_into_view_if_needed()  # waits until it moves no more
-    box, mouse = await what.bounding_box(), studio.page.mouse
-    assert box is not None
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    await mouse.move(x, y)
-    await mouse.down()
-    await mouse.move(x + by[0] / 2, y + by[1] / 2, steps=4)
-    await mouse.move(x + by[0], y + by[1], steps=4)
-    await mouse.up()
-
-
 async def test_a_loop_is_found_built_and_run_with_the_mouse(studio: Studio) -> None:
     page = studio.page
     library, inspector = page.get_by_label("Node library"), page.get_by_label("Inspector")
@@ -142,29 +124,29 @@ async def test_a_loop_is_found_built_and_run_with_the_mouse(studio: Studio) -> N
     await inspector.get_by_label("Name of value").press("Tab")
     await inspector.get_by_label("Count", exact=True).fill("5")
     await inspector.get_by_label("Count", exact=True).press("Tab")
-    zone = node(studio, "loop-zone")
-    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    zone = canvas_node(page, "loop-zone")
+    await leave(page)
     await page.keyboard.press("f")
     await page.get_by_label("Search nodes…").fill("calculate")
     await library.get_by_role("button", name="Calculate", exact=True).drag_to(zone, target_position={"x": 200, "y": 80})
-    inner = node(studio, "math-operation")
+    inner = canvas_node(page, "math-operation")
     for handle in ("a", "b"):
         await zone.locator(".source[data-handleid=in__total]").drag_to(
             inner.locator(f".target[data-handleid={handle}]")
         )
     await inner.locator(".source").drag_to(zone.locator(".target[data-handleid=next__total]"))
-    await zone.locator(".source[data-handleid=out__total]").drag_to(node(studio, "output").locator(".target"))
+    await zone.locator(".source[data-handleid=out__total]").drag_to(canvas_node(page, "output").locator(".target"))
     await expect(page.locator(".vue-flow__edge")).to_have_count(4)
     await page.keyboard.press("Control+Enter")
     await expect(zone.get_by_text("5 iterations")).to_be_visible()
-    await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})
+    await leave(page)
     await expect(inspector.get_by_text("32", exact=True)).to_be_visible()
     await studio.picture("loop-built")
 
     before = await published(studio, "spin")
     assert before["math-operation"]["parentNode"] == "loop-zone"
-    await drag(studio, zone.locator(".grip"), (60, 30))
-    await drag(studio, inner.locator("strong"), (0, 300))
+    await drag(page, zone.locator(".grip"), (60, 30))
+    await drag(page, inner.locator("strong"), (0, 300))
     after = await published(studio, "spin")
     assert after["loop-zone"]["width"] > (before["loop-zone"].get("width") or 600)
     assert after["math-operation"].get("parentNode") is None
@@ -172,7 +154,7 @@ async def test_a_loop_is_found_built_and_run_with_the_mouse(studio: Studio) -> N
 
 async def test_the_first_visit_leads_to_a_run_and_an_agent(browser: Browser, tmp_path: Path) -> None:
     async with Host(tmp_path / "inn", sample=True) as host, served(host) as site:
-        context = await browser.new_context(locale="en", viewport={"width": 1280, "height": 800})
+        context = await browser.new_context(**WIDE)
         studio = await show(context, site, is_new=True)
         page, hint = studio.page, studio.page.get_by_text("Type a name above, then press Run.")
         await expect(page.locator(".vue-flow__node")).to_have_count(4)
