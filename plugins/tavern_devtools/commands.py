@@ -9,6 +9,7 @@ from typing import Any
 from tavern_devtools.inspection import Report, candidates, inspected
 from tavern_devtools.scaffold import Kind, scaffold, write
 from tavern_host import CommandOutput, InvalidInput, PluginContext
+from tavern_host.contracts.languages import say
 from tavern_host.contracts.reviews import outputs_of
 
 
@@ -81,7 +82,10 @@ def _outputs(report: Report, *, is_wheel: bool) -> list[CommandOutput]:
         lines.append(f"  looked at the manifest alone: {why}")
     outputs = [CommandOutput(kind="message", text=line) for line in lines]
     if report.permissions:
-        rows = [[p.level, p.name, p.description, "" if p.level == "add" else "yes"] for p in report.permissions]
+        rows = [
+            [say(p.level), p.name, say(p.description), "" if p.level == "add" else say("yes")]
+            for p in report.permissions
+        ]
         columns = ["level", "permission", "what it lets it do", "the operator decides"]
         outputs.append(CommandOutput(kind="table", title=f"{report.name} asks for", columns=columns, rows=rows))
     outputs += outputs_of(report.notes)

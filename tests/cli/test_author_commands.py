@@ -195,9 +195,12 @@ def test_a_folder_is_checked_apart_from_the_machine(tmp_path: Path, operator_fol
     (project / "plugins" / "broken").mkdir()
     before = {path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts}
 
-    unread = tavern("--project", tmp_path, "plugins", "check", folder, "--no-import")  # which is no project
+    chinese = {"LANGUAGE": "", "LC_ALL": "zh_CN.UTF-8"}
+    unread = tavern("--project", tmp_path, "plugins", "check", folder, "--no-import", **chinese)  # which is no project
     assert (unread.code, (tmp_path / "imported").exists()) == (0, False)
-    assert "looked at the manifest alone: its code was not imported" in unread.out
+    assert "只看了清单：没有导入其代码" in unread.out
+    words = unread.out.split()
+    assert words[words.index("增加") :][:3] == ["增加", "hook:server:host:startup", "在宿主启动时做一些事。"]
     assert report(tavern("--project", project, "plugins", "check", folder, "--json"))["state"] == "loaded"
     (tmp_path / "imported").unlink()
     after = {path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts}
