@@ -27,10 +27,9 @@ Tell = Callable[[Mapping[str, Any]], None]
 """Adds attributes to a span; those that are None are left out, and `error.type` marks it as failed."""
 
 
-@contextmanager
 def span(
     operation: str, what: str, call: CallContext, attributes: Mapping[str, Any], *, is_client: bool = False
-) -> Iterator[Tell]:
+) -> AbstractContextManager[Tell]:
     """Let a span last as long as what runs inside; give what adds attributes to it.
 
     `operation` is that of the conventions (`chat`, `execute_tool` …), `what` it is done with. Attributes are named
@@ -38,9 +37,13 @@ def span(
     the pieces of an answer may be read in several tasks.
     """
     tracer = _tracer()
-    if tracer is None:
-        yield _tell_nobody
-        return
+    return _NO_SPAN if tracer is None else _span(tracer, operation, what, call, attributes, is_client)
+
+
+@contextmanager
+def _span(
+    tracer: Any, operation: str, what: str, call: CallContext, attributes: Mapping[str, Any], is_client: bool
+) -> Iterator[Tell]:
     from opentelemetry import trace
 
     conversation = attributes.get("conversation.id") or _conversation.get()
@@ -140,8 +143,7 @@ def _named(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {key if key.startswith(own) else f"gen_ai.{key}": value for key, value in known.items()}
 
 
-def _tell_nobody(attributes: Mapping[str, Any]) -> None:
-    """Take attributes where there is no span."""
+_NO_SPAN: AbstractContextManager[Tell] = nullcontext(lambda attributes: None)
 
 
 def _tracer() -> Any:

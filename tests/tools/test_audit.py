@@ -42,14 +42,11 @@ def tool(read_only: bool, *, plugin: str | None = "acme", service: str = "plugin
 ACTING, READING = tool(False), tool(True)
 
 
-def call(
-    what: Tool | str, call_id: str = "c1", context: CallContext = CALL, outcome: Any = None, **arguments: Any
-) -> Call:
+def call(what: Tool | str, call_id: str = "c1", context: CallContext = CALL, **arguments: Any) -> Call:
     """Return a call of a tool, or of an id that no tool has."""
     found = None if isinstance(what, str) else what
     request = ToolCallRequest(tool_id=found.definition.id if found else str(what), arguments=arguments)
-    made = Call(call_id, request, context, None, time.perf_counter(), found=found)
-    return made if outcome is None else made.having(outcome=outcome)
+    return Call(call_id, request, context, None, time.perf_counter(), found=found)
 
 
 class Bench:
@@ -98,7 +95,7 @@ async def test_acting_calls_are_on_disk_before_they_are_made(bench: Bench) -> No
     (begun,) = bench.on_disk()
     about = ("agent:writer", "tool.called", "acme:work")
     assert shown(begun) == (*about, {"call": "c1", "arguments": {"path": "a", "token": MASK}})
-    bench.audit.end(work.having(outcome="done"))
+    bench.audit.end(work, "done")
     _, ended = bench.entries()
     assert shown(ended) == ("agent:writer", "tool.ended", "acme:work", {"call": "c1", "outcome": "done"})
 
@@ -107,7 +104,7 @@ async def test_reading_calls_have_one_entry_soon(bench: Bench) -> None:
     look = call(READING, context=CallContext(principal=CALL.principal, run_id="run_1"), path="a", code="x")
     await bench.audit.begin(look)
     assert bench.entries() == []
-    bench.audit.end(look.having(outcome="error"))
+    bench.audit.end(look, "error")
     async with asyncio.timeout(60):
         while not bench.on_disk():
             await asyncio.sleep(0.005)
@@ -131,7 +128,7 @@ async def test_denied_calls_are_on_disk_and_secrets_hidden(bench: Bench) -> None
     for what in (READING, ACTING):
         secret = call(what, code="s4cret")
         await bench.audit.begin(secret)
-        bench.audit.end(secret)
+        bench.audit.end(secret, "done")
     assert len(bench.entries()) == 6
     for path in bench.host.audit.path.parent.iterdir():
         assert b"s4cret" not in path.read_bytes(), path
@@ -156,14 +153,14 @@ async def test_a_call_that_cannot_be_recorded_is_not_made(bench: Bench) -> None:
 async def test_floods_and_odd_values_spoil_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = '"},"x":"\n{"seq":1,"time":"'
     await bench.deny(call(odd, odd, **{odd: odd, "n": {odd: [odd]}}), odd)
-    bench.audit.end(call(READING, odd, outcome=odd, path=odd, share=float("nan")))
+    bench.audit.end(call(READING, odd, path=odd, share=float("nan")), odd)
     denied, called = bench.entries()
     assert (denied.subject, denied.details["reason"]) == (odd, f"PermissionDenied: {odd}")
     assert shown(called)[3] == {"call": odd, "outcome": odd, "arguments": {"path": odd, "share": "<nan>"}}
     look = call(READING, path="x" * 900)
     for _ in range(6_000):
         await bench.audit.begin(look)
-        bench.audit.end(look)
+        bench.audit.end(look, "done")
     bench.host.audit.flush()
     assert (bench.host.audit.lost, verify(bench.host.audit.path, bench.host.audit.anchor).problem) == (0, None)
 

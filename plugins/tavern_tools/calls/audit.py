@@ -47,13 +47,8 @@ class CallAudit:
             self._record(ENDED, call, outcome="not made")
             raise
 
-    def end(self, call: Call) -> None:
+    def end(self, call: Call, outcome: str) -> None:
         """Record how a call ended after `begin`. Never waits."""
-        if call.outcome is not None or call.result is None:
-            outcome = call.outcome or ToolErrorType.INTERRUPTED.value
-        else:
-            error = call.result.error
-            outcome = call.result.status if error is None else error.type.value
         if call.tool.is_read_only:
             self._record(CALLED, call, outcome=outcome, ms=call.milliseconds, arguments=call.request.arguments)
         else:

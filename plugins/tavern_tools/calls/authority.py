@@ -66,12 +66,12 @@ class Authority:
         self._rulings: dict[tuple[int, str, str, tuple[str, ...] | None], _Ruling] = {}
         self._scope_rules: OrderedDict[bytes, Rule] = OrderedDict()
 
-    def authorise(self, call: Call) -> Call:
-        """Return the call with its verdict. Raises `ToolFailure` for a call that is denied."""
+    def authorise(self, call: Call) -> Verdict:
+        """Return whether a call may be made, or has to be approved. Raises `ToolFailure` for one that is denied."""
         verdict = self.decide(call.tool, call.request.arguments, call.context.principal, call.scope)
         if verdict.kind == "deny":
             raise ToolFailure(ToolErrorType.PERMISSION_DENIED, verdict.reason)
-        return call.having(verdict=verdict)
+        return verdict
 
     def decide(
         self, tool: Tool, arguments: dict[str, JsonValue], principal: Principal, scope: ToolScope | None

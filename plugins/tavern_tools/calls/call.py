@@ -1,15 +1,16 @@
-"""A call of a tool as data: one frozen value that each step takes and hands on, with what it found out."""
+"""A call of a tool on its way, and what is decided about it and comes of it, as data."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolResult, ToolScope
+from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolScope
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.tasks.progress import Progress
 
@@ -34,13 +35,13 @@ class Output(NamedTuple):
     parts: tuple[ContentPart, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Call:
-    """A call on its way. What stands below `tool` is filled in by the steps; see `Caller`.
+    """A call on its way. Its steps find the tool, and put the arguments as the tool gets them into the request; see
+    `Caller`.
 
     `began` is a reading of `time.perf_counter`; `progress` is what a call of a task reports to, and is None for
-    any other; `cache_key` is there where the result may be cached; `outcome` is what the audit log says of how it
-    ended, where that is not the result's status.
+    any other.
     """
 
     id: str
@@ -50,18 +51,7 @@ class Call:
     began: float
     progress: Progress | None = None
     found: Tool | None = None
-    coercions: tuple[str, ...] = ()
-    verdict: Verdict | None = None
-    cache_key: bytes | None = None
-    output: Output | None = None
-    result: ToolResult | None = None
-    outcome: str | None = None
-
-    def having(self, **found: Any) -> Call:
-        """Return the call with what a step found out, by field; `dataclasses.replace` would take five times as long."""
-        call = object.__new__(Call)
-        object.__setattr__(call, "__dict__", self.__dict__ | found)
-        return call
+    coercions: Sequence[str] = ()
 
     @property
     def tool(self) -> Tool:

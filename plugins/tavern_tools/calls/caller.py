@@ -20,12 +20,19 @@ from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
 from tavern_host.contracts.metrics import tally
 from tavern_host.contracts.spans import span
-from tavern_host.contracts.toolcalls import ToolApproval, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
+from tavern_host.contracts.toolcalls import (
+    ToolApproval,
+    ToolCallRequest,
+    ToolErrorType,
+    ToolResult,
+    ToolScope,
+    reporting_to,
+)
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter
 from tavern_host.contracts.wire import WireError, carried
 from tavern_tools.calls.audit import CallAudit, Updates
 from tavern_tools.calls.authority import Authority
-from tavern_tools.calls.call import Call
+from tavern_tools.calls.call import Call, Verdict
 from tavern_tools.calls.limits import Limits
 from tavern_tools.calls.result_cache import ResultCache
 from tavern_tools.calls.results import checked, checked_again, failed, waiting
@@ -89,7 +96,9 @@ class Caller:
 
     async def try_out(self, tool: Tool, request: ToolCallRequest, context: CallContext) -> ToolResult:
         """Return the result of a call of a tool that is not in the catalog, by the rules for one of its id."""
-        return await self.make(self._new(request, self._runners.scope_within(context), context).having(found=tool))
+        call = self._new(request, self._runners.scope_within(context), context)
+        call.found = tool
+        return await self.make(call)
 
     async def callable_tools(self, context: CallContext) -> list[ToolDefinition]:
         """Return the tools that may be called with this context now."""
@@ -111,13 +120,12 @@ class Caller:
     async def _made(self, call: Call) -> ToolResult:
         try:
             if call.found is None:
-                call = call.having(found=await self._registry.find(call.request.tool_id))
-            call = _check(call)
-            call = await self._ask_before(call)
-            call = self._authority.authorise(call)
-            call = await self._park_or_queue(call)
-            if call.result is not None:
-                return call.result
+                call.found = await self._registry.find(call.request.tool_id)
+            _check(call)
+            await self._ask_before(call)
+            verdict = self._authority.authorise(call)
+            if (queued := await self._park_or_queue(call, verdict)) is not None:
+                return queued
             self._limits.check(call)
             await self._audit.begin(call)
         except Exception as error:
@@ -125,20 +133,22 @@ class Caller:
             await self._audit.deny(call, failure)
             result = failed(call.request, failure, call.coercions)
             self._updates.end(call, result)
-            self.statistics.count(call.having(result=result))
+            self.statistics.count(call, result)
             self._count(call, "denied")
             return result
         self._updates.begin(call)
-        ended = call
+        ended: ToolResult | None = None
+        outcome = ToolErrorType.INTERRUPTED.value  # the caller was cancelled
         try:
-            ended = await self._ask_after(await self._carry_out(call))
+            result = await self._carry_out(call)
+            ended = await self._ask_after(call, result)
+            outcome = _outcome(result, ended)
+            return ended
         finally:
-            self._audit.end(ended)
-            self._updates.end(ended, ended.result)
-            self.statistics.count(ended)
-            self._count(call, ended.result.status if ended.result is not None else "cancelled")
-        assert ended.result is not None
-        return ended.result
+            self._audit.end(call, outcome)
+            self._updates.end(call, ended)
+            self.statistics.count(call, ended)
+            self._count(call, ended.status if ended is not None else "cancelled")
 
     def _count(self, call: Call, status: str) -> None:
         tool = call.found.definition.id if call.found is not None else "unknown"
@@ -146,22 +156,19 @@ class Caller:
 
     # --- the steps that need a few lines only ---------------------------------------------------------
 
-    async def _ask_before(self, call: Call) -> Call:
+    async def _ask_before(self, call: Call) -> None:
         """Let plugins veto the call or change its arguments. That of a task was seen by them when it was queued."""
         if call.progress is not None or not self._context.hooks.implemented(_BEFORE):
-            return call
+            return
         answer = await self._context.hooks.filter(_BEFORE, call.request, call=call.context)
-        if answer.arguments == call.request.arguments:
-            return call
-        bound = _bind(call.tool, answer.arguments)
-        return call.having(request=call.request.model_copy(update={"arguments": bound.arguments}))
+        if answer.arguments != call.request.arguments:
+            bound = _bind(call.tool, answer.arguments)
+            call.request = call.request.model_copy(update={"arguments": bound.arguments})
 
-    async def _park_or_queue(self, call: Call) -> Call:
-        """Make a task of a call that waits for an approval, or whose tool is asynchronous."""
-        verdict = call.verdict
-        assert verdict is not None
+    async def _park_or_queue(self, call: Call, verdict: Verdict) -> ToolResult | None:
+        """Make a task of a call that waits for an approval, or whose tool is asynchronous, and return that it waits."""
         if call.progress is not None or (verdict.kind == "allow" and not call.tool.definition.is_async):
-            return call
+            return None
         if call.tool.draft:
             message = (
                 f"{call.context.principal} may call {call.tool.definition.id} with an approval only: save it first"
@@ -175,38 +182,39 @@ class Caller:
                 reason=verdict.reason, requested_at=now, expires_at=expires_at, default=verdict.default
             )
         task = await self.tasks.submit(call.request, call.tool, call.context, call.scope, approval)
-        return call.having(result=waiting(call.request, task, call.coercions))
+        return waiting(call.request, task, call.coercions)
 
-    async def _carry_out(self, call: Call) -> Call:
+    async def _carry_out(self, call: Call) -> ToolResult:
         """Run the tool in its turn, or take the cached result; what goes wrong becomes the call's result."""
         try:
-            call = self._cache.look_up(call)
-            if call.result is not None:
-                return call
+            key = self._cache.key(call.tool, call.request.arguments, call.context.principal)
+            if key is not None and (cached := self._cache.look_up(call, key)) is not None:
+                return cached
             async with self._limits.turn(call.tool):
                 if call.progress is not None:
                     await call.progress.begin()
-                call = await self._runners.run(call)
-            return self._cache.keep(checked(call, self._max_bytes))
+                output = await self._runners.run(call)
+            result = checked(call, output, self._max_bytes)
+            if key is not None:  # before plugins, which may look at who calls, change it
+                self._cache.put(key, call.tool, result)
+            return result
         except (Exception, asyncio.CancelledError) as error:
             failure = self._failure(call, error, was_begun=True)
-            result = failed(call.request, failure, call.coercions, duration_ms=call.milliseconds)
-            return call.having(result=result, outcome=failure.type.value)
+            return failed(call.request, failure, call.coercions, duration_ms=call.milliseconds)
 
-    async def _ask_after(self, call: Call) -> Call:
-        """Let plugins change or withhold the result."""
-        result = call.result
-        if result is None or not self._context.hooks.implemented(_AFTER):
-            return call
+    async def _ask_after(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return the result as plugins change it, or that they withhold it."""
+        if not self._context.hooks.implemented(_AFTER):
+            return result
         try:
             answer = await self._context.hooks.filter(_AFTER, result, request=call.request, call=call.context)
             about = {"tool_id": result.tool_id, "index": result.index, "block": result.block}
             answer = answer.model_copy(update={**about, "request_id": result.request_id})
-            return call.having(result=checked_again(answer, self._max_bytes))
+            return checked_again(answer, self._max_bytes)
         except ToolFailure as failure:
-            return call.having(result=failed(call.request, failure, result.coercions))
+            return failed(call.request, failure, result.coercions)
         except TavernError as error:
-            return call.having(result=failed(call.request, failure_of(error.info), result.coercions))
+            return failed(call.request, failure_of(error.info), result.coercions)
 
     # --- calls of tasks -------------------------------------------------------------------------------
 
@@ -214,7 +222,8 @@ class Caller:
         self, request: ToolCallRequest, context: CallContext, scope: ToolScope | None, progress: Progress
     ) -> ToolResult:
         """Make the call of a task, which is authorised once more: the rules may have changed since it was queued."""
-        return await self.make(self._new(request, scope, context, progress))
+        with reporting_to(progress.report):
+            return await self.make(self._new(request, scope, context, progress))
 
     async def _may_decide(self, principal: Principal, tool_id: str, arguments: dict[str, JsonValue] | None) -> bool:
         if arguments is not None:
@@ -254,7 +263,15 @@ class Caller:
         return failure
 
 
-def _check(call: Call) -> Call:
+def _outcome(result: ToolResult, ended: ToolResult) -> str:
+    """Return what the audit log says of how a call ended: what its tool did, or else why plugins withheld it."""
+    if result.cached:
+        return "cached"
+    error = result.error or ended.error
+    return ended.status if error is None else error.type.value
+
+
+def _check(call: Call) -> None:
     """Bind the arguments to the tool's parameters; those of action text are converted. Raises `ToolFailure`.
 
     The arguments of a task were converted when it was queued.
@@ -262,11 +279,9 @@ def _check(call: Call) -> Call:
     request = call.request
     is_text = request.protocol is not None and call.progress is None
     bound = _bind(call.tool, request.arguments, text=is_text)
-    if bound.arguments is request.arguments:
-        return call
-    return call.having(
-        request=request.model_copy(update={"arguments": bound.arguments}), coercions=tuple(bound.coercions)
-    )
+    if bound.arguments is not request.arguments:
+        call.request = request.model_copy(update={"arguments": bound.arguments})
+        call.coercions = bound.coercions
 
 
 def _bind(tool: Tool, arguments: dict[str, JsonValue], *, text: bool = False) -> Bound:

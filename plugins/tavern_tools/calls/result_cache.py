@@ -51,23 +51,13 @@ class ResultCache:
             max_bytes, ttu=lambda _, entry, now: now + entry.seconds, timer=clock, getsizeof=lambda entry: entry.size
         )
 
-    def look_up(self, call: Call) -> Call:
-        """Return the call with its cache key where its result may be cached, and with the result that is."""
-        key = self.key(call.tool, call.request.arguments, call.context.principal)
-        if key is None:
-            return call
-        call = call.having(cache_key=key)
+    def look_up(self, call: Call, key: bytes) -> ToolResult | None:
+        """Return the result of a call that is cached under its key, or None."""
         cached = self.get(key)
         if cached is None:
-            return call
+            return None
         timing = {"coercions": list(call.coercions), "duration_ms": call.milliseconds}
-        return call.having(result=cached.model_copy(update={**call.request.about, **timing}), outcome="cached")
-
-    def keep(self, call: Call) -> Call:
-        """Cache the result of a call that has a key; plugins, which may look at who calls, change it after this."""
-        if call.cache_key is not None and call.result is not None:
-            self.put(call.cache_key, call.tool, call.result)
-        return call
+        return cached.model_copy(update={**call.request.about, **timing})
 
     def key(self, tool: Tool, arguments: dict[str, JsonValue], principal: Principal) -> bytes | None:
         """Return what equal calls have in common; None where a result is not cached.

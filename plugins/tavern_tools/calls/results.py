@@ -19,19 +19,18 @@ from tavern_host.contracts.toolcalls import (
     ToolTask,
 )
 from tavern_host.contracts.wire import WireError, carried
-from tavern_tools.calls.call import Call
+from tavern_tools.calls.call import Call, Output
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure, value_failure
 from tavern_tools.catalog.schemas import Location, Schema, ValueProblem
 
 
-def checked(call: Call, max_bytes: int) -> Call:
-    """Return the call with its result.
+def checked(call: Call, output: Output, max_bytes: int) -> ToolResult:
+    """Return what a tool gave as the result of its call.
 
     Raises `ToolFailure` for output that is not what the tool declares, is too large, or that no wire can carry.
     """
-    tool, output, request = call.tool, call.output, call.request
-    assert output is not None
+    tool, request = call.tool, call.request
     structured = _carried(request.tool_id, output.structured)
     _check_schema(tool, structured)
     _check_size(request.tool_id, structured, max_bytes)
@@ -41,7 +40,7 @@ def checked(call: Call, max_bytes: int) -> Call:
         content = [ContentPart.trusted(type="text", text=structured)]
     else:
         content = [ContentPart.trusted(type="data", data=structured)]
-    result = ToolResult.trusted(  # validating it would copy all of the output
+    return ToolResult.trusted(  # validating it would copy all of the output
         **request.about,
         status="done",
         content=content,
@@ -49,7 +48,6 @@ def checked(call: Call, max_bytes: int) -> Call:
         coercions=list(call.coercions),
         duration_ms=call.milliseconds,
     )
-    return call.having(result=result)
 
 
 def checked_again(result: ToolResult, max_bytes: int) -> ToolResult:

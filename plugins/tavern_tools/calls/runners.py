@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 from pydantic import JsonValue
@@ -15,14 +14,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
-from tavern_host.contracts.toolcalls import (
-    ContentPart,
-    Report,
-    ToolErrorType,
-    ToolScope,
-    current_report,
-    reporting_to,
-)
+from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType, ToolScope, current_report
 from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
 from tavern_host.sdk.time_limits import until_given_up
 from tavern_tools.builtin.project_folder import read
@@ -41,10 +33,6 @@ _LATER = 0.25
 """Seconds from a call's time limit to its deadline, so that the limit is what is reported."""
 
 
-def _no_report(progress: float | None, text: str | None) -> None:
-    """Report to nobody."""
-
-
 class Runners:
     """Carries out calls in one host."""
 
@@ -58,8 +46,8 @@ class Runners:
         """Return the scope of the call that a call is made in: what its caller may not do, its tool may not."""
         return self._scopes.get(context.id) or self._scopes.get(context.parent_id or "")
 
-    async def run(self, call: Call) -> Call:
-        """Return the call with what its tool returns within the time limit: the tool's own or else the setting
+    async def run(self, call: Call) -> Output:
+        """Return what a call's tool returns within the time limit: the tool's own or else the setting
         `callTimeout`, and the caller's deadline. Raises `ToolFailure` or what the services raise.
 
         A method that ignores its cancellation is given up a second after the limit.
@@ -71,7 +59,7 @@ class Runners:
         timer = asyncio.timeout(None)
         try:
             async with timer:
-                return call.having(output=await until_given_up(self._run(call, seconds), timer, seconds))
+                return await until_given_up(self._run(call, seconds), timer, seconds)
         except TimeoutError:
             if not timer.expired():
                 raise
@@ -81,20 +69,18 @@ class Runners:
     async def _run(self, call: Call, seconds: float) -> Output:
         tool, arguments, scope = call.tool, call.request.arguments, call.scope
         kind = tool.definition.implementation.kind
-        report = current_report() if call.progress is None else call.progress.report
         if kind == "service":
             method = self._method(tool)
             acts = method.info.permission is not None
             context = call.context.child(timeout=seconds + _LATER) if acts else call.context
             values = tool.definition.implementation.values
             given = arguments if values is None else {**values, "arguments": arguments}
-            with self._holding(context, scope), reporting_to(report):
+            with self._holding(context, scope):
                 return output_of_service(tool.definition, await method(given, context))
         child = call.context.child(timeout=seconds + _LATER)
         if kind == "script":
-            report = report or _no_report
             with self._holding(child, scope):
-                return await run_script(self._context, tool.definition, tool.code, arguments, child, report)
+                return await run_script(self._context, tool.definition, tool.code, arguments, child)
         request = await self._request(tool, await self._with_files(tool, arguments))
         if tool.streams and scope is not None and scope.streams:
             keys = [key for key in tool.outputs or () if key in tool.streams]
@@ -103,19 +89,16 @@ class Runners:
             handle = self._streams.open(stream, call.context.principal)
             part = ContentPart(type="stream", uri=handle, name=", ".join(keys))
             return Output({"stream": handle}, (part,))
-        return Output(await self._finished(tool, request, child, report))
+        return Output(await self._finished(tool, request, child))
 
-    @contextlib.contextmanager
-    def _holding(self, context: CallContext, scope: ToolScope | None) -> Iterator[None]:
-        """Let the scope of a call hold for the calls that its tool makes for it."""
+    def _holding(self, context: CallContext, scope: ToolScope | None) -> AbstractContextManager[object]:
+        """Let the scope of a call hold for the calls that its tool makes for it, until the block ends."""
         if scope is None or context.id in self._scopes:
-            yield
-            return
+            return nullcontext()
         self._scopes[context.id] = scope
-        try:
-            yield
-        finally:
-            del self._scopes[context.id]
+        stack = ExitStack()
+        stack.callback(self._scopes.pop, context.id)
+        return stack
 
     def _method(self, tool: Tool) -> ServiceMethod:
         """Return what calls the method that a service tool names."""
@@ -154,7 +137,8 @@ class Runners:
         data = await asyncio.to_thread(lambda: read(root, read_path(path), most=most))
         return base64.b64encode(data).decode()
 
-    async def _finished(self, tool: Tool, request: RunRequest, call: CallContext, report: Report | None) -> JsonValue:
+    async def _finished(self, tool: Tool, request: RunRequest, call: CallContext) -> JsonValue:
+        report = current_report()
         if report is None:
             run = await self._context.services.get(EXECUTION_ENGINE).run(request, call=call)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import PurePosixPath
 
@@ -24,7 +23,7 @@ from tavern_host.contracts.scripts import (
 )
 from tavern_host.contracts.scripttools import SCRIPT_TOOLS
 from tavern_host.contracts.settings import SETTINGS
-from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType, ToolOutput
+from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType, ToolOutput, current_report
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_tools.calls.call import Output
 from tavern_tools.catalog.failures import ToolFailure
@@ -97,17 +96,18 @@ async def run_script(
     code: str | None,
     arguments: dict[str, JsonValue],
     call: CallContext,
-    report: Callable[[float | None, str | None], None],
 ) -> Output:
-    """Return what a script tool gives, run from its file or from `code`, reporting its progress to `report`. Raises
+    """Return what a script tool gives, run from its file or from `code`, and report its progress. Raises
     `ToolFailure`."""
+    report = current_report()
     service = context.services.get(SCRIPT_EXECUTION)
     request = await with_config(context, tool, script_request(tool, arguments, code), call)
     result: ScriptResult | None = None
     async with aclosing(service.stream(request, call=call)) as events:  # type: ignore[type-var]
         async for event in events:
             if event.kind == "progress":
-                report(event.progress, event.text or None)
+                if report is not None:
+                    report(event.progress, event.text or None)
             elif event.result is not None:
                 result = event.result
     if result is None:
@@ -125,8 +125,10 @@ def output_of_service(tool: ToolDefinition, value: JsonValue) -> Output:
     if tool.implementation.values is not None:
         given = ToolOutput.model_validate(value)
         return Output(given.structured, tuple(given.content))
+    if not isinstance(value, dict) or not isinstance(value.get("success"), bool):
+        return Output(value)
     service, _ = service_and_method(tool.implementation)
-    if service not in _SCRIPT_SERVICES or not isinstance(value, dict) or not isinstance(value.get("success"), bool):
+    if service not in _SCRIPT_SERVICES:
         return Output(value)
     result = ScriptResult.model_validate(value)
     output = _output_data(result)

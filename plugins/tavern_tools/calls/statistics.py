@@ -17,7 +17,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.settings import MASK
-from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
 from tavern_host.contracts.tools import ToolStatistics
 from tavern_host.storage.files import locked, write_atomic
 from tavern_tools.calls.call import Call
@@ -68,9 +68,9 @@ class Statistics:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
 
-    def count(self, call: Call) -> None:
-        """Count a call that has ended. Never waits."""
-        result, tool = call.result, call.found
+    def count(self, call: Call, result: ToolResult | None) -> None:
+        """Count a call that has ended, without a result where it was cancelled. Never waits."""
+        tool = call.found
         if result is None or tool is None or tool.draft or result.cached or result.status not in ("done", "error"):
             return
         error = result.error
