@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
 from functools import lru_cache
 from math import isfinite
@@ -28,6 +28,7 @@ MAX_VALUES = 500
 MAX_NESTED = 8
 """How deeply lists and objects may be nested."""
 
+_NESTED = (dict, list, tuple, set, frozenset, Mapping)
 _SHORT = 100
 _WORD = 2**63 - 1
 _ANYWHERE = re.compile(
@@ -93,11 +94,11 @@ class _Details:
                 copied[name] = self._value(item, depth + 1)
         return copied
 
-    def _list(self, items: Iterable[Any], depth: int, count: int) -> list[Any]:
+    def _list(self, items: Collection[Any], depth: int) -> list[Any]:
         copied: list[Any] = []
         for item in items:
             if self._values <= 0:
-                copied.append(f"… {count - len(copied)} more")
+                copied.append(f"… {len(items) - len(copied)} more")
                 break
             self._values -= 1
             copied.append(self._value(item, depth))
@@ -116,12 +117,10 @@ class _Details:
             return int.__int__(value) if -_WORD <= value <= _WORD else f"<whole number of {value.bit_length()} bits>"
         if isinstance(value, float):
             return float.__float__(value) if isfinite(value) else f"<{float.__float__(value)}>"
-        if isinstance(value, dict | list | tuple | set | frozenset | Mapping):
+        if isinstance(value, _NESTED):
             if depth > MAX_NESTED:
                 return f"{_described(value)} nested too deeply"
-            if isinstance(value, list | tuple | set | frozenset):
-                return self._list(value, depth + 1, len(value))
-            return self.object(value, depth)
+            return self.object(value, depth) if isinstance(value, Mapping) else self._list(value, depth + 1)
         if isinstance(value, PurePath):
             return self._text(str(value))
         if isinstance(value, date):

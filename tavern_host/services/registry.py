@@ -221,7 +221,7 @@ class ServiceRegistry:
     def provides(self, plugin: str, services: Collection[str]) -> bool:
         """Return whether a plugin is a provider of one of these services, as its base or as an override; also while
         it is being unloaded."""
-        return any(one.plugin == plugin and one.service in services for one in self._living)
+        return any(one.service in services for one in self._living if one.plugin == plugin)
 
     def stacks(self) -> Stacks:
         """Return all stacks as they are now."""
