@@ -59,7 +59,7 @@ class Recovery:
 
     async def run(self) -> None:
         """Search for abandoned runs and old ones until cancelled."""
-        next_pruning = 0.0
+        next_pruning, told = 0.0, ""
         while True:
             try:
                 await self._claim_abandoned()
@@ -70,9 +70,12 @@ class Recovery:
                     await self._recorder.prune(
                         max_age=settings.kept_runs_seconds(), max_bytes=settings.kept_runs_bytes()
                     )
+                told = ""
             except TavernError as error:
-                if error.info.code != DeadlineExceeded.code:  # a busy store, or a host that stops
+                # not of a busy store, or a host that stops; and once of a database that is away
+                if error.info.code != DeadlineExceeded.code and error.message != told:
                     self._log.error("recovering runs from the run store failed: %s", error.message)
+                    told = error.message
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RECOVER_EVERY):
                     await self._wake.wait()

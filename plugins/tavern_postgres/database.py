@@ -42,6 +42,14 @@ class Connection:
         self._name = name
         self._lock = asyncio.Lock()
         self._connection: psycopg.AsyncConnection[Row] | None = None
+        self._is_lost = False
+        self._again_at: float | None = None
+
+    async def is_back(self, seconds: float) -> bool:
+        """Return whether the database could not be reached, and answers again since so many seconds at most."""
+        async with self._lock:
+            await self._opened()
+        return self._again_at is not None and asyncio.get_running_loop().time() - self._again_at < seconds
 
     async def rows(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
         """Execute one statement in a transaction of its own; return its rows."""
@@ -75,8 +83,11 @@ class Connection:
                         yield cursor
             except psycopg.OperationalError as error:
                 if connection.closed or connection.broken:
+                    self._is_lost = True
                     await self._drop()
-                raise ServiceUnavailable(f"the PostgreSQL database does not answer: {error}") from None
+                raise ServiceUnavailable(f"the PostgreSQL database does not answer: {one_line(error)}") from None
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise self._not_allowed(error) from None
             except BaseException:
                 if connection.info.transaction_status.name != "IDLE":  # cancelled within a statement
                     await self._drop()
@@ -98,7 +109,7 @@ class Connection:
                 async for told in connection.notifies():
                     yield told.payload
             except psycopg.OperationalError as error:
-                raise ServiceUnavailable(f"the PostgreSQL database does not answer: {error}") from None
+                raise ServiceUnavailable(f"the PostgreSQL database does not answer: {one_line(error)}") from None
             finally:
                 await self._drop()
 
@@ -130,20 +141,35 @@ class Connection:
                 application_name=f"tavern-host: {self._name}",
             )
         except psycopg.OperationalError as error:
-            raise ServiceUnavailable(f"the PostgreSQL database cannot be reached: {error}") from None
+            self._is_lost = True
+            raise ServiceUnavailable(f"the PostgreSQL database cannot be reached: {one_line(error)}") from None
         except psycopg.ProgrammingError as error:
-            raise Misconfigured(f"extensions.tavern-postgres.url is no address of a database: {error}") from None
+            example = "such as postgresql://tavern@db.example/tavern"
+            problem = f"extensions.tavern-postgres.url is no address of a database, {example}: {one_line(error)}"
+            raise Misconfigured(problem) from None
         try:
             await connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
             await self._migrate(connection)
         except psycopg.OperationalError as error:
             await connection.close()
-            raise ServiceUnavailable(f"the PostgreSQL database does not answer: {error}") from None
+            raise ServiceUnavailable(f"the PostgreSQL database does not answer: {one_line(error)}") from None
+        except psycopg.errors.InsufficientPrivilege as error:
+            await connection.close()
+            raise self._not_allowed(error) from None
         except BaseException:
             await connection.close()
             raise
+        if self._is_lost:
+            self._is_lost, self._again_at = False, asyncio.get_running_loop().time()
         self._connection = connection
         return connection
+
+    def _not_allowed(self, error: Exception) -> Misconfigured:
+        """Return what to do where the role in the address may not do what is needed."""
+        return Misconfigured(
+            f"the role in extensions.tavern-postgres.url may not use the schema {self._schema!r}: {one_line(error)};"
+            " let it create schemas in the database, or be the owner of this one"
+        )
 
     async def _migrate(self, connection: psycopg.AsyncConnection[Row]) -> None:
         """Bring the tables to this version, one host at a time. Raises `Misconfigured` for those of a newer one."""
@@ -234,6 +260,11 @@ HELD = (
 def address(context: PluginContext) -> tuple[str, str]:
     """Return the address of the database that the operator named, and the schema of this host in it."""
     return str(context.settings.get("url") or ""), str(context.settings.get("schema") or "tavern")
+
+
+def one_line(error: Exception) -> str:
+    """Return what the driver says, which may have several lines, as one."""
+    return " ".join(str(error).split())
 
 
 def lock_key(schema: str, name: str) -> int:

@@ -31,6 +31,9 @@ _UNFINISHED_ELSEWHERE = "NOT is_final AND owner IS DISTINCT FROM %(worker)s"
 
 _UNTIL = "clock_timestamp() + %(lease)s * interval '1 second'"
 
+_BACK = 10.0
+"""Seconds in which the workers of runs can prolong leases that ended while the database did not answer."""
+
 _PATIENCE = 60.0
 """Seconds for which a write is tried again while the database does not answer: a restart of it should cost no run."""
 
@@ -101,6 +104,8 @@ class PostgresRunStore(RunStore):
         """Claim a run without an owner, or `run_id`; None where there is none such, or another worker has it."""
         if run_id is not None:
             return await self._claim(f"id = %(id)s AND (owner = %(worker)s OR NOT {_CLAIMED})", worker, lease, run_id)
+        if await self._database.writer.is_back(_BACK):
+            return None
         return await self._claim(f"{_UNFINISHED_ELSEWHERE} AND NOT {_CLAIMED}", worker, lease)
 
     async def take(self, worker: str, lease: float, *, call: CallContext | None = None) -> RunEntry | None:
@@ -133,10 +138,10 @@ class PostgresRunStore(RunStore):
 
     async def offer(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
         """Let other workers take a run, or no longer; False where another has it by now."""
-        values = {"id": text(run_id), "worker": text(worker), "waits": waits}
-        offered = (
-            "UPDATE runs SET waits = %(waits)s WHERE id = %(id)s AND owner = %(worker)s AND NOT is_final"
-            " RETURNING id, owner"
+        values = {"id": text(run_id), "worker": text(worker), "waits": waits, "lease": _BACK}
+        offered = (  # one that starts may have waited until the database answered, and its lease be over
+            f"UPDATE runs SET waits = %(waits)s, lease_until = greatest(lease_until, {_UNTIL}),"
+            " renewed = clock_timestamp() WHERE id = %(id)s AND owner = %(worker)s AND NOT is_final RETURNING id, owner"
         )
         return bool(await (self._change if waits else self._database.writer.rows)(offered, values))
 

@@ -22,7 +22,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.databases import SharedDatabases, SqlDatabase, SqlResult, SqlValue
 from tavern_host.contracts.errors import Conflict, PermissionDenied, ServiceUnavailable, TavernError
 from tavern_host.contracts.services import gives_new
-from tavern_postgres.database import HELD, Connection, Database, Row, address, lock_key
+from tavern_postgres.database import HELD, Connection, Database, Row, address, lock_key, one_line
 from tavern_postgres.dialect import tables_of, translated
 from tavern_postgres.rows import text
 
@@ -137,7 +137,7 @@ class PostgresDatabases(SharedDatabases):
         try:
             await begun.cursor.execute(statement.encode(), values)
         except psycopg.OperationalError as error:
-            raise ServiceUnavailable(f"the PostgreSQL database does not answer: {error}") from None
+            raise ServiceUnavailable(f"the PostgreSQL database does not answer: {one_line(error)}") from None
         except psycopg.Error as error:
             raise TavernError(f"the PostgreSQL database refused a statement: {error}") from error
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
+import secrets
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from helpers.postgres import shared_server
 
 import tavern_postgres
 from benchmarks.faultchild import Place, graph_of
 from tavern_host import EXECUTION_ENGINE
-from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.runs import RUNS_CHANGED
+from tavern_postgres.database import Connection
 from tavern_postgres.shared_events import TYPES
 
 PROBLEM = "its driver is missing: pip install 'tavern-host\\[postgres\\]'"
@@ -30,6 +34,33 @@ async def test_without_the_driver_nothing_is_kept_elsewhere(tmp_path: Path, monk
     async with place.host(serving=False) as host:
         with pytest.raises(Misconfigured, match=PROBLEM):
             await host.services.get(EXECUTION_ENGINE).submit(RunRequest(workflow=graph_of(1).workflow()))
+
+
+async def test_what_keeps_a_database_from_being_used_is_said_in_a_line() -> None:
+    schema = f"setup_{secrets.token_hex(8)}"
+    user = f"stranger_{schema}"
+    url = shared_server()
+    log = logging.getLogger("test")
+    owner = Connection(url, schema, log, name="test")
+    await owner.rows(f"CREATE ROLE {user} LOGIN")
+    await owner.close()
+    rows = [
+        (
+            "mysql://x/y",
+            Misconfigured,
+            "no address of a database, such as postgresql://tavern@db.example/tavern: ",
+        ),
+        (
+            url.replace("/pg-", "/none-"),
+            ServiceUnavailable,
+            "cannot be reached: .* No such file or directory Is the s",
+        ),
+        (url.replace("tavern@", f"{user}@"), Misconfigured, rf"the role in .*url may not use the schema '{schema}': "),
+    ]
+    for address, error, message in rows:
+        connection = Connection(address, schema, log, name="test")
+        with pytest.raises(error, match=f"^[^\n]*{message}[^\n]*$"):
+            await connection.rows("SELECT 1 FROM runs")
 
 
 def test_events_are_carried_that_the_manifest_declares() -> None:

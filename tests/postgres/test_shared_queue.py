@@ -20,7 +20,7 @@ from benchmarks.enginegraphs import node_id
 from benchmarks.faultchild import Place, graph_of
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.calls import system_call
-from tavern_host.contracts.errors import Conflict
+from tavern_host.contracts.errors import Conflict, ServiceUnavailable
 from tavern_host.contracts.executions import ExecutionEngine, Run, RunRequest, RunStatus
 from tavern_host.contracts.runs import RunEnd, RunEntry
 from tavern_host.contracts.workflows import Workflow
@@ -160,10 +160,37 @@ async def test_callers_learn_that_their_host_stops(tmp_path: Path) -> None:
             await running(elsewhere, busy)
 
 
-async def test_an_offered_run_is_taken_once_in_order() -> None:
+@asynccontextmanager
+async def two_stores() -> AsyncIterator[tuple[PostgresRunStore, PostgresRunStore]]:
     schema = f"queue {secrets.token_hex(8)}"
     here, there = (PostgresRunStore(Database(shared_server(), schema, logging.getLogger("test"))) for _ in range(2))
     try:
+        yield here, there
+    finally:
+        await here.close()
+        await there.close()
+
+
+async def test_leases_that_end_without_the_database_are_prolonged_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with two_stores() as (here, there):
+        await accepted(here, "waited")
+        await accepted(here, "ran")
+        assert await here.offer("w", "waited", waits=True)
+        assert await there.claim("other", 30) is None
+        ends = "SELECT pg_terminate_backend(%s)", (await there._database.writer.rows("SELECT pg_backend_pid()"))[0]
+        await here._database.writer.rows(*ends)
+        await here._database.writer.rows("UPDATE runs SET lease_until = '-infinity'")
+        with pytest.raises(ServiceUnavailable):
+            await there.claim("other", 30)
+        assert await there.claim("other", 30) is None
+        assert await here.offer("w", "waited", waits=False)
+        monkeypatch.setattr("tavern_postgres.runs._BACK", 0.0)
+        taken = [await there.claim("other", 30) for _ in range(2)]
+        assert [run and run.id for run in taken] == ["ran", None]
+
+
+async def test_an_offered_run_is_taken_once_in_order() -> None:
+    async with two_stores() as (here, there):
         for number, (run_id, priority) in enumerate((("late", 0), ("urgent", 5), ("kept", 9), ("late too", 0))):
             moment = datetime(2025, 1, 1 + number, tzinfo=UTC)
             await accepted(here, run_id, priority=priority, submitted_at=moment)
@@ -188,9 +215,6 @@ async def test_an_offered_run_is_taken_once_in_order() -> None:
         assert await here.renew("w", ["late", "kept"], 30) == ["kept"]
         with pytest.raises(Conflict, match="the run 'late' is other's by now"):
             await here.update("w", "late", RunEnd(status=RunStatus.COMPLETE))
-    finally:
-        await here.close()
-        await there.close()
 
 
 async def all_taken(store: PostgresRunStore) -> AsyncIterator[RunEntry]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tavern_engine.cli.progress_view import ProgressView, text_chunk
 from tavern_engine.cli.run_text import value_text
 from tavern_engine.cli.stream_text import StreamTexts
+from tavern_engine.journal.recorder import NOT_RECORDED
 from tavern_host import EXECUTION_ENGINE, CommandOutput, InvalidInput, PluginContext
 from tavern_host.contracts.dataflow import GROUP_REFERENCE
 from tavern_host.contracts.events import Event, Gap
@@ -200,6 +201,8 @@ def _ending(
     for key, value in finished.outputs.items():
         if texts.text(key) != value:
             said.append(CommandOutput(kind="text", text=f"{documents.title(key)}: {value_text(value)}"))
+    if finished.status is RunStatus.COMPLETE and (finished.not_resumable or "").startswith(NOT_RECORDED):
+        said.append(CommandOutput(kind="progress", text=f"The run {finished.id} is not kept: {finished.not_resumable}"))
     said.append(CommandOutput(kind="result", data=finished.to_json()))
     if finished.status is not RunStatus.COMPLETE:
         said += _how_to_resume(finished, context)

@@ -66,13 +66,12 @@ class Leases:
                 async with asyncio.timeout(min(LOOK, self.lease / 3)):
                     await self._wake.wait()
             self._wake.clear()
-            if is_due := loop.time() >= due:
+            is_due = loop.time() >= due
+            if self._held and await self._look(is_due) and is_due:  # else once more at the next look: leases end
                 due = loop.time() + self.lease / 3
-            if self._held:
-                await self._look(is_due)
 
-    async def _look(self, is_due: bool) -> None:
-        """See which runs are to end, and prolong the claims where it is time."""
+    async def _look(self, is_due: bool) -> bool:
+        """See which runs are to end, and prolong the claims where it is time; return whether the store answered."""
         held = list(self._held)
         try:
             unwanted = await self._store.unwanted(self.worker)
@@ -82,7 +81,7 @@ class Leases:
                 reason = error.message if isinstance(error, TavernError) else describe(error)
                 self._log.error("the claims of running workflows could not be prolonged: %s", reason)
             self._is_told = True
-            return
+            return False
         self._is_told = False
         for run_id in unwanted:
             if run_id in self._held:
@@ -91,3 +90,4 @@ class Leases:
             if run_id not in kept and (calls := self._held.pop(run_id, None)) is not None:
                 self._log.error("the run %s was claimed by another worker and is stopped here", run_id)
                 calls[0]()
+        return True

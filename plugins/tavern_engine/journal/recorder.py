@@ -35,6 +35,9 @@ from tavern_host.contracts.workflows import Workflow
 PATIENCE = 5.0
 """Seconds that the end of a run may wait for the store before it is published all the same."""
 
+NOT_RECORDED = "it could not be recorded"
+"""Why a run cannot be resumed that the store does not have, before the reason."""
+
 KEPT = 1000
 """How many documents are known to be in the store, so that they are not put there again."""
 
@@ -129,11 +132,14 @@ class RunRecorder:
     async def keep(self, record: RunRecord) -> bool:
         """Let no other worker take a run that was offered; False where one has. Only the store can tell: it is asked
         until it answers."""
+        is_told = False
         while True:
             try:
                 return await self._the_store().offer(self.worker, record.id, waits=False)
             except TavernError as error:
-                self._context.log.warning("run %s waits, as it may be another host's: %s", record.id, error.message)
+                if not is_told:
+                    self._context.log.warning("run %s waits, as it may be another host's: %s", record.id, error.message)
+                is_told = True
             await asyncio.sleep(LOOK)
 
     def forget(self, record: RunRecord) -> None:
@@ -391,7 +397,7 @@ class RunRecorder:
     def _not_recorded(self, record: RunRecord, error: Exception) -> str:
         reason = error.message if isinstance(error, TavernError) else f"{type(error).__name__}: {error}"
         self._context.log.error("run %s could not be recorded and runs all the same: %s", record.id, reason)
-        return f"it could not be recorded: {reason}"
+        return f"{NOT_RECORDED}: {reason}"
 
     async def _node_state(self, row: NodeRow, store: RunStore, most: int | None) -> NodeState | None:
         status = STATUS_NAMES.get(row.status)
