@@ -103,7 +103,8 @@ class DaskCluster(NodeCluster):
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(OSError, TimeoutError):
-                client.unsubscribe_topic(_CHANGES)
+                if client.status == "running":  # else it has closed itself, having lost the scheduler
+                    client.unsubscribe_topic(_CHANGES)
                 await client.close(timeout=2)
         local, self.local = self.local, None
         if local is not None:

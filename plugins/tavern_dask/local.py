@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import json
 import os
 import sys
@@ -43,9 +44,9 @@ class LocalCluster:
         """Start all processes. Raises `ServiceUnavailable`."""
         self._folder = tempfile.TemporaryDirectory(prefix="tavern-dask-")
         _, self.address = await self._begin("scheduler")
-        self._tasks = [
-            self._context.tasks.spawn(self._keep_worker(), name=f"local worker {n}") for n in range(self._count)
-        ]
+        spawn = self._context.tasks.spawn
+        own = contextvars.Context()  # what they log is not about the run that needed the cluster first
+        self._tasks = [own.run(spawn, self._keep_worker(), name=f"local worker {n}") for n in range(self._count)]
 
     async def close(self) -> None:
         """End all processes."""

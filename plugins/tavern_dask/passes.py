@@ -96,7 +96,8 @@ class Sent:
         self.in_vain = self.in_vain + 1 if self.ended == ended else 0
         self.ended = ended
         if self.losses > MOST_LOSSES:
-            return f"the worker {worker} was lost while it ran, for the {self.losses}th time"
+            lost = f"the worker {worker} was lost while it ran, for the {self.losses}th time"
+            return f"{lost}: it ends workers, or needs more memory than they have"
         if self.in_vain > MOST_IN_VAIN:
             times = f"{self.in_vain} times in a row"
             return f"workers that had it were lost {times}, and no other node ended; the last was {worker}"

@@ -11,6 +11,7 @@ import contextvars
 import pickle
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from tavern_host.contracts.errors import (
     OutputError,
     PluginFailure,
     ServiceUnavailable,
+    TavernError,
     describe,
     error_info,
 )
@@ -38,6 +40,9 @@ from tavern_host.storage.values import decode_loose, encode_loose
 
 LARGE = 64 * 1024
 """From how many bytes on a value stays at the cluster, if the host does not want it."""
+
+MOST_TRACE = 20_000
+"""Characters of a traceback that the host gets, the last ones."""
 
 GRACE = 1.0
 """Seconds that a node has to end that was stopped."""
@@ -145,6 +150,9 @@ def _run(placed: Placed, pass_id: str, values: dict[int, Values]) -> tuple[Remot
         about["error"] = error_info(PluginFailure(f"it cannot run on a cluster: {reason}"))
     except BaseException as error:  # the code of a node may raise anything
         about["error"] = error_info(error if isinstance(error, Exception) else PluginFailure(_said(error)))
+        about["trace"] = (
+            "" if isinstance(error, TavernError) else "".join(traceback.format_exception(error))[-MOST_TRACE:]
+        )
     if outputs is not None:
         kept = {} if node.is_wanted else {key: n for key, v in _bytes(outputs).items() if (n := len(v)) >= LARGE}
         about |= {"outputs": _without(outputs, kept), "kept": kept}

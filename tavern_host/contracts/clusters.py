@@ -93,13 +93,14 @@ class RemoteResult(Model):
     """What became of a node. `outputs` are those that came back; `kept`, with their size in bytes, those that did not.
 
     `is_undone`: it was not run, since what came before it gave no value for it; `is_misplaced`: it has to run at the
-    host, since a value of it has no codec.
+    host, since a value of it has no codec. `trace` is the traceback of an error of its code.
     """
 
     number: int
     outputs: Values = Field(default_factory=Values)
     kept: dict[str, int] = Field(default_factory=dict)
     error: ErrorInfo | None = None
+    trace: str = ""
     is_undone: bool = False
     is_misplaced: bool = False
     work: RemoteWork | None = None

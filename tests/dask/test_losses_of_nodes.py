@@ -19,7 +19,8 @@ def test_a_node_that_ends_workers_fails() -> None:
         assert said is None
         node.begun_at = f"tls://{time}"
         said = node.lost(f"tls://{time}", is_own=True, ended=next(ended))
-    assert said == "the worker tls://4 was lost while it ran, for the 5th time"
+    reason = "it ends workers, or needs more memory than they have"
+    assert said == f"the worker tls://4 was lost while it ran, for the 5th time: {reason}"
 
 
 def test_losses_around_a_node_are_not_its_own() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from distributed import Client
 from engine_bench import Bench, workflow
 from helpers.dask_cluster import FOLDERS, TRUST, TestCluster
 from helpers.repetition import repetitions
@@ -84,7 +85,7 @@ async def test_a_local_cluster_keeps_to_itself(tmp_path: Path, monkeypatch: pyte
     settings = {f"extensions.tavern-dask.{key}": value for key, value in own.items()}
     async with Host(tmp_path / "project", plugins=FOLDERS, trust=TRUST, settings=settings) as host:
         bench = Bench(host)
-        before = psutil.Process().children()
+        before, others = psutil.Process().children(), {*Client._instances}
         run = await bench.run(workflow({"place": "acme-far:Place"}))
         assert run.error is None and run.nodes["place"].output is not None
         place = run.nodes["place"].output["value"]
@@ -103,6 +104,11 @@ async def test_a_local_cluster_keeps_to_itself(tmp_path: Path, monkeypatch: pyte
             assert run.nodes["after"].status is RunStatus.SKIPPED
         next(child for child in psutil.Process().children() if child not in (*before, started[0])).kill()
         run = await bench.run(workflow({"place": {"type": "acme-far:Place", "inputValues": {"value": 1}}}))
+        assert run.error is None
+        await next(
+            client for client in Client._instances if client not in others
+        ).close()  # it does so without a scheduler
+        run = await bench.run(workflow({"place": {"type": "acme-far:Place", "inputValues": {"value": 2}}}))
         assert run.error is None
     assert [child for child in psutil.Process().children() if child not in before] == []
 

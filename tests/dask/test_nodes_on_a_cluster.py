@@ -62,7 +62,7 @@ async def test_values_stay_where_nodes_run(host: Host, monkeypatch: pytest.Monke
     assert again.nodes["length"].cached and again.nodes["shown"].cached
 
 
-async def test_policies_hold_at_a_cluster(host: Host, tmp_path: Path) -> None:
+async def test_policies_hold_at_a_cluster(host: Host, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(host)
     tries, later = tmp_path / "tries", tmp_path / "later"
     nodes = {
@@ -78,6 +78,7 @@ async def test_policies_hold_at_a_cluster(host: Host, tmp_path: Path) -> None:
     assert (run.status, run.error) == (RunStatus.COMPLETE, None)
     assert (run.nodes["again"].output, run.nodes["again"].attempts) == ({"value": 3}, 3)
     assert run.nodes["never"].output["error"]["message"].startswith("ValueError: failed 2 times")
+    assert "nodes/__init__.py" in caplog.text and "in fail_at_first" in caplog.text  # where it failed
     assert run.nodes["late"].error.code == "deadline_exceeded" and run.nodes["taken"].output == {"value": 5}
     assert run.nodes["skipped"].status is RunStatus.SKIPPED and run.nodes["broken"].remote is not None
 

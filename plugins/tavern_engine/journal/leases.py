@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 from collections.abc import Callable
 
@@ -45,7 +46,9 @@ class Leases:
         somebody elsewhere asked that it ends."""
         self._held[run_id] = lost, unwanted
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._renew_again_and_again(), name=f"leases of {self.worker}")
+            own = contextvars.Context()  # what it logs is not about the run that is held first
+            name = f"leases of {self.worker}"
+            self._task = asyncio.create_task(self._renew_again_and_again(), name=name, context=own)
 
     def release(self, run_id: str) -> None:
         """Do not prolong the claim of a run any more."""

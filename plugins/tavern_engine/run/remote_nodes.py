@@ -285,6 +285,8 @@ class RemoteNodes:
         if result.work is not None:
             scheduler.scope.events.table.remote[node.number] = result.work
         failure = error_of(result.error) if result.error is not None else error
+        if failure is not None and result.trace:
+            failure.add_note(result.trace)
         if failure is not None and self._retried(index, node, failure):
             return
         if failure is not None:
