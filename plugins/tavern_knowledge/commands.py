@@ -7,15 +7,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
-
 from tavern_host import CommandOutput, InvalidInput, NotFound, PluginContext
 from tavern_host.contracts.documents import read_document_bytes, read_model
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeBase
 from tavern_host.storage.files import write_atomic
 from tavern_knowledge.web import ExportQuery
 
-Arguments = dict[str, JsonValue]
+Arguments = dict[str, Any]
 
 _SHOWN = 100
 """How many characters of a text a table shows."""
@@ -34,10 +32,8 @@ async def list_bases(arguments: Arguments, context: PluginContext) -> AsyncItera
 
 async def search(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show the entries that fit best."""
-    bases, tags = _texts(arguments, "base"), _texts(arguments, "tag")
-    found = await _kb(context).search(
-        str(arguments["query"]), bases=bases or None, tags=tags, limit=_limit(arguments, 5)
-    )
+    bases, tags = arguments["base"] or None, arguments["tag"]
+    found = await _kb(context).search(arguments["query"], bases=bases, tags=tags, limit=arguments["limit"])
     rows = [[hit.base, hit.id, hit.name, _short(hit.text)] for hit in found]
     yield CommandOutput(kind="table", columns=["base", "entry", "name", "text"], rows=rows)
     yield CommandOutput(kind="result", data=[hit.to_json() for hit in found])
@@ -45,14 +41,14 @@ async def search(arguments: Arguments, context: PluginContext) -> AsyncIterator[
 
 async def show(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show the entries of a base, or all of one."""
-    base, entry = str(arguments["base"]), arguments.get("entry")
+    base, entry = arguments["base"], arguments["entry"]
     if entry is not None:
-        stored = await _kb(context).get(base, str(entry))
+        stored = await _kb(context).get(base, entry)
         yield CommandOutput(kind="text", text=f"{stored.entry.name} ({stored.entry.entry_type})")
         yield CommandOutput(kind="text", text=stored.entry.content.value)
         yield CommandOutput(kind="result", data=stored.to_json())
         return
-    page = await _kb(context).list_entries(base, limit=_limit(arguments, 100))
+    page = await _kb(context).list_entries(base, limit=arguments["limit"])
     rows = [
         [one.entry.id, one.entry.name, one.entry.entry_type, _short(one.entry.content.value)] for one in page.entries
     ]
@@ -64,30 +60,31 @@ async def show(arguments: Arguments, context: PluginContext) -> AsyncIterator[Co
 
 async def add(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Write an entry; a base that is missing is made."""
-    base = str(arguments["base"])
+    base = arguments["base"]
     try:
         await _kb(context).header(base)
     except NotFound:
         await _kb(context).save_base(BaseHeader(kb_id=base))
-    given: dict[str, Any] = {
-        "entry_id": arguments.get("id"),
-        "name": arguments.get("name"),
-        "entry_type": arguments.get("type"),
-        "keywords": _texts(arguments, "keyword") or None,
-        "tags": _texts(arguments, "tag") or None,
-    }
-    written = await _kb(context).write(str(arguments["text"]), base=base, **given)
+    written = await _kb(context).write(
+        arguments["text"],
+        base=base,
+        entry_id=arguments["id"],
+        name=arguments["name"],
+        entry_type=arguments["type"],
+        keywords=arguments["keyword"] or None,
+        tags=arguments["tag"] or None,
+    )
     yield CommandOutput(kind="text", text=f"{written.base}/{written.id}")
     yield CommandOutput(kind="result", data=written.to_json())
 
 
 async def remove(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Remove an entry, or a base with its file."""
-    base, entry = str(arguments["base"]), arguments.get("entry")
-    if (entry is None) != bool(arguments.get("all")):
+    base, entry = arguments["base"], arguments["entry"]
+    if (entry is None) != arguments["all"]:
         raise InvalidInput("say which entry is to be removed, or --all for the whole base")
     kb, what = _kb(context), base if entry is None else f"{base}/{entry}"
-    if not (await kb.delete_base(base) if entry is None else await kb.delete(base, [str(entry)])):
+    if not (await kb.delete_base(base) if entry is None else await kb.delete(base, [entry])):
         raise NotFound(f"there is no {what}")
     yield CommandOutput(kind="message", text=f"removed {what}")
     yield CommandOutput(kind="result", data={"removed": what})
@@ -95,10 +92,10 @@ async def remove(arguments: Arguments, context: PluginContext) -> AsyncIterator[
 
 async def import_base(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Make a base of another program's document, and name what of it has no effect."""
-    path = Path(str(arguments["file"]))
-    base = str(arguments.get("base") or path.stem)
+    path = Path(arguments["file"])
+    base = arguments["base"] or path.stem
     content = await asyncio.to_thread(read_document_bytes, path)
-    report = await _kb(context).import_base(base, content, replace=bool(arguments.get("replace")))
+    report = await _kb(context).import_base(base, content, replace=arguments["replace"])
     yield CommandOutput(kind="message", text=f"{report.base}: {report.entries} entries ({report.format})")
     if report.unsupported:
         yield CommandOutput(kind="progress", text=f"kept, without effect here: {', '.join(report.unsupported)}")
@@ -107,9 +104,9 @@ async def import_base(arguments: Arguments, context: PluginContext) -> AsyncIter
 
 async def export_base(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Write a base as another program's document, and name what that cannot hold."""
-    asked = read_model(ExportQuery, {"format": arguments.get("format")}, "the format")
-    made = await _kb(context).export_base(str(arguments["base"]), format=asked.format)
-    path = Path(str(arguments.get("output") or Path.cwd() / made.name))
+    asked = read_model(ExportQuery, {"format": arguments["format"]}, "the format")
+    made = await _kb(context).export_base(arguments["base"], format=asked.format)
+    path = Path(arguments["output"] or Path.cwd() / made.name)
     await asyncio.to_thread(write_atomic, path, made.content)
     yield CommandOutput(kind="text", text=str(path))
     if made.unsupported:
@@ -119,16 +116,6 @@ async def export_base(arguments: Arguments, context: PluginContext) -> AsyncIter
 
 def _kb(context: PluginContext) -> KnowledgeBase:
     return context.services.get(KNOWLEDGE_BASE)
-
-
-def _texts(arguments: Arguments, name: str) -> list[str]:
-    given = arguments.get(name)
-    return [str(text) for text in given] if isinstance(given, list) else []
-
-
-def _limit(arguments: Arguments, default: int) -> int:
-    limit = arguments.get("limit")
-    return limit if isinstance(limit, int) else default
 
 
 def _short(text: str) -> str:

@@ -20,7 +20,7 @@ from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition, SlotDefini
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolStatistics
 from tavern_knowledge import index
 from tavern_knowledge.index import Chooser, Entries, Frequencies, Match, Query, Row
-from tavern_knowledge.store import StoredBase
+from tavern_knowledge.store import Store, StoredBase
 from tavern_knowledge.words import indexed, is_cjk
 
 T = TypeVar("T")
@@ -36,11 +36,11 @@ _GLOSSARY = Path(__file__).with_name("glossary.json")
 
 class Definitions(Entries):
     """Nodes are looked at when plugins or grants have changed, tools at most once a second; only definitions that
-    differ are indexed. `run` calls a function on the thread that the index belongs to."""
+    differ are indexed. The index belongs to the thread of the `store`."""
 
-    def __init__(self, context: PluginContext, run: Callable[[Callable[[], Any]], Any]) -> None:
+    def __init__(self, context: PluginContext, store: Store) -> None:
         self._context = context
-        self._run = run
+        self._store = store
         self._connection: sqlite3.Connection | None = None
         self.frequencies = Frequencies()
         self._revision: int | None = None
@@ -55,8 +55,7 @@ class Definitions(Entries):
         """Return `work(connection)` once the index has the definitions as they are."""
         async with self._lock:
             await self._look()
-        found: T = await self._run(lambda: work(self._opened()))
-        return found
+        return await self._store.run(lambda: work(self._opened()))
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return `work(connection)`, done in one transaction."""
@@ -65,8 +64,7 @@ class Definitions(Entries):
             with self._opened() as connection:
                 return work(connection)
 
-        done: T = await self._run(within)
-        return done
+        return await self._store.run(within)
 
     async def rows(self, base: str, limit: int, offset: int) -> tuple[list[Row], int]:
         """Return entries of a base in order, and how many it has."""

@@ -26,39 +26,35 @@ _MAX_TEXT = 8_000
 _MIN_SIMILARITY = 0.3
 
 
-class Embeddings:
-    """Ranks entries by the cosine of their vectors and the query's."""
+async def nearest(context: PluginContext, entries: Entries, query: Query, choose: Chooser) -> list[Match]:
+    """Return the entries nearest to the query by the cosine of their vectors, best first; none where no model is named
+    or it fails."""
+    model = str(context.settings.get(SETTING) or "")
+    if not model or not query.text.strip():
+        return []
+    try:
+        await _embed_new(context, entries, model, choose)
+        (vector,) = await _vectors(context, [query.text], model)
+    except TavernError as error:
+        context.log.warning("knowledge is searched by words alone: %s", error.message)
+        return []
+    return await entries.read(lambda found: _nearest(found, vector, model, query, choose(entries.known(found))), [])
 
-    def __init__(self, context: PluginContext) -> None:
-        self._context = context
 
-    async def ranking(self, entries: Entries, query: Query, choose: Chooser) -> list[Match]:
-        """Return the entries nearest to the query, best first; none where no model is named or it fails."""
-        model = str(self._context.settings.get(SETTING) or "")
-        if not model or not query.text.strip():
-            return []
-        try:
-            await self._embed_new(entries, model, choose)
-            (vector,) = await self._vectors([query.text], model)
-        except TavernError as error:
-            self._context.log.warning("knowledge is searched by words alone: %s", error.message)
-            return []
-        return await entries.read(lambda found: _nearest(found, vector, model, query, choose(entries.known(found))), [])
+async def _embed_new(context: PluginContext, entries: Entries, model: str, choose: Chooser) -> None:
+    rows: list[Row] = []
+    rows = await entries.read(lambda found: _without_vector(found, model, choose(entries.known(found))), rows)
+    for begin in range(0, len(rows), _BATCH):
+        batch = rows[begin : begin + _BATCH]
+        texts = [f"{(entry := entry_of(row)).name}\n{entry.content.value}"[:_MAX_TEXT] for row in batch]
+        made = await _vectors(context, texts, model)
+        values = [(row.hash, model, vector.tobytes()) for row, vector in zip(batch, made, strict=True)]
+        await entries.write(partial(_keep, values=values))
 
-    async def _embed_new(self, entries: Entries, model: str, choose: Chooser) -> None:
-        rows: list[Row] = []
-        rows = await entries.read(lambda found: _without_vector(found, model, choose(entries.known(found))), rows)
-        for begin in range(0, len(rows), _BATCH):
-            batch = rows[begin : begin + _BATCH]
-            texts = [f"{(entry := entry_of(row)).name}\n{entry.content.value}"[:_MAX_TEXT] for row in batch]
-            made = await self._vectors(texts, model)
-            await entries.write(
-                partial(_keep, values=[(row.hash, model, v.tobytes()) for row, v in zip(batch, made, strict=True)])
-            )
 
-    async def _vectors(self, texts: list[str], model: str) -> list[array[float]]:
-        found = await self._context.services.get(LLM).embed(texts, model=model)
-        return [_normal(vector) for vector in found.vectors]
+async def _vectors(context: PluginContext, texts: list[str], model: str) -> list[array[float]]:
+    found = await context.services.get(LLM).embed(texts, model=model)
+    return [_normal(vector) for vector in found.vectors]
 
 
 def _keep(connection: sqlite3.Connection, values: Sequence[tuple[str, str, bytes]]) -> None:

@@ -80,19 +80,17 @@ class BaseFolder:
         return found
 
     def read(self, base: str) -> tuple[bytes, str]:
-        """Return a file's content and its stamp. Raises `InvalidInput`, `FileNotFoundError`."""
+        """Return a file's content, of one that is too large a byte too many, and its stamp. Raises `InvalidInput`,
+        `FileNotFoundError`."""
         name = f"{base}{SUFFIX}"
         try:
             with confined_folder(self._path, []) as folder, os.fdopen(open_file(folder, name), "rb") as file:
                 stamp = _stamp(os.fstat(file.fileno()))
-                data = file.read(MAX_DOCUMENT + 1)
+                return file.read(MAX_DOCUMENT + 1), stamp
         except FileNotFoundError:
             raise
         except OSError as error:
             raise InvalidInput(f"it cannot be read: {reason_of(error)}") from None
-        if len(data) > MAX_DOCUMENT:
-            raise InvalidInput(f"it is larger than {MAX_DOCUMENT >> 20} MiB")
-        return data, stamp
 
     def write(self, base: str, header: str, bodies: Iterable[str]) -> tuple[str, str]:
         """Replace a base's file; return its stamp and hash. Readers find the old content or the new, also after a
@@ -118,11 +116,10 @@ class BaseFolder:
             return data if len(data) <= MAX_DOCUMENT else None
         return None
 
-    def write_picture(self, base: str, picture: bytes | None) -> None:
-        """Replace the picture beside a base; None leaves what is there."""
-        if picture is not None:
-            with confined_folder(self._path, [], make=True) as folder, writing(folder, _LOCK_SECONDS):
-                replace_file(folder, f"{base}{PICTURE}", picture, overwrite=True)
+    def write_picture(self, base: str, picture: bytes) -> None:
+        """Replace the picture beside a base."""
+        with confined_folder(self._path, [], make=True) as folder, writing(folder, _LOCK_SECONDS):
+            replace_file(folder, f"{base}{PICTURE}", picture, overwrite=True)
 
 
 def _stamp(about: os.stat_result) -> str:
@@ -153,9 +150,16 @@ def document_of(base: str, header: str, bodies: Iterable[str]) -> bytes:
 def parse(data: bytes, base: str) -> BaseFile:
     """Return what a file holds. Raises `InvalidInput` with every mistake and its place, at most ten of them.
 
-    Entries are read one by one, so that a large file keeps nobody waiting.
+    Entries are decoded one by one, so that a large file keeps nobody waiting.
     """
-    header, entries = top_level(data, "entries")
+    if len(data) > MAX_DOCUMENT:
+        raise InvalidInput(f"it is larger than {MAX_DOCUMENT >> 20} MiB")
+    reader = _Reader(data)
+    header = {reader.key(): reader.value(1) for _ in reader.each("{", "}")}
+    reader.end()
+    entries = header.pop("entries", [])
+    if not isinstance(entries, list):
+        raise InvalidInput(f"$.entries: expected an array, got {json_type(entries)}")
     problems: list[str] = []
     header.setdefault("kb_id", base)
     try:
@@ -164,13 +168,13 @@ def parse(data: bytes, base: str) -> BaseFile:
     except ValidationError as error:
         problems += [f"{json_path(*place)}: {text}" for place, text in mistakes(error)]
     rows: dict[str, Row] = {}
-    for index, text in enumerate(entries):
+    for index, value in enumerate(entries):
         if index >= MAX_ENTRIES:
             problems.append(f"$.entries: there are more than {MAX_ENTRIES:,}")
         if len(problems) >= _MAX_TOLD:
             break
         try:
-            row = _checked(text)
+            row = _checked(value)
         except InvalidInput as error:
             problems.append(f"$.entries[{index}]: {error.message}")
             continue
@@ -182,39 +186,19 @@ def parse(data: bytes, base: str) -> BaseFile:
     return BaseFile(json.dumps(header, ensure_ascii=False), list(rows.values()))
 
 
-def _checked(text: str) -> Row:
+def _checked(value: Any) -> Row:
     """Return the row of an entry in a document. Raises `InvalidInput`."""
-    if len(text) > MAX_ENTRY:
+    value = carried_json(value, "the entry")
+    body = json.dumps(value, ensure_ascii=False)
+    if len(body) > MAX_ENTRY:
         raise InvalidInput(f"it has more than {MAX_ENTRY >> 20} MiB of JSON")
-    value = carried_json(json.loads(text), "the entry")
     try:
         entry = KnowledgeEntry.model_validate(value)
     except ValidationError as error:
         raise InvalidInput("; ".join(f"{json_path(*place)}: {text}" for place, text in mistakes(error))) from None
     if not entry.id.strip():
         raise InvalidInput("$.id: it has none")
-    return Row.of_body(entry.id, json.dumps(value, ensure_ascii=False))
-
-
-def top_level(data: bytes, split: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the JSON object that `data` holds without the list `split`, and the JSON text of each item of that.
-    Comments may stand in it. Raises `InvalidInput`."""
-    reader = _Reader(data)
-    found: dict[str, Any] = {}
-    items: list[str] = []
-    for _ in reader.each("{", "}"):
-        key = reader.key()
-        if key == split and reader.next() == "[":
-            for _ in reader.each("[", "]"):
-                begin = reader.at
-                reader.value()
-                items.append(reader.text[begin : reader.at])
-        else:
-            found[key] = reader.value()
-    reader.end()
-    if split in found:
-        raise InvalidInput(f"$.{split}: expected an array, got {json_type(found[split])}")
-    return found, items
+    return Row.of_body(entry.id, body)
 
 
 def read_in_parts(data: bytes, levels: int) -> Any:

@@ -127,8 +127,7 @@ def replace_all(connection: sqlite3.Connection, base: str, rows: Sequence[Row]) 
 def put_rows(connection: sqlite3.Connection, base: str, rows: Iterable[Row]) -> None:
     """Write entries: known ones in their place, new ones behind all others."""
     number = base_number(connection, base)
-    (last,) = connection.execute("SELECT max(place) FROM entries WHERE base = ?", (number,)).fetchone()
-    last = -1 if last is None else last
+    (last,) = connection.execute("SELECT ifnull(max(place), -1) FROM entries WHERE base = ?", (number,)).fetchone()
     for row in rows:
         known = connection.execute("SELECT place FROM entries WHERE base = ? AND id = ?", (number, row.id)).fetchone()
         last += known is None

@@ -33,12 +33,12 @@ from tavern_host.contracts.services import gives_new
 from tavern_knowledge.access import Rights, rights_of
 from tavern_knowledge.activation import activate, scanned
 from tavern_knowledge.definitions import HEADERS, Definitions
-from tavern_knowledge.embeddings import Embeddings
+from tavern_knowledge.embeddings import nearest
 from tavern_knowledge.exchange.documents import read, write
 from tavern_knowledge.files import BaseFolder
 from tavern_knowledge.index import Entries, Match, Query, Row, candidates, entry_of, fused
 from tavern_knowledge.shared_files import FILES, SharedFolder
-from tavern_knowledge.store import Change, Store, StoredBase
+from tavern_knowledge.store import Store, StoredBase
 
 MAX_LIMIT = 1_000
 MAX_WRITTEN = 1_000
@@ -58,15 +58,14 @@ class Knowledge(KnowledgeBase):
         shared = shared_database(context.services, "knowledge", folder, FILES)
         self._files = BaseFolder(folder) if shared is None else SharedFolder(shared)
         self._store = Store(self._files, private, context.log, self._tell)
-        self._definitions = Definitions(context, self._store.run)
-        self._embeddings = Embeddings(context)
+        self._definitions = Definitions(context, self._store)
 
     async def close(self) -> None:
         """Finish the writes in flight, and close the store."""
         await self._store.close()
 
-    def _tell(self, change: Change) -> None:
-        payload = {"base": change.base, "entries": change.ids[:MAX_LIMIT], "removed": change.removed}
+    def _tell(self, base: str, changed: list[str], removed: bool) -> None:
+        payload = {"base": base, "entries": changed[:MAX_LIMIT], "removed": removed}
         self._loop.call_soon_threadsafe(self._context.events.publish, f"{self._context.plugin}.changed", payload)
 
     # --- reading ----------------------------------------------------------------------------------
@@ -114,7 +113,8 @@ class Knowledge(KnowledgeBase):
         choose = partial(rights.chosen, bases)
         rankings = []
         for entries in (self._store, self._definitions)[: 2 if choose(list(HEADERS.items())) else 1]:
-            rankings += [await entries.search(asked, choose), await self._embeddings.ranking(entries, asked, choose)]
+            by_meaning = await nearest(self._context, entries, asked, choose)
+            rankings += [await entries.search(asked, choose), by_meaning]
         return [_hit(match) for match in fused([one for one in rankings if one])[: asked.limit]]
 
     async def select_tools(

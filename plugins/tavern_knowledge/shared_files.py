@@ -12,8 +12,6 @@ from secrets import token_hex
 from typing import TypeVar
 
 from tavern_host.contracts.databases import SharedDatabase
-from tavern_host.contracts.documents import MAX_DOCUMENT
-from tavern_host.contracts.errors import InvalidInput
 from tavern_knowledge.files import MAX_BASES, PICTURE, SUFFIX, BaseFolder, document_of, hash_of, is_id
 
 T = TypeVar("T")
@@ -55,12 +53,10 @@ class SharedFolder(BaseFolder):
         return dict([(base, stamp) for base, stamp in found if is_id(base)][:MAX_BASES])
 
     def read(self, base: str) -> tuple[bytes, str]:
-        """Return a file's content and its stamp. Raises `InvalidInput`, `FileNotFoundError`."""
+        """Return a file's content and its stamp. Raises `FileNotFoundError`."""
         found = self._do(lambda c: self._content(c, f"{base}{SUFFIX}"))
         if found is None:
             raise FileNotFoundError(base)
-        if len(found[0]) > MAX_DOCUMENT:
-            raise InvalidInput(f"it is larger than {MAX_DOCUMENT >> 20} MiB")
         return found
 
     def write(self, base: str, header: str, bodies: Iterable[str]) -> tuple[str, str]:
@@ -78,10 +74,9 @@ class SharedFolder(BaseFolder):
         found = self._do(lambda c: self._content(c, f"{base}{PICTURE}"))
         return None if found is None else found[0]
 
-    def write_picture(self, base: str, picture: bytes | None) -> None:
-        """Replace the picture beside a base; None leaves what is there."""
-        if picture is not None:
-            self._put(f"{base}{PICTURE}", picture)
+    def write_picture(self, base: str, picture: bytes) -> None:
+        """Replace the picture beside a base."""
+        self._put(f"{base}{PICTURE}", picture)
 
     def _content(self, connection: sqlite3.Connection, name: str) -> tuple[bytes, str] | None:
         row = connection.execute("SELECT content, stamp FROM files WHERE name = ?", (name,)).fetchone()

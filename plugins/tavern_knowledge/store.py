@@ -37,19 +37,14 @@ class StoredBase:
     problem: str | None = None
 
 
-@dataclass(frozen=True)
-class Change:
-    """What changed in a base: the ids of entries; `removed` says that the base is gone."""
-
-    base: str
-    ids: list[str]
-    removed: bool = False
+Tell = Callable[[str, list[str], bool], None]
+"""Is told the id of a base, the ids of its entries that changed, and whether the base is gone."""
 
 
 class Store(Entries):
     """One project's bases, as one host sees them. `tell` is called on the store's thread."""
 
-    def __init__(self, files: BaseFolder, private: Path, log: logging.Logger, tell: Callable[[Change], None]) -> None:
+    def __init__(self, files: BaseFolder, private: Path, log: logging.Logger, tell: Tell) -> None:
         self._files = files
         self._thread = DatabaseThread(private, INDEX, log, "store of knowledge")
         self._tell = tell
@@ -126,7 +121,7 @@ class Store(Entries):
             return rows
 
         written = await self._change(work)
-        self._tell(Change(base, [row.id for row in rows]))
+        self._tell(base, [row.id for row in rows], False)
         return written
 
     async def delete(self, base: str, ids: Sequence[str]) -> int:
@@ -143,7 +138,7 @@ class Store(Entries):
 
         found = await self._change(work)
         if found:
-            self._tell(Change(base, found))
+            self._tell(base, found, False)
         return len(found)
 
     async def save(
@@ -170,12 +165,13 @@ class Store(Entries):
                 index.base_number(connection, base)
             if rows is not None:
                 index.replace_all(connection, base, rows)
-                self._files.write_picture(base, picture)
+                if picture is not None:
+                    self._files.write_picture(base, picture)
             self._save(connection, base, _dumped(header))
             return _base(connection, base)
 
         saved = await self._change(work)
-        self._tell(Change(base, [] if rows is None else [row.id for row in rows]))
+        self._tell(base, [] if rows is None else [row.id for row in rows], False)
         return saved
 
     async def picture(self, base: str) -> bytes | None:
@@ -193,7 +189,7 @@ class Store(Entries):
 
         was_there = await self._change(work)
         if was_there:
-            self._tell(Change(base, [], removed=True))
+            self._tell(base, [], True)
         return was_there
 
     async def _change(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -218,7 +214,7 @@ class Store(Entries):
         known = self._stamps(connection)
         for base in known.keys() - now.keys():
             index.remove_base(connection, base)
-            self._tell(Change(base, [], removed=True))
+            self._tell(base, [], True)
         for base, stamp in now.items():
             if stamp != known.get(base):
                 self._read(connection, base)
@@ -244,7 +240,7 @@ class Store(Entries):
             problem = error.message
         changed = index.replace_all(connection, base, rows)
         _note(connection, base, stamp, hash, header, problem)
-        self._tell(Change(base, changed))
+        self._tell(base, changed, False)
 
 
 def _note(connection: sqlite3.Connection, base: str, stamp: str, hash: str, header: str, problem: str | None) -> None:
