@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Literal
 
 from pydantic import JsonValue
@@ -27,21 +27,19 @@ _QUIET = frozenset({"reply", "error", "interrupted", "limit", "tool_running", "f
 """Steps that are not shown as lines: the end is shown as such."""
 
 
-async def run_agent(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def run_agent(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Give an agent a message, or talk to it line by line; fail where a message gets no reply."""
     chat = _Chat(context, arguments)
-    message = arguments.get("message")
+    message = arguments["message"]
     if message is None and not sys.stdin.isatty():
         message = (await asyncio.to_thread(sys.stdin.read)).strip()
     if message is not None:
-        if not str(message).strip():
+        if not message.strip():
             raise InvalidInput("there is no message: give --message TEXT, or text on stdin")
-        async for output in chat.say(str(message)):
-            yield output
-        async for output in chat.result():
+        async for output in chat.to_result(chat.say(message)):
             yield output
         return
-    await context.services.get(AGENT_RUNTIME).get(str(arguments["profile"]))
+    await context.services.get(AGENT_RUNTIME).get(arguments["profile"])
     yield CommandOutput(kind="progress", text="Say something; an empty line, or Ctrl-D, ends the conversation.")
     while line := (await _ask("> ")).strip():
         async for output in chat.say(line):
@@ -53,33 +51,30 @@ async def run_agent(arguments: dict[str, JsonValue], context: PluginContext) -> 
         yield CommandOutput(kind="progress", text=f"To continue this conversation: {again}")
 
 
-async def resume_run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def resume_run(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Let a run resume, and show it until it ends."""
     chat = _Chat(context, arguments)
-    async for output in chat.follow(str(arguments["run"])):
-        yield output
-    async for output in chat.result():
+    resuming = context.services.get(AGENT_RUNTIME).resume(arguments["run"])
+    async for output in chat.to_result(chat.follow(resuming)):
         yield output
 
 
-async def swipe(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def swipe(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Let the agent that gave an answer give another one; fail where there is none."""
-    histories, history = context.services.get(CHAT_HISTORY), str(arguments["history"])
-    branch, message, profile = (arguments.get(key) for key in ("branch", "message", "profile"))
-    name = None if branch is None else str(branch)
-    head = head_of(await histories.get_history(history), name)
-    parent = head if message is None else str(message)
+    histories, runtime = context.services.get(CHAT_HISTORY), context.services.get(AGENT_RUNTIME)
+    history, branch, profile = (arguments[key] for key in ("history", "branch", "profile"))
+    head = head_of(await histories.get_history(history), branch)
+    parent = head if arguments["message"] is None else arguments["message"]
     (old,) = await histories.load_branch(history, leaf=parent, last=1)
     if profile is None:
         try:
-            profile = (await context.services.get(AGENT_RUNTIME).get_run(old.run_id or "")).profile_id
+            profile = (await runtime.get_run(old.run_id or "")).profile_id
         except NotFound:
             raise InvalidInput(f"the message {parent} is of no agent; say by --profile who is to answer") from None
-    chat = _Chat(context, {"profile": profile})
-    given = {"branch": name, "parent_id": parent, "head": head}
-    async for output in chat.ask(AgentRequest(profile_id=str(profile), message="", conversation_id=history, **given)):
-        yield output
-    async for output in chat.result():
+    chat = _Chat(context, {})
+    given = {"branch": branch, "parent_id": parent, "head": head}
+    request = AgentRequest(profile_id=profile, message="", conversation_id=history, **given)
+    async for output in chat.to_result(chat.follow(runtime.start(request))):
         yield output
 
 
@@ -92,13 +87,12 @@ async def _ask(prompt: str) -> str:
 class _Chat:
     """One conversation in a terminal."""
 
-    def __init__(self, context: PluginContext, arguments: dict[str, JsonValue]) -> None:
+    def __init__(self, context: PluginContext, arguments: dict[str, Any]) -> None:
         self._context = context
         self._arguments = arguments
         self._runtime = context.services.get(AGENT_RUNTIME)
         self._streams = sys.stdout.isatty()
-        given = arguments.get("conversation")
-        self.conversation = None if given is None else str(given)
+        self.conversation: str | None = arguments.get("conversation")
         self.reply: AgentReply | None = None
 
     async def say(self, message: str) -> AsyncIterator[CommandOutput]:
@@ -108,20 +102,13 @@ class _Chat:
             given["limits"] = {"steps": self._arguments["max_steps"]}
         if self.conversation is not None:
             given |= {"conversation_id": self.conversation, "branch": self._arguments.get("branch")}
-        async for output in self.ask(read_flags(AgentRequest, given)):
+        async for output in self.follow(self._runtime.start(read_flags(AgentRequest, given))):
             yield output
 
-    def ask(self, request: AgentRequest) -> AsyncIterator[CommandOutput]:
-        """Show the agent's work on a request, and its reply."""
-        return self._shown(self._runtime.start(request))
-
-    def follow(self, run_id: str) -> AsyncIterator[CommandOutput]:
-        """Show a run that resumes."""
-        return self._shown(self._runtime.resume(run_id))
-
-    async def _shown(self, beginning: Any) -> AsyncIterator[CommandOutput]:
+    async def follow(self, beginning: Awaitable[AgentRun]) -> AsyncIterator[CommandOutput]:
+        """Show a run that begins or resumes, and its reply."""
         traces = self._context.events.subscribe(EVENT)
-        run: AgentRun = await beginning
+        run = await beginning
         self.conversation = run.conversation_id
         streamed = ""
 
@@ -160,8 +147,10 @@ class _Chat:
         if self.reply.outcome == "reply" and self.reply.text != streamed.strip():
             yield CommandOutput(kind="text", text=self.reply.text)
 
-    async def result(self) -> AsyncIterator[CommandOutput]:
+    async def to_result(self, work: AsyncIterator[CommandOutput]) -> AsyncIterator[CommandOutput]:
         """Give the reply as JSON; fail where there is none."""
+        async for output in work:
+            yield output
         reply = self.reply
         assert reply is not None
         yield CommandOutput(kind="result", data=reply.to_json())

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
-
-from pydantic import JsonValue
 
 from tavern_agents.profile_checks import profile_schema
 from tavern_agents.profiles import profiles_of, said
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.agents import AgentRunFilter, AgentTrace
 from tavern_host.contracts.documents import ModelT, read_json, read_model
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import InvalidInput, describe
 from tavern_host.contracts.memory import MemoryChange
 
 
-async def list_agents(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def list_agents(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show the agents as a table, and what is wrong with files that hold none."""
     agents = await context.services.get(AGENT_RUNTIME).list_agents()
     problems = (await profiles_of(context).now()).problems
@@ -29,10 +29,9 @@ async def list_agents(arguments: dict[str, JsonValue], context: PluginContext) -
     yield CommandOutput(kind="result", data=data)
 
 
-async def check_agents(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def check_agents(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show what is wrong with the profiles; exit code 1 for an error."""
-    profile = arguments.get("profile")
-    found = await context.services.get(AGENT_RUNTIME).check(None if profile is None else str(profile))
+    found = await context.services.get(AGENT_RUNTIME).check(arguments["profile"])
     for problem in found:
         yield CommandOutput(kind="message", text=f"{problem.level}: {said(problem)}")
     if not found:
@@ -43,27 +42,24 @@ async def check_agents(arguments: dict[str, JsonValue], context: PluginContext) 
         yield CommandOutput(kind="failure", text=f"{errors} error{'s' * (errors > 1)} in profiles")
 
 
-async def show_schema(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def show_schema(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Print the JSON Schema of profiles."""
     schema = profile_schema()
     yield CommandOutput(kind="text", text=json.dumps(schema, indent=2))
     yield CommandOutput(kind="result", data=schema)
 
 
-async def show_memory(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def show_memory(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show what an agent remembers, after a change if one is given."""
     runtime, profile, history = context.services.get(AGENT_RUNTIME), arguments["profile"], arguments["conversation"]
-    branch, leaf = (None if (given := arguments.get(key)) is None else str(given) for key in ("branch", "leaf"))
-    change: dict[str, Any] = {
-        key: given if key == "note" else read_json(str(given).encode(), f"--{key}")
-        for key in ("state", "goals", "note")
-        if (given := arguments.get(key)) is not None
-    }
+    branch, leaf = arguments["branch"], arguments["leaf"]
+    change = {key: read_json(text, f"--{key}") for key in ("state", "goals") if (text := arguments[key]) is not None}
+    change |= {"note": arguments["note"]} if arguments["note"] is not None else {}
     if change:
         if leaf is not None:
             raise InvalidInput("what an agent remembered at a message cannot be changed; leave --leaf out")
-        await runtime.change_memory(str(profile), str(history), read_flags(MemoryChange, change), branch=branch)
-    memory = await runtime.memory(str(profile), str(history), branch=branch, leaf=leaf)
+        await runtime.change_memory(profile, history, read_flags(MemoryChange, change), branch=branch)
+    memory = await runtime.memory(profile, history, branch=branch, leaf=leaf)
     yield CommandOutput(kind="text", text=json.dumps(memory.state, ensure_ascii=False, indent=2))
     rows = [[goal.id, goal.status, f"{goal.priority:g}", goal.description or goal.base or ""] for goal in memory.goals]
     yield CommandOutput(kind="table", columns=["goal", "status", "priority", "description"], rows=rows)
@@ -72,9 +68,9 @@ async def show_memory(arguments: dict[str, JsonValue], context: PluginContext) -
     yield CommandOutput(kind="result", data=memory.to_json())
 
 
-async def list_runs(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def list_runs(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show runs, newest first."""
-    asked = read_flags(AgentRunFilter, {"profile_id": arguments.get("profile"), "limit": arguments["limit"]})
+    asked = read_flags(AgentRunFilter, {"profile_id": arguments["profile"], "limit": arguments["limit"]})
     runs = await context.services.get(AGENT_RUNTIME).runs(asked)
     rows = [
         [run.id, run.profile_id, run.status.value, f"{run.started_at:%Y-%m-%d %H:%M:%S}", str(run.usage.steps)]
@@ -84,9 +80,9 @@ async def list_runs(arguments: dict[str, JsonValue], context: PluginContext) -> 
     yield CommandOutput(kind="result", data=[run.to_json() for run in runs])
 
 
-async def show_trace(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def show_trace(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show what a run did, step by step."""
-    runtime, run_id = context.services.get(AGENT_RUNTIME), str(arguments["run"])
+    runtime, run_id = context.services.get(AGENT_RUNTIME), arguments["run"]
     run, steps = await runtime.get_run(run_id), await runtime.trace(run_id)
     for step in steps:
         yield CommandOutput(kind="text", text=f"{step.at:9.3f} s  {trace_line(step)}")
@@ -99,9 +95,9 @@ async def show_trace(arguments: dict[str, JsonValue], context: PluginContext) ->
     yield CommandOutput(kind="result", data={"run": run.to_json(), "trace": [step.to_json() for step in steps]})
 
 
-async def interrupt_run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def interrupt_run(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Stop a run."""
-    run = await context.services.get(AGENT_RUNTIME).interrupt(str(arguments["run"]))
+    run = await context.services.get(AGENT_RUNTIME).interrupt(arguments["run"])
     yield CommandOutput(kind="message", text=f"{run.id}: {run.status.value}")
     yield CommandOutput(kind="result", data=run.to_json())
 
@@ -116,6 +112,15 @@ def read_flags(model: type[ModelT], given: dict[str, Any]) -> ModelT:
         for path, flag in flags.items():
             text = text.replace(path, flag)
         raise InvalidInput(text) from None
+
+
+async def read_file(model: type[ModelT], file: str | Path) -> ModelT:
+    """Return what a JSON file holds, as a model. Raises `InvalidInput`."""
+    try:
+        content = await asyncio.to_thread(Path(file).read_bytes)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {describe(error)}") from None
+    return read_model(model, read_json(content, str(file)), str(file))
 
 
 def trace_line(step: AgentTrace) -> str:

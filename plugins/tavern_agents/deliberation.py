@@ -18,6 +18,7 @@ from tavern_agents.conversation import Conversation
 from tavern_agents.feedback import framed
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentProfile
+from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import (
     Interrupted,
     InvalidInput,
@@ -167,7 +168,7 @@ class Deliberation:
             "world_state": lambda: self.world_state,
         }
         return {
-            name: _as_text(known[name]()) if _is_text(slot.data_flow_type) else known[name]()
+            name: _as_text(known[name]()) if slot.data_flow_type is DataFlowType.STRING else known[name]()
             for name, slot in self.workflow.interface_inputs.items()
             if name in known
         }
@@ -177,9 +178,8 @@ class Deliberation:
         value = outputs.get(self.output)
         if isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("text"), str)):
             return read_answer(value, f"the output {self.output!r} of the workflow {self.workflow_id!r}")
-        raise TavernError(
-            f"the workflow {self.workflow_id!r} gave no text: its output {self.output!r} is {_kind(value)}"
-        )
+        found = "empty" if value is None else json_type(value)
+        raise TavernError(f"the workflow {self.workflow_id!r} gave no text: its output {self.output!r} is {found}")
 
     @property
     def takes_tools(self) -> bool:
@@ -219,18 +219,9 @@ def _as_json(messages: Sequence[ChatMessage]) -> list[JsonValue]:
     return [message.to_json() for message in messages]
 
 
-def _is_text(flow: DataFlowType) -> bool:
-    return flow is DataFlowType.STRING
-
-
 def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _names(slots: dict[str, Any]) -> str:
     return ", ".join(repr(name) for name in slots) or "none"
-
-
-def _kind(value: JsonValue) -> str:
-    names = {bool: "a boolean", int: "a number", float: "a number", list: "an array", dict: "an object"}
-    return "empty" if value is None else names.get(type(value), type(value).__name__)

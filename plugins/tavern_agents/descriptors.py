@@ -62,97 +62,79 @@ def routes() -> list[RouteInfo]:
     ]
 
 
+_PROFILE = CommandParameter(name="profile", help="The agent's id.", required=True)
+_RUN_ID = CommandParameter(name="run", help="The id of a run.", required=True)
+_MEMORY = (
+    _PROFILE,
+    CommandParameter(name="conversation", help="The conversation's id.", required=True),
+    CommandParameter(name="--branch", help="A branch of it; the active one if left out."),
+    CommandParameter(name="--leaf", help="What it remembered at this message."),
+    CommandParameter(name="--state", help="JSON: the keys of its private state that change; null removes."),
+    CommandParameter(name="--goals", help="JSON: a list of goals that are new or change, by id."),
+    CommandParameter(name="--note", help="A line for its working log."),
+)
+_TALK = (
+    _PROFILE,
+    CommandParameter(name="--message", help="The message; without it, lines from the terminal or stdin."),
+    CommandParameter(name="--conversation", help="The id of a conversation to continue, or to begin."),
+    CommandParameter(name="--branch", help="A branch of that conversation; the active one if left out."),
+    CommandParameter(name="--max-steps", help="How often it may deliberate.", type="integer"),
+)
+_OF = (
+    CommandParameter(name="--profile", help="Only those of this agent."),
+    CommandParameter(name="--limit", type="integer", default=20, help="At most so many."),
+)
+_REPLAYED = (
+    CommandParameter(name="--model", help="Let this model answer; calls get the recorded results."),
+    CommandParameter(name="--profile", help="Another agent than the recorded one."),
+    CommandParameter(name="--tools", default="read-only", help="Which calls are really made: read-only, none, or all."),
+)
+_REPLAY = (
+    CommandParameter(name="run", help="The id of a run, or a recording's file (*.json).", required=True),
+    *_REPLAYED,
+    CommandParameter(name="--export", type="path", help="Write the recording to this file instead."),
+)
+_TEST = (CommandParameter(name="files", help="Recordings.", type="path", multiple=True), *_REPLAYED)
+
+_COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
+    ("list", "commands:list_agents", "List the project's agents.", ()),
+    (
+        "check",
+        "commands:check_agents",
+        "Check the project's agents: files, tools, workflows.",
+        (CommandParameter(name="--profile", help="Only this agent."),),
+    ),
+    ("memory", "commands:show_memory", "Show what an agent remembers in a conversation, or change it.", _MEMORY),
+    ("schema", "commands:show_schema", "Print the JSON Schema of profiles.", ()),
+    (
+        "run",
+        "chat:run_agent",
+        "Talk to an agent: give it a message and watch it work, or converse line by line.",
+        _TALK,
+    ),
+    ("runs", "commands:list_runs", "List runs of agents.", _OF),
+    ("trace", "commands:show_trace", "Show what a run did.", (_RUN_ID,)),
+    ("resume", "chat:resume_run", "Resume a run that was interrupted, failed, or ended at a limit.", (_RUN_ID,)),
+    (
+        "replay",
+        "replay.commands:replay",
+        "Play a run again and show the first difference: the recorded answers with today's tools and prompts, "
+        "or another model with the recorded results.",
+        _REPLAY,
+    ),
+    (
+        "test",
+        "replay.commands:test",
+        "Play recordings as tests; by default all in the project's folder recordings/.",
+        _TEST,
+    ),
+    ("interrupt", "commands:interrupt_run", "Stop a run.", (_RUN_ID,)),
+)
+
+
 def commands() -> list[CommandInfo]:
     """Return the commands `tavern agent …`."""
-    profile = CommandParameter(name="profile", help="The agent's id.", required=True)
-    run = CommandParameter(name="run", help="The id of a run.", required=True)
-    handlers, chat = "tavern_agents.commands", "tavern_agents.chat"
     return [
-        CommandInfo(name="agent list", help="List the project's agents.", handler=f"{handlers}:list_agents"),
-        CommandInfo(
-            name="agent check",
-            help="Check the project's agents: files, tools, workflows.",
-            handler=f"{handlers}:check_agents",
-            parameters=[CommandParameter(name="--profile", help="Only this agent.")],
-        ),
-        CommandInfo(
-            name="agent memory",
-            help="Show what an agent remembers in a conversation, or change it.",
-            handler=f"{handlers}:show_memory",
-            parameters=[
-                profile,
-                CommandParameter(name="conversation", help="The conversation's id.", required=True),
-                CommandParameter(name="--branch", help="A branch of it; the active one if left out."),
-                CommandParameter(name="--leaf", help="What it remembered at this message."),
-                CommandParameter(name="--state", help="JSON: the keys of its private state that change; null removes."),
-                CommandParameter(name="--goals", help="JSON: a list of goals that are new or change, by id."),
-                CommandParameter(name="--note", help="A line for its working log."),
-            ],
-        ),
-        CommandInfo(name="agent schema", help="Print the JSON Schema of profiles.", handler=f"{handlers}:show_schema"),
-        CommandInfo(
-            name="agent run",
-            help="Talk to an agent: give it a message and watch it work, or converse line by line.",
-            handler=f"{chat}:run_agent",
-            parameters=[
-                profile,
-                CommandParameter(name="--message", help="The message; without it, lines from the terminal or stdin."),
-                CommandParameter(name="--conversation", help="The id of a conversation to continue, or to begin."),
-                CommandParameter(name="--branch", help="A branch of that conversation; the active one if left out."),
-                CommandParameter(name="--max-steps", help="How often it may deliberate.", type="integer"),
-            ],
-        ),
-        CommandInfo(
-            name="agent runs",
-            help="List runs of agents.",
-            handler=f"{handlers}:list_runs",
-            parameters=[
-                CommandParameter(name="--profile", help="Only those of this agent."),
-                CommandParameter(name="--limit", type="integer", default=20, help="At most so many."),
-            ],
-        ),
-        CommandInfo(
-            name="agent trace", help="Show what a run did.", handler=f"{handlers}:show_trace", parameters=[run]
-        ),
-        CommandInfo(
-            name="agent resume",
-            help="Resume a run that was interrupted, failed, or ended at a limit.",
-            handler=f"{chat}:resume_run",
-            parameters=[run],
-        ),
-        *_replay_commands(),
-        CommandInfo(name="agent interrupt", help="Stop a run.", handler=f"{handlers}:interrupt_run", parameters=[run]),
-    ]
-
-
-def _replay_commands() -> list[CommandInfo]:
-    replay = "tavern_agents.replay.commands"
-    options = [
-        CommandParameter(name="--model", help="Let this model answer; calls get the recorded results."),
-        CommandParameter(name="--profile", help="Another agent than the recorded one."),
-        CommandParameter(
-            name="--tools", default="read-only", help="Which calls are really made: read-only, none, or all."
-        ),
-    ]
-    return [
-        CommandInfo(
-            name="agent replay",
-            help="Play a run again and show the first difference: the recorded answers with today's tools and prompts, "
-            "or another model with the recorded results.",
-            handler=f"{replay}:replay",
-            parameters=[
-                CommandParameter(name="run", help="The id of a run, or a recording's file (*.json).", required=True),
-                *options,
-                CommandParameter(name="--export", type="path", help="Write the recording to this file instead."),
-            ],
-        ),
-        CommandInfo(
-            name="agent test",
-            help="Play recordings as tests; by default all in the project's folder recordings/.",
-            handler=f"{replay}:test",
-            parameters=[
-                CommandParameter(name="files", help="Recordings.", type="path", multiple=True),
-                *options,
-            ],
-        ),
+        CommandInfo(name=f"agent {name}", help=help, handler=f"tavern_agents.{handler}", parameters=list(parameters))
+        for name, handler, help, parameters in _COMMANDS
     ]

@@ -8,10 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
-
+from tavern_agents.commands import read_file
 from tavern_host import CommandOutput, PluginContext
-from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import InvalidInput, describe
 from tavern_host.contracts.histories import CHAT_HISTORY, HistoryDetails, HistoryExport, HistoryMessage, HistoryNode
 
@@ -19,33 +17,26 @@ _SHOWN = 60
 """How many characters of a message a line of the tree has."""
 
 
-async def list_histories(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def list_histories(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show conversations, the latest changed first."""
-    limit = arguments.get("limit")
-    found = await context.services.get(CHAT_HISTORY).list_histories(limit=limit if isinstance(limit, int) else 20)
+    found = await context.services.get(CHAT_HISTORY).list_histories(limit=arguments["limit"])
     rows = [[one.id, str(one.messages), f"{one.changed_at:%Y-%m-%d %H:%M:%S}"] for one in found]
     yield CommandOutput(kind="table", columns=["conversation", "messages", "changed (UTC)"], rows=rows)
     yield CommandOutput(kind="result", data=[one.to_json() for one in found])
 
 
-async def show_history(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def show_history(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show the messages of a branch."""
-    last = arguments.get("last")
-    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
+    service, history = context.services.get(CHAT_HISTORY), arguments["history"]
     await service.get_history(history)
-    found = await service.load_branch(
-        history,
-        _option(arguments, "branch"),
-        leaf=_option(arguments, "leaf"),
-        last=last if isinstance(last, int) else None,
-    )
+    found = await service.load_branch(history, arguments["branch"], leaf=arguments["leaf"], last=arguments["last"])
     for output in _messages(found):
         yield output
 
 
-async def show_tree(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def show_tree(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show all messages, each further way to continue indented; `*` marks those of the active branch."""
-    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
+    service, history = context.services.get(CHAT_HISTORY), arguments["history"]
     details, nodes = await service.get_history(history), list[HistoryNode]()
     while page := await service.tree(history, limit=10_000, offset=len(nodes)):
         nodes += page
@@ -81,24 +72,23 @@ def tree_lines(details: HistoryDetails, nodes: Sequence[HistoryNode]) -> list[st
     return lines
 
 
-async def change_branches(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def change_branches(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show the branches; or make, rename or forget one, or begin a conversation with its messages."""
-    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
-    name, message, new = (_option(arguments, key) for key in ("name", "message", "rename"))
-    copy = _option(arguments, "copy")
-    if sum(bool(given) for given in (new, copy, arguments.get("delete"))) > 1:
+    service, history = context.services.get(CHAT_HISTORY), arguments["history"]
+    name, message, new, copy, delete = (arguments[key] for key in ("name", "message", "rename", "copy", "delete"))
+    if sum(bool(given) for given in (new, copy, delete)) > 1:
         raise InvalidInput("give one of --rename, --delete and --copy")
     if copy is not None:
         if name is not None and message is None:
             message = (await service.load_branch(history, name, last=1))[-1].id
         details = await service.fork_history(history, copy, message_id=message)
     elif name is None:
-        if new is not None or arguments.get("delete") or message is not None:
+        if new is not None or delete or message is not None:
             raise InvalidInput("the name of the branch is missing")
         details = await service.get_history(history)
     elif new is not None:
         details = await service.rename_branch(history, name, new)
-    elif arguments.get("delete"):
+    elif delete:
         details = await service.delete_branch(history, name)
     else:
         details = await service.fork(history, name, message_id=message)
@@ -106,43 +96,32 @@ async def change_branches(arguments: dict[str, JsonValue], context: PluginContex
         yield output
 
 
-async def switch(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def switch(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Make a branch the active one, or let one go to a message."""
-    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
-    branch, message = _option(arguments, "branch"), _option(arguments, "message")
+    service, history = context.services.get(CHAT_HISTORY), arguments["history"]
+    branch, message, exactly = (arguments[key] for key in ("branch", "message", "exactly"))
     if branch is None and message is None:
         raise InvalidInput("give a branch, or --message")
-    details = await service.activate(
-        history,
-        branch,
-        message_id=message,
-        head=None if message is None else head_of(await service.get_history(history), branch),
-        exactly=bool(arguments.get("exactly")),
-    )
+    head = None if message is None else head_of(await service.get_history(history), branch)
+    details = await service.activate(history, branch, message_id=message, head=head, exactly=exactly)
     for output in _branches(details):
         yield output
 
 
-async def edit(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def edit(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Keep a changed copy of a message beside it."""
-    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
-    branch = _option(arguments, "branch")
-    found = await service.edit(
-        history,
-        _text(arguments, "message"),
-        _text(arguments, "text"),
-        head=head_of(await service.get_history(history), branch),
-        branch=branch,
-        keep_rest=bool(arguments.get("keep_rest")),
-    )
+    service, history = context.services.get(CHAT_HISTORY), arguments["history"]
+    branch, message, text, keep_rest = (arguments[key] for key in ("branch", "message", "text", "keep_rest"))
+    head = head_of(await service.get_history(history), branch)
+    found = await service.edit(history, message, text, head=head, branch=branch, keep_rest=keep_rest)
     for output in _messages(found):
         yield output
 
 
-async def export_history(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def export_history(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Write a conversation as JSON, to a file or to stdout."""
-    exported = (await context.services.get(CHAT_HISTORY).export_history(_text(arguments, "history"))).to_json()
-    output = _option(arguments, "output")
+    exported = (await context.services.get(CHAT_HISTORY).export_history(arguments["history"])).to_json()
+    output = arguments["output"]
     if output is None:
         yield CommandOutput(kind="text", text=json.dumps(exported, ensure_ascii=False, indent=2))
         yield CommandOutput(kind="result", data=exported)
@@ -155,22 +134,17 @@ async def export_history(arguments: dict[str, JsonValue], context: PluginContext
     yield CommandOutput(kind="result", data={"file": output, "messages": len(exported["messages"])})
 
 
-async def import_history(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def import_history(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Keep an exported conversation."""
-    file = _text(arguments, "file")
-    try:
-        content = await asyncio.to_thread(Path(file).read_bytes)
-    except OSError as error:
-        raise InvalidInput(f"{file} cannot be read: {describe(error)}") from None
-    exported = read_model(HistoryExport, read_json(content, file), file)
-    details = await context.services.get(CHAT_HISTORY).import_history(exported, history_id=_option(arguments, "id"))
+    exported = await read_file(HistoryExport, arguments["file"])
+    details = await context.services.get(CHAT_HISTORY).import_history(exported, history_id=arguments["id"])
     for output in _branches(details):
         yield output
 
 
-async def delete_history(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def delete_history(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Forget a conversation with its runs."""
-    service, history = context.services.get(CHAT_HISTORY), _text(arguments, "history")
+    service, history = context.services.get(CHAT_HISTORY), arguments["history"]
     await service.get_history(history)
     await service.delete(history)
     yield CommandOutput(kind="message", text=f"Deleted the conversation {history}")
@@ -197,12 +171,3 @@ def _branches(details: HistoryDetails) -> list[CommandOutput]:
     data: Any = details.to_json()
     table = CommandOutput(kind="table", columns=["active", "branch", "messages", "head"], rows=rows)
     return [table, CommandOutput(kind="result", data=data)]
-
-
-def _text(arguments: dict[str, JsonValue], name: str) -> str:
-    return str(arguments[name])
-
-
-def _option(arguments: dict[str, JsonValue], name: str) -> str | None:
-    given = arguments.get(name)
-    return None if given is None else str(given)

@@ -67,7 +67,7 @@ def routes() -> list[RouteInfo]:
 
 _PARAMETERS: dict[str, tuple[str, str, dict[str, JsonValue]]] = {
     "history": ("history", "The conversation's id.", {"required": True}),
-    "limit": ("--limit", "At most so many.", {"type": "integer"}),
+    "limit": ("--limit", "At most so many.", {"type": "integer", "default": 20}),
     "--branch": ("--branch", "A branch; the active one if left out.", {}),
     "leaf": ("--leaf", "The messages that lead to this one.", {}),
     "last": ("--last", "At most so many messages, the latest.", {"type": "integer"}),

@@ -158,9 +158,8 @@ class AgentStore:
 
     async def summarise(self, until: int, text: str) -> None:
         """Keep a summary of the messages that lead to `until`, itself among them."""
-        await self._execute(
-            "INSERT INTO summaries VALUES (?, ?) ON CONFLICT (until) DO UPDATE SET body = excluded.body", (until, text)
-        )
+        keep = "INSERT INTO summaries VALUES (?, ?) ON CONFLICT (until) DO UPDATE SET body = excluded.body"
+        await self.database.write(lambda connection: connection.execute(keep, (until, text)))
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -383,9 +382,6 @@ class AgentStore:
             return [ToolResult.model_validate_json(body) for (body,) in rows]
 
         return await self.database.read(work, [])
-
-    async def _execute(self, statement: str, values: Sequence[Any]) -> None:
-        await self.database.write(lambda connection: connection.execute(statement, values))
 
 
 def _json(model: Model) -> bytes:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tavern_agents.replay.commands import read_recording, told
+from tavern_agents.commands import read_file
+from tavern_agents.replay.commands import told
 from tavern_host import AGENT_RUNTIME, Host
-from tavern_host.contracts.recordings import AgentReplay, ReplayOptions
+from tavern_host.contracts.recordings import AgentRecording, AgentReplay, ReplayOptions
 
 Replayed = Callable[..., Awaitable[AgentReplay]]
 
@@ -20,7 +21,7 @@ def agent_replay() -> Replayed:
     fails the test at the first difference. Its keywords are the fields of `ReplayOptions`."""
 
     async def play(file: Path | str, **options: str) -> AgentReplay:
-        recording = await read_recording(Path(file))
+        recording = await read_file(AgentRecording, file)
         async with Host(project=_project_of(file), create=False) as host:
             played = await host.services.get(AGENT_RUNTIME).replay(recording, ReplayOptions.model_validate(options))
         assert played.difference is None, "\n".join(told(played))

@@ -31,7 +31,7 @@ from tavern_engine.run.queue_messages import QueueMessages
 from tavern_engine.run.record import RunRecord, list_in_memory
 from tavern_engine.run.remote_nodes import cluster_of
 from tavern_engine.run.run_blobs import RunBlobs
-from tavern_engine.run.run_execution import Results, RunExecution, check_targets
+from tavern_engine.run.run_execution import Results, RunExecution, places_of
 from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.stream_messages import Message
@@ -268,7 +268,7 @@ class Engine(ExecutionEngine):
             groups = await self._planner.groups(workflow)
             bound = await self._planner.bind(workflow, groups, request, name)
             record = RunRecord(new_id("run"), request, workflow, groups, bound.plan, call, self._publish)
-            check_targets(bound, request.targets)
+            places_of(bound, request.targets)  # raises for one that is none
             with contextlib.ExitStack() as in_flight:  # the code of the plan must stay loaded while the run is recorded
                 for contribution in bound.plan.contributions:
                     in_flight.enter_context(contribution.in_use())

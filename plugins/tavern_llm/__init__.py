@@ -45,27 +45,21 @@ async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
     """Return the routes of the models."""
-    named, answer = {"body": "ModelName", "answer": "ModelName", "access": "operate"}, {"answer": "ModelAnswer"}
     rows = (
-        ("GET", "/api/models", "list_models", "The language models.", {"answer": "host_api:Models"}),
-        (
-            "POST",
-            "/api/models",
-            "add",
-            "Set up a language model: find it at its server, try it, save it.",
-            {**answer, "body": "NewModel", "access": "operate"},
-        ),
-        ("POST", "/api/models/test", "test", "Ask a model a short question.", {**answer, "body": "ModelName"}),
-        ("PUT", "/api/models/default", "set_default", "Choose the model that is asked where none is named.", named),
-        (
-            "DELETE",
-            "/api/models/{name}",
-            "remove",
-            "Forget a model that was set up here, with its key.",
-            {"answer": "ModelName", "access": "operate"},
-        ),
+        ("GET", "/api/models", "list_models", "The language models."),
+        ("POST", "/api/models", "add", "Set up a language model: find it at its server, try it, save it."),
+        ("POST", "/api/models/test", "test", "Ask a model a short question."),
+        ("PUT", "/api/models/default", "set_default", "Choose the model that is asked where none is named."),
+        ("DELETE", "/api/models/{name}", "remove", "Forget a model that was set up here, with its key."),
     )
-    return [RouteInfo.of_module("tavern_llm.web", *row) for row in rows]
+    types = {
+        "list_models": {"answer": "host_api:Models"},
+        "add": {"body": "NewModel", "answer": "ModelAnswer", "access": "operate"},
+        "test": {"body": "ModelName", "answer": "ModelAnswer"},
+        "set_default": {"body": "ModelName", "answer": "ModelName", "access": "operate"},
+        "remove": {"answer": "ModelName", "access": "operate"},
+    }
+    return [RouteInfo.of_module("tavern_llm.web", *row, types[row[2]]) for row in rows]
 
 
 @hookimpl

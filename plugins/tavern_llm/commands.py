@@ -7,8 +7,6 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pydantic import JsonValue
-
 from tavern_host import CommandInfo, CommandOutput, CommandParameter, PluginContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.llm import LLM, LlmModelInfo
@@ -54,7 +52,7 @@ def commands() -> list[CommandInfo]:
     ]
 
 
-async def list_models(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def list_models(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show the models that can be used, and what is wrong with the others."""
     service = LlmService(context)
     models, problems = await service.survey()
@@ -68,22 +66,21 @@ async def list_models(arguments: dict[str, JsonValue], context: PluginContext) -
     yield CommandOutput(kind="result", data=data)
 
 
-async def add_model(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def add_model(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Find the model at its server, try it, save it; nothing is saved where it does not answer."""
-    name, adapter = str(arguments["name"]), str(arguments["adapter"])
-    url, key, variable = (str(arguments.get(option) or "") for option in ("url", "key", "key_env"))
+    name, adapter = arguments["name"], arguments["adapter"]
+    url, key, variable = (arguments[option] or "" for option in ("url", "key", "key_env"))
     if key == "-" and not variable:
         key = (await asyncio.to_thread(sys.stdin.readline)).strip()
-    replace = bool(arguments["replace"])
     async with probing(
-        context, name, adapter, url=url, key=key, key_env=variable, replace=replace, words=FLAGS
+        context, name, adapter, url=url, key=key, key_env=variable, replace=arguments["replace"], words=FLAGS
     ) as prober:
         if url:
             yield CommandOutput(kind="progress", text="Asking the server what it has")
-        await prober.find(str(arguments["model"] or ""), _choice)
+        await prober.find(arguments["model"] or "", _choice)
         yield CommandOutput(kind="progress", text=f"Trying {prober.what}")
         response = await prober.answer()
-    is_default = await keep(context, prober, default=bool(arguments["default"]))
+    is_default = await keep(context, prober, default=arguments["default"])
     default = ", as the default" if is_default else f"; `tavern models default {name}` makes it the default"
     yield CommandOutput(kind="message", text=f"{name} is set up: {prober.what}{default}.\nIt says: {said(response)}")
     data: dict[str, Any] = {"name": name, "adapter": prober.adapter, "isDefault": is_default}
@@ -91,9 +88,9 @@ async def add_model(arguments: dict[str, JsonValue], context: PluginContext) -> 
     yield CommandOutput(kind="result", data={**data, **shown, "response": response.to_json()})
 
 
-async def test_model(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def test_model(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Ask a model through the service, as others do."""
-    name = str(arguments["name"]) if arguments.get("name") else None
+    name = arguments["name"] or None
     response, seconds = await try_model(context, name)
     models = await context.services.get(LLM).models()
     model = next((m for m in models if (m.name == name if name else m.is_default)), None)
@@ -107,17 +104,17 @@ async def test_model(arguments: dict[str, JsonValue], context: PluginContext) ->
     yield CommandOutput(kind="result", data={**data, "response": response.to_json()})
 
 
-async def set_default(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def set_default(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Save the default model."""
-    chosen = await choose(context, name := str(arguments["name"]))
+    chosen = await choose(context, name := arguments["name"])
     above = "" if chosen == name else f", but the environment (TAVERN_SETTINGS) sets {chosen!r}, which stays in force"
     yield CommandOutput(kind="message", text=f"{name} is the default model{above}.")
     yield CommandOutput(kind="result", data={"name": chosen})
 
 
-async def remove_model(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def remove_model(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Take a model out of the operator's settings; one that others stand for stays."""
-    was_default = await forget(context, name := str(arguments["name"]))
+    was_default = await forget(context, name := arguments["name"])
     default = "; it was the default, `tavern models default NAME` chooses another" if was_default else ""
     yield CommandOutput(kind="message", text=f"{name} is removed{default}.")
     yield CommandOutput(kind="result", data={"name": name, "wasDefault": was_default})

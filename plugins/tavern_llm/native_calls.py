@@ -46,10 +46,6 @@ class _Call:
         except (ValueError, RecursionError):
             return False
 
-    def take_name(self, name: str) -> None:
-        """Take the name, its next part, or all of it once more."""
-        self.name = name if name.startswith(self.name) else self.name + name
-
     def fragment(self, *, is_end: bool = False) -> LlmCallFragment | None:
         """Return what is new; the first fragment waits until the name is certain."""
         is_first = self.told is None
@@ -123,8 +119,8 @@ class CallAssembler:
         if identity and call is not self._by_id.get(identity):
             call.id = call.id or ("" if identity in self._by_id else identity)
             self._by_id[identity] = call
-        if name:
-            call.take_name(name)
+        if name:  # its next part, or all of it once more
+            call.name = name if name.startswith(call.name) else call.name + name
         if arguments:
             call.pieces.append(arguments)
             call.size += len(arguments)

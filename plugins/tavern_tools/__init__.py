@@ -82,9 +82,9 @@ def tavern_register_routes() -> list[RouteInfo]:
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    from tavern_tools.cli.descriptors import task_commands, tool_commands
+    from tavern_tools.cli.descriptors import commands
 
-    return [*tool_commands(), *task_commands()]
+    return commands()
 
 
 @hookimpl

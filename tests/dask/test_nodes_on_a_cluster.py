@@ -120,8 +120,8 @@ async def test_a_placement_alone_moves_nodes(cluster: TestCluster, tmp_path: Pat
     async with Host(tmp_path / "1", plugins=FOLDERS, trust=TRUST) as host:  # it reads what was recorded
         assert (await Bench(host).engine.get(run.id)).nodes["far"].remote == work
         context = host._manager.active["tavern-engine"].context
-        for about in ({}, {"node": "far"}):
-            shown = [str(each) async for each in show({"run": run.id, **about}, context)][:-1]
+        for node in (None, "far"):
+            shown = [str(each) async for each in show({"run": run.id, "node": node}, context)][:-1]
             assert f"at {work.worker}, took {work.received} B, gave {work.given} B" in " ".join(shown)
     assert processes == [[True, True], [True, False]] and sums[0] == sums[1]
     assert (tmp_path / "notes").read_text() == "a\na\n"

@@ -91,7 +91,9 @@ class Bench:
 
     async def run(self, name: str, **arguments: Any) -> Said:
         """Return what a command says."""
-        return Said([output async for output in self.host.registrations.commands[name].call(arguments)])
+        command = self.host.registrations.commands[name]
+        known = {p.name.lstrip("-"): [] if p.multiple else p.default for p in command.info.parameters}
+        return Said([output async for output in command.call(known | arguments)])
 
     async def clear(self) -> None:
         """Take all that a test wrote out of the project, for the next test."""

@@ -264,7 +264,7 @@ async def test_a_folder_that_no_manifest_names_is_told(tmp_path: Path) -> None:
     (tmp_path / "p" / "tools").mkdir(parents=True)
     (tmp_path / "p" / "tools" / "a.tool.json").write_text(json.dumps(tool))
     async with Host(tmp_path / "p", plugins=[plugin], trust=["acme"]) as host:
-        said = [output.text async for output in host.registrations.commands["tools check"].call({})]
+        said = [output.text async for output in host.registrations.commands["tools check"].call({"path": []})]
     [script, folder, verdict] = filter(None, said)
     assert script.endswith("a.tool.json: there is no script 'absent.py' in the folder scripts of the project")
     assert folder == f"{plugin}/tools: is not read: the manifest of acme does not name it (tools: {{entry: ./tools}})"

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, TypedDict
 
-from tavern_agents.answers import read_answer, read_message
+from tavern_agents.answers import read_answer
 from tavern_host import InvalidInput, NodeContext, Slot, node
+from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.llm import ChatMessage
 
@@ -49,7 +50,7 @@ async def save_chat_history(
 ) -> History:
     """Add messages to a branch of a conversation, which begins with the first. What it gives is the whole branch."""
     added = [ChatMessage(role="user", content=user_message)] if user_message else []
-    added += [read_message(message, f"messages[{index}]") for index, message in enumerate(messages or [])]
+    added += [read_model(ChatMessage, message, f"messages[{index}]") for index, message in enumerate(messages or [])]
     if response is not None and response != "":
         added.append(read_answer(response).message())
     histories = context.plugin.services.get(CHAT_HISTORY)

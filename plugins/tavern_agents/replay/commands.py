@@ -10,20 +10,21 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_agents.commands import read_file
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
-from tavern_host.contracts.documents import read_json, read_model
+from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import InvalidInput, describe
 from tavern_host.contracts.recordings import AgentRecording, AgentReplay, ReplayOptions
 
 FOLDER = "recordings"
 
 
-async def replay(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def replay(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Play a run again, or a file, and show the first difference; with `--export` write it to a file."""
-    runtime, run, file = context.services.get(AGENT_RUNTIME), str(arguments["run"]), arguments.get("export")
-    recording = await read_recording(Path(run)) if run.endswith(".json") else await runtime.recording(run)
+    runtime, run, file = context.services.get(AGENT_RUNTIME), arguments["run"], arguments["export"]
+    recording = await read_file(AgentRecording, run) if run.endswith(".json") else await runtime.recording(run)
     if file is not None:
-        path = Path(str(file))
+        path = Path(file)
         try:
             await asyncio.to_thread(_write, path, recording)
         except OSError as error:
@@ -39,16 +40,16 @@ async def replay(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
         yield CommandOutput(kind="failure", text="the replay differs from the recording")
 
 
-async def test(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def test(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Play recordings as tests: a line for each, and what differs."""
-    given = arguments.get("files")
     root = context.project.root / FOLDER
-    files = [Path(str(one)) for one in given] if isinstance(given, list) and given else sorted(root.glob("*.json"))
+    files = [Path(file) for file in arguments["files"]] or sorted(root.glob("*.json"))
     if not files:
         raise InvalidInput(f"there are no recordings in {root}; `tavern agent replay RUN --export FILE` writes one")
     results, failed = list[JsonValue](), 0
     for file in files:
-        played = await context.services.get(AGENT_RUNTIME).replay(await read_recording(file), _options(arguments))
+        recording = await read_file(AgentRecording, file)
+        played = await context.services.get(AGENT_RUNTIME).replay(recording, _options(arguments))
         failed += played.difference is not None
         results.append({"file": str(file), **played.to_json()})
         yield CommandOutput(kind="message", text=f"{'FAILED' if played.difference else 'passed'}  {file.name}")
@@ -58,15 +59,6 @@ async def test(arguments: dict[str, JsonValue], context: PluginContext) -> Async
     yield CommandOutput(kind="result", data=results)
     if failed:
         yield CommandOutput(kind="failure", text=f"{failed} of {len(files)} recordings differ")
-
-
-async def read_recording(file: Path) -> AgentRecording:
-    """Return the recording in a file. Raises `InvalidInput`."""
-    try:
-        content = await asyncio.to_thread(file.read_bytes)
-    except OSError as error:
-        raise InvalidInput(f"{file} cannot be read: {describe(error)}") from None
-    return read_model(AgentRecording, read_json(content, str(file)), str(file))
 
 
 def told(played: AgentReplay) -> list[str]:
@@ -85,9 +77,9 @@ def _shown(value: JsonValue) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _options(arguments: dict[str, JsonValue]) -> ReplayOptions:
+def _options(arguments: dict[str, Any]) -> ReplayOptions:
     names = {"model": "model", "profile": "profile_id", "tools": "tools"}
-    given: dict[str, Any] = {key: arguments[name] for name, key in names.items() if arguments.get(name) is not None}
+    given = {key: arguments[name] for name, key in names.items() if arguments[name] is not None}
     return read_model(ReplayOptions, given, "the options")
 
 

@@ -29,7 +29,7 @@ from tavern_host.contracts.wire import without_surrogates
 from tavern_host.contracts.workflows import Workflow
 
 
-async def list_nodes(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def list_nodes(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """List all node types."""
     nodes = await context.services.get(NODE_MANAGER).list_nodes()
     yield CommandOutput(
@@ -43,7 +43,7 @@ def _row(node: NodeDefinition) -> list[str]:
     return [node.full_type, node.display_name, node.category, inputs, outputs]
 
 
-async def run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def run(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Run a workflow, show what its nodes do while they do it, then its outputs."""
     workflow_id, workflow = await _find(str(arguments["workflow"]), context)
     request = _request(
@@ -51,16 +51,14 @@ async def run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncI
         workflow=workflow,
         inputs=await _inputs(arguments, workflow),
         overrides=await _overrides(arguments),
-        targets=arguments.get("target") or [],
-        priority=arguments.get("priority") or 0,
-        use_cache=not arguments.get("no_cache"),
+        targets=arguments["target"] or [],
+        priority=arguments["priority"] or 0,
+        use_cache=not arguments["no_cache"],
     )
     groups = await context.services.get(WORKFLOW_MANAGER).closure(workflow)
     documents = Documents(workflow, {key: stored.workflow for key, stored in groups.items()})
-    engine = context.services.get(EXECUTION_ENGINE)
-    async for output in follow(
-        lambda: engine.submit(request, call=operator_call(context.project.id)), documents, context
-    ):
+    engine, call = context.services.get(EXECUTION_ENGINE), operator_call(context.project.id)
+    async for output in follow(lambda: engine.submit(request, call=call), documents, context):
         yield output
 
 
@@ -96,10 +94,10 @@ def _document_in(path: Path) -> dict[str, Any] | None:
     return read_document_file(path) if path.is_file() else None
 
 
-async def _inputs(arguments: dict[str, JsonValue], workflow: Workflow) -> dict[str, JsonValue]:
+async def _inputs(arguments: dict[str, Any], workflow: Workflow) -> dict[str, JsonValue]:
     """Return the values of `--inputs`, and of `--input` above them. Raises `InvalidInput`."""
-    values, given = await _given(arguments, "input")
-    for item in given:
+    values = await _given(arguments["inputs"])
+    for item in map(str, arguments["input"] or ()):
         key, found, text = item.partition("=")
         if not found or not key:
             raise InvalidInput(f"--input {item}: write KEY=VALUE")
@@ -109,17 +107,15 @@ async def _inputs(arguments: dict[str, JsonValue], workflow: Workflow) -> dict[s
     return values
 
 
-async def _given(arguments: dict[str, JsonValue], option: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the values of the file that `--{option}s` names, and what was given as `--{option}`."""
-    file, given = arguments.get(f"{option}s"), arguments.get(option)
-    values = {} if file is None else await asyncio.to_thread(_values_in, str(file))
-    return values, [str(item) for item in given] if isinstance(given, list) else []
+async def _given(file: object) -> dict[str, Any]:
+    """Return the values in the file that an option names, if it is given."""
+    return {} if file is None else await asyncio.to_thread(_values_in, str(file))
 
 
-async def _overrides(arguments: dict[str, JsonValue]) -> dict[str, dict[str, JsonValue]]:
+async def _overrides(arguments: dict[str, Any]) -> dict[str, dict[str, JsonValue]]:
     """Return the outputs of `--overrides`, and of `--override` above them. Raises `InvalidInput`."""
-    values, given = await _given(arguments, "override")
-    for item in given:
+    values = await _given(arguments["overrides"])
+    for item in map(str, arguments["override"] or ()):
         place, found, text = item.partition("=")
         node, _, key = place.rpartition(".")
         if not (found and node and key):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from datetime import datetime
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -35,14 +36,13 @@ _SHORT_ID = len("run_") + 8
 _LONG = 500
 
 
-async def list_runs(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def list_runs(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """List runs, newest first."""
-    statuses = arguments.get("status")
     query = {
-        "status": ",".join(map(str, statuses)) if isinstance(statuses, list) else "",
-        "workflowId": str(arguments.get("workflow") or ""),
-        "since": str(arguments.get("since") or ""),
-        "limit": str(arguments.get("limit", "")),
+        "status": ",".join(arguments["status"]),
+        "workflowId": arguments["workflow"] or "",
+        "since": arguments["since"] or "",
+        "limit": str(arguments["limit"]),
     }
     here = datetime.now().astimezone().tzinfo
     found = await context.services.get(EXECUTION_ENGINE).history(run_filter(query, zone=here))
@@ -73,12 +73,10 @@ def _listed(run: RunSummary, width: int) -> list[str]:
     ]
 
 
-async def show(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def show(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show a run: what was asked, what its nodes did when, what it gave; or one node with its whole output."""
-    run = await find_run(str(arguments["run"]), context)
-    node_id = arguments.get("node")
-    outputs = _node(run, str(node_id)) if node_id is not None else _whole(run)
-    for output in outputs:
+    run = await find_run(arguments["run"], context)
+    for output in _whole(run) if arguments["node"] is None else _node(run, arguments["node"]):
         yield output
 
 
@@ -145,7 +143,7 @@ def _node_head(node_id: str, state: NodeState) -> list[str]:
     return lines + ([f"error: {state.error.message}"] if state.error is not None else [])
 
 
-async def interrupt(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def interrupt(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Interrupt a run. Raises `Conflict` for one that has finished."""
     run = await find_run(str(arguments["run"]), context)
     if not await context.services.get(EXECUTION_ENGINE).interrupt(run.id, call=operator_call(context.project.id)):
@@ -153,25 +151,21 @@ async def interrupt(arguments: dict[str, JsonValue], context: PluginContext) -> 
     yield CommandOutput(kind="message", text=f"the run {run.id} is being interrupted")
 
 
-async def resume(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def resume(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Resume a run that failed or was interrupted, and show it."""
     run = await find_run(str(arguments["run"]), context)
-    engine = context.services.get(EXECUTION_ENGINE)
+    engine, call = context.services.get(EXECUTION_ENGINE), operator_call(context.project.id)
     documents = await _documents(run, context)
-    async for output in follow(
-        lambda: engine.resume(run.id, call=operator_call(context.project.id)), documents, context
-    ):
+    async for output in follow(lambda: engine.resume(run.id, call=call), documents, context):
         yield output
 
 
-async def retry(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def retry(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Run a run's workflow once more with the same inputs, and show it."""
     run = await find_run(str(arguments["run"]), context)
-    engine = context.services.get(EXECUTION_ENGINE)
+    engine, call = context.services.get(EXECUTION_ENGINE), operator_call(context.project.id)
     documents = await _documents(run, context)
-    async for output in follow(
-        lambda: engine.rerun(run.id, call=operator_call(context.project.id)), documents, context
-    ):
+    async for output in follow(lambda: engine.rerun(run.id, call=call), documents, context):
         yield output
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tavern_engine.compile.bypass import PassThrough, bypass_inputs, pass_through
+from tavern_engine.compile.bypass import bypass_inputs, pass_through
 from tavern_engine.compile.code_digests import code_digests
 from tavern_engine.compile.edges import EdgeCompiler, Layout
 from tavern_engine.compile.level_assembly import assemble
 from tavern_engine.compile.level_builder import Endpoint, LevelBuilder
-from tavern_engine.compile.node_kinds import Kind, Slots, joined, token_of, written_value
+from tavern_engine.compile.node_kinds import Kind, Slots, converted, joined, token_of, written_value
 from tavern_engine.compile.plan import CARRIER, VALUE, Level, Loop, Plan, PlanNode, Role
 from tavern_engine.registry import NodeType
 from tavern_host.contracts.dataflow import (
@@ -327,7 +327,7 @@ class _Compiler:
                 relay = level.relay(f"{name}.{key}", _optional(slot), written=empty)
             else:
                 through, value = pass_through(slots[0][source], slot), values.get(source)
-                value = empty if value is None else _passed(through, value)
+                value = empty if value is None else converted(through.convert, value, is_list=bool(through.into.multi))
                 relay = level.relay(f"{name}.{key}", through.into, written=value, gives=slot)
                 level.originals[relay] = (node, source)
                 endpoint.fan_out.setdefault(source, []).append((relay, through))
@@ -401,16 +401,6 @@ def _values(node: WorkflowNode, slots: Mapping[str, SlotDefinition]) -> dict[str
         if value is not None:
             found[key] = written_value(slot, value)
     return found
-
-
-def _passed(through: PassThrough, value: Any) -> Any:
-    """Return a written value of a bypassed node as it is passed through."""
-    if through.convert is None:
-        return value
-    try:
-        return [through.convert(each) for each in value] if through.into.multi else through.convert(value)
-    except (OverflowError, ValueError):  # it is passed as it was written
-        return value
 
 
 def _first(empty: Any) -> Converter:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 from tavern_engine.registry import NodeType
-from tavern_host.contracts.dataflow import compatible, converter, find_slot, literal_converter
+from tavern_host.contracts.dataflow import Converter, compatible, converter, find_slot, literal_converter
 from tavern_host.contracts.nodes import DirectCall, NodeCall, NodeInstance, NodeRunner, SlotDefinition
 from tavern_host.contracts.workflows import WorkflowNode
 
@@ -261,10 +261,14 @@ def written_value(slot: SlotDefinition, value: Any) -> Any:
     """Return a value written for a slot as the slot's type has it."""
     if slot.multi and not isinstance(value, list):
         value = [value]
-    convert = literal_converter(slot)
+    return converted(literal_converter(slot), value, is_list=bool(slot.multi))
+
+
+def converted(convert: Converter | None, value: Any, *, is_list: bool) -> Any:
+    """Return a written value, or each of a list, in another form; one that has no such form is passed as written."""
     if convert is None:
         return value
     try:
-        return [convert(each) for each in value] if slot.multi else convert(value)
-    except (OverflowError, ValueError):  # a number that has no such form is passed as it was written
+        return [convert(each) for each in value] if is_list else convert(value)
+    except (OverflowError, ValueError):
         return value

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 from itertools import chain
 from operator import mul
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from tavern_engine.compile.node_kinds import Invocation, Kind
 from tavern_engine.registry import NodeType
@@ -118,7 +118,7 @@ class Loop:
     is_bypassed: bool = False
 
 
-class Nodes(Sequence[PlanNode]):
+class Nodes:
     """The nodes of a level. A plain one is made by `make` on first access, which is rare."""
 
     __slots__ = ("_made", "_make")
@@ -130,13 +130,7 @@ class Nodes(Sequence[PlanNode]):
     def __len__(self) -> int:
         return len(self._made)
 
-    @overload
-    def __getitem__(self, index: int) -> PlanNode: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[PlanNode]: ...
-    def __getitem__(self, index: int | slice) -> PlanNode | list[PlanNode]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> PlanNode:
         node = self._made[index]
         if node is None:
             node = self._made[index] = self._make(index)
@@ -179,7 +173,7 @@ class Level:
     items without limit.
     """
 
-    nodes: Sequence[PlanNode] = ()
+    nodes: Nodes | tuple[PlanNode, ...] = ()
     written: list[dict[str, Any]] = field(default_factory=list)
     tokens: list[bytes | None] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tavern_host.contracts.clusters import RemoteWork
@@ -123,7 +123,3 @@ class NodeRow:
     iteration: int | None = None
     remote: RemoteWork | None = None
     lacking: str | None = None
-
-    def with_outputs(self, outputs: dict[str, Any] | None) -> NodeRow:
-        """Return the row with other outputs."""
-        return replace(self, outputs=outputs)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from tavern_engine.journal.batch_decoder import decode_rows, fetched
@@ -184,10 +185,6 @@ class RunJournal:
         """Return for how many seconds the write in progress has taken; 0 where there is none."""
         return 0.0 if self._writing is None else self._loop.time() - self._writing_since
 
-    async def room(self) -> None:
-        """Return when the store has caught up."""
-        await self.drain()
-
     async def drain(self) -> None:
         """Return when everything that was added before is written, or could not be."""
         for _ in range(2):  # the write in progress, then what was queued since
@@ -314,5 +311,5 @@ async def read_results(
             log.warning("%s: the node %s counts as not run", error.message, row.node_id)
             del results[key]
         else:
-            results[key] = row.with_outputs(outputs)
+            results[key] = replace(row, outputs=outputs)
     return results

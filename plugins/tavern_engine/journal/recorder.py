@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from cachetools import FIFOCache
@@ -404,7 +405,7 @@ class RunRecorder:
         if status is None:
             return None
         if most is not None and row.outputs is not None:
-            row = row.with_outputs({slot: _placeholder(value, most) for slot, value in row.outputs.items()})
+            row = replace(row, outputs={slot: _placeholder(value, most) for slot, value in row.outputs.items()})
         try:
             outputs = await fetched(row, store.content)
         except TavernError:

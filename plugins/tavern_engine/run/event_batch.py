@@ -384,7 +384,7 @@ class EventBatch:
     async def wait_for_journal(self) -> None:
         """Wait where the journal is too far behind: back-pressure on the run."""
         if self.journal is not None and self.journal.is_full:
-            await self.journal.room()
+            await self.journal.drain()
 
 
 def shown(outputs: dict[str, Any], streams: Collection[str] = (), see: See | None = None) -> dict[str, JsonValue]:

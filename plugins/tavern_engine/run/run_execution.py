@@ -49,7 +49,7 @@ class RunExecution:
         self._cache = cache
         self._disk = lookup
         self._finished = finished or {}
-        self._targets = _places(bound, targets or [])
+        self._targets = places_of(bound, targets or [])
         self._scheduler: Scheduler | None = None
         self._is_stopped = False
         self._interface = self._streams_out()
@@ -228,12 +228,8 @@ class RunExecution:
         return found
 
 
-def check_targets(bound: BoundPlan, targets: list[str]) -> None:
-    """Raise `InvalidInput` for a target that does not exist."""
-    _places(bound, targets)
-
-
-def _places(bound: BoundPlan, targets: list[str]) -> list[int]:
+def places_of(bound: BoundPlan, targets: list[str]) -> list[int]:
+    """Return the nodes that are targets. Raises `InvalidInput` for one that does not exist."""
     known = bound.plan.targets
     wrong = [target for target in targets if target not in known]
     if wrong:

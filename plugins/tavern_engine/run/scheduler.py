@@ -171,7 +171,7 @@ class Scheduler:
         if task.cancelled():  # by something that a node left behind, between two nodes
             self._start(1 if self._ready else 0)
         elif (error := task.exception()) is not None:
-            self._finished.set_exception(error)
+            self.fail(error)
 
     async def _work(self) -> None:
         """Execute nodes in time slices, until the ready queue is empty."""
@@ -191,9 +191,7 @@ class Scheduler:
                 await self._yield_to_loop()
                 if self.stopping:
                     return
-        self._arm()  # so that events are passed on also when no other worker does
-        if not self._remaining and not self._finished.done():
-            self._finished.set_result(None)
+        self.has_settled()
 
     async def _execute_slice(self, worker: Worker, clean: Context, slice_end: float) -> bool:
         """Execute nodes for a time slice; return False where one changed the context of its task, or cancelled it.
@@ -370,8 +368,7 @@ class Scheduler:
     def _mark_fresh(self, worker: Worker) -> None:
         worker.is_fresh = True
         self._fresh.append(worker)
-        if self._armed is None:
-            self._armed = self._loop.call_soon(self._paused)
+        self._arm()
 
     def _paused(self) -> None:
         """Called by the event loop: some workers are suspended, or have yielded."""
@@ -389,8 +386,7 @@ class Scheduler:
             if busy:
                 self._events.executing(busy)
         except Exception as error:  # else the run would never end
-            if not self._finished.done():
-                self._finished.set_exception(error)
+            self.fail(error)
             return
         if self.stopping or not self._ready:
             self._burst = 1

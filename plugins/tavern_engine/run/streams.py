@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from tavern_engine.cache.cache import size_of
@@ -225,7 +226,7 @@ class Reader:
 
     async def _read(self) -> AsyncGenerator[Any, None]:
         stream = self._stream
-        items, convert = stream.items, self._converted if self.convert is not None else None
+        items, convert = stream.items, None if self.convert is None else partial(_converted, self.convert, self.what)
         taken_at_once = 0
         while not self.has_left:
             taken = items[self.position : self.position + _TAKEN]
@@ -256,13 +257,6 @@ class Reader:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-
-    def _converted(self, item: Any) -> Any:
-        assert self.convert is not None
-        try:
-            return self.convert(item)
-        except (OverflowError, ValueError) as error:
-            raise InvalidInput(f"{self.what}: an item of the stream does not fit: {error}") from error
 
 
 def reader_of(stream: Stream, edge: InEdge, what: str) -> Reader:
@@ -300,14 +294,18 @@ class ListStream:
             item = next(self._items)
         except StopIteration:
             raise StopAsyncIteration from None
-        try:
-            return item if self._convert is None else self._convert(item)
-        except (OverflowError, ValueError) as error:
-            raise InvalidInput(f"{self._what}: an item of the stream does not fit: {error}") from error
+        return item if self._convert is None else _converted(self._convert, self._what, item)
 
     async def aclose(self) -> None:
         """Leave before the end."""
         self._items = iter(())
+
+
+def _converted(convert: Converter, what: str, item: Any) -> Any:
+    try:
+        return convert(item)
+    except (OverflowError, ValueError) as error:
+        raise InvalidInput(f"{what}: an item of the stream does not fit: {error}") from error
 
 
 def _about(item: Any) -> int:

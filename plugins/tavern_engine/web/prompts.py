@@ -85,6 +85,8 @@ _WHAT = "this is no PROMPT_REQUEST"
 _BESIDE = frozenset({"inputs", "overrides", "metadata", "targets", "priority", "actions", "useCache"})
 """What may stand beside a workflow as its file has it: see `RunRequest`."""
 
+_SHARED = RunRequest.model_fields.keys() & PromptRequest.model_fields.keys()
+"""What a prompt has in common with the request that it becomes."""
 AT_ONCE = 500
 """How many nodes or edges are checked in one step."""
 
@@ -115,17 +117,8 @@ def run_request(payload: Any) -> RunRequest:
     try:
         if prompt.nodes is None and prompt.workflow_id is None:
             raise InvalidInput("a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow")
-        return RunRequest(
-            workflow_id=prompt.workflow_id,
-            workflow=_workflow(prompt, prompt.nodes) if prompt.nodes is not None else None,
-            inputs=prompt.inputs,
-            overrides=prompt.overrides,
-            metadata=prompt.metadata,
-            targets=prompt.targets,
-            priority=prompt.priority,
-            actions=prompt.actions,
-            use_cache=prompt.use_cache,
-        )
+        workflow = _workflow(prompt, prompt.nodes) if prompt.nodes is not None else None
+        return RunRequest(workflow=workflow, **{name: getattr(prompt, name) for name in _SHARED})
     except ValidationError as error:
         found = [f"{json_path(*place)}: {text}" for place, text in mistakes(error)]
         raise InvalidInput(f"this is no PROMPT_REQUEST: {'; '.join(found)}", problems=found) from None

@@ -154,7 +154,7 @@ def list_folder(
         with _opened(root, steps) as folder, _told(steps):
             listing.look(folder, ())
             found = sorted(listing.found)
-            first = tuple(_described(folder, steps, found[:limit]))
+            first = tuple(_described(root, steps, found[:limit]))
     except NotFound:
         if steps:
             raise
@@ -207,10 +207,10 @@ class _Listing:
                 os.close(below)
 
 
-def _described(folder: int, steps: Steps, found: list[tuple[Steps, bool]]) -> Iterator[Found]:
+def _described(root: Path, steps: Steps, found: list[tuple[Steps, bool]]) -> Iterator[Found]:
     """Yield entries with the sizes and times of files; those that are gone meanwhile are left out."""
     for parent, entries in groupby(found, key=lambda entry: entry[0][:-1]):
-        with contextlib.suppress(OSError), _entered(folder, parent) as inner:
+        with contextlib.suppress(OSError), confined_folder(root, (*steps, *parent)) as inner:
             for names, is_folder in entries:
                 path = (*steps, *names)
                 if is_folder:
@@ -227,8 +227,6 @@ def _described(folder: int, steps: Steps, found: list[tuple[Steps, bool]]) -> It
 @contextlib.contextmanager
 def _folder_of(root: Path, steps: Steps, *, make: bool = False) -> Iterator[tuple[int, str]]:
     """Give the descriptor of the folder that something is in, and its name there."""
-    if not steps:
-        raise InvalidInput("the path names the files folder itself; name a file in it")
     with _opened(root, steps[:-1], path=steps, make=make) as folder:
         yield folder, steps[-1]
 
@@ -240,23 +238,6 @@ def _opened(root: Path, folders: Steps, *, path: Steps | None = None, make: bool
         with _told(folders if path is None else path):
             handle = closing.enter_context(confined_folder(root, folders, make=make))
         yield handle
-
-
-@contextlib.contextmanager
-def _entered(folder: int, folders: Steps) -> Iterator[int]:
-    """Return the descriptor of a folder below an open one."""
-    handle = os.dup(folder)
-    try:
-        for step in folders:
-            inner = open_folder(handle, step)
-            os.close(handle)
-            handle = inner
-        yield handle
-    finally:
-        os.close(handle)
-
-
-# --- files ----------------------------------------------------------------------------------------
 
 
 def _content(handle: int, steps: Steps, most: int) -> bytes:
@@ -273,9 +254,7 @@ def _content(handle: int, steps: Steps, most: int) -> bytes:
 
 def _same(before: os.stat_result, after: os.stat_result | None) -> bool:
     """Return whether a file is the one that it was, with the content that it had."""
-    if after is None:
-        return False
-    return _stamp(before) == _stamp(after)
+    return after is not None and _stamp(before) == _stamp(after)
 
 
 def _stamp(about: os.stat_result) -> tuple[int, ...]:

@@ -16,13 +16,12 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.documents import canonical, json_type
 from tavern_tools.catalog.names import normal_form, quoted
-from tavern_tools.catalog.schemas import Schema
+from tavern_tools.catalog.schemas import Schema, is_too_deep
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "1": True, "0": False}
 _KINDS = ("integer", "number", "boolean", "null", "object", "array")
-_NESTING = 200
 _INT64 = 2**63
 _MISSING: Any = object()
 
@@ -109,23 +108,12 @@ def _convert(text: str, kind: str) -> Any:
 def _json(text: str, expected: type) -> Any:
     try:
         value = json.loads(text, parse_constant=_refuse)
-        if isinstance(value, expected) and not _is_deep(value):
+        if isinstance(value, expected) and not is_too_deep(value):
             canonical(value)
             return value
     except (ValueError, RecursionError):
         pass
     return _MISSING
-
-
-def _is_deep(value: Any) -> bool:
-    """Return whether lists and objects are nested deeper than every Python can write them."""
-    level = [value]
-    for _ in range(_NESTING):
-        parts = [part.values() if isinstance(part, dict) else part for part in level]
-        level = [inner for part in parts for inner in part if isinstance(inner, dict | list)]
-        if not level:
-            return False
-    return True
 
 
 def _integer(text: str) -> Any:

@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
-
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, operator_call
 from tavern_host.contracts.commands import CommandOutput
@@ -36,9 +34,9 @@ _LOOK_AGAIN = 1.0
 _FILTERS = ("tag", "namespace", "kind", "text", "plugin")
 
 
-async def list_tools(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def list_tools(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`tools list`."""
-    asked = {key: str(arguments[key]) for key in _FILTERS if arguments.get(key)}
+    asked = {key: arguments[key] for key in _FILTERS if arguments[key]}
     tools = await context.services.get(TOOL_MANAGER).list_tools(tool_filter(asked))
     rows = [[t.id, t.kind, t.plugin or "project", t.unavailable or "", t.display_name] for t in tools]
     yield CommandOutput(kind="table", columns=["Tool", "Kind", "From", "Cannot be called", "Name"], rows=rows)
@@ -47,9 +45,9 @@ async def list_tools(arguments: dict[str, JsonValue], context: PluginContext) ->
     yield CommandOutput(kind="result", data=[tool.to_json() for tool in tools])
 
 
-async def show_tool(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def show_tool(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`tools show ID`."""
-    tool = await context.services.get(TOOL_MANAGER).get(str(arguments["id"]))
+    tool = await context.services.get(TOOL_MANAGER).get(arguments["id"])
     yield CommandOutput(kind="text", text=describe_tool(tool))
     facts = _facts(tool)
     if tool.kind == "script":
@@ -58,11 +56,10 @@ async def show_tool(arguments: dict[str, JsonValue], context: PluginContext) -> 
     yield CommandOutput(kind="result", data=tool.to_json())
 
 
-async def call_tool(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def call_tool(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`tools call ID --arg k=v`: exit code 1 if the call fails, 2 for an unknown tool or wrong arguments."""
-    document = arguments.get("arguments")
-    values = arguments_of(_texts(arguments, "arg"), None if document is None else str(document))
-    request = ToolCallRequest(tool_id=str(arguments["id"]), arguments=values, protocol=_PROTOCOL)
+    values = arguments_of(arguments["arg"], arguments["arguments"])
+    request = ToolCallRequest(tool_id=arguments["id"], arguments=values, protocol=_PROTOCOL)
     manager, call = context.services.get(TOOL_MANAGER), operator_call(context.project.id)
     result = await manager.call(request, scope=ToolScope(streams=True), call=call)
     for note in result.coercions:
@@ -82,26 +79,26 @@ async def call_tool(arguments: dict[str, JsonValue], context: PluginContext) -> 
     yield _outcome(result)
 
 
-async def document_tools(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def document_tools(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`tools docs`."""
     manager = context.services.get(TOOL_MANAGER)
-    ids = _texts(arguments, "tool") or [tool.id for tool in await manager.list_tools()]
+    ids = arguments["tool"] or [tool.id for tool in await manager.list_tools()]
     for tool_id in ids:
         await manager.get(tool_id)  # an unknown one is the user's mistake
-    if arguments.get("native"):
+    if arguments["native"]:
         schemas = await manager.native_schemas(ids)
         yield CommandOutput(kind="text", text=json.dumps(schemas, ensure_ascii=False, indent=2))
         yield CommandOutput(kind="result", data=list(schemas))
         return
     documentation = await manager.describe(ids)
-    instructions = await manager.instructions(protocols=_texts(arguments, "protocol") or None)
+    instructions = await manager.instructions(protocols=arguments["protocol"] or None)
     yield CommandOutput(kind="text", text=f"{documentation}\n\n{instructions}")
     yield CommandOutput(kind="result", data={"documentation": documentation, "instructions": instructions})
 
 
-async def check_tools(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def check_tools(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`tools check`: exit code 1 where a file is wrong; warnings alone are no failure."""
-    paths = [Path(path) for path in _texts(arguments, "path")]
+    paths = [Path(path) for path in arguments["path"]]
     for path in paths:
         if not path.exists():
             raise InvalidInput(f"{path} does not exist")
@@ -110,7 +107,7 @@ async def check_tools(arguments: dict[str, JsonValue], context: PluginContext) -
     catalog = await registry_of(context).catalog()
     loop = asyncio.get_running_loop()
     problems = await asyncio.to_thread(check, paths, catalog, functools.partial(_unserved, context, loop))
-    problems += [] if arguments.get("path") else await _undeclared(context)
+    problems += [] if arguments["path"] else await _undeclared(context)
     for problem in problems:
         yield CommandOutput(kind="message", text=f"warning: {problem}" if problem.warning else str(problem))
     yield CommandOutput(kind="result", data=[problem.to_json() for problem in problems])
@@ -122,10 +119,10 @@ async def check_tools(arguments: dict[str, JsonValue], context: PluginContext) -
         yield CommandOutput(kind="message", text="Nothing is wrong." if paths else "The project has no tool files.")
 
 
-async def parse(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def parse(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`parse FILE|-`: what the text asks for; nothing is carried out."""
-    text = await asyncio.to_thread(_read, Path(str(arguments["file"])))
-    protocols = _texts(arguments, "protocol") or None
+    text = await asyncio.to_thread(_read, Path(arguments["file"]))
+    protocols = arguments["protocol"] or None
     parsed = await context.services.get(TOOL_MANAGER).parse_text(text, protocols=protocols)
     for request in parsed.calls:
         step = f"step {request.index}" + (f" of {request.request_id}" if request.request_id else "")
@@ -248,11 +245,6 @@ async def _undeclared(context: PluginContext) -> list[ToolProblem]:
         for asset in await plugins.assets("plugin")
         if asset.plugin not in named and stamps(str(Path(asset.path) / "tools"))
     ]
-
-
-def _texts(arguments: dict[str, JsonValue], name: str) -> list[str]:
-    given = arguments.get(name)
-    return [str(text) for text in given] if isinstance(given, list) else []
 
 
 def _read(path: Path) -> str:

@@ -5,134 +5,82 @@ from __future__ import annotations
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.toolcalls import TaskStatus
 
-_FILTERS = [
+_FILTERS = (
     CommandParameter(name="--tag", help="Only those with this tag."),
     CommandParameter(name="--namespace", help="Only those whose ids begin with this word."),
     CommandParameter(name="--kind", help="Only those of this kind: workflow, node, service or script."),
     CommandParameter(name="--plugin", help="Only those of this plugin."),
     CommandParameter(name="--text", help="Only those with this text in id, name or description."),
-]
+)
 """What a list of tools can be limited to."""
+_ID = CommandParameter(name="id", help="The tool's id, or ID@RANGE (kb:Query@^1.2).", required=True)
+_PROTOCOL = CommandParameter(name="--protocol", help="Only this action protocol.", multiple=True)
+_CALL = (
+    _ID,
+    CommandParameter(
+        name="--arg", help="An argument as NAME=VALUE; the value is converted to the parameter's type.", multiple=True
+    ),
+    CommandParameter(name="--arguments", help="All arguments as a JSON object; --arg comes on top."),
+)
+_DOCS = (
+    CommandParameter(name="--tool", help="Only this tool; may be repeated.", multiple=True),
+    CommandParameter(name="--native", type="flag", help="As an LLM's native function calling has them."),
+    _PROTOCOL,
+)
+_PATH = CommandParameter(name="--path", type="path", help="A file or folder.", multiple=True)
+_FILE = CommandParameter(name="file", help="The file, or - for stdin.", type="path", required=True)
+
+_TASK = CommandParameter(name="task", required=True, help="The id of a task, or the beginning of it.")
+_COMMENT = CommandParameter(name="--comment", help="What to say about the decision.")
+_LIMIT = CommandParameter(name="--limit", type="integer", default=20, help="At most so many.")
+_TOOL = CommandParameter(name="--tool", help="Those of this tool; * and ? stand for any characters.")
+_OF = (
+    CommandParameter(
+        name="--status",
+        multiple=True,
+        help=f"Those of this status: {', '.join(status.value for status in TaskStatus)}.",
+    ),
+    _TOOL,
+    CommandParameter(name="--principal", help="Those of this caller, such as agent:writer."),
+    _LIMIT,
+)
+_WAIT = CommandParameter(name="--wait", type="number", default=0, help="Wait so many seconds for its end.")
+_EDITED = (
+    _TASK,
+    CommandParameter(
+        name="--arg",
+        multiple=True,
+        help="Another value for an argument as NAME=VALUE; it is converted to the parameter's type.",
+    ),
+    CommandParameter(name="--arguments", help="All arguments in place of its own, as a JSON object."),
+    _COMMENT,
+)
+
+_SHOW = "Show one tool: what it does, its parameters, and where it comes from."
+_DOCUMENT = "Show the documentation of tools that a language model gets, and how it asks for calls."
+_PARSE = "Show the tool calls that action text asks for, without making them."
+_SHOW_TASK = "Show a task: what was asked for, how it stands, and what it gave."
+_APPROVE = "Let a call be made that waits for a decision, as it is or with other arguments."
+_WAITING = "List the calls that wait for a decision, newest first."
+_COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
+    ("tools list", "commands:list_tools", "List the tools.", _FILTERS),
+    ("tools show", "commands:show_tool", _SHOW, (_ID,)),
+    ("tools call", "commands:call_tool", "Call a tool, and wait for it.", _CALL),
+    ("tools docs", "commands:document_tools", _DOCUMENT, _DOCS),
+    ("tools check", "commands:check_tools", "Check tool files: by default those of the project.", (_PATH,)),
+    ("parse", "commands:parse", _PARSE, (_FILE, _PROTOCOL)),
+    ("tasks list", "task_commands:list_tasks", "List tasks of tools, newest first.", _OF),
+    ("tasks show", "task_commands:show_task", _SHOW_TASK, (_TASK, _WAIT)),
+    ("tasks cancel", "task_commands:cancel_task", "Cancel a task.", (_TASK,)),
+    ("approvals list", "task_commands:list_approvals", _WAITING, (_TOOL, _LIMIT)),
+    ("approvals approve", "task_commands:approve", _APPROVE, _EDITED),
+    ("approvals refuse", "task_commands:refuse", "Refuse a call that waits for a decision.", (_TASK, _COMMENT)),
+)
 
 
-def tool_commands() -> list[CommandInfo]:
-    """Return the commands about tools and action text."""
-    handlers = "tavern_tools.cli.commands"
-    tool = CommandParameter(name="id", help="The tool's id, or ID@RANGE (kb:Query@^1.2).", required=True)
-    protocol = CommandParameter(name="--protocol", help="Only this action protocol.", multiple=True)
+def commands() -> list[CommandInfo]:
+    """Return the commands about tools and action text, tasks and approvals."""
     return [
-        CommandInfo(
-            name="tools list",
-            help="List the tools.",
-            handler=f"{handlers}:list_tools",
-            parameters=_FILTERS,
-        ),
-        CommandInfo(
-            name="tools show",
-            help="Show one tool: what it does, its parameters, and where it comes from.",
-            handler=f"{handlers}:show_tool",
-            parameters=[tool],
-        ),
-        CommandInfo(
-            name="tools call",
-            help="Call a tool, and wait for it.",
-            handler=f"{handlers}:call_tool",
-            parameters=[
-                tool,
-                CommandParameter(
-                    name="--arg",
-                    help="An argument as NAME=VALUE; the value is converted to the parameter's type.",
-                    multiple=True,
-                ),
-                CommandParameter(name="--arguments", help="All arguments as a JSON object; --arg comes on top."),
-            ],
-        ),
-        CommandInfo(
-            name="tools docs",
-            help="Show the documentation of tools that a language model gets, and how it asks for calls.",
-            handler=f"{handlers}:document_tools",
-            parameters=[
-                CommandParameter(name="--tool", help="Only this tool; may be repeated.", multiple=True),
-                CommandParameter(name="--native", type="flag", help="As an LLM's native function calling has them."),
-                protocol,
-            ],
-        ),
-        CommandInfo(
-            name="tools check",
-            help="Check tool files: by default those of the project.",
-            handler=f"{handlers}:check_tools",
-            parameters=[CommandParameter(name="--path", type="path", help="A file or folder.", multiple=True)],
-        ),
-        CommandInfo(
-            name="parse",
-            help="Show the tool calls that action text asks for, without making them.",
-            handler=f"{handlers}:parse",
-            parameters=[
-                CommandParameter(name="file", help="The file, or - for stdin.", type="path", required=True),
-                protocol,
-            ],
-        ),
-    ]
-
-
-def task_commands() -> list[CommandInfo]:
-    """Return the commands of tasks and approvals."""
-    handlers = "tavern_tools.cli.task_commands"
-    task = CommandParameter(name="task", required=True, help="The id of a task, or the beginning of it.")
-    comment = CommandParameter(name="--comment", help="What to say about the decision.")
-    limit = CommandParameter(name="--limit", type="integer", default=20, help="At most so many.")
-    tool = CommandParameter(name="--tool", help="Those of this tool; * and ? stand for any characters.")
-    return [
-        CommandInfo(
-            name="tasks list",
-            help="List tasks of tools, newest first.",
-            handler=f"{handlers}:list_tasks",
-            parameters=[
-                CommandParameter(
-                    name="--status",
-                    multiple=True,
-                    help=f"Those of this status: {', '.join(status.value for status in TaskStatus)}.",
-                ),
-                tool,
-                CommandParameter(name="--principal", help="Those of this caller, such as agent:writer."),
-                limit,
-            ],
-        ),
-        CommandInfo(
-            name="tasks show",
-            help="Show a task: what was asked for, how it stands, and what it gave.",
-            handler=f"{handlers}:show_task",
-            parameters=[
-                task,
-                CommandParameter(name="--wait", type="number", default=0, help="Wait so many seconds for its end."),
-            ],
-        ),
-        CommandInfo(name="tasks cancel", help="Cancel a task.", handler=f"{handlers}:cancel_task", parameters=[task]),
-        CommandInfo(
-            name="approvals list",
-            help="List the calls that wait for a decision, newest first.",
-            handler=f"{handlers}:list_approvals",
-            parameters=[tool, limit],
-        ),
-        CommandInfo(
-            name="approvals approve",
-            help="Let a call be made that waits for a decision, as it is or with other arguments.",
-            handler=f"{handlers}:approve",
-            parameters=[
-                task,
-                CommandParameter(
-                    name="--arg",
-                    multiple=True,
-                    help="Another value for an argument as NAME=VALUE; it is converted to the parameter's type.",
-                ),
-                CommandParameter(name="--arguments", help="All arguments in place of its own, as a JSON object."),
-                comment,
-            ],
-        ),
-        CommandInfo(
-            name="approvals refuse",
-            help="Refuse a call that waits for a decision.",
-            handler=f"{handlers}:refuse",
-            parameters=[task, comment],
-        ),
+        CommandInfo(name=name, help=help, handler=f"tavern_tools.cli.{handler}", parameters=list(parameters))
+        for name, handler, help, parameters in _COMMANDS
     ]

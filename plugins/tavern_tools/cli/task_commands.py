@@ -13,11 +13,12 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.commands import CommandOutput
+from tavern_host.contracts.documents import read_json_object
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_tools.catalog.parameters import Parameters
-from tavern_tools.requests import arguments_of, json_object
+from tavern_tools.requests import arguments_of
 from tavern_tools.web.task_routes import task_filter
 
 _PREFIX = "task_"
@@ -27,10 +28,9 @@ _SHORT_ID = len(_PREFIX) + 8
 _LONG = 2000
 
 
-async def list_tasks(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def list_tasks(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`tasks list`."""
-    statuses = arguments.get("status")
-    asked = _asked(arguments, ",".join(map(str, statuses)) if isinstance(statuses, list) else "")
+    asked = _asked(arguments, ",".join(arguments["status"]))
     tasks = await context.services.get(TOOL_MANAGER).tasks(asked, call=operator_call(context.project.id))
     width = _id_width(tasks)
     rows = [
@@ -42,23 +42,21 @@ async def list_tasks(arguments: dict[str, JsonValue], context: PluginContext) ->
     yield CommandOutput(kind="result", data=[task.to_json() for task in tasks])
 
 
-async def show_task(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def show_task(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`tasks show TASK`."""
-    task_id = await _find(str(arguments["task"]), context)
-    wait = arguments.get("wait") or 0
-    if not isinstance(wait, int | float) or wait < 0:
-        raise InvalidInput(f"--wait expects a number of seconds, got {wait!r:.60}")
-    task = await context.services.get(TOOL_MANAGER).task(
-        task_id, wait=float(wait), call=operator_call(context.project.id)
-    )
+    task_id = await _find(arguments["task"], context)
+    wait = float(arguments["wait"])
+    if wait < 0:
+        raise InvalidInput(f"--wait expects a number of seconds, got {wait:g}")
+    task = await context.services.get(TOOL_MANAGER).task(task_id, wait=wait, call=operator_call(context.project.id))
     for line in _described(task):
         yield CommandOutput(kind="text", text=line)
     yield CommandOutput(kind="result", data=task.to_json())
 
 
-async def cancel_task(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def cancel_task(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`tasks cancel TASK`: exit code 1 where it had ended, or did not end in time."""
-    task_id = await _find(str(arguments["task"]), context)
+    task_id = await _find(arguments["task"], context)
     manager, call = context.services.get(TOOL_MANAGER), operator_call(context.project.id)
     before = await manager.task(task_id, call=call)
     task = await manager.cancel_task(task_id, call=call)
@@ -72,7 +70,7 @@ async def cancel_task(arguments: dict[str, JsonValue], context: PluginContext) -
         yield CommandOutput(kind="failure", text=text)
 
 
-async def list_approvals(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def list_approvals(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`approvals list`."""
     asked = _asked(arguments, TaskStatus.AWAITING_APPROVAL.value)
     tasks = await context.services.get(TOOL_MANAGER).tasks(asked, call=operator_call(context.project.id))
@@ -90,17 +88,17 @@ async def list_approvals(arguments: dict[str, JsonValue], context: PluginContext
     yield CommandOutput(kind="result", data=[task.to_json() for task in tasks])
 
 
-async def approve(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def approve(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`approvals approve TASK`: exit code 2 where it was decided already, and for wrong arguments."""
-    task_id = await _find(str(arguments["task"]), context)
+    task_id = await _find(arguments["task"], context)
     edited = await _edited(task_id, arguments, context)
     async for output in _decide(task_id, "approve", edited, arguments, context):
         yield output
 
 
-async def refuse(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+async def refuse(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`approvals refuse TASK`: exit code 2 where it was decided already."""
-    task_id = await _find(str(arguments["task"]), context)
+    task_id = await _find(arguments["task"], context)
     async for output in _decide(task_id, "refuse", None, arguments, context):
         yield output
 
@@ -109,14 +107,14 @@ async def _decide(
     task_id: str,
     decision: Literal["approve", "refuse"],
     edited: dict[str, JsonValue] | None,
-    arguments: dict[str, JsonValue],
+    arguments: dict[str, Any],
     context: PluginContext,
 ) -> AsyncIterator[CommandOutput]:
     task = await context.services.get(TOOL_MANAGER).decide(
         task_id,
         decision,
         arguments=edited,
-        comment=str(arguments.get("comment") or ""),
+        comment=arguments["comment"] or "",
         call=operator_call(context.project.id),
     )
     if decision == "refuse":
@@ -127,14 +125,13 @@ async def _decide(
     yield CommandOutput(kind="result", data=task.to_json())
 
 
-async def _edited(task_id: str, arguments: dict[str, JsonValue], context: PluginContext) -> dict[str, JsonValue] | None:
+async def _edited(task_id: str, arguments: dict[str, Any], context: PluginContext) -> dict[str, JsonValue] | None:
     """Return the arguments to approve a call with; None for its own."""
-    whole, single = arguments.get("arguments"), arguments.get("arg")
-    given = arguments_of([str(text) for text in single] if isinstance(single, list) else [], None)
+    whole, given = arguments["arguments"], arguments_of(arguments["arg"], None)
     if whole is not None and given:
         raise InvalidInput("give either --arguments or --arg")
     if whole is not None:
-        return json_object(str(whole))
+        return read_json_object(whole, "--arguments")
     if not given:
         return None
     manager = context.services.get(TOOL_MANAGER)
@@ -168,7 +165,7 @@ async def _find(text: str, context: PluginContext) -> str:
     return next(iter(found))
 
 
-def _asked(arguments: dict[str, JsonValue], statuses: str) -> TaskFilter:
+def _asked(arguments: dict[str, Any], statuses: str) -> TaskFilter:
     given = {key: str(arguments.get(key) or "") for key in ("tool", "principal", "limit")}
     return task_filter({**given, "status": statuses})
 

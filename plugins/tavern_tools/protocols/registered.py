@@ -108,7 +108,7 @@ class Protocols:
                 continue
             stage = self._stage(protocol, options)
             pipeline = Pipeline([Stage(stage.name, (), stage.open, stage.failed)])
-            text = _json(tool_calls)
+            text = json.dumps(tool_calls)
             found = await self._read(len(text), partial(_read_whole, pipeline, text))
             parsed = ParsedText(text="", calls=found.calls, warnings=[*parsed.warnings, *found.warnings])
             if found.calls:
@@ -212,10 +212,3 @@ def _summed(events: Iterable[ParseEvent]) -> ParsedText:
             place = f" (at character {event.offset})" if event.offset is not None else ""
             warnings.append(f"{event.text}{place}")
     return ParsedText(text="".join(rest), calls=calls, warnings=warnings)
-
-
-def _json(tool_calls: list[JsonValue]) -> str:
-    try:
-        return json.dumps(tool_calls)
-    except (TypeError, ValueError, RecursionError) as error:
-        return f"{describe(error)}"

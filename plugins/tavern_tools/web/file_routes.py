@@ -13,24 +13,19 @@ from tavern_host.contracts.projectfiles import PROJECT_FILES
 from tavern_host.contracts.wire import Model
 
 _FILE = "/api/files/{path}"
-_ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
-    (
-        "GET",
-        "/api/files",
-        "index",
-        "The files and folders in a folder of the project's files.",
-        {"query": "FilesQuery", "answer": "projectfiles:FileListing"},
-    ),
-    ("GET", _FILE, "show", "Stream a file, or ranges of it.", {"content_type": "*/*"}),
-    (
-        "PUT",
-        _FILE,
-        "save",
-        "Write a file: a text, or a Blob that `POST /api/blobs` has taken as a stream.",
-        {"body": "FileBody", "answer": "projectfiles:FileWritten"},
-    ),
-    ("DELETE", _FILE, "delete", "Delete a file or an empty folder.", {"answer": "projectfiles:FileDeleted"}),
+_ROUTES = (
+    ("GET", "/api/files", "index", "The files and folders in a folder of the project's files."),
+    ("GET", _FILE, "show", "Stream a file, or ranges of it."),
+    ("PUT", _FILE, "save", "Write a file: a text, or a Blob that `POST /api/blobs` has taken as a stream."),
+    ("DELETE", _FILE, "delete", "Delete a file or an empty folder."),
 )
+_TYPES: dict[str, dict[str, Any]] = {
+    "index": {"query": "FilesQuery", "answer": "projectfiles:FileListing"},
+    "show": {"content_type": "*/*"},
+    "save": {"body": "FileBody", "answer": "projectfiles:FileWritten"},
+    "delete": {"answer": "projectfiles:FileDeleted"},
+}
+"""What goes in and out of the routes, by function."""
 
 
 class FilesQuery(Model):
@@ -58,7 +53,7 @@ class FileBody(Model):
 
 def file_routes() -> list[RouteInfo]:
     """Return the routes of files."""
-    return [RouteInfo.of_module("tavern_tools.web.file_routes", *route) for route in _ROUTES]
+    return [RouteInfo.of_module("tavern_tools.web.file_routes", *route, _TYPES[route[2]]) for route in _ROUTES]
 
 
 async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:

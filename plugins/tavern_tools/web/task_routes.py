@@ -8,48 +8,35 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.host_api import TaskQuery, WaitQuery
 from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo
-from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.queries import read_filter, statuses
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.wire import Model
-from tavern_tools.catalog.names import quoted
+from tavern_tools.requests import require_known
 
 _TASK = {"answer": "toolcalls:ToolTask"}
-_ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
-    (
-        "GET",
-        "/api/tasks",
-        "index",
-        "Tasks of tools, newest first.",
-        {"query": "host_api:TaskQuery", "answer": "host_api:TaskPage"},
-    ),
-    (
-        "GET",
-        "/api/tasks/{id}",
-        "show",
-        "One task; with `?wait=SECONDS` as soon as it has ended within them.",
-        {**_TASK, "query": "host_api:WaitQuery"},
-    ),
-    ("POST", "/api/tasks/{id}/cancel", "cancel", "Cancel a task.", _TASK),
-    (
-        "GET",
-        "/api/approvals",
-        "approvals",
-        "Calls that wait for a decision.",
-        {"query": "host_api:TaskQuery", "answer": "host_api:ApprovalPage"},
-    ),
+_ROUTES = (
+    ("GET", "/api/tasks", "index", "Tasks of tools, newest first."),
+    ("GET", "/api/tasks/{id}", "show", "One task; with `?wait=SECONDS` as soon as it has ended within them."),
+    ("POST", "/api/tasks/{id}/cancel", "cancel", "Cancel a task."),
+    ("GET", "/api/approvals", "approvals", "Calls that wait for a decision."),
     (
         "POST",
         "/api/approvals/{id}",
         "decide",
         'Decide about a call: `{"decision": "approve" | "refuse", "arguments", "comment"}`.',
-        {**_TASK, "body": "Decision"},
     ),
 )
+_TYPES: dict[str, dict[str, Any]] = {
+    "index": {"query": "host_api:TaskQuery", "answer": "host_api:TaskPage"},
+    "show": {**_TASK, "query": "host_api:WaitQuery"},
+    "cancel": _TASK,
+    "approvals": {"query": "host_api:TaskQuery", "answer": "host_api:ApprovalPage"},
+    "decide": {**_TASK, "body": "Decision"},
+}
+"""What goes in and out of the routes, by function."""
 
 
 class Decision(Model):
@@ -62,7 +49,7 @@ class Decision(Model):
 
 def task_routes() -> list[RouteInfo]:
     """Return the routes of tasks and approvals."""
-    return [RouteInfo.of_module("tavern_tools.web.task_routes", *route) for route in _ROUTES]
+    return [RouteInfo.of_module("tavern_tools.web.task_routes", *route, _TYPES[route[2]]) for route in _ROUTES]
 
 
 async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -109,17 +96,12 @@ async def decide(request: HttpRequest, context: PluginContext) -> HttpResponse:
     return HttpResponse(data=task.to_json())
 
 
-_FILTERS = tuple(TaskQuery.model_fields)
-
-
 def task_filter(query: Mapping[str, str]) -> TaskFilter:
     """Return what a query asks for: `status` (several with commas), `tool`, `principal`, `limit`, `offset`.
 
     Raises `InvalidInput` for a key that is none and a value that cannot be; empty ones are no values.
     """
-    for key in query:
-        if key not in _FILTERS:
-            raise InvalidInput(f"unknown filter {quoted(key)}{did_you_mean(key, _FILTERS)}")
+    require_known(query, TaskQuery)
     found: dict[str, Any] = {
         key: query[key].strip() for key in ("tool", "principal", "limit", "offset") if query.get(key, "").strip()
     }

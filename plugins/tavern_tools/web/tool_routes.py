@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
@@ -18,7 +18,7 @@ from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManage
 from tavern_host.contracts.wire import Model
 from tavern_tools.calls.streams import Streams, streams_of
 from tavern_tools.catalog.registry import registry_of
-from tavern_tools.requests import call_of, callback_asked, protocols_asked, tool_filter
+from tavern_tools.requests import tool_filter
 
 _KEEP_ALIVE = 5.0
 """Seconds without an event after which a client is sent an empty one, which shows whether it is still there."""
@@ -46,6 +46,16 @@ class ExecuteBody(Model):
     id: str | None = None
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     callback: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if sum(given is not None for given in (self.text, self.tool_id, self.id)) != 1:
+            raise ValueError('give either "text" or "toolId" (with "arguments")')
+        if self.text is not None and "arguments" in self.model_fields_set:
+            raise ValueError('"arguments" goes with "toolId", not with "text"')
+        if self.text is None and self.protocols is not None:
+            raise ValueError('"protocols" goes with "text", not with "toolId"')
+        return self
 
 
 def tool_routes() -> list[RouteInfo]:
@@ -77,19 +87,19 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
     A client that accepts `text/event-stream` gets server-sent events: each `item` of a stream that a tool gives, while
     it comes, and each `result` in the end.
     """
-    body = request.json_body()
-    asked = call_of(body)
-    scope = ToolScope(callback=callback_asked(body))
-    manager = context.services.get(TOOL_MANAGER)
-    if "text/event-stream" in request.headers.get("accept", ""):
-        if not isinstance(asked, str):
-            streaming = scope.model_copy(update={"streams": True})
-            return _events(manager, streams_of(context), [asked], streaming, request.call)
-        parsed = await manager.parse_text(asked, protocols=protocols_asked(body))
-        return _events(manager, streams_of(context), parsed.calls, scope, request.call)
-    if isinstance(asked, str):
-        done = await manager.call_text(asked, protocols=protocols_asked(body), scope=scope, call=request.call)
+    body, manager = request.read(ExecuteBody), context.services.get(TOOL_MANAGER)
+    streams = "text/event-stream" in request.headers.get("accept", "")
+    if body.text is not None:
+        scope = ToolScope(callback=body.callback)
+        if streams:
+            parsed = await manager.parse_text(body.text, protocols=body.protocols)
+            return _events(manager, streams_of(context), parsed.calls, scope, request.call)
+        done = await manager.call_text(body.text, protocols=body.protocols, scope=scope, call=request.call)
         return HttpResponse(data=done.to_json())
+    asked = ToolCallRequest(tool_id=body.tool_id or body.id or "", arguments=body.arguments)
+    scope = ToolScope(callback=body.callback, streams=streams)
+    if streams:
+        return _events(manager, streams_of(context), [asked], scope, request.call)
     result = await manager.call(asked, scope=scope, call=request.call)
     return HttpResponse(data={"results": [result.to_json()]})
 

@@ -297,7 +297,7 @@ class DiskCache:
         forgotten = (await self.usage()).entries
         if not self._path.exists():
             return 0
-        while await self._writer.write(_forget_all):
+        while await self._writer.write(lambda connection: tables.forget(connection, 0)):
             pass
         while await self._writer.write(lambda connection: tables.shrink(connection, 0)):
             pass
@@ -316,10 +316,6 @@ def _remove_damaged(path: Path) -> None:
     for damaged in path.parent.glob(f"{path.name}.damaged-*"):
         with contextlib.suppress(OSError):
             damaged.unlink()
-
-
-def _forget_all(connection: sqlite3.Connection) -> int:
-    return tables.forget(connection, 0)
 
 
 def _each(waiting: deque[Waiting]) -> Iterator[tuple[bytes, dict[str, Any]]]:

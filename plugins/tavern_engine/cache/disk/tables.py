@@ -119,16 +119,13 @@ def remove(connection: sqlite3.Connection, signatures: Iterable[bytes]) -> None:
 
 def occupied(connection: sqlite3.Connection) -> int:
     """Return how many bytes of the database are in use."""
-    return (_pragma(connection, "page_count") - _pragma(connection, "freelist_count")) * _pragma(
-        connection, "page_size"
-    )
+    used = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
+    return used * _pragma(connection, "page_size")
 
 
 def forget(connection: sqlite3.Connection, goal: int) -> int:
     """Delete some of the entries used longest ago, as long as more than `goal` bytes are in use; return how many."""
-    surplus = (
-        occupied(connection) - goal
-    ) / 2  # by their contents, so that pages and not they decide when it is enough
+    surplus = (occupied(connection) - goal) / 2  # by their contents: pages decide when it is enough
     if surplus <= 0:
         return 0
     old: list[tuple[int]] = []

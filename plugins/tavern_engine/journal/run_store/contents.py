@@ -5,10 +5,9 @@ Of both the table `contents` says that they are there, and `uses` which runs nee
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-from tavern_engine.journal.run_store.rows import text
+from tavern_engine.journal.run_store.rows import now, text
 from tavern_host.contracts.errors import NotFound
 from tavern_host.storage.content_files import hash_of
 
@@ -41,7 +40,7 @@ def know(connection: sqlite3.Connection, name: str, size: int) -> None:
     connection.execute(
         "INSERT INTO contents (hash, size, kept) VALUES (?, ?, ?)"
         " ON CONFLICT (hash) DO UPDATE SET size = excluded.size, kept = excluded.kept",
-        (name, size, time.time_ns() // 1000),
+        (name, size, now()),
     )
 
 

@@ -6,10 +6,10 @@ Each step is a short transaction, so that writers need not wait long.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tavern_engine.journal.run_store.rows import now
 from tavern_host.storage.content_files import ContentFiles
 from tavern_host.storage.sqlite import DatabaseThread
 
@@ -79,7 +79,7 @@ class Pruning:
         """Delete finished unclaimed runs, first those that ended first, until `surplus` bytes are."""
         if surplus <= 0:
             return 0
-        now, forgotten, passed = _now(), 0, 0
+        at, forgotten, passed = now(), 0, 0
         sought = (
             "SELECT seq, size, owner, lease_until FROM runs INDEXED BY runs_ended"
             f" WHERE is_final = 1 AND {condition} ORDER BY finished, seq LIMIT ? OFFSET ?"
@@ -89,7 +89,7 @@ class Pruning:
             if not found:
                 break
             for seq, size, owner, until in found:
-                if self._is_claimed(owner, until, now):
+                if self._is_claimed(owner, until, at):
                     passed += 1
                     continue
                 freed = connection.execute(
@@ -113,7 +113,7 @@ class Pruning:
             "SELECT hash FROM contents WHERE kept < ? AND"
             " NOT EXISTS (SELECT 1 FROM uses WHERE uses.hash = contents.hash) LIMIT ?"
         )
-        names = [name for (name,) in connection.execute(unused, (_now() - KEPT_SECONDS * 1_000_000, AT_ONCE))]
+        names = [name for (name,) in connection.execute(unused, (now() - KEPT_SECONDS * 1_000_000, AT_ONCE))]
         for name in names:
             self._files.remove(name)
             connection.execute("DELETE FROM contents WHERE hash = ?", (name,))
@@ -137,7 +137,3 @@ def _shrink(connection: sqlite3.Connection) -> int:
     for _ in range(pages):
         connection.execute("PRAGMA incremental_vacuum(1)")  # one step of it is one page, and Python takes one step
     return pages
-
-
-def _now() -> int:
-    return time.time_ns() // 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 from tavern_host.contracts.errors import Interrupted
@@ -24,6 +25,11 @@ ROWS = RunRows(
     time=lambda value: _EPOCH + timedelta(microseconds=value),
     find="instr",
 )
+
+
+def now() -> int:
+    """Return the time in microseconds since 1970, UTC."""
+    return time.time_ns() // 1000
 
 
 def lease_end(now: int, lease: float) -> int:

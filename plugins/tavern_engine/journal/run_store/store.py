@@ -7,7 +7,6 @@ that were accepted here, or whose resumption was requested here, are resumed aut
 from __future__ import annotations
 
 import logging
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +73,7 @@ class SqliteRunStore(RunStore):
 
         def work(connection: sqlite3.Connection) -> None:
             values = ROWS.accepted(entry) | ROWS.standing(entry, run_id)
-            until, kept = rows.lease_end(_now(), lease), values["entry"]
+            until, kept = rows.lease_end(rows.now(), lease), values["entry"]
             if connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone():
                 raise Conflict(f"there is a run {run_id!r} already")
             for document in documents:
@@ -132,7 +131,7 @@ class SqliteRunStore(RunStore):
         wanted = [run_id for run_id in run_ids if rows.text(run_id) == run_id]
 
         def work(connection: sqlite3.Connection) -> list[str]:
-            until = rows.lease_end(_now(), lease)
+            until = rows.lease_end(rows.now(), lease)
             renewed = "UPDATE runs SET lease_until = ? WHERE id = ? AND owner = ?"
             return [r for r in wanted if connection.execute(renewed, (until, r, rows.text(worker))).rowcount]
 
@@ -289,7 +288,7 @@ class SqliteRunStore(RunStore):
             seq, is_final, owner, until = found
             if not is_final:
                 raise Conflict(f"the run {run_id!r} is not finished: interrupt it first")
-            if self._is_claimed(owner, until, _now()):
+            if self._is_claimed(owner, until, rows.now()):
                 raise Conflict(f"the run {run_id!r} is being resumed: interrupt it first")
             connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
             return True
@@ -302,7 +301,7 @@ class SqliteRunStore(RunStore):
         if not await self._exists():
             return 0
         pruning = Pruning(self._writer, self._reader, self._files, self._is_claimed)
-        return await pruning.run(_now() - int(seconds * 1_000_000), max_bytes)
+        return await pruning.run(rows.now() - int(seconds * 1_000_000), max_bytes)
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -324,7 +323,7 @@ class SqliteRunStore(RunStore):
         """Claim a run, if there is one. Return its row, and how many ended since they are not from here, at most
         `AT_ONCE`."""
         columns = ENTRY_COLUMNS
-        now, elsewhere = _now(), 0
+        now, elsewhere = rows.now(), 0
         until = rows.lease_end(now, lease)
         while elsewhere < AT_ONCE and (seq := self._claimable(connection, worker, run_id, now)) is not None:
             row = connection.execute(f"SELECT {columns}, entry, seal FROM runs WHERE seq = ?", (seq,)).fetchone()
@@ -394,10 +393,6 @@ class SqliteRuns(SqliteRunStore):
 
     def __init__(self, context: PluginContext) -> None:
         super().__init__(context.project.private / "runs", context.log, ProjectKey(context.operator_dir))
-
-
-def _now() -> int:
-    return time.time_ns() // 1000
 
 
 def _has_open(connection: sqlite3.Connection) -> bool:
