@@ -67,10 +67,10 @@ EXECUTE, SOME, ONE = ("POST", "/api/tools/execute"), ("GET", "/api/tasks"), ("GE
 WRONG: Any = [
     # a route, the query, the body, what is wrong
     (EXECUTE, {}, b"{", "the body is not JSON"),
-    (EXECUTE, {}, [], 'expected an object with "text" or "toolId", got an array'),
+    (EXECUTE, {}, [], "the body: $: Input should be an object"),
     *((EXECUTE, {}, body, 'expected either "text" or "toolId"') for body in ({}, {"text": "a", "toolId": "b"})),
-    (EXECUTE, {}, {"toolId": 3}, '"toolId" must be text, got an integer'),
-    (EXECUTE, {}, {"toolId": "a", "arguments": []}, '"arguments" must be an object, got an array'),
+    (EXECUTE, {}, {"toolId": 3}, "the body: $.toolId: Input should be a valid string"),
+    (EXECUTE, {}, {"toolId": "a", "arguments": []}, "the body: $.arguments: Input should be a valid dictionary"),
     (EXECUTE, {}, {"text": "a", "arguments": {}}, '"arguments" goes with "toolId"'),
     (EXECUTE, {}, {"toolid": "a"}, 'unknown key "toolid" (did you mean toolId or tool_id?)'),
     (SOME, {"status": "dnoe"}, None, "status: there is no status 'dnoe' (did you mean done?)"),

@@ -12,11 +12,13 @@ from pydantic import Field, JsonValue, model_validator
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.http import EncodedOnce, HttpRequest, HttpResponse, RouteInfo, ServerEvent
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
 from tavern_host.contracts.wire import Model
 from tavern_tools.calls.streams import Streams, streams_of
+from tavern_tools.catalog.names import quoted
 from tavern_tools.catalog.registry import registry_of
 from tavern_tools.requests import tool_filter
 
@@ -37,6 +39,9 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
 )
 
 
+_KEYS = ("text", "arguments", "protocols", "callback", "toolId", "tool_id", "id")
+
+
 class ExecuteBody(Model):
     """Action text, or one call; `tool_id` and `id` mean `toolId`. `callback` is notified of the end of tasks."""
 
@@ -47,10 +52,18 @@ class ExecuteBody(Model):
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     callback: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: Any) -> Any:
+        for key in given if isinstance(given, dict) else ():
+            if key not in _KEYS:
+                raise ValueError(f"unknown key {quoted(key)}{did_you_mean(key, _KEYS)}")
+        return given
+
     @model_validator(mode="after")
     def _one(self) -> Self:
         if sum(given is not None for given in (self.text, self.tool_id, self.id)) != 1:
-            raise ValueError('give either "text" or "toolId" (with "arguments")')
+            raise ValueError('expected either "text" or "toolId" (with "arguments")')
         if self.text is not None and "arguments" in self.model_fields_set:
             raise ValueError('"arguments" goes with "toolId", not with "text"')
         if self.text is None and self.protocols is not None:
