@@ -38,7 +38,7 @@ class StoredBase:
 
 
 Tell = Callable[[str, list[str], bool], None]
-"""Is told the id of a base, the ids of its entries that changed, and whether the base is gone."""
+"""Called with the id of a base, the ids of its entries that changed, and whether the base was removed."""
 
 
 class Store(Entries):

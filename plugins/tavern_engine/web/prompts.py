@@ -117,8 +117,8 @@ def run_request(payload: Any) -> RunRequest:
     try:
         if prompt.nodes is None and prompt.workflow_id is None:
             raise InvalidInput("a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow")
-        workflow = _workflow(prompt, prompt.nodes) if prompt.nodes is not None else None
-        return RunRequest(workflow=workflow, **{name: getattr(prompt, name) for name in _SHARED})
+        drawn = _workflow(prompt, prompt.nodes) if prompt.nodes is not None else None
+        return RunRequest(workflow=drawn, **{name: getattr(prompt, name) for name in _SHARED})
     except ValidationError as error:
         found = [f"{json_path(*place)}: {text}" for place, text in mistakes(error)]
         raise InvalidInput(f"this is no PROMPT_REQUEST: {'; '.join(found)}", problems=found) from None
