@@ -168,7 +168,7 @@ async def test_runs_wait_while_the_store_is_behind(
             await asyncio.sleep(0)
             if run.is_full:
                 waited += 1
-                await run.room()
+                await run.drain()
                 assert not run.is_full
     await run.drain()
     assert waited > 0
