@@ -36,12 +36,7 @@ class ProfileFiles(AgentProfiles):
 
     async def check(self, profile_id: str, document: Document) -> list[str]:
         """Return what is wrong with a document; see the interface."""
-        if len(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")) > MAX_PROFILE:
-            return [f"the profile is larger than {MAX_PROFILE // 1024} KiB"]
-        problems = [said(problem).removeprefix(f"{_NAME}: ") for problem in read_profile(document, _NAME)]
-        if not problems and document.get("id") != profile_id:
-            problems = [f"$.id: must be {profile_id!r}, as in the address"]
-        return problems
+        return await asyncio.to_thread(_problems, profile_id, document)
 
     async def save(
         self,
@@ -65,6 +60,15 @@ class ProfileFiles(AgentProfiles):
             await asyncio.to_thread(_write, path, document, self._context.project.root)
             await folder.now()
         return _file(profile_id, document)
+
+
+def _problems(profile_id: str, document: Document) -> list[str]:
+    if len(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")) > MAX_PROFILE:
+        return [f"the profile is larger than {MAX_PROFILE // 1024} KiB"]
+    problems = [said(problem).removeprefix(f"{_NAME}: ") for problem in read_profile(document, _NAME)]
+    if not problems and document.get("id") != profile_id:
+        problems = [f"$.id: must be {profile_id!r}, as in the address"]
+    return problems
 
 
 def _file(profile_id: str, document: Document) -> ProfileFile:

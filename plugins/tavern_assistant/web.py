@@ -3,6 +3,7 @@ have routes of their own, since who may use them is somebody else; the service l
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, TypeVar
 
 from tavern_assistant.deliberation.requests import AssistantRequest, start
@@ -10,43 +11,45 @@ from tavern_assistant.patches.documents import documents_of
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.assistant import ASSISTANT, PatchProposal, PatchResult, PatchUndo
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.http import answer_with
 
 Asked = TypeVar("Asked", PatchProposal, PatchUndo)
 
 
 async def propose(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/patches/check`: what a patch would do; nothing is saved."""
-    asked = request.read(PatchProposal)
+    asked = await asyncio.to_thread(request.read, PatchProposal)
     given: dict[str, Any] = {"kind": asked.kind, "id": asked.id, "document": asked.document, "revision": asked.revision}
     result = await context.services.get(ASSISTANT).propose_patch(asked.operations, **given, call=request.call)
-    return HttpResponse(data=result.to_json())
+    return await answer_with(result.to_json, is_large=True)
 
 
 async def apply(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/patches`: the document with the patch applied, or 409 with what is wrong."""
-    asked = _checked(request.read(PatchProposal), is_of_settings=False)
+    asked = await _asked(request, PatchProposal, is_of_settings=False)
     given: dict[str, Any] = {"kind": asked.kind, "revision": asked.revision, "reason": asked.reason}
     assistant = context.services.get(ASSISTANT)
-    return _answer(await assistant.apply_patch(asked.operations, str(asked.id), **given, call=request.call))
+    return await _answer(await assistant.apply_patch(asked.operations, str(asked.id), **given, call=request.call))
 
 
 async def apply_settings(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/settings-patches`: the settings with the patch applied, or 409 with what is wrong."""
-    asked = _checked(request.read(PatchProposal), is_of_settings=True)
-    return _answer(await documents_of(context).apply(asked, request.call))
+    asked = await _asked(request, PatchProposal, is_of_settings=True)
+    return await _answer(await documents_of(context).apply(asked, request.call))
 
 
 async def undo(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/patches/undo`: the document as it was before a patch."""
-    asked = _checked(request.read(PatchUndo), is_of_settings=False)
+    asked = await _asked(request, PatchUndo, is_of_settings=False)
     undone = context.services.get(ASSISTANT).undo_patch
-    return _answer(await undone(asked.id, asked.revision, asked.to, kind=asked.kind, call=request.call))
+    return await _answer(await undone(asked.id, asked.revision, asked.to, kind=asked.kind, call=request.call))
 
 
 async def undo_settings(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/settings-patches/undo`: the settings as they were before a patch."""
-    asked = _checked(request.read(PatchUndo), is_of_settings=True)
-    return _answer(await documents_of(context).undo("settings", asked.id, asked.revision, asked.to, request.call))
+    asked = await _asked(request, PatchUndo, is_of_settings=True)
+    kept = documents_of(context)
+    return await _answer(await kept.undo("settings", asked.id, asked.revision, asked.to, request.call))
 
 
 async def ask(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -55,8 +58,9 @@ async def ask(request: HttpRequest, context: PluginContext) -> HttpResponse:
     return HttpResponse(status=202, data=(await start(context, request.read(AssistantRequest), request.call)).to_json())
 
 
-def _checked(asked: Asked, *, is_of_settings: bool) -> Asked:
+async def _asked(request: HttpRequest, model: type[Asked], *, is_of_settings: bool) -> Asked:
     """Return what was asked for where it belongs to the route."""
+    asked = await asyncio.to_thread(request.read, model)
     if (asked.kind == "settings") != is_of_settings:
         raise InvalidInput("patches of settings, and nothing else, go to /api/settings-patches")
     if isinstance(asked, PatchProposal) and (asked.id is None or asked.document is not None):
@@ -64,6 +68,6 @@ def _checked(asked: Asked, *, is_of_settings: bool) -> Asked:
     return asked
 
 
-def _answer(result: PatchResult) -> HttpResponse:
+async def _answer(result: PatchResult) -> HttpResponse:
     headers = {"ETag": f'"{result.revision}"'} if result.applied else {}
-    return HttpResponse(status=200 if result.applied else 409, data=result.to_json(), headers=headers)
+    return await answer_with(result.to_json, is_large=True, status=200 if result.applied else 409, headers=headers)

@@ -6,16 +6,16 @@ those of workflows are.
 
 from __future__ import annotations
 
+import asyncio
+
 from pydantic import Field, JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.http import answer_with
-from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import WorkflowDraft
-from tavern_workflows.sizes import is_large
 from tavern_workflows.store import document_of
 from tavern_workflows.web import answer_document, keep_id
 
@@ -57,7 +57,7 @@ async def show_draft(request: HttpRequest, context: PluginContext) -> HttpRespon
 async def save_draft(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`PUT /api/workflows/{workflowId}/draft`."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
-    new = await off_loop(request.is_large, request.read, NewDraft)
+    new = await asyncio.to_thread(request.read, NewDraft)
     revision = expected(request, (await manager.draft(workflow_id)).revision, f"the draft of {workflow_id!r}")
     document = keep_id(new.workflow, await manager.get(workflow_id))
     saving = manager.save_draft(
@@ -134,5 +134,4 @@ async def _answer(draft: WorkflowDraft) -> HttpResponse:
             found["workflow"] = {**document_of(draft.workflow), "id": draft.id}
         return found
 
-    large = draft.workflow is not None and is_large(draft.workflow)
-    return await answer_with(data, is_large=large, headers={"ETag": f'"{draft.revision}"'})
+    return await answer_with(data, is_large=True, headers={"ETag": f'"{draft.revision}"'})

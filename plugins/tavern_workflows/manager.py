@@ -305,7 +305,7 @@ class Workflows(WorkflowManager):
             return
         with self._best_effort(entry.id):
             if await self._history.follow(
-                entry.id, await off_loop(is_large(entry.workflow), document_of, entry.workflow), entry.revision
+                entry.id, await asyncio.to_thread(document_of, entry.workflow), entry.revision
             ):
                 self._publish(entry.id, "outside", revision=entry.revision, by=None)
             self._followed[entry.id] = entry.revision
@@ -314,7 +314,7 @@ class Workflows(WorkflowManager):
         """Add to the history what was just done; the file is written by now, whether or not this can be kept."""
         by = _principal(call)
         with self._best_effort(entry.id):
-            document = await off_loop(is_large(entry.workflow), document_of, entry.workflow)
+            document = await asyncio.to_thread(document_of, entry.workflow)
             await self._history.record(entry.id, kind, document, entry.revision, by=by)
         if kind == "deleted":
             self._followed.pop(entry.id, None)

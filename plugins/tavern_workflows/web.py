@@ -8,6 +8,7 @@ The `id` of a document here is that of the workflow; one that stands in its file
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from urllib.parse import quote
@@ -23,7 +24,6 @@ from tavern_host.contracts.languages import say
 from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import LayoutSize, StoredWorkflow, Workflow, WorkflowManager, WorkflowProblem
-from tavern_workflows.sizes import is_large
 from tavern_workflows.store import MAX_ID, document_of
 
 
@@ -94,7 +94,7 @@ async def change(request: HttpRequest, context: PluginContext) -> HttpResponse:
     new_id = patch.pop("id", stored.id)
     if not isinstance(new_id, str):
         raise InvalidInput("the body: $.id: Input should be a text")
-    document = await off_loop(is_large(stored.workflow), document_of, stored.workflow)
+    document = await asyncio.to_thread(document_of, stored.workflow)
     workflow = await manager.parse(_object(merged(document, patch)))
     del document  # large ones are not all freed in one step of the loop
     if new_id != stored.id:
@@ -172,7 +172,7 @@ async def answer_document(
     def document() -> dict[str, JsonValue]:
         return {**document_of(workflow), "id": workflow_id}
 
-    return await answer_with(document, is_large=is_large(workflow), status=status, headers=headers)
+    return await answer_with(document, is_large=True, status=status, headers=headers)
 
 
 async def _free_ids(name: str, manager: WorkflowManager) -> AsyncIterator[str]:

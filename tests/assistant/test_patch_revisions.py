@@ -189,6 +189,10 @@ async def test_tools_agents_and_settings_are_patched_alike(patches: Any) -> None
         patches.assistant.undo_patch(**about, revision="", to="", call=call),
     )
     await refused([(act, PermissionDenied, "somebody who operates") for act in acts])
+    large = {"op": "add", "path": "/description", "value": "x" * 2**20}
+    for kind in ("tool", "agent"):
+        status, body = await patches.ask("/api/patches/check", kind=kind, document={"id": "x"}, operations=[large])
+        assert (status, [one["code"] for one in body["problems"]]) == (200, ["too_large"])
     patches.write("tools/noted.tool.json", '{"id": "noted" // why\n}')
     status, body = await patches.ask("/api/patches", kind="tool", id="noted", operations=[])
     assert (status, "comments" in body["detail"]) == (400, True)

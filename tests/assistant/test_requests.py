@@ -28,6 +28,13 @@ from tests.agents.agent_bench import AgentBench, agent_bench
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ROWS: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "requests.yaml").read_text(encoding="utf-8"))
+ROWS.append(
+    {
+        **{"request": "Say it at length.", "open": "greet", "outcome": "answered", "reply": "Short.", "asked": 2},
+        "answers": [{"reply": text, "operations": []} for text in ("long " * 2**18, "Short.")],
+        "mended": "give 131,072 at most",
+    }
+)
 
 DOCUMENTS = {
     "empty": {"name": "Empty", "nodes": [], "edges": []},
@@ -125,7 +132,7 @@ async def test_requests_come_to_what_they_are_meant_to(asked: Asked) -> None:
         for number, row in enumerate(ROWS):
             with failures.row(row["request"]):
                 await check(asked, f"w{number}", row)
-    assert len(ROWS) == 43
+    assert len(ROWS) == 44
 
 
 async def check(asked: Asked, id: str, row: dict[str, Any]) -> None:

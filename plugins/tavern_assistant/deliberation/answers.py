@@ -12,6 +12,8 @@ from tavern_host.contracts.wire import carried
 
 MOST_OPERATIONS = 200
 """How many operations one answer may have."""
+MOST_CHARACTERS = 2**17
+"""How long an answer may be, without thoughts: more than models are let write, and little enough for the event loop."""
 
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 LINK = re.compile(r"\[([^\[\]]*)\]\(node:([^()\s]*)\)")
@@ -32,6 +34,9 @@ def read_answer(text: str) -> Answer:
     """Return the answer in a text. An object with `operations`, or the operations alone, may stand in fences, behind
     thoughts, and between sentences."""
     text = _THOUGHT.sub("", text).strip()
+    if len(text) > MOST_CHARACTERS:
+        problem = f"the answer has {len(text):,} characters; give {MOST_CHARACTERS:,} at most"
+        return Answer(reply=text[:MOST_CHARACTERS], problem=problem)
     found, problem = _json_in(text)
     if problem:
         return Answer(reply=text, problem=problem)

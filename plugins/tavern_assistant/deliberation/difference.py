@@ -70,9 +70,10 @@ def _title(node: dict[str, Any]) -> str:
     return f"{f'{name} ' if name else ''}{node.get('id')} ({node.get('type')})"
 
 
-def _edges(document: dict[str, Any]) -> list[str]:
+def _edges(document: dict[str, Any]) -> dict[str, None]:
     ends = ("source", "sourceHandle", "target", "targetHandle")
-    return ["{}.{} → {}.{}".format(*(edge.get(end) for end in ends)) for edge in document.get("edges") or []]
+    lines = ("{}.{} → {}.{}".format(*(edge.get(end) for end in ends)) for edge in document.get("edges") or [])
+    return dict.fromkeys(lines)
 
 
 def _short(value: Any) -> str:

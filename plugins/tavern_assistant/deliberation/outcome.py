@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cachetools import LRUCache
 from pydantic import JsonValue
 
 from tavern_assistant.deliberation.answers import with_nodes
@@ -123,13 +124,10 @@ def _summed(response: Data, before: Data) -> Data:
 
 def hand_over(context: PluginContext, world: dict[str, Any], outcome: Outcome) -> None:
     """Keep an outcome for those who wait for it."""
-    outcomes: dict[str, Outcome] = context.state.setdefault(_STATE, {})
-    outcomes[str(world.get("conversationId"))] = outcome
-    while len(outcomes) > _MOST:
-        del outcomes[next(iter(outcomes))]
+    context.state.setdefault(_STATE, LRUCache(_MOST))[str(world.get("conversationId"))] = outcome
 
 
 def taken(context: PluginContext, conversation: str) -> Outcome:
     """Return what became of the request of a conversation, and forget it."""
-    outcomes: dict[str, Outcome] = context.state.setdefault(_STATE, {})
-    return outcomes.pop(conversation, Outcome(is_done=True, response={}))
+    found: Outcome = context.state.setdefault(_STATE, LRUCache(_MOST)).pop(conversation, Outcome(True, {}))
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal
 
 from pydantic import Field
@@ -40,7 +41,7 @@ async def start(context: PluginContext, request: AssistantRequest, call: CallCon
     """Let the assistant work on a request; return at once. Raises `NotFound` for a workflow or a run."""
     world = await _world(context, request)
     given: dict[str, Any] = {"message": request.message, "conversation_id": request.conversation_id}
-    asked = AgentRequest(profile_id=AGENT, world_state=world, **given)
+    asked = AgentRequest.trusted(profile_id=AGENT, world_state=world, **given)
     return await context.services.get(AGENT_RUNTIME).start(asked, call=call)
 
 
@@ -73,7 +74,7 @@ async def latest_record(context: PluginContext, workflow_id: str, run_id: str | 
             return None
         run_id = latest[0].id
     try:
-        return run_record(await engine.show(run_id))
+        return await asyncio.to_thread(run_record, await engine.show(run_id))
     except NotFound:
         return None
 

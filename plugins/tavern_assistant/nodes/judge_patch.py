@@ -1,7 +1,9 @@
 """The node `core:JudgePatch`: whether the patch could be applied; else what the model is to mend."""
 
+import asyncio
 from typing import Annotated, Any, TypedDict
 
+from tavern_assistant.deliberation.answers import MOST_CHARACTERS
 from tavern_assistant.deliberation.outcome import hand_over, judge
 from tavern_assistant.deliberation.refusals import said
 from tavern_host import NodeContext, Slot, node
@@ -41,13 +43,14 @@ async def judge_patch(
     world = world_state or {}
     if world.get("workflowId") is None and world.get("workflow") is not None and answer["operations"]:
         results = [await _checked(context, answer["operations"], world["workflow"])]
-    found = judge(request, world, response, answer, results, before or {})
+    found = await asyncio.to_thread(judge, request, world, response, answer, results, before or {})
     if world.get("workflowId") is None:
         hand_over(context.plugin, world, found)
     elif found.update is not None:
         context.plugin.events.publish(UPDATE_WORKFLOW, found.update)
     found.response["text"] = await _without_calls(context, found.response["text"])
-    said_and_wrong = (("assistant", str(response.get("text", ""))), ("user", found.mend))
+    answered = str(response.get("text", ""))[:MOST_CHARACTERS]
+    said_and_wrong = (("assistant", answered), ("user", found.mend))
     again = [] if found.is_done else [{"role": role, "content": text} for role, text in said_and_wrong]
     return {"is_done": found.is_done, "messages": [*messages, *again], "response": found.response}
 

@@ -1,5 +1,6 @@
 """The node `core:PatchContext`: what the assistant's model reads."""
 
+import asyncio
 from typing import Annotated, Any, TypedDict
 
 from tavern_assistant.deliberation.prompt import SCHEMA, conversation, situation
@@ -35,7 +36,7 @@ async def patch_context(
     """Put the rules of patches, the node types that fit, the workflow and the request together for a model."""
     world = world_state or {}
     known = {one.full_type: one for one in await context.plugin.services.get(NODE_MANAGER).list_nodes()}
-    about = situation(world, _chosen(known, world, entries or []), request)
+    about = await asyncio.to_thread(situation, world, _chosen(known, world, entries or []), request)
     model = context.plugin.settings.get("model", "")
     return {
         "messages": conversation(history or [], about),

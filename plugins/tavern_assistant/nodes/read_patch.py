@@ -1,5 +1,6 @@
 """The node `core:ReadPatch`: the operations in a model's answer, as a call of the tool that checks or applies them."""
 
+import asyncio
 from dataclasses import asdict
 from typing import Annotated, Any, TypedDict
 
@@ -33,7 +34,7 @@ async def read_patch(
     """Read the answer. In the mode `auto` the call applies the operations, else it checks them; so it does in a
     deliberation that is repeated, since the first one may have applied them before the host ended. A workflow without
     an id needs no call."""
-    world, answer = world_state or {}, read_answer(text)
+    world, answer = world_state or {}, await asyncio.to_thread(read_answer, text)
     is_auto = world.get("mode") == "auto" and step == 1
     read = {**asdict(answer), "mode": "auto" if is_auto else "preview"}
     id = world.get("workflowId")

@@ -64,14 +64,12 @@ def in_both(ours: Iterable[Parts], theirs: Iterable[Parts]) -> list[Parts]:
     ]
 
 
-def changes(
-    found: Iterable[Parts], before: Item, after: Item, local_ids: Mapping[tuple[str, str], str] | None = None
-) -> list[PatchChange]:
-    """Return the changes that these places are, one for each item, with the localIds of those that were added."""
+def changes(before: Item, after: Item, local_ids: Mapping[tuple[str, str], str] | None = None) -> list[PatchChange]:
+    """Return the changes between two documents, one for each item, with the localIds of those that were added."""
     made: dict[Parts, PatchChange] = {}
     old = {kind: _by_id(before.get(kind)) for kind in LISTS}
     new = {kind: _by_id(after.get(kind)) for kind in LISTS}
-    for place in found:
+    for place in places(before, after):
         if place[0] in LISTS and len(place) > 1:
             kind, identifier = place[0], place[1]
             item = new[kind].get(identifier, old[kind].get(identifier, {}))
@@ -83,8 +81,7 @@ def changes(
             identifier, local_id = pointer(place), None
             is_old, is_new = _is_there(before, place), _is_there(after, place)
         change = "changed" if is_old and is_new else "removed" if is_old else "added"
-        named = {"kind": change, "what": what, "id": identifier, "local_id": local_id}
-        made[place[:2]] = PatchChange.model_validate(named)
+        made[place[:2]] = PatchChange.trusted(kind=change, what=what, id=identifier, local_id=local_id)
     return list(made.values())
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 from cachetools import LRUCache
 from pydantic import JsonValue
 
-from tavern_assistant.patches.differences import changes, places
+from tavern_assistant.patches.differences import changes
 from tavern_assistant.patches.operations import apply_plain, pointer, same
 from tavern_assistant.patches.working_copy import Item
 from tavern_host import CallContext, PluginContext
@@ -18,7 +19,7 @@ from tavern_host.contracts.documents import read_json_object, revision_of, witho
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.profilefiles import AGENT_PROFILES
 from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange, SettingValue
-from tavern_host.contracts.toolfiles import TOOL_FILES, ToolSource
+from tavern_host.contracts.toolfiles import MAX_SOURCE, TOOL_FILES, ToolSource
 
 _STATE = "assistant.documents"
 _FORMER_BYTES = 8 * 1024 * 1024
@@ -47,7 +48,8 @@ class _Tools(_Kept):
         return text, file.revision
 
     async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
-        found = await self._services.get(TOOL_FILES).check(id, ToolSource(text=_text(document)))
+        source = ToolSource.trusted(text=await asyncio.to_thread(_text, document))
+        found = await self._services.get(TOOL_FILES).check(id, source)
         return [(pointer(one.location), one.message) for one in found.problems if not one.warning]
 
     async def save(self, id: str, text: str, revision: str, call: CallContext | None) -> str:
@@ -58,7 +60,7 @@ class _Tools(_Kept):
 class _Agents(_Kept):
     async def read(self, id: str, call: CallContext | None) -> tuple[str, str]:
         file = await self._services.get(AGENT_PROFILES).get(id)
-        return _text(file.document), file.revision
+        return await asyncio.to_thread(_text, file.document), file.revision
 
     async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
         return [("", message) for message in await self._services.get(AGENT_PROFILES).check(id, document)]
@@ -109,6 +111,16 @@ class _Settings(_Kept):
 _OfKind = _Tools | _Agents | _Settings
 
 
+def _patched(document: Item, operations: list[JsonValue]) -> tuple[Any, list[PatchProblem]]:
+    """Return a document with a patch applied that may be checked, or what is wrong with it."""
+    patched, problems = apply_plain(document, operations)
+    if not problems and not isinstance(patched, dict):
+        problems = [PatchProblem(code="invalid", message="the document must be an object")]
+    elif not problems and len(_text(patched)) > MAX_SOURCE:
+        problems = [PatchProblem(code="too_large", message=f"the document has more than {MAX_SOURCE:,} characters")]
+    return patched, problems
+
+
 def _short(key: str, plugin: str) -> str:
     return key.removeprefix(f"extensions.{plugin}.")
 
@@ -135,17 +147,15 @@ class DocumentPatches:
         if asked.revision not in (None, now):
             conflict = PatchConflict(expected=str(asked.revision), revision=now)
             return PatchResult(applied=False, conflict=conflict, revision=now, former=now)
-        patched, problems = apply_plain(document, asked.operations)
-        if not problems and not isinstance(patched, dict):
-            problems = [PatchProblem(code="invalid", message="the document must be an object", hint="")]
+        patched, problems = await asyncio.to_thread(_patched, document, asked.operations)
         if not problems:
             found = await kept.check(id, patched, call)
             was = {message for _, message in await kept.check(id, document, call)} if found else set()
             problems = [PatchProblem(path=path, code="invalid", message=m) for path, m in found if m not in was]
         if problems:
             return PatchResult(applied=False, problems=problems, revision=now, former=now)
-        made = changes(places(document, patched), document, patched)
-        return PatchResult(applied=True, document=patched, changes=made, revision=now, former=now)
+        made = await asyncio.to_thread(changes, document, patched)
+        return PatchResult.trusted(applied=True, document=patched, changes=made, revision=now, former=now)
 
     async def apply(self, asked: PatchProposal, call: CallContext | None) -> PatchResult:
         """Apply a patch to a document and save it."""
@@ -156,7 +166,8 @@ class DocumentPatches:
                 return result
             text, _ = await self._kinds[kind].read(id, call)
             before = await self._kinds[kind].before(id, text, call)
-            saved = await self._kinds[kind].save(id, _text(result.document), result.revision, call)
+            new = await asyncio.to_thread(_text, result.document)
+            saved = await self._kinds[kind].save(id, new, result.revision, call)
             self._keep(kind, id, result.former, before)
             return result.model_copy(update={"revision": saved})
 
@@ -174,8 +185,8 @@ class DocumentPatches:
             self._keep(kind, id, revision, before)
             now_text, saved = await self._kinds[kind].read(id, call)
         old, document = json.loads(text), json.loads(now_text)
-        made = changes(places(old, document), old, document)
-        return PatchResult(applied=True, revision=saved, former=revision, document=document, changes=made)
+        made = await asyncio.to_thread(changes, old, document)
+        return PatchResult.trusted(applied=True, revision=saved, former=revision, document=document, changes=made)
 
     def _keep(self, kind: str, id: str, revision: str, text: str) -> None:
         if len(kept := text.encode()) <= _FORMER_BYTES:
@@ -184,7 +195,5 @@ class DocumentPatches:
 
 def documents_of(context: PluginContext) -> DocumentPatches:
     """Return the patches of documents in this host."""
-    if _STATE not in context.state:
-        context.state[_STATE] = DocumentPatches(context)
-    found: DocumentPatches = context.state[_STATE]
+    found: DocumentPatches = context.state.setdefault(_STATE, DocumentPatches(context))
     return found

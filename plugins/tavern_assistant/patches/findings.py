@@ -69,7 +69,7 @@ class Findings:
     def _named(self, message: str) -> str:
         """Return a message, with the localIds of new nodes whose ids it says."""
         for (kind, identifier), local in self._patched.local_ids.items():
-            is_said = kind == "nodes" and not local.startswith(UNNAMED) and local != identifier
+            is_said = kind == "nodes" and not local.startswith(UNNAMED) and local != identifier in message
             if is_said and re.search(rf"(?:'|\b){re.escape(identifier)}(?:'|\.| →|$)", message):
                 message += f" ({identifier} is the id that {local!r} was given)"
         return message

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from tavern_assistant.patches.working_copy import Item, is_large
-from tavern_host.contracts.off_loop import off_loop
-from tavern_host.contracts.workflows import LayoutSize, Workflow, WorkflowManager
+from tavern_assistant.patches.working_copy import Item
+from tavern_host.contracts.workflows import LayoutSize, Workflow, WorkflowLayout, WorkflowManager
+
+Sizes = dict[str, LayoutSize]
 
 
 async def place(document: Item, manager: WorkflowManager) -> Item:
     """Return a checked document in which every node has a place; nodes that have one stay there, and zones grow around
     what is new in them."""
-    nodes: list[Item] = document.get("nodes", [])
-    unplaced = {node["id"] for node in nodes if not is_placed(node)}
+    unplaced, drawn, sizes = await asyncio.to_thread(_drawn, document)
     if not unplaced:
         return document
+    keep = [node.id for node in drawn.nodes if node.id not in unplaced]
+    found = await manager.layout(drawn, sizes=sizes, keep=keep)
+    return await asyncio.to_thread(_placed, document, unplaced, sizes, found)
+
+
+def _drawn(document: Item) -> tuple[set[str], Workflow, Sizes]:
+    """Return which nodes have no place, what is to be laid out, and the sizes of nodes that have one."""
+    nodes: list[Item] = document.get("nodes", [])
+    unplaced = {node["id"] for node in nodes if not {"x", "y"} <= (node.get("position") or {}).keys()}
     keys = ("id", "type", "position", "parentNode")
     drawn = {
         "nodes": [{key: node[key] for key in keys if node.get(key) is not None} for node in nodes],
         "edges": [edge for edge in document.get("edges", []) if {edge["source"], edge["target"]} & unplaced],
     }
     sizes = {node["id"]: size for node in nodes if (size := _size(node)) is not None}
-    found = await manager.layout(
-        await off_loop(is_large(drawn), Workflow.model_validate, drawn),
-        sizes=sizes,
-        keep=[node["id"] for node in nodes if node["id"] not in unplaced],
-    )
+    return unplaced, Workflow.model_validate(drawn if unplaced else {}), sizes
+
+
+def _placed(document: Item, unplaced: set[Any], sizes: Sizes, found: WorkflowLayout) -> Item:
+    nodes: list[Item] = document["nodes"]
     parents = {node["id"]: node.get("parentNode") for node in nodes}
     grown: set[str] = set()
     for name in unplaced:
@@ -42,12 +52,6 @@ async def place(document: Item, manager: WorkflowManager) -> Item:
             changed |= {"width": max(needed.width, has.width), "height": max(needed.height, has.height)}
         placed.append({**node, **changed} if changed else node)
     return {**document, "nodes": placed}
-
-
-def is_placed(node: Item) -> bool:
-    """Return whether a node has a place on the canvas."""
-    position = node.get("position")
-    return isinstance(position, dict) and {"x", "y"} <= position.keys()
 
 
 def _size(node: Item) -> LayoutSize | None:

@@ -66,10 +66,8 @@ def apply_to_workflow(document: Item, given: Sequence[JsonValue], definitions: M
     for operation in operations:
         if len(patch.result.problems) < MAX_PROBLEMS:
             patch.step(operation)
-    found = patch.result
-    found.problems[:0] = problems
-    found.problems.sort(key=lambda problem: -1 if problem.index is None else problem.index)
-    return found
+    patch.result.problems[:0] = problems
+    return patch.result
 
 
 class _Patch:
@@ -89,23 +87,24 @@ class _Patch:
             self._apply(operation)
         except Refused as refused:
             self.result.problems.append(refused.problem(operation.index, pointer(operation.path)))
-            local_id = _local_id_of(operation)
-            if local_id is not None:
+            if (local_id := _local_id_of(operation)) is not None:
                 self._local["nodes"].setdefault(local_id, None)
         except _FollowsFromAnother:
             pass
 
     def _apply(self, operation: Operation) -> None:
         (path, at), (source, source_at) = self._named(operation.path), self._named(operation.source)
-        value = copy.deepcopy(operation.value)
+        value = operation.value
         if operation.name == "add" and len(path) == 2 and path[0] in LISTS:
             if not _PLACE.fullmatch(operation.path[1]):
-                raise _not_a_place(path[0])
+                hint = f"replace changes one that is there, remove takes it away; new ones are added at /{path[0]}/-"
+                raise Refused("bad_path", f"one of the {path[0]} is added at /{path[0]}/- or at an index", hint)
             path = path if path[1] == "-" else (path[0], _BY_ID + path[1].removeprefix(_BY_ID))
             if isinstance(value, dict):
-                value.setdefault("localId", self._unnamed())
+                value = {"localId": f"{UNNAMED}{operation.index}", **value}
         operation = replace(operation, path=path, source=source, value=value)
-        self.result.by_id.append(copy.deepcopy(operation.to_json()))
+        self.result.by_id.append(operation.to_json())
+        operation = replace(operation, value=copy.deepcopy(value))
         by_index = replace(operation, path=at, source=source_at)
         if operation.name == "test":
             apply_in_place(self.copy.document, by_index, self._copies)
@@ -164,10 +163,6 @@ class _Patch:
             raise Refused("broken_document", f"the item {at} of {kind} is broken", "mend the workflow's file first")
         return item
 
-    def _unnamed(self) -> str:
-        """Return a localId for what the present operation adds without one."""
-        return f"{UNNAMED}{self.copy.index}"
-
     def _unknown(self, kind: str, name: str) -> Refused:
         old = [one for one in self.copy.ids(kind) if (kind, one) not in self.result.local_ids]
         ids = [*old, *(one for one in self._local[kind] if not one.startswith(UNNAMED))]
@@ -220,13 +215,17 @@ class _Patch:
         self._copies.add(item)
         for key in ("id", "position", "inputConnectionOrders"):
             item.pop(key, None)
-        self._add(kind, {**item, "localId": self._unnamed()}, place)
+        self._add(kind, {**item, "localId": f"{UNNAMED}{operation.index}"}, place)
 
     def _add(self, kind: str, value: JsonValue, place: int | None) -> None:
         if not isinstance(value, dict):
             hint = "give one object with its `type`" if kind == "nodes" else "give one object"
             raise Refused("bad_value", f"one of the {kind} is an object, this is {json_type(value)}", hint)
-        self._no_id(kind, value)
+        given = [key for key in ("id", "position") if key in value and not (kind == "comments" and key == "position")]
+        if given:
+            names = " and ".join(f"`{key}`" for key in given)
+            hint = "leave them out; call it by a `localId` where other operations name it"
+            raise Refused("id_or_position_given", f"{names} is given by the host", hint)
         local_id = self._local_id(kind, value)
         if kind == "nodes":
             item = new_node(value, self.slots, self._node)
@@ -244,13 +243,6 @@ class _Patch:
         self.copy.insert(kind, item, place)
         if kind == "edges":
             self._order(item)
-
-    def _no_id(self, kind: str, value: Item) -> None:
-        given = [key for key in ("id", "position") if key in value and not (kind == "comments" and key == "position")]
-        if given:
-            names = " and ".join(f"`{key}`" for key in given)
-            hint = "leave them out; call it by a `localId` where other operations name it"
-            raise Refused("id_or_position_given", f"{names} is given by the host", hint)
 
     def _local_id(self, kind: str, value: Item) -> str | None:
         local_id = value.pop("localId", None)
@@ -327,7 +319,7 @@ class _Patch:
         if path[0] in _INTERFACES and len(path) > 1:
             self.copy.document.setdefault(path[0], {})
         if path[0] in self.copy.document and len(path) > 1:
-            self.copy.own_part(path[0])
+            self.copy.own_part(self.copy.document, path[0])
 
     def _value(self, path: Parts, value: JsonValue) -> JsonValue:
         """Return a value with the ids of nodes that it names by localId."""
@@ -364,8 +356,8 @@ class _Patch:
         if not gone:
             return
         ends = {node["id"] for node in self.copy.items("nodes") if node.get("type") == node_type}
-        edges = self.copy.items("edges")
-        at_slots = [e for e in edges if text_in(e, end) in ends and text_in(e, f"{end}Handle") in gone]
+        of_nodes = (e for e in self.copy.items("edges") if text_in(e, end) in ends)
+        at_slots = [e for e in of_nodes if text_in(e, f"{end}Handle") in gone]
         if renamed is not None and renamed not in before:
             for edge in at_slots:
                 self.copy.own("edges", edge["id"])[f"{end}Handle"] = renamed
@@ -375,11 +367,6 @@ class _Patch:
 
 class _FollowsFromAnother(Exception):
     """Raised by an operation that needs what another one could not add: one problem is enough."""
-
-
-def _not_a_place(kind: str) -> Refused:
-    hint = f"replace changes one that is there, remove takes it away; new ones are added at /{kind}/-"
-    return Refused("bad_path", f"one of the {kind} is added at /{kind}/- or at an index", hint)
 
 
 def _is_rename(operation: Operation, part: str) -> bool:

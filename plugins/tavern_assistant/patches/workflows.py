@@ -13,7 +13,7 @@ from tavern_assistant.patches.findings import Findings
 from tavern_assistant.patches.operations import MAX_PROBLEMS, Parts, pointer
 from tavern_assistant.patches.placing import place
 from tavern_assistant.patches.workflow import UNNAMED, Patched, apply_to_workflow
-from tavern_assistant.patches.working_copy import Item, is_large
+from tavern_assistant.patches.working_copy import Item
 from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
 from tavern_host.contracts.assistant import (
     PatchChange,
@@ -25,7 +25,6 @@ from tavern_host.contracts.assistant import (
 )
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
-from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.workflows import Workflow, WorkflowManager
 
 _TRIES = 5
@@ -74,8 +73,8 @@ class WorkflowPatches:
         if document is None:
             raise NotFound(f"the workflow {id!r} has no revision {to!r} in its history")
         saved = await self._save(id, document, revision, f"back to revision {to}", call)
-        found = changes(places(before, document), before, document)
-        return PatchResult(applied=True, revision=saved, former=revision, document=document, changes=found)
+        found = await asyncio.to_thread(changes, before, document)
+        return PatchResult.trusted(applied=True, revision=saved, former=revision, document=document, changes=found)
 
     # --- what a patch does ----------------------------------------------------------------------------
 
@@ -92,17 +91,15 @@ class WorkflowPatches:
         base = await self._at(str(asked.id), str(asked.revision))
         if base is None:
             return await self._conflict(asked, now)
-        theirs = places(base, document)
+        theirs = await asyncio.to_thread(places, base, document)
         patched = await self._patched(base, asked.operations)
         if patched.problems:
             return (await self._evaluated(base, asked.operations))[0].model_copy(update={"document": None})
         result, rebased = await self._evaluated(document, patched.by_id)
-        # the ids of what is new are other ones
-        old = [one for one in places(base, patched.document) if one[:2] not in patched.local_ids]
-        touched = in_both([*old, *places(document, rebased.document)], theirs)
+        touched = await asyncio.to_thread(_touched, base, patched, document, rebased, theirs)
         if result.applied and not touched:
             return result.model_copy(update={"rebased": True})
-        refused = await self._conflict(asked, now, changes(theirs, base, document), touched)
+        refused = await self._conflict(asked, now, await asyncio.to_thread(changes, base, document), touched)
         return refused.model_copy(update={"problems": result.problems})
 
     async def _conflict(
@@ -119,30 +116,24 @@ class WorkflowPatches:
         patched = await self._patched(before, operations)
         now = await self._manager.check(patched.document)
         was, types = await self._manager.check(before) if now else [], await self._node_types()
-        found = await off_loop(is_large(before), lambda: Findings(before, patched, types).problems(now, was))
+        found = await asyncio.to_thread(lambda: Findings(before, patched, types).problems(now, was))
         problems = [*patched.problems, *found]
         if now and not problems:
-            problems = await self._shape(patched.document)
+            try:
+                await self._manager.parse(patched.document)
+            except InvalidInput as error:  # it was no workflow before the patch either
+                hint = "mend these parts as well"
+                problems = [PatchProblem(code="broken_document", message=error.message, hint=hint)]
         if problems:
             problems.sort(key=lambda problem: len(operations) if problem.index is None else problem.index)
             return PatchResult(applied=False, problems=problems[:MAX_PROBLEMS]), patched
         named = {key: local for key, local in patched.local_ids.items() if not local.startswith(UNNAMED)}
         after = patched.document
-        made = await off_loop(is_large(after), lambda: changes(places(before, after), before, after, named))
-        return PatchResult(applied=True, document=await place(after, self._manager), changes=made), patched
-
-    async def _shape(self, document: Item) -> list[PatchProblem]:
-        """Return why a document is no workflow, which it was not before the patch either."""
-        try:
-            await self._manager.parse(document)
-        except InvalidInput as error:
-            hint = "mend these parts as well"
-            return [PatchProblem(code="broken_document", message=error.message, hint=hint)]
-        return []
+        made = await asyncio.to_thread(changes, before, after, named)
+        return PatchResult.trusted(applied=True, document=await place(after, self._manager), changes=made), patched
 
     async def _patched(self, before: Item, operations: Sequence[JsonValue]) -> Patched:
-        types = await self._node_types()
-        return await off_loop(is_large(before, len(operations)), apply_to_workflow, before, operations, types)
+        return await asyncio.to_thread(apply_to_workflow, before, operations, await self._node_types())
 
     # --- the workflow service -------------------------------------------------------------------------
 
@@ -195,4 +186,11 @@ async def present(manager: WorkflowManager, id: str, *, to_change: bool = False)
 
 async def _document(workflow: Workflow) -> Item:
     """Return a workflow as its file has it: what was set and nothing else, unknown keys included."""
-    return await off_loop(is_large(vars(workflow)), workflow.model_dump, mode="json", exclude_unset=True)
+    return await asyncio.to_thread(workflow.model_dump, mode="json", exclude_unset=True)
+
+
+def _touched(base: Item, patched: Patched, document: Item, rebased: Patched, theirs: Sequence[Parts]) -> list[Parts]:
+    """Return which of their places a patch would change as well, at its own revision or at the present one."""
+    # the ids of what is new are other ones
+    old = [one for one in places(base, patched.document) if one[:2] not in patched.local_ids]
+    return in_both([*old, *places(document, rebased.document)], theirs)

@@ -15,16 +15,8 @@ Item = dict[str, Any]
 
 LISTS = ("nodes", "edges", "comments")
 """The lists of a document whose items have ids."""
-_LARGE = 500
-"""From how many nodes, edges and operations on a workflow is worked on in a thread."""
 MULTI = re.compile(r"__[0-9]{1,9}$")
 """What ends a handle of an input for several edges."""
-
-
-def is_large(document: Item, more: int = 0) -> bool:
-    """Return whether work on a document, and on so much `more`, belongs into a thread."""
-    lists = (document.get(key) for key in ("nodes", "edges"))
-    return more + sum(len(found) for found in lists if isinstance(found, list)) > _LARGE
 
 
 def text_in(item: Item, key: str) -> str | None:
@@ -73,18 +65,16 @@ class WorkingCopy:
     def own(self, kind: str, identifier: str) -> Item:
         """Return an item that may be changed, and note that it is."""
         items, at = self.own_list(kind), self.ids(kind)[identifier]
-        if id(items[at]) not in self._owned:
-            items[at] = copy.deepcopy(items[at])
-            self._owned.add(id(items[at]))
+        self.own_part(items, at)
         self.touch(kind, identifier)
         found: Item = items[at]
         return found
 
-    def own_part(self, key: str) -> None:
-        """Make another part of the document the copy's own."""
-        if id(self.document[key]) not in self._owned:
-            self.document[key] = copy.deepcopy(self.document[key])
-            self._owned.add(id(self.document[key]))
+    def own_part(self, whole: Any, key: str | int) -> None:
+        """Make a part of the document, or of a list that is the copy's own, its own too."""
+        if id(whole[key]) not in self._owned:
+            whole[key] = copy.deepcopy(whole[key])
+            self._owned.add(id(whole[key]))
 
     def touch(self, kind: str, identifier: str) -> None:
         """Note that an item is changed by the present operation."""
@@ -132,8 +122,7 @@ class WorkingCopy:
                 if one not in gone:
                     gone.add(one)
                     waiting.append(one)
-        edges = self.items("edges")
-        self.remove_edges({e["id"] for e in edges if text_in(e, "source") in gone or text_in(e, "target") in gone})
+        self.remove_edges({e["id"] for e in self.items("edges") if {text_in(e, "source"), text_in(e, "target")} & gone})
         self.take_out("nodes", gone)
         preview = self.document.get("previewTarget")
         if isinstance(preview, dict) and text_in(preview, "nodeId") in gone:
