@@ -124,25 +124,6 @@ def test_a_test_says_what_is_in_its_host(author: Author) -> None:
     result.assert_outcomes(passed=8)
 
 
-def test_nothing_of_this_machine_is_in_the_host(author: Author, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TAVERN_SETTINGS", "no JSON")
-    monkeypatch.setenv("TAVERN_PROJECT", "/nowhere")
-    author.ini = author.ini.replace("auto", "strict")  # pytest-asyncio's own default will do as well
-    result = author.run(
-        """
-        import subprocess, sys
-
-        @pytest.mark.asyncio
-        async def test_it(host, tmp_path):
-            assert host.project.root.is_relative_to(tmp_path)
-            assert host.folders.state.is_relative_to(tmp_path)
-            done = subprocess.run([sys.executable, "-m", "tavern_host.cli", "plugins", "list"])
-            assert done.returncode == 0
-        """
-    )
-    result.assert_outcomes(passed=1)
-
-
 def test_wrong_markers_keywords_and_plugins_are_explained(author: Author, pytester: pytest.Pytester) -> None:
     (pytester.path / "acme_greeter" / "__init__.py").write_text(CODE.replace("request, context", "requests"))
     failed = "acme-greeter is failed:\n*the hook tavern_before_execute has no argument 'requests'*"
@@ -188,25 +169,28 @@ def test_loading_the_fixtures_imports_nothing_of_the_host(tmp_path: Path) -> Non
     code += "print(json.dumps(sorted(set(sys.modules) - before)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     loaded = set(json.loads(done.stdout))
-    assert {n for n in loaded if n.startswith("tavern_host")} == {
-        *(
-            "tavern_host",
-            "tavern_host.testing",
-            *(f"tavern_host.testing.{n}" for n in ("fixtures", "http", "recorder")),
-        )
-    }
+    ours = {"tavern_host", *(f"tavern_host.testing{n}" for n in ("", ".fixtures", ".http", ".recorder"))}
+    assert {n for n in loaded if n.startswith("tavern_host")} == ours
     assert not {n.partition(".")[0] for n in loaded} & {"pydantic", "yaml", "aiohttp", "pluggy", "click", "packaging"}
 
 
 # --- placement --------------------------------------------------------------------------------------------
 
 
-def test_a_run_may_put_all_plugins_behind_the_boundary(author: Author) -> None:
+def test_all_plugins_may_be_behind_the_boundary(author: Author, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAVERN_SETTINGS", "no JSON")
+    monkeypatch.setenv("TAVERN_PROJECT", "/nowhere")
+    author.ini = author.ini.replace("auto", "strict")  # pytest-asyncio's own default will do as well
     test = """
-        import os
+        import os, subprocess, sys
 
-        def test_it():
+        @pytest.mark.asyncio
+        async def test_it(host, tmp_path):
             assert os.environ.get("TAVERN_PLACEMENT") == "loopback"
+            assert host.project.root.is_relative_to(tmp_path)
+            assert host.folders.state.is_relative_to(tmp_path)
+            done = subprocess.run([sys.executable, "-m", "tavern_host.cli", "plugins", "list"])
+            assert done.returncode == 0, "nothing of this machine is seen"
 
         @pytest.mark.in_process_only("it looks into the plugin")
         def test_other():
@@ -225,72 +209,53 @@ def greeter(tmp_path: Path) -> Path:
     return write_greeter(tmp_path / "acme_greeter")
 
 
-PLACEMENTS = pytest.mark.parametrize("placement", ["in-process", "loopback"])
-
-
-@PLACEMENTS
-async def test_hooks_services_and_events_are_recorded_in_order(
+@pytest.mark.parametrize("placement", ["in-process", "loopback"])
+async def test_hooks_services_events_and_errors_are_recorded(
     make_host: MakeHost, call_recorder: CallRecorder, greeter: Path, placement: str
 ) -> None:
     async with make_host(plugins=[greeter], workflows={"w": WORKFLOW}, placement=placement) as host:  # type: ignore[arg-type]
+        ready = call_recorder.getcall("acme-greeter.ready")
+        assert (ready.kind, ready.plugin, ready.arguments) == ("event", "acme-greeter", {"word": "Hello"})
+        started = call_recorder.getcall("tavern_startup", plugin="acme-greeter")
+        assert call_recorder.calls().index(started) < call_recorder.calls().index(ready), "from the start"
+
         call_recorder.clear()
-        await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow_id="w", metadata={"a": [1]}))
-    names = [call.name for call in call_recorder.calls()]
-    order = ["executionEngine.run", "tavern_before_execute", "workflowManager.get", "EXECUTION_STATUS_UPDATE"]
-    assert sorted(order, key=names.index) == order
-    hook = call_recorder.getcall("tavern_before_execute", plugin="acme-greeter")
-    assert (hook.kind, hook.is_over, hook.error) == ("hook", True, None)
-    assert hook.arguments["request"].metadata == {"a": [1]}
-    assert set(hook.arguments) == {"request"}, "what the implementation takes, without its context"
-    assert hook.result.metadata == {"word": "Hello"}
-    ran = call_recorder.getcall("executionEngine.run")
-    assert (ran.kind, ran.plugin, ran.result.status) == ("service", "tavern-engine", "complete")
-    assert {call.kind for call in call_recorder.calls(plugin="acme-greeter")} == {"hook"}
+        engine = host.services.get(EXECUTION_ENGINE)
+        await engine.run(RunRequest(workflow_id="w", metadata={"a": [1]}))
+        names = [call.name for call in call_recorder.calls()]
+        order = ["executionEngine.run", "tavern_before_execute", "workflowManager.get", "EXECUTION_STATUS_UPDATE"]
+        assert sorted(order, key=names.index) == order
+        hook = call_recorder.getcall("tavern_before_execute", plugin="acme-greeter")
+        assert (hook.kind, hook.is_over, hook.error) == ("hook", True, None)
+        assert hook.arguments["request"].metadata == {"a": [1]}
+        assert set(hook.arguments) == {"request"}, "what the implementation takes, without its context"
+        assert hook.result.metadata == {"word": "Hello"}
+        ran = call_recorder.getcall("executionEngine.run")
+        assert (ran.kind, ran.plugin, ran.result.status) == ("service", "tavern-engine", "complete")
+        assert {call.kind for call in call_recorder.calls(plugin="acme-greeter")} == {"hook"}
 
-
-@PLACEMENTS
-async def test_errors_are_recorded_as_data(
-    make_host: MakeHost, call_recorder: CallRecorder, greeter: Path, placement: str
-) -> None:
-    async with make_host(plugins=[greeter], workflows={"w": WORKFLOW}, placement=placement) as host:  # type: ignore[arg-type]
+        call_recorder.clear()
         with pytest.raises(NotFound):
             await host.services.get(WORKFLOW_MANAGER).get("nowhere")
+        missed = call_recorder.popcall("workflowManager.get")
+        assert missed.error is not None and missed.error.code == "not_found"
         with pytest.raises(Exception, match="boom"):
-            await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow_id="w", metadata={"boom": 1}))
-    missed = call_recorder.popcall("workflowManager.get")
-    assert missed.error is not None and missed.error.code == "not_found"
-    hook = call_recorder.getcall("tavern_before_execute")
-    assert (hook.error.code, hook.error.message) == ("plugin_error", "ValueError: boom")
+            await engine.run(RunRequest(workflow_id="w", metadata={"boom": 1}))
+        hook = call_recorder.getcall("tavern_before_execute")
+        assert (hook.error.code, hook.error.message) == ("plugin_error", "ValueError: boom")
 
 
-@pytest.mark.tavern(workflows={"w": WORKFLOW})
-async def test_what_was_recorded_is_as_it_was_however_it_is_changed(host: Host, call_recorder: CallRecorder) -> None:
+async def test_calls_are_kept_as_they_were_and_counted(host: Host, call_recorder: CallRecorder) -> None:
     document = {"name": "Tale"}
     await host.services.get(WORKFLOW_MANAGER).parse(document)
     document["name"] = "changed"
     assert call_recorder.getcall("workflowManager.parse").arguments == {"document": {"name": "Tale"}}
 
-
-async def test_events_are_recorded_from_the_start_with_who_published_them(
-    make_host: MakeHost, call_recorder: CallRecorder, greeter: Path
-) -> None:
-    async with make_host(plugins=[greeter]):
-        pass
-    ready = call_recorder.getcall("acme-greeter.ready")
-    assert (ready.kind, ready.plugin, ready.arguments) == ("event", "acme-greeter", {"word": "Hello"})
-    started = call_recorder.getcall("tavern_startup", plugin="acme-greeter")
-    assert call_recorder.calls().index(started) < call_recorder.calls().index(ready)
-
-
-async def test_a_call_that_is_not_the_only_one_is_told_with_all_that_there_are(
-    host: Host, call_recorder: CallRecorder
-) -> None:
     call_recorder.clear()
     with pytest.raises(AssertionError, match="nothing was called"):
         call_recorder.popcall("toolManager.call")
-    tools = host.services.get(TOOL_MANAGER)
     for _ in range(2):
-        await tools.call(ToolCallRequest(tool_id="nothing"))
+        await host.services.get(TOOL_MANAGER).call(ToolCallRequest(tool_id="nothing"))
     with pytest.raises(AssertionError, match=r"there are 2 calls of 'toolManager.call', not one, in:\n  service tool"):
         call_recorder.getcall("toolManager.call")
     call_recorder.popcall("toolManager.call")
