@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -32,23 +31,18 @@ BROKEN = "1 / 0\n"
 
 
 @pytest.fixture
-def scripts(open_bench: OpenBench, spec_dir: Path, tmp_path: Path) -> AbstractAsyncContextManager[Bench]:
+async def scripts(open_bench: OpenBench, spec_dir: Path, tmp_path: Path) -> AsyncIterator[Bench]:
     """Return a host with the tool of §2.2.3 and a service that runs scripts."""
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Bench]:
-        plugin = write_script_plugin(
-            tmp_path,
-            user_scripts__data_analysis__analyzer=ANALYZER,
-            examples__echo=ECHO,
-            examples__long_running=SLOW,
-            broken=BROKEN,
-        )
-        async with open_bench(plugin) as bench:
-            bench.write_tool("execute-python-script", block(spec_dir, "003", "2.2.3", 1))
-            yield bench
-
-    return opened()
+    plugin = write_script_plugin(
+        tmp_path,
+        user_scripts__data_analysis__analyzer=ANALYZER,
+        examples__echo=ECHO,
+        examples__long_running=SLOW,
+        broken=BROKEN,
+    )
+    async with open_bench(plugin) as bench:
+        bench.write_tool("execute-python-script", block(spec_dir, "003", "2.2.3", 1))
+        yield bench
 
 
 # --- tool files ---------------------------------------------------------------------------------------
@@ -94,18 +88,24 @@ def test_the_template_of_2_2_2_is_read_key_by_key(spec_dir: Path) -> None:
         assert definition.tags == template["tags"]
 
 
-async def test_the_python_tool_of_2_2_3_is_listed_and_can_be_called_where_there_is_a_service(
-    open_bench: OpenBench, scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
+async def test_the_python_tool_of_2_2_3_is_listed_and_does_what_its_examples_say(
+    scripts: Bench, spec_dir: Path
 ) -> None:
     file = json.loads(plain_json(block(spec_dir, "003", "2.2.3", 1)))
-    async with scripts as bench:
-        tool = await bench.tools.get(TOOL)
-        listed = [t.id for t in await bench.tools.list_tools() if t.id.startswith("core:")]
-    assert listed == [TOOL]
+    tool = await scripts.tools.get(TOOL)
+    assert [t.id for t in await scripts.tools.list_tools() if t.id.startswith("core:")] == [TOOL]
     assert tool.unavailable is None
     assert (tool.display_name, tool.version, tool.kind) == (file["displayName"], file["version"], "service")
     assert (tool.parameters, tool.output, tool.tags) == (file["parameters"], file["output"], file["tags"])
     assert (tool.security_context, tool.examples) == (file["securityContext"], file["examples"])
+
+    good, bad = tool.examples
+    done, failed = [await scripts.call(TOOL, **example["input"]) for example in (good, bad)]
+    given: Any = done.structured
+    assert (done.status, given["success"], given["outputData"]) == ("done", True, good["expectedOutput"]["outputData"])
+    # the document shows what the service gives, of which a failed call is made
+    shown = bad["expectedOutput"]["error"]
+    assert (failed.error.type, failed.error.message) == (shown["type"], shown["message"])
 
 
 async def test_without_that_service_the_python_tool_says_what_it_needs(open_bench: OpenBench, spec_dir: Path) -> None:
@@ -117,32 +117,14 @@ async def test_without_that_service_the_python_tool_says_what_it_needs(open_benc
     assert result.error.type == ToolErrorType.SERVICE_UNAVAILABLE
 
 
-@pytest.mark.parametrize("number", [0, 1])
-async def test_the_examples_of_the_python_tool_give_what_they_say(
-    scripts: AbstractAsyncContextManager[Bench], number: int
-) -> None:
-    async with scripts as bench:
-        example: dict[str, Any] = (await bench.tools.get(TOOL)).examples[number]
-        result = await bench.call(TOOL, **example["input"])
-    expected = example["expectedOutput"]
-    given: Any = result.structured
-    if expected["success"]:
-        assert (result.status, given["success"], given["outputData"]) == ("done", True, expected["outputData"])
-    else:  # the document shows what the service gives, of which a failed call is made
-        assert {"type": result.error.type, "message": result.error.message} == {
-            key: expected["error"][key] for key in ("type", "message")
-        }
-
-
 async def test_the_other_handler_of_2_2_3_makes_a_tool_that_asks_for_the_language(
-    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
+    scripts: Bench, spec_dir: Path
 ) -> None:
     part = json.loads(plain_json(f"{{\n{block(spec_dir, '003', '2.2.3', 2)}}}"))
     part["parameters"]["properties"]["scriptPath"] = {"type": "string"}  # which the document leaves out
-    async with scripts as bench:
-        bench.write_tool("any", {"toolId": "core:execute-script", **part})
-        done = await bench.call("core:execute-script", language="python", scriptPath="broken.py")
-        wrong = await bench.call("core:execute-script", language="perl", scriptPath="broken.py")
+    scripts.write_tool("any", {"toolId": "core:execute-script", **part})
+    done = await scripts.call("core:execute-script", language="python", scriptPath="broken.py")
+    wrong = await scripts.call("core:execute-script", language="perl", scriptPath="broken.py")
     assert done.error.type is ToolErrorType.SCRIPT
     assert wrong.error.message.endswith('language: "perl" is not one of "python", "nodejs" or "bun"')
 
@@ -151,12 +133,11 @@ async def test_the_other_handler_of_2_2_3_makes_a_tool_that_asks_for_the_languag
 
 
 async def test_the_action_of_3_1_is_read_and_its_texts_become_what_the_tool_takes(
-    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
+    scripts: Bench, spec_dir: Path
 ) -> None:
     text = block(spec_dir, "003", "3.1")
-    async with scripts as bench:
-        parsed = await bench.tools.parse_text(text)
-        done = await bench.tools.call_text(text)
+    parsed = await scripts.tools.parse_text(text)
+    done = await scripts.tools.call_text(text)
     [call] = parsed.calls
     assert (call.tool_id, call.protocol) == (TOOL, "action")
     assert call.arguments == {
@@ -194,47 +175,31 @@ def action(**inputs: str) -> str:
     return f"<ACTION><tool_id>{TOOL}</tool_id><inputs>{given}</inputs></ACTION>"
 
 
-async def test_the_success_of_3_4_is_told_in_its_words(
-    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
-) -> None:
-    before, output = sentences(spec_dir)[0].split("Output: ")
-    async with scripts as bench:
-        bench.write_tool(
-            "direct",
-            {
-                "toolId": "core:analyze",
-                "handler": {
-                    "type": "external-script",
-                    "scriptPath": "user_scripts/data_analysis/analyzer.py",
-                    "language": "python",
-                },
-                "parameters": {
-                    "type": "object",
-                    "properties": {"data_url": {"type": "string"}, "threshold": {"type": "number"}},
-                },
-            },
-        )
-        text = block(spec_dir, "003", "3.1")
-        by_method, _, _ = await told(bench, text)
-        call = action(data_url="http://example.com/data.csv", threshold="0.75").replace(TOOL, "core:analyze")
-        by_script, framed, _ = await told(bench, call)
+def handled(tool_id: str, script: str, **parameters: str) -> dict[str, Any]:
+    """Return a tool that is a script."""
+    handler = {"type": "external-script", "scriptPath": script, "language": "python"}
+    properties = {name: {"type": kind} for name, kind in parameters.items()}
+    return {"toolId": tool_id, "handler": handler, "parameters": {"type": "object", "properties": properties}}
+
+
+async def test_results_are_told_in_the_words_of_3_4(scripts: Bench, spec_dir: Path) -> None:
+    success, failure, _ = sentences(spec_dir)
+    before, output = success.split("Output: ")
+    script = "user_scripts/data_analysis/analyzer.py"
+    scripts.write_tool("direct", handled("core:analyze", script, data_url="string", threshold="number"))
+    scripts.write_tool("broken", handled("core:broken", "broken.py"))
+    by_method, _, _ = await told(scripts, block(spec_dir, "003", "3.1"))
+    call = action(data_url="http://example.com/data.csv", threshold="0.75").replace(TOOL, "core:analyze")
+    by_script, framed, _ = await told(scripts, call)
     assert by_script == f"{before.replace(TOOL, 'core:analyze')}Output: {output}"
     assert framed == f"<OBSERVATION>\n<tool_id>core:analyze</tool_id>\n{by_script}\n</OBSERVATION>"
     assert by_method == f"{before}Output: {output}"
 
-
-async def test_the_failed_script_of_3_4_is_told_with_type_message_and_details(
-    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
-) -> None:
-    shown = sentences(spec_dir)[1]
-    async with scripts as bench:
-        handler = {"type": "external-script", "scriptPath": "broken.py", "language": "python"}
-        bench.write_tool("broken", {"toolId": "core:broken", "handler": handler})
-        text, framed, result = await told(bench, action().replace(TOOL, "core:broken"))
     pattern = r"Tool (\S+) failed\. Error type: (\w+)\. Message: (.*?)\.? Details: (.*)"
-    [(_, kind, _, details)] = re.findall(pattern, shown)
+    [(_, kind, _, details)] = re.findall(pattern, failure)
     assert kind == ToolErrorType.SCRIPT
     assert details.startswith("Traceback (most recent call last)")
+    text, framed, result = await told(scripts, action().replace(TOOL, "core:broken"))
     assert result.error is not None
     assert text.startswith(
         "Tool core:broken failed. Error type: ScriptError. Message: ZeroDivisionError: division by zero Details: "
@@ -243,29 +208,19 @@ async def test_the_failed_script_of_3_4_is_told_with_type_message_and_details(
     assert framed.startswith("<OBSERVATION>\n<tool_id>core:broken</tool_id>\nTool core:broken failed.")
 
 
-async def test_the_wrong_parameter_of_3_4_is_told_with_its_name_and_type(
-    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
-) -> None:
+async def test_wrong_calls_are_answered_as_3_4_and_3_5_say(scripts: Bench, spec_dir: Path) -> None:
     before, message = sentences(spec_dir)[2].split("Message: ")
     assert "'timeoutMs' must be an integer" in message
-    async with scripts as bench:
-        text, _, _ = await told(bench, action(scriptPath="examples/echo.py", timeoutMs="soon"))
+    text, _, _ = await told(scripts, action(scriptPath="examples/echo.py", timeoutMs="soon"))
     assert text.startswith(before)
-    assert "timeoutMs" in text
-    assert "integer" in text
+    assert "timeoutMs" in text and "integer" in text
 
-
-async def test_the_flow_of_3_5_answers_wrong_inputs_and_unknown_tools_alike(
-    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
-) -> None:
     flow = block(spec_dir, "003", "3.5")
-    assert "getToolById(tool_id)" in flow
-    assert "Parameter Validation Failed" in flow
-    async with scripts as bench:
-        unknown, framed, result = await told(bench, action().replace(TOOL, "core:execute-python-scrip"))
-        _, _, wrong = await told(bench, action())
+    assert "getToolById(tool_id)" in flow and "Parameter Validation Failed" in flow
+    unknown, framed, result = await told(scripts, action().replace(TOOL, "core:execute-python-scrip"))
     assert result.error.type == ToolErrorType.TOOL_NOT_FOUND
     assert TOOL in unknown  # the near name
     assert framed.startswith("<OBSERVATION>")
+    _, _, wrong = await told(scripts, action())
     assert wrong.error.type == ToolErrorType.PARAMETER_VALIDATION
     assert "scriptPath: is required and missing" in wrong.error.message

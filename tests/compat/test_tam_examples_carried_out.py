@@ -15,102 +15,47 @@ from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.workflows import Workflow
 
 
-async def test_the_call_of_5_2_1_reaches_its_tool_with_both_parameters(open_bench: OpenBench, spec_dir: Path) -> None:
+async def test_calls_of_5_2_1_reach_their_tool_with_either_delimiters(open_bench: OpenBench, spec_dir: Path) -> None:
+    other = data_file(spec_dir, "tam", "unified-plugin-and-tool-architecture.md__L170.txt")
     async with open_bench() as bench:
         bench.write_echo("ToolID", "parameter_A", "parameter_B")
         done = await bench.tools.call_text(block(spec_dir, "000", "5.2.1"))
-    [result] = done.results
-    assert result.status == "done"
-    assert result.structured == {
-        "parameter_A": "参数值 A",
-        "parameter_B": "参数值 B，\n可以是多行。\n",
-        "and_more": None,
-    }
+        same = await bench.tools.call_text(other)
+    given = {"parameter_A": "参数值 A", "parameter_B": "参数值 B，\n可以是多行。", "and_more": None}
+    assert [(r.status, r.structured) for r in same.results] == [("done", given)]
+    given["parameter_B"] += "\n"
+    assert [(r.status, r.structured) for r in done.results] == [("done", given)]
     assert done.parsed.text.strip() == "[可选的、调用者生成的自然语言文本，解释其决策或意图。]"
 
 
-async def test_the_same_call_with_the_other_delimiters_reaches_its_tool(open_bench: OpenBench, spec_dir: Path) -> None:
+async def test_files_are_written_and_edited_as_the_examples_say(open_bench: OpenBench, spec_dir: Path) -> None:
+    log, edited = "logs/today.log", "path/to/your/project/main.js"
+    edits, writes = ("filePath", "searchString", "replaceString"), ("filePath", "content")
+    rows = [
+        (block(spec_dir, "000", "5.2.2"), log, "", "任务开始...\\n添加新记录。", 2),
+        (data_file(spec_dir, "tam", "unified-plugin-and-tool-architecture.md__L184.txt"), log, "",
+            "任务开始...\\n添加新记录。", 2),
+        (block(spec_dir, "000", "11.2"), edited, 'start();\nconsole.log("old message");\n',
+            'start();\nconsole.log("new message");\n', 1),
+        (data_file(spec_dir, "tam", "TAM_tools.md__L93.txt"), "path/to/main.js", 'console.log("old");',
+            'console.log("new");', 1),
+        (data_file(spec_dir, "tam", "TAM_tools.md__L147.txt"), log, "", "start…\n  another line", 1),
+    ]  # fmt: skip
     async with open_bench() as bench:
-        bench.write_echo("ToolID", "parameter_A", "parameter_B")
-        done = await bench.tools.call_text(
-            data_file(spec_dir, "tam", "unified-plugin-and-tool-architecture.md__L170.txt")
-        )
-    [result] = done.results
-    assert (result.status, result.structured) == (
-        "done",
-        {"parameter_A": "参数值 A", "parameter_B": "参数值 B，\n可以是多行。", "and_more": None},
-    )
-
-
-async def test_the_chain_of_5_2_2_writes_the_file_and_adds_to_it(open_bench: OpenBench, spec_dir: Path) -> None:
-    async with open_bench() as bench:
-        done = await bench.tools.call_text(block(spec_dir, "000", "5.2.2"))
-        written = (bench.files / "logs" / "today.log").read_text("utf-8")
-    assert [(r.index, r.tool_id, r.status) for r in done.results] == [
-        (1, "FileOperator.WriteFile", "done"),
-        (2, "FileOperator.AppendFile", "done"),
-    ]
-    assert written == "任务开始...\\n添加新记录。"
-
-
-async def test_the_same_chain_with_the_other_delimiters_does_the_same(open_bench: OpenBench, spec_dir: Path) -> None:
-    async with open_bench() as bench:
-        text = data_file(spec_dir, "tam", "unified-plugin-and-tool-architecture.md__L184.txt")
-        done = await bench.tools.call_text(text)
-        written = (bench.files / "logs" / "today.log").read_text("utf-8")
-    assert [r.status for r in done.results] == ["done", "done"]
-    assert written == "任务开始...\\n添加新记录。"
-
-
-async def test_the_answer_of_11_2_edits_the_file(open_bench: OpenBench, spec_dir: Path) -> None:
-    async with open_bench() as bench:
-        path = bench.files / "path" / "to" / "your" / "project" / "main.js"
-        path.parent.mkdir(parents=True)
-        path.write_text('start();\nconsole.log("old message");\n', "utf-8")
-        done = await bench.tools.call_text(block(spec_dir, "000", "11.2"))
-        edited = path.read_text("utf-8")
-    [result] = done.results
-    assert result.status == "done"
-    assert edited == 'start();\nconsole.log("new message");\n'
-
-
-async def test_the_edit_with_the_other_delimiters_is_made_by_a_tool_of_that_name(
-    open_bench: OpenBench, spec_dir: Path
-) -> None:
-    async with open_bench() as bench:
-        texts = {key: {"type": "string"} for key in ("filePath", "searchString", "replaceString")}
-        bench.write_tool(
-            "edit",
-            {
-                "id": "File.ApplyEdit",
-                "implementation": {"type": "service", "service": "projectFiles", "method": "apply_edit"},
-                "parameters": {"type": "object", "properties": texts, "required": list(texts)},
-            },
-        )
-        path = bench.files / "path" / "to" / "main.js"
-        path.parent.mkdir(parents=True)
-        path.write_text('console.log("old");', "utf-8")
-        done = await bench.tools.call_text(data_file(spec_dir, "tam", "TAM_tools.md__L93.txt"))
-        edited = path.read_text("utf-8")
-    assert [r.status for r in done.results] == ["done"]
-    assert edited == 'console.log("new");'
-
-
-async def test_the_loose_spelling_of_l147_writes_its_file(open_bench: OpenBench, spec_dir: Path) -> None:
-    async with open_bench() as bench:
-        texts = {key: {"type": "string"} for key in ("filePath", "content")}
-        bench.write_tool(
-            "write",
-            {
-                "id": "File.Write",
-                "implementation": {"type": "service", "service": "projectFiles", "method": "write_file"},
-                "parameters": {"type": "object", "properties": texts, "required": list(texts)},
-            },
-        )
-        done = await bench.tools.call_text(data_file(spec_dir, "tam", "TAM_tools.md__L147.txt"))
-        written = (bench.files / "logs" / "today.log").read_text("utf-8")
-    assert [r.status for r in done.results] == ["done"]
-    assert written == "start…\n  another line"
+        for tool_id, method, keys in (("File.ApplyEdit", "apply_edit", edits), ("File.Write", "write_file", writes)):
+            texts = {key: {"type": "string"} for key in keys}
+            implementation = {"type": "service", "service": "projectFiles", "method": method}
+            parameters = {"type": "object", "properties": texts, "required": list(texts)}
+            bench.write_tool(method, {"id": tool_id, "implementation": implementation, "parameters": parameters})
+        for text, name, before, after, calls in rows:
+            path = bench.files / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(before, "utf-8")
+            done = await bench.tools.call_text(text)
+            assert [(r.index, r.status) for r in done.results] == [(at, "done") for at in range(1, calls + 1)], text
+            assert path.read_text("utf-8") == after
+            if text == rows[0][0]:
+                assert [r.tool_id for r in done.results] == ["FileOperator.WriteFile", "FileOperator.AppendFile"]
 
 
 async def test_the_report_of_l110_goes_on_without_its_cover_and_fills_in_its_variables(

@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-from example_bench import Bench, OpenBench
+from example_bench import OpenBench
 from platform_documents import block, data_file, plain_json, section
 
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolScope
@@ -56,31 +55,42 @@ def summarizing(interface: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("copy", COPIES)
-async def test_the_schema_of_summarize_text_is_exactly_the_one_shown(
-    open_bench: OpenBench, spec_dir: Path, copy: str
-) -> None:
-    shown = schema_of(spec_dir, copy)
+async def test_the_schema_of_summarize_text_is_exactly_the_one_shown(open_bench: OpenBench, spec_dir: Path) -> None:
     async with open_bench() as bench:
-        bench.write_workflow("summarize_text", {"nodes": [], "edges": [], **interface_of(spec_dir, copy)})
-        [schema] = await bench.tools.schemas(["workflow:summarize_text"])
-        [native] = await bench.tools.native_schemas(["workflow:summarize_text"])
-    assert schema == shown
-    assert json.dumps(schema) == json.dumps(shown)  # in this order, too
-    function = native["function"]
-    assert isinstance(function, dict)
-    assert function == {**shown, "name": "workflow_summarize_text"}
+        for copy in COPIES:
+            shown = schema_of(spec_dir, copy)
+            bench.write_workflow("summarize_text", {"nodes": [], "edges": [], **interface_of(spec_dir, copy)})
+            [schema] = await bench.tools.schemas(["workflow:summarize_text"])
+            [native] = await bench.tools.native_schemas(["workflow:summarize_text"])
+            assert schema == shown, copy
+            assert json.dumps(schema) == json.dumps(shown)  # in this order, too
+            assert native["function"] == {**shown, "name": "workflow_summarize_text"}
 
 
-async def test_a_call_of_summarize_text_runs_it_and_gives_its_one_output_bare(
-    open_bench: OpenBench, spec_dir: Path
-) -> None:
+async def test_summarize_text_runs_as_its_interface_says(open_bench: OpenBench, spec_dir: Path) -> None:
+    assert "结构化的错误信息" in section(spec_dir, "002", "4")
+    sound = summarizing(interface_of(spec_dir, "002 §2.3.1"))
+    tool = "workflow:summarize_text"
     async with open_bench() as bench:
-        bench.write_workflow("summarize_text", summarizing(interface_of(spec_dir, "002 §2.3.1")))
-        full = await bench.call("workflow:summarize_text", text_to_summarize=TEXT, summary_length="详细")
-        short = await bench.call("workflow:summarize_text", text_to_summarize=TEXT)
-    assert (full.status, full.structured) == ("done", f"详细 | {TEXT}")
+        bench.write_workflow("summarize_text", sound)
+        full = await bench.call(tool, text_to_summarize=TEXT, summary_length="详细")
+        short = await bench.call(tool, text_to_summarize=TEXT)
+        missing = await bench.call(tool)
+        wrong = await bench.call(tool, text_to_summarize=TEXT, summary_length="极长")
+        nodes = [*sound["nodes"][:1], {"id": "join", "type": "core:ParseJson", "inputValues": {"text": "{"}}]
+        edges = [{**sound["edges"][2], "sourceHandle": "value"}]
+        failing = {**sound, "nodes": [*nodes, sound["nodes"][2]], "edges": edges}
+        bench.write_workflow("summarize_text", failing)
+        failed = await bench.call(tool, text_to_summarize=TEXT)
+    assert (full.status, full.structured) == ("done", f"详细 | {TEXT}"), "its one output is given bare"
     assert short.structured == f"中等 | {TEXT}"  # the interface's default, which its schema does not tell
+    for result, message in (
+        (missing, "text_to_summarize: is required and missing"),
+        (wrong, 'summary_length: "极长" is not one of "简短", "中等" or "详细"'),
+    ):
+        assert (result.error.type, message in result.error.message) == (ToolErrorType.PARAMETER_VALIDATION, True)
+    assert (failed.error.type, failed.error.tool_id) == (ToolErrorType.EXECUTION, tool)
+    assert str(failed.error.details["runId"]).startswith("run_")
 
 
 async def test_the_flow_of_2_4_ends_in_an_answer_to_who_called(open_bench: OpenBench, spec_dir: Path) -> None:
@@ -100,40 +110,6 @@ async def test_the_flow_of_2_4_ends_in_an_answer_to_who_called(open_bench: OpenB
     assert told.text == f"Tool workflow:summarize_text executed successfully. Output: 简短 | {TEXT}"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "text_to_summarize: is required and missing"),
-        (
-            {"text_to_summarize": TEXT, "summary_length": "极长"},
-            'summary_length: "极长" is not one of "简短", "中等" or "详细"',
-        ),
-    ],
-)
-async def test_what_the_schema_of_summarize_text_forbids_is_not_run(
-    open_bench: OpenBench, spec_dir: Path, arguments: dict[str, str], message: str
-) -> None:
-    async with open_bench() as bench:
-        bench.write_workflow("summarize_text", summarizing(interface_of(spec_dir, "002 §2.3.1")))
-        result = await bench.call("workflow:summarize_text", **arguments)
-    assert result.error.type == ToolErrorType.PARAMETER_VALIDATION
-    assert message in result.error.message
-
-
-async def test_a_summary_that_fails_is_a_structured_error_as_4_of_002_asks(
-    open_bench: OpenBench, spec_dir: Path
-) -> None:
-    assert "结构化的错误信息" in section(spec_dir, "002", "4")
-    failing = summarizing(interface_of(spec_dir, "002 §2.3.1"))
-    failing["nodes"][1] = {"id": "join", "type": "core:ParseJson", "inputValues": {"text": "{"}}
-    failing["edges"] = [{**failing["edges"][2], "sourceHandle": "value"}]
-    async with open_bench() as bench:
-        bench.write_workflow("summarize_text", failing)
-        result = await bench.call("workflow:summarize_text", text_to_summarize=TEXT)
-    assert (result.error.type, result.error.tool_id) == (ToolErrorType.EXECUTION, "workflow:summarize_text")
-    assert str(result.error.details["runId"]).startswith("run_")
-
-
 # --- what an agent may call ---------------------------------------------------------------------------
 
 
@@ -144,24 +120,18 @@ def inventory_of(spec_dir: Path, name: str, number: str) -> list[str]:
     return tool_ids
 
 
-async def write_image_tool(bench: Bench) -> None:
-    slots = {"prompt": {"dataFlowType": "STRING", "required": True}}
-    bench.write_workflow(
-        "generate_image_from_prompt",
-        {"nodes": [], "edges": [], "description": "Draws.", "interfaceInputs": slots, "interfaceOutputs": {}},
-    )
-
-
-@pytest.mark.parametrize(("name", "number"), [("000", "4.4.2"), ("002", "2.2")])
 async def test_the_inventory_of_the_profile_is_what_its_agent_is_told_of_and_may_call(
-    open_bench: OpenBench, spec_dir: Path, name: str, number: str
+    open_bench: OpenBench, spec_dir: Path
 ) -> None:
-    inventory = inventory_of(spec_dir, name, number)
+    inventory = inventory_of(spec_dir, "002", "2.2")
+    assert inventory == inventory_of(spec_dir, "000", "4.4.2")
     prefixes = [tool_id.partition(":")[0] for tool_id in inventory]
     assert prefixes == ["system", "kb", "workflow", "workflow"]
     async with open_bench() as bench:
         bench.write_workflow("summarize_text", summarizing(interface_of(spec_dir, "002 §2.3.1")))
-        await write_image_tool(bench)
+        slots = {"prompt": {"dataFlowType": "STRING", "required": True}}
+        image = {"nodes": [], "edges": [], "description": "Draws.", "interfaceInputs": slots, "interfaceOutputs": {}}
+        bench.write_workflow("generate_image_from_prompt", image)
         told = await bench.tools.expand("{{{system:available_tools}}}", tool_ids=inventory)
         kinds = {tool.id: tool.kind for tool in await bench.tools.list_tools() if tool.id in inventory}
         scope = ToolScope(allowed=inventory)
