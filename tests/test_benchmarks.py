@@ -6,6 +6,7 @@ import dataclasses
 import json
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,29 +47,18 @@ def result(ratio: float, limit: float | None, **more: object) -> Result:
     )
 
 
-@pytest.mark.parametrize(
-    ("ratio", "limit", "verdict"),
-    [(1.6, 1.6, "at most 1.6: holds"), (1.601, 1.6, "at most 1.6: EXCEEDED"), (9.0, None, "")],
-)
-def test_a_figure_says_whether_it_keeps_its_limit(ratio: float, limit: float | None, verdict: str) -> None:
-    assert result(ratio, limit).verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("ratio", "verdict"),
-    [
-        (0.3, "at most 0.6: holds, aim 0.4: reached"),
-        (0.5, "at most 0.6: holds, aim 0.4: not reached"),
-        (0.7, "at most 0.6: EXCEEDED, aim 0.4: not reached"),
-    ],
-)
-def test_a_figure_says_whether_it_has_reached_its_aim(ratio: float, verdict: str) -> None:
-    assert result(ratio, 0.6, aim=0.4).verdict == verdict
-
-
-def test_a_limit_may_be_one_of_the_value_and_not_of_the_ratio() -> None:
-    figure = result(9.0, 20, value=18.0, unit="ms", limited="value")
-    assert figure.verdict == "at most 20 ms: holds"
+def test_a_figure_says_whether_it_keeps_limit_and_aim() -> None:
+    for ratio, limit, aim, verdict in (
+        (1.6, 1.6, None, "at most 1.6: holds"),
+        (1.601, 1.6, None, "at most 1.6: EXCEEDED"),
+        (9.0, None, None, ""),
+        (0.3, 0.6, 0.4, "at most 0.6: holds, aim 0.4: reached"),
+        (0.5, 0.6, 0.4, "at most 0.6: holds, aim 0.4: not reached"),
+        (0.7, 0.6, 0.4, "at most 0.6: EXCEEDED, aim 0.4: not reached"),
+    ):
+        assert result(ratio, limit, aim=aim).verdict == verdict
+    of_the_value = result(9.0, 20, value=18.0, unit="ms", limited="value")
+    assert of_the_value.verdict == "at most 20 ms: holds"
 
 
 def test_the_table_has_a_line_for_every_figure() -> None:
@@ -80,39 +70,34 @@ def test_the_table_has_a_line_for_every_figure() -> None:
     assert " ".join(second.split()) == "a call 4.000 µs 2.000 µs 2.000 the direct call"
 
 
-def test_a_part_that_there_is_not_is_named_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["kernel", "--only", "viwe"])
-    assert "kernel has no part 'viwe'; it has view, dispatch, version, ready" in capsys.readouterr().err
+def test_what_cannot_be_measured_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, why in (
+        (["kernel", "--only", "viwe"], "kernel has no part 'viwe'; it has view, dispatch, version, ready"),
+        (["kernel", "--peers"], "kernel has no peers"),
+        (["engine", "--docs", "--only", "W1"], "--docs writes the whole table; leave --only out"),
+    ):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert why in capsys.readouterr().err
+    assert [name for name in NAMES if not import_module(f"benchmarks.{name}").FIGURES] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_benchmark_says_what_its_parts_are(name: str) -> None:
-    assert import_module(f"benchmarks.{name}").FIGURES
-
-
-def test_peers_are_asked_of_benchmarks_that_have_some(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["kernel", "--peers"])
-    assert "kernel has no peers" in capsys.readouterr().err
-
-
-def test_the_page_gets_the_whole_table_or_none(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["engine", "--docs", "--only", "W1"])
-    assert "--docs writes the whole table; leave --only out" in capsys.readouterr().err
+def figures(capsys: pytest.CaptureFixture[str], benchmark: str, part: str) -> list[dict[str, Any]]:
+    """Measure one part; return its figures."""
+    main([benchmark, "--only", part, "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["benchmark"] == benchmark
+    found: list[dict[str, Any]] = report["results"]
+    assert found
+    for figure in found:
+        assert figure.keys() >= KEYS
+        assert (figure["value"] > 0, figure["floor"] > 0) == (True, True)
+    return found
 
 
 @pytest.mark.parametrize("part", ["view", "dispatch", "version"])
-def test_a_part_alone_is_reported_as_json(part: str, once: None, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["kernel", "--only", part, "--json"])
-    report = json.loads(capsys.readouterr().out)
-    assert report["benchmark"] == "kernel"
-    assert report["results"]
-    for figure in report["results"]:
-        assert figure.keys() >= KEYS
-        assert figure["ratio"] > 0
-        assert figure["limit"] > 0
+def test_a_part_of_the_kernel_gives_figures(part: str, once: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert all(figure["limit"] > 0 and figure["ratio"] > 0 for figure in figures(capsys, "kernel", part))
 
 
 def test_the_start_of_a_host_is_measured_with_all_its_plugins(
@@ -120,8 +105,7 @@ def test_the_start_of_a_host_is_measured_with_all_its_plugins(
 ) -> None:
     monkeypatch.setattr(startup, "DISTRIBUTIONS", 12)
     monkeypatch.setattr(startup, "PLUGINS", len(KINDS))
-    main(["kernel", "--only", "ready", "--json"])
-    whole, *parts = json.loads(capsys.readouterr().out)["results"]
+    whole, *parts = figures(capsys, "kernel", "ready")
     assert (whole["name"], whole["limit"]) == (f"ready, {len(KINDS)} plugins of 12 distributions", 2.0)
     assert parts[0]["floor"] == pytest.approx(sum(part["value"] for part in parts), abs=0.01)
     assert sum(part["ratio"] for part in parts) == pytest.approx(1, abs=0.01)
@@ -148,11 +132,7 @@ async def test_the_distributions_of_the_benchmark_are_found_and_their_plugins_ru
 def test_a_part_of_the_engine_gives_right_results_and_figures(
     part: str, small: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["engine", "--only", part, "--json"])
-    for figure in json.loads(capsys.readouterr().out)["results"]:
-        assert figure.keys() >= KEYS
-        assert figure["value"] > 0
-        assert figure["floor"] > 0
+    figures(capsys, "engine", part)
 
 
 @pytest.mark.parametrize("part", list(trust.FIGURES))
@@ -161,10 +141,7 @@ def test_a_part_of_the_promises_gives_figures(
 ) -> None:
     few = trust.Sizes(runs=3, characters=600, nodes=30, items=200, tools=3, parses=2, given=200, values=2)
     monkeypatch.setattr(trust, "SIZES", few)
-    main(["trust", "--only", part, "--json"])
-    for figure in json.loads(capsys.readouterr().out)["results"]:
-        assert figure.keys() >= KEYS
-        assert (figure["value"] > 0, figure["floor"] > 0, figure["limit"] > 0) == (True, True, True)
+    assert all(figure["limit"] > 0 for figure in figures(capsys, "trust", part))
 
 
 async def test_a_run_that_gives_something_else_than_its_graph_is_not_measured() -> None:
@@ -229,9 +206,9 @@ def test_a_table_is_written_into_its_place_on_the_page_and_nowhere_else(tmp_path
         write_figures(Report("faults", "3.11.7", []), page)
 
 
-@pytest.mark.parametrize("name", ["engine", "faults", "trust"])
-def test_the_page_about_performance_has_a_place_for_the_figures(name: str, tmp_path: Path) -> None:
+def test_the_page_about_performance_has_places_for_figures(tmp_path: Path) -> None:
     copy = tmp_path / PAGE.name
-    copy.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
-    write_figures(Report(name, "3.11.7", [result(0.5, 0.6)]), copy)
-    assert "| a call | 1.000 µs |" in copy.read_text(encoding="utf-8")
+    for name in ("engine", "faults", "trust"):
+        copy.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+        write_figures(Report(name, "3.11.7", [result(0.5, 0.6)]), copy)
+        assert "| a call | 1.000 µs |" in copy.read_text(encoding="utf-8")

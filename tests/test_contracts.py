@@ -63,19 +63,13 @@ def test_every_tavern_function_of_hookspecs_is_a_hook() -> None:
     assert len(named) >= 15
 
 
-def test_hooks_take_and_return_wire_types() -> None:
-    with Failures() as failures:
-        for hook, (function, _) in HOOKS.items():
-            with failures.row(hook):
-                hints = hints_of(function)
-                assert hints.pop("context") is PluginContext
-                assert wire_problems(hints) == {}
-
-
 def test_hooks_are_fully_described() -> None:
     with Failures() as failures:
         for hook, (function, info) in HOOKS.items():
             with failures.row(hook):
+                hints = hints_of(function)
+                assert hints.pop("context") is PluginContext
+                assert wire_problems(hints) == {}
                 assert info.name == hook
                 assert [*info.arguments, "context"] == list(inspect.signature(function).parameters)
                 assert info.level in LEVELS
@@ -85,6 +79,8 @@ def test_hooks_are_fully_described() -> None:
                 assert info.description.endswith(".")
                 assert inspect.getdoc(function)
                 ast.parse("async def example(context):\n" + textwrap.indent(info.example, "    "))
+    permissions = [info.permission for _, info in HOOKS.values()]
+    assert len(permissions) == len(set(permissions)), "no two hooks share a permission"
 
 
 def test_signatures_of_hooks_follow_their_policies() -> None:
@@ -101,11 +97,6 @@ def test_signatures_of_hooks_follow_their_policies() -> None:
                     # What is told to each plugin alike, once for each review or login.
                     about = {"tavern_review_plugin": ("plugin",), "tavern_on_login": ("login", "call")}
                     assert info.arguments == about.get(hook, ())
-
-
-def test_no_two_hooks_share_a_permission() -> None:
-    permissions = [info.permission for info in hooks().values()]
-    assert len(permissions) == len(set(permissions))
 
 
 # --- services ----------------------------------------------------------------------------------------
@@ -132,28 +123,23 @@ def test_public_attributes_of_interfaces_are_marked_methods() -> None:
                 assert inspect.getdoc(interface)
 
 
-def test_methods_take_and_return_wire_types() -> None:
+def test_methods_are_async_or_streams_of_wire_types() -> None:
     with Failures() as failures:
         for name, (_, method, _) in METHODS.items():
             with failures.row(name):
                 hints = hints_of(method)
                 assert set(hints) == {*list(inspect.signature(method).parameters)[1:], "return"}
                 assert wire_problems(hints) == {}
-
-
-def test_methods_are_async_or_return_streams() -> None:
-    with Failures() as failures:
-        for name, (_, method, _) in METHODS.items():
-            with failures.row(name):
-                streams = typing.get_origin(hints_of(method)["return"]) is AsyncIterator
+                streams = typing.get_origin(hints["return"]) is AsyncIterator
                 assert inspect.iscoroutinefunction(method) is not streams
                 assert inspect.getdoc(method)
 
 
-def test_only_acting_methods_take_the_call_by_keyword() -> None:
+def test_acting_methods_have_a_permission_and_the_call() -> None:
     with Failures() as failures:
-        for name, (_, method, info) in METHODS.items():
+        for name, (interface, method, info) in METHODS.items():
             with failures.row(name):
+                assert 1 <= info.since <= interface.service_version
                 parameter = inspect.signature(method).parameters.get("call")
                 if info.permission is None:
                     assert parameter is None
@@ -161,24 +147,12 @@ def test_only_acting_methods_take_the_call_by_keyword() -> None:
                     assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
                     assert parameter.default is None
                     assert hints_of(method)["call"] == CallContext | None
-
-
-def test_permissions_to_act_name_service_and_effect() -> None:
-    with Failures() as failures:
+                    assert service_permissions()[info.permission][0] == info.level
         for permission, (level, sentence) in service_permissions().items():
             with failures.row(permission):
                 assert permission.partition(":")[0] in interfaces()
                 assert level in LEVELS
                 assert sentence.endswith(".")
-
-
-def test_methods_of_one_permission_have_one_level() -> None:
-    with Failures() as failures:
-        for name, (interface, _, info) in METHODS.items():
-            with failures.row(name):
-                if info.permission is not None:
-                    assert service_permissions()[info.permission][0] == info.level
-                assert 1 <= info.since <= interface.service_version
 
 
 # --- data --------------------------------------------------------------------------------------------
@@ -265,51 +239,23 @@ class Data:
 
 def test_wire_types_may_cross() -> None:
     hints = [
-        None,
-        bool,
-        int,
-        float,
-        str,
-        bytes,
-        datetime,
-        JsonValue,
-        Colour,
-        Frozen,
-        Open,
-        Literal["a", 1],
-        int | None,
-        list[int],
-        tuple[int, ...],
-        tuple[int, str],
-        dict[str, list[Frozen | None]],
-        Annotated[str, "anything"],
-        AsyncIterator[Frozen],
-        CallContext,
+        *(None, bool, int, float, str, bytes, datetime, JsonValue, Colour, Frozen, Open, Literal["a", 1], CallContext),
+        *(int | None, list[int], tuple[int, ...], tuple[int, str], dict[str, list[Frozen | None]]),
+        *(Annotated[str, "anything"], AsyncIterator[Frozen]),
     ]
     assert wire_problems({str(hint): hint for hint in hints}) == {}
 
 
 def test_other_types_are_refused_and_named() -> None:
+    no_wire: list[Any] = [
+        *(set, set[str], frozenset[str], object, Any, list, dict, complex, Data, PluginContext, Callable[[], None]),
+        *(type[Frozen], Iterator[int], list[set[int]], str | Callable[[], None], AsyncIterator[object]),
+        Annotated[object, "x"],
+    ]
     rows = [
-        (set, "not a wire type"),
-        (set[str], "not a wire type"),
-        (frozenset[str], "not a wire type"),
-        (object, "not a wire type"),
-        (Any, "not a wire type"),
-        (list, "not a wire type"),
-        (dict, "not a wire type"),
-        (complex, "not a wire type"),
-        (Data, "not a wire type"),
-        (PluginContext, "not a wire type"),
-        (Callable[[], None], "not a wire type"),
-        (type[Frozen], "not a wire type"),
-        (Iterator[int], "not a wire type"),
+        *((hint, "not a wire type") for hint in no_wire),
         (dict[int, str], "keys that are not str"),
         (dict[Colour, str], "keys that are not str"),
-        (list[set[int]], "not a wire type"),
-        (str | Callable[[], None], "not a wire type"),
-        (AsyncIterator[object], "not a wire type"),
-        (Annotated[object, "x"], "not a wire type"),
         (Loose, "Loose is not frozen"),
         (LooseInside, r"LooseInside\.loose: Loose is not frozen"),
         (SetInside, r"SetInside\.tags: .*set"),

@@ -259,44 +259,28 @@ def test_a_stored_workflow_is_shown() -> None:
         ({}, ["w: 0 nodes, 0 edges"]),
         ({"nodes": 5, "edges": {"a": None}}, ["$.nodes: ", "$.edges: "]),
         (
-            {"nodes": [{"id": "a", "type": "core:Nope"}, {"id": 7}, None], "edges": [[]]},
-            ["a · core:Nope", "there is no node type 'core:Nope'", "$.nodes[1]"],
-        ),
-        (
-            {"id": "x", "nodes": [{"id": "a", "type": "core:UpperCase"}, {"id": "a", "type": "core:Trim"}]},
-            ["x: 2 nodes", "a · core:UpperCase", "$.nodes[1].id: "],
+            {"id": "x", "nodes": [*({"id": "a", "type": f"core:{t}"} for t in ("Nope", "Trim")), {"id": 7}, None]},
+            ["x: 2 nodes", "a · core:Nope", "there is no node type 'core:Nope'", "$.nodes[1].id: ", "$.nodes[2]"],
         ),
     ],
 )
-def test_a_broken_file_is_shown_with_its_problems(tmp_path: Path, document: Any, shown: list[str]) -> None:
-    (tmp_path / "w.json").write_text(json.dumps(document))
+def test_a_broken_workflow_is_shown_with_its_problems(tmp_path: Path, document: Any, shown: list[str]) -> None:
+    (tmp_path / "tavern.yaml").write_text("name: inn\n")
+    (tmp_path / "workflows").mkdir()
+    (tmp_path / "workflows" / "w.json").write_text(json.dumps(document))
 
-    ran = tavern("workflow", "show", "w.json", cwd=tmp_path)
+    for name in ("workflows/w.json", "w"):
+        ran = tavern("--project", tmp_path, "workflow", "show", name, cwd=tmp_path)
+        assert (ran.code, ran.err) == (0, "")
+        assert [part for part in shown if part not in ran.out] == []
 
-    assert (ran.code, ran.err) == (0, "")
-    assert [part for part in shown if part not in ran.out] == []
 
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
+def test_what_cannot_be_shown_is_the_users_mistake(tmp_path: Path) -> None:
+    for arguments, error in (
         (["greetin"], "there is no file greetin, and there is no workflow 'greetin' (did you mean greeting?)"),
         (["greeting", "--width", "20"], "--width 20: 40 columns are needed at least"),
         (["."], "there is no file "),
-    ],
-)
-def test_what_cannot_be_shown_is_the_users_mistake(tmp_path: Path, arguments: list[str], error: str) -> None:
-    ran = tavern("workflow", "show", *arguments, cwd=tmp_path)
-
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"Error: {error}")
-
-
-def test_a_broken_stored_workflow_is_shown_too(tmp_path: Path) -> None:
-    assert tavern("init", tmp_path / "inn").code == 0
-    broken = {"nodes": [{"id": "a", "type": "core:UpperCase"}, 5]}
-    (tmp_path / "inn" / "workflows" / "bad.json").write_text(json.dumps(broken))
-
-    ran = tavern("--project", tmp_path / "inn", "workflow", "show", "bad", cwd=tmp_path)
-
-    assert "a · core:UpperCase" in ran.out and "$.nodes[1]" in ran.out
+    ):
+        ran = tavern("workflow", "show", *arguments, cwd=tmp_path)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith(f"Error: {error}")
