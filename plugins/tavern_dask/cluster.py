@@ -105,7 +105,7 @@ class DaskCluster(NodeCluster):
             with contextlib.suppress(OSError, TimeoutError):
                 if client.status == "running":  # else it has closed itself, having lost the scheduler
                     client.unsubscribe_topic(_CHANGES)
-                await client.close(timeout=2)
+                await client.close(timeout=1)
         local, self.local = self.local, None
         if local is not None:
             await local.close()

@@ -20,8 +20,8 @@ from tavern_host.contracts.errors import ServiceUnavailable
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "VIRTUAL_ENV")
 _STARTS = 60.0
 """Seconds that a process may take to start."""
-_ENDS = 5.0
-"""Seconds that a process has to end by itself."""
+_ENDS = 1.5
+"""Seconds that a process has to end by itself: the host waits 5 for the client, the workers and then the scheduler."""
 _ROLES = ("scheduler", "worker", "client")
 
 
@@ -112,12 +112,14 @@ class LocalCluster:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a process: it ends with its standard input, or is killed."""
+    """End a process: it ends with its standard input, or is killed, also where nobody waits for it any more."""
     if process.stdin is not None:
         process.stdin.close()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_ENDS):
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ENDS):
+                await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
             await process.wait()
-    if process.returncode is None:
-        process.kill()
-        await process.wait()

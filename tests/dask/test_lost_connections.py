@@ -90,7 +90,7 @@ async def test_a_local_cluster_keeps_to_itself(tmp_path: Path, monkeypatch: pyte
         assert run.error is None and run.nodes["place"].output is not None
         place = run.nodes["place"].output["value"]
         assert isinstance(place, dict) and place["secret"] is None
-        started = sorted((c for c in psutil.Process().children() if c not in before), key=lambda c: c.create_time())
+        started = _children(before)
         assert len(started) == 2 and place["process"] in [child.pid for child in started]
         listening = [c.laddr.ip for p in started for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
         assert set(listening) == {"127.0.0.1"}
@@ -102,15 +102,20 @@ async def test_a_local_cluster_keeps_to_itself(tmp_path: Path, monkeypatch: pyte
             assert error is not None and "was lost while it ran, for the 5th time" in error.message
             assert [name for name in turns if run.nodes[name].output is None] == [] and run.error is None
             assert run.nodes["after"].status is RunStatus.SKIPPED
-        next(child for child in psutil.Process().children() if child not in (*before, started[0])).kill()
+        _children(before)[-1].kill()
         run = await bench.run(workflow({"place": {"type": "acme-far:Place", "inputValues": {"value": 1}}}))
         assert run.error is None
-        await next(
-            client for client in Client._instances if client not in others
-        ).close()  # it does so without a scheduler
+        (client,) = {*Client._instances} - others
+        await client.close()  # it does so without a scheduler
         run = await bench.run(workflow({"place": {"type": "acme-far:Place", "inputValues": {"value": 2}}}))
         assert run.error is None
-    assert [child for child in psutil.Process().children() if child not in before] == []
+        _children(before)[0].suspend()  # the scheduler does not end by itself, and answers nobody
+    assert _children(before) == []
+
+
+def _children(before: list[psutil.Process]) -> list[psutil.Process]:
+    """Return the processes that were started since, the oldest first."""
+    return sorted((c for c in psutil.Process().children() if c not in before), key=lambda child: child.create_time())
 
 
 WRONG = {
