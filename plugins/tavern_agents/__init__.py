@@ -6,7 +6,6 @@ The runtime owns the loop; workflows, tools and models belong to the services it
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRunFilter
@@ -18,6 +17,9 @@ from tavern_host.contracts.tools import ToolDefinition
 
 _LATER = 0.3
 """Seconds after the start, in which the host can answer for the first time."""
+
+_LOOK = 5.0
+"""Seconds between two looks for runs whose host ended."""
 
 _EVERY = 1.0
 """Seconds between two looks at the profiles."""
@@ -44,15 +46,24 @@ async def tavern_startup(context: PluginContext) -> None:
 
 
 async def _resume_abandoned(context: PluginContext) -> None:
-    """Let the runtime of this plugin, unless another's has taken its place, resume what was left over."""
+    """Let the runtime of this plugin, unless another's has taken its place, resume what was left over, and what other
+    hosts leave later."""
     await asyncio.sleep(_LATER)
     from tavern_agents.runtime import STATE, Runtime
 
-    with contextlib.suppress(TavernError):
-        await context.services.get(AGENT_RUNTIME).runs(AgentRunFilter(limit=1))  # makes it
-    runtime = context.state.get(STATE)
-    if isinstance(runtime, Runtime):
-        await runtime.resume_abandoned()
+    told = ""
+    while not context.is_stopping():
+        try:
+            await context.services.get(AGENT_RUNTIME).runs(AgentRunFilter(limit=1))  # makes it
+            if not isinstance(runtime := context.state.get(STATE), Runtime):
+                return
+            await runtime.resume_abandoned()
+            told = ""
+        except TavernError as error:
+            if error.message != told:
+                context.log.error("runs of agents that a host left cannot be looked for: %s", error.message)
+            told = error.message
+        await asyncio.sleep(_LOOK)
 
 
 @hookimpl

@@ -74,6 +74,7 @@ class Runtime(AgentRuntime):
         self._loops: dict[str, AgentLoop] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._resuming: set[str] = set()
+        self._not_resumed: set[str] = set()
         context.state[STATE] = self
 
     # --- profiles ---------------------------------------------------------------------------------
@@ -200,8 +201,7 @@ class Runtime(AgentRuntime):
 
     async def resume(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:
         """Let a run resume; see the interface."""
-        loop = self._loops.get(run_id)
-        if loop is not None:
+        if (loop := self._loops.get(run_id)) is not None:
             loop.may_run.set()
             return loop.run
         found = await self._store.run(run_id)
@@ -277,7 +277,9 @@ class Runtime(AgentRuntime):
                 if run_id not in self._loops:  # else the run that called it as a tool has resumed it
                     await self._resume(run_id)
             except TavernError as error:
-                self._context.log.warning("the run %s of an agent cannot be resumed: %s", run_id, error.message)
+                if run_id not in self._not_resumed:
+                    self._context.log.warning("the run %s of an agent cannot be resumed: %s", run_id, error.message)
+                self._not_resumed.add(run_id)
 
     # --- runs at work -----------------------------------------------------------------------------
 
@@ -290,8 +292,7 @@ class Runtime(AgentRuntime):
         return self._live((await self._store.run(run_id)).run)
 
     def _live(self, run: AgentRun) -> AgentRun:
-        loop = self._loops.get(run.id)
-        if loop is None:
+        if (loop := self._loops.get(run.id)) is None:
             return run
         first = len(loop.trace.path) - 1
         asked = {task: one.trace.path[first:] for one in (loop, *self._below(run.id)) for task in one.waiting}

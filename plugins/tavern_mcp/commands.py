@@ -69,6 +69,8 @@ async def serve(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
 
     from tavern_mcp.offering import make_server
 
+    if not context.settings.get("offer"):
+        yield CommandOutput(kind="progress", text="Nothing is offered: name tools in extensions.tavern-mcp.offer.")
     call = operator_call(context.project.id)
     server = make_server(context, lambda _: call)
     # sys.stdout is what is shown to a person here

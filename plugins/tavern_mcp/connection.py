@@ -63,6 +63,7 @@ class Connection:
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
         self._are_resources_new = False
+        self._odd = ""
         self._failures = 0
         self._not_before = 0.0
 
@@ -147,14 +148,14 @@ class Connection:
 
     async def _connected(self, stack: contextlib.AsyncExitStack) -> Client:
         """Return a session, for as long as the stack is open. Raises whatever goes wrong."""
-        seconds = self.declared.server.start_seconds
+        seconds, self._odd = self.declared.server.start_seconds, ""
         try:
             async with asyncio.timeout(seconds):
                 client = await stack.enter_async_context(self._opened(await self._transport()))
                 await self._note(client)
                 return client
         except TimeoutError:
-            raise ServiceUnavailable(f"it did not answer within {seconds:g} s") from None
+            raise ServiceUnavailable(f"it did not answer within {seconds:g} s{self._odd}") from None
 
     def _opened(self, transport: AbstractAsyncContextManager[Streams]) -> Client:
         answers, server = self._answers, self.declared.server
@@ -199,6 +200,8 @@ class Connection:
         self._news.set()
 
     async def _heard(self, message: IncomingMessage) -> None:
+        if isinstance(message, Exception):
+            self._odd = f"; {message}"
         if isinstance(message, _RESOURCES):
             self._are_resources_new = True
         if isinstance(message, (*_FOLLOWED, *_RESOURCES)):

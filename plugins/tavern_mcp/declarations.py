@@ -18,6 +18,7 @@ from pydantic_core import to_json
 
 from tavern_host.context import PluginContext, Project
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.scripts import ProgramRequest
 from tavern_host.contracts.wire import Model
 
@@ -195,5 +196,20 @@ def _read(name: str, source: Literal["operator", "project"], given: JsonValue, c
     try:
         declared = Declared(name, source, Server.model_validate(given), context.project)
     except ValidationError as error:
-        return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        return "; ".join(dict.fromkeys(_mistake(e["type"], e["loc"], e["msg"]) for e in error.errors()))
     return declared.problem() or declared
+
+
+def _mistake(kind: str, location: tuple[int | str, ...], message: str) -> str:
+    """Return one of pydantic's errors in plain words."""
+    if not location:
+        return "it must be an object"
+    key, *inner = location
+    if key in ("env", "headers") and inner:
+        return f"{key}.{inner[0]}: it must be a text, or {{env: NAME}}"
+    if kind == "extra_forbidden":
+        known = [field.alias or name for name, field in Server.model_fields.items()]
+        hint = did_you_mean(str(key), known) or f"; there are {', '.join(known)}"
+        return f"unknown key {key!r}{hint}"
+    where = ".".join(map(str, location))
+    return f"{where}: {message[:1].lower()}{message[1:]}"

@@ -205,8 +205,9 @@ class Servers(McpServers):
     async def _get(self, name: str) -> Declared:
         declared = await self._known()
         if name not in declared:
-            why = f": {self._problems[name]}" if name in self._problems else did_you_mean(name, declared)
-            raise NotFound(f"there is no MCP server {name!r:.100}{why}")
+            if name in self._problems:
+                raise Misconfigured(f"the MCP server {name} cannot be used: {self._problems[name]}")
+            raise NotFound(f"there is no MCP server {name!r:.100}{did_you_mean(name, declared)}")
         return declared[name]
 
     async def _connection(self, name: str) -> Connection:

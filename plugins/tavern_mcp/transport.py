@@ -160,8 +160,8 @@ async def program_streams(run: Run, on_end: Callable[[str], None]) -> AsyncItera
 def _message(line: bytes) -> SessionMessage | Exception:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError as error:
-        return error
+    except ValueError:
+        return ValueError(f"what it writes is no message: {line[:100].decode('utf-8', 'replace')!r}")
 
 
 async def run_plain(request: ProgramRequest, stdin: AsyncIterator[bytes]) -> AsyncIterator[SandboxOutput]:

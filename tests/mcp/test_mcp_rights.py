@@ -48,6 +48,7 @@ async def test_servers_have_the_rights_of_their_declaration(
             "odd": odd(read=seen, write=[str(tmp_path / "changed")]),
             "net": odd(hosts=hosts),
             "greedy": odd(hosts=["example.org"]),
+            "typo": {"comand": "x", "env": {"A": 5}, "seconds": 0},
         }
         folders = make_project(tmp_path, {SERVERS: servers, ALLOWED: hosts, DEGRADED: True})
         fetched = "from the net" if sandbox == "bubblewrap" else None
@@ -76,6 +77,11 @@ async def test_servers_have_the_rights_of_their_declaration(
                 problems = {one.name: one.problem for one in await host.services.get(MCP_SERVERS).servers()}
                 with failures.row("what is said"):
                     assert problems["odd"] == ""
+                    assert problems["typo"].split("; ") == [
+                        "env.A: it must be a text, or {env: NAME}",
+                        "seconds: input should be greater than 0",
+                        "unknown key 'comand' (did you mean command?)",
+                    ]
                     assert "'example.org': the operator does not allow it" in problems["greedy"]
                     said = "" if fetched else "this sandbox has no network to grant: allow none, or install bubblewrap"
                     assert problems["net"] == said

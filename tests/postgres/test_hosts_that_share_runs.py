@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from helpers.forking import PYTHON
 from helpers.repetition import repetitions
+from helpers.told_model import said
 from helpers.workflow_documents import workflow_document
 
 from benchmarks.enginegraphs import node_id
@@ -34,6 +35,7 @@ from tavern_host.contracts.workflows import Workflow
 from tavern_postgres import audit_copies
 from tavern_postgres.moving import move
 from tavern_tools.tasks.store import SqliteTaskStore
+from tests.agents.agent_bench import agent_bench, until
 
 ROOT = Path(__file__).parent.parent.parent
 KILLS = repetitions(3, 30)
@@ -234,6 +236,17 @@ async def test_lost_connections_cost_no_result(database: str, tmp_path: Path) ->
             kept = await host.services.get(EXECUTION_ENGINE).get(run_id)
             assert (kept.status, kept.attempt, kept.not_resumable) == (RunStatus.COMPLETE, 1, None)
             assert all(kept.nodes[node_id(i)].output == values for i, values in graph_of(number).results.items())
+
+
+async def test_runs_of_agents_are_taken_up_by_a_host_that_serves(tmp_path: Path, database: str) -> None:
+    async with agent_bench(tmp_path / "there", serving=True) as there:
+        async with agent_bench(tmp_path / "here", serving=True) as here:
+            model = here.model(lambda request: asyncio.sleep(3600, said("never")))
+            run = await here.start("Hello.")
+            await until(lambda: len(model.asked) == 1)
+            there.answers(said("I am back."))
+        reply = await there.ended(run.id)
+        assert (reply.outcome, reply.text) == ("reply", "I am back.")
 
 
 async def test_what_is_in_files_moves_to_the_database(
