@@ -19,14 +19,7 @@ from tavern_agents.feedback import framed
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentProfile
 from tavern_host.contracts.documents import json_type
-from tavern_host.contracts.errors import (
-    Interrupted,
-    InvalidInput,
-    Misconfigured,
-    NotFound,
-    PluginFailure,
-    TavernError,
-)
+from tavern_host.contracts.errors import Interrupted, InvalidInput, Misconfigured, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.executions import Run, RunStatus
 from tavern_host.contracts.llm import ChatMessage, LlmResponse
 from tavern_host.contracts.nodes import DataFlowType

@@ -40,13 +40,7 @@ from tavern_host.contracts.agents import (
     ResultPart,
 )
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
-from tavern_host.contracts.errors import (
-    Conflict,
-    InvalidInput,
-    LimitReached,
-    PluginFailure,
-    TavernError,
-)
+from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, PluginFailure, TavernError
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.memory import AgentMemory, GoalChange, MemoryChange
 from tavern_host.contracts.recordings import AgentRecording, AgentReplay, ReplayOptions

@@ -44,12 +44,7 @@ from tavern_agents.rows import (
 )
 from tavern_agents.schema import AGENTS
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import (
-    AgentRun,
-    AgentRunFilter,
-    AgentStatus,
-    AgentTrace,
-)
+from tavern_host.contracts.agents import AgentRun, AgentRunFilter, AgentStatus, AgentTrace
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.databases import Database, HostNames, SharedDatabase, shared_database
 from tavern_host.contracts.errors import Conflict, InvalidInput

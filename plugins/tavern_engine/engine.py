@@ -37,14 +37,7 @@ from tavern_engine.run.scope import Scope
 from tavern_engine.run.stream_messages import Message
 from tavern_host import Blob, CallContext, PluginContext
 from tavern_host.contracts.calls import new_id, system_call
-from tavern_host.contracts.errors import (
-    Conflict,
-    DeadlineExceeded,
-    ErrorInfo,
-    Interrupted,
-    LimitReached,
-    NotFound,
-)
+from tavern_host.contracts.errors import Conflict, DeadlineExceeded, ErrorInfo, Interrupted, LimitReached, NotFound
 from tavern_host.contracts.executions import (
     ExecutionEngine,
     NodeState,

@@ -63,7 +63,8 @@ class NodeRegistry:
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._lock = asyncio.Lock()
-        self._revision: int | None = None
+        self.revision: int | None = None
+        """Differs whenever the node types do; of those that `types` returned last."""
         self._types: dict[str, NodeType] = {}
 
     @classmethod
@@ -74,21 +75,16 @@ class NodeRegistry:
             registry = context.state["nodes"] = cls(context)
         return registry
 
-    @property
-    def revision(self) -> int | None:
-        """Differs whenever the node types do; of those that `types` returned last."""
-        return self._revision
-
     async def types(self) -> dict[str, NodeType]:
         """Return all node types; the dict is not changed afterwards."""
-        if self._revision != self._context.hooks.revision:
+        if self.revision != self._context.hooks.revision:
             async with self._lock:
-                while self._revision != self._context.hooks.revision:
+                while self.revision != self._context.hooks.revision:
                     revision = self._context.hooks.revision
                     before, self._types = self._types, await self._collect()
-                    if self._revision is not None:
+                    if self.revision is not None:
                         self._publish_changes(before)
-                    self._revision = revision
+                    self.revision = revision
         return self._types
 
     async def plugins(self) -> list[PluginInfo]:
@@ -98,7 +94,7 @@ class NodeRegistry:
     async def follow(self) -> None:
         """Collect again whenever plugins are loaded, unloaded or changed; until cancelled."""
         async for _ in self._context.events.subscribe("PLUGINS_CHANGED"):
-            if self._revision is None:
+            if self.revision is None:
                 continue
             try:
                 await self.types()

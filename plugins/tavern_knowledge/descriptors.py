@@ -45,61 +45,42 @@ _BASE = CommandParameter(name="base", help="The base's id.", required=True)
 _ENTRY = CommandParameter(name="entry", help="The entry's id.")
 _TAG = CommandParameter(name="--tag", help="A tag of the entry; may be repeated.", multiple=True)
 _FORMATS = "world_info, character_book, lorebook_v3, card_v1, card_v2, card_v3 or png."
-_COMMANDS: tuple[tuple[str, str, tuple[CommandParameter, ...]], ...] = (
-    ("list", "List knowledge bases.", ()),
-    (
-        "search",
-        "Find entries of knowledge bases.",
-        (
-            CommandParameter(name="query", help="What is looked for.", required=True),
-            CommandParameter(
-                name="--base", help="Only this base, or those of a pattern such as host:*.", multiple=True
-            ),
-            _TAG,
-            CommandParameter(name="--limit", type="integer", default=5, help="At most so many."),
-        ),
-    ),
-    (
-        "show",
-        "Show the entries of a base, or one of them.",
-        (_BASE, _ENTRY, CommandParameter(name="--limit", type="integer", default=100, help="At most so many entries.")),
-    ),
-    (
-        "add",
-        "Write an entry; a base that is missing is made.",
-        (
-            _BASE,
-            CommandParameter(name="text", help="What the entry says.", required=True),
-            CommandParameter(name="--id", help="The entry's id; one that is there is changed."),
-            CommandParameter(name="--name", help="What people call it."),
-            CommandParameter(name="--type", help="What kind of entry it is."),
-            CommandParameter(name="--keyword", help="A word that brings it into a prompt.", multiple=True),
-            _TAG,
-        ),
-    ),
-    (
-        "remove",
-        "Remove an entry, or with --all a base with its file.",
-        (_BASE, _ENTRY, CommandParameter(name="--all", type="flag", help="The whole base.")),
-    ),
-    (
-        "import",
-        "Make a base of a lorebook or a character card: JSON, or a PNG picture that carries it.",
-        (
-            CommandParameter(name="file", type="path", help="The document.", required=True),
-            CommandParameter(name="--base", help="The base's id; by default that of the file's name."),
-            CommandParameter(name="--replace", type="flag", help="Replace a base that is there."),
-        ),
-    ),
-    (
-        "export",
-        "Write a base as a lorebook or a character card.",
-        (
-            _BASE,
-            CommandParameter(name="--format", default="world_info", help=_FORMATS),
-            CommandParameter(name="--output", type="path", help="The file; by default BASE.json or BASE.png here."),
-        ),
-    ),
+_SEARCH = (
+    CommandParameter(name="query", help="What is looked for.", required=True),
+    CommandParameter(name="--base", help="Only this base, or those of a pattern such as host:*.", multiple=True),
+    _TAG,
+    CommandParameter(name="--limit", type="integer", default=5, help="At most so many."),
+)
+_LIMIT = CommandParameter(name="--limit", type="integer", default=100, help="At most so many entries.")
+_ADD = (
+    _BASE,
+    CommandParameter(name="text", help="What the entry says.", required=True),
+    CommandParameter(name="--id", help="The entry's id; one that is there is changed."),
+    CommandParameter(name="--name", help="What people call it."),
+    CommandParameter(name="--type", help="What kind of entry it is."),
+    CommandParameter(name="--keyword", help="A word that brings it into a prompt.", multiple=True),
+    _TAG,
+)
+_ALL = CommandParameter(name="--all", type="flag", help="The whole base.")
+_IMPORT = (
+    CommandParameter(name="file", type="path", help="The document.", required=True),
+    CommandParameter(name="--base", help="The base's id; by default that of the file's name."),
+    CommandParameter(name="--replace", type="flag", help="Replace a base that is there."),
+)
+_EXPORT = (
+    _BASE,
+    CommandParameter(name="--format", default="world_info", help=_FORMATS),
+    CommandParameter(name="--output", type="path", help="The file; by default BASE.json or BASE.png here."),
+)
+_FROM = "Make a base of a lorebook or a character card: JSON, or a PNG picture that carries it."
+_COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
+    ("list", "list_bases", "List knowledge bases.", ()),
+    ("search", "search", "Find entries of knowledge bases.", _SEARCH),
+    ("show", "show", "Show the entries of a base, or one of them.", (_BASE, _ENTRY, _LIMIT)),
+    ("add", "add", "Write an entry; a base that is missing is made.", _ADD),
+    ("remove", "remove", "Remove an entry, or with --all a base with its file.", (_BASE, _ENTRY, _ALL)),
+    ("import", "import_base", _FROM, _IMPORT),
+    ("export", "export_base", "Write a base as a lorebook or a character card.", _EXPORT),
 )
 
 
@@ -110,13 +91,8 @@ def routes() -> list[RouteInfo]:
 
 def commands() -> list[CommandInfo]:
     """Return the commands `tavern kb …`."""
-    handlers = {"list": "list_bases", "import": "import_base", "export": "export_base"}
+    handlers = "tavern_knowledge.commands"
     return [
-        CommandInfo(
-            name=f"kb {name}",
-            help=help,
-            handler=f"tavern_knowledge.commands:{handlers.get(name, name)}",
-            parameters=list(parameters),
-        )
-        for name, help, parameters in _COMMANDS
+        CommandInfo(name=f"kb {name}", help=help, handler=f"{handlers}:{handler}", parameters=list(parameters))
+        for name, handler, help, parameters in _COMMANDS
     ]

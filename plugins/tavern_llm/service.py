@@ -17,15 +17,7 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, PluginFailure, TavernError
-from tavern_host.contracts.llm import (
-    Llm,
-    LlmChunk,
-    LlmEmbeddings,
-    LlmModelInfo,
-    LlmRequest,
-    LlmResponse,
-    LlmUsage,
-)
+from tavern_host.contracts.llm import Llm, LlmChunk, LlmEmbeddings, LlmModelInfo, LlmRequest, LlmResponse, LlmUsage
 from tavern_host.contracts.metrics import Tally, tally
 from tavern_host.contracts.spans import Tell, of_answer, of_usage, span
 from tavern_llm import clock

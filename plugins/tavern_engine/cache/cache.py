@@ -31,22 +31,13 @@ class OutputCache:
     """A bounded map from signatures to outputs."""
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
-        self._limit = limit
+        self.limit = limit
         self._entries: dict[bytes, dict[str, Any]] = {}
         self._held: dict[bytes, int] = {}
         """The sizes of those entries that hold lists and objects."""
-        self._bytes = 0
+        self.size = 0
+        """About how many bytes the entries take."""
         self.on_kept: Kept | None = None
-
-    @property
-    def size(self) -> int:
-        """What the entries take, roughly, in bytes."""
-        return self._bytes
-
-    @property
-    def limit(self) -> int:
-        """How many bytes the entries may take, roughly."""
-        return self._limit
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -74,7 +65,7 @@ class OutputCache:
         copied.
         """
         size = size_of(outputs)
-        if size is None or size > self._limit:
+        if size is None or size > self.limit:
             return
         try:
             outputs = outputs if is_owned else copied(outputs)
@@ -83,7 +74,7 @@ class OutputCache:
         self._drop(signature)
         self._entries[signature] = outputs
         self._held[signature] = size
-        self._bytes += size
+        self.size += size
         if is_new and self.on_kept is not None:
             self.on_kept((signature,), (outputs,), size)
         self._shrink()
@@ -95,7 +86,7 @@ class OutputCache:
             self._drop(signature)
         entries.update(outputs)
         size = len(outputs) * _ENTRY + characters
-        self._bytes += size
+        self.size += size
         if is_new and self.on_kept is not None:
             self.on_kept([*outputs], [*outputs.values()], size)
         self._shrink()
@@ -104,16 +95,16 @@ class OutputCache:
         """Remove all entries."""
         self._entries.clear()
         self._held.clear()
-        self._bytes = 0
+        self.size = 0
 
     def _drop(self, signature: bytes) -> None:
         outputs = self._entries.pop(signature, None)
         if outputs is not None:
             held = self._held.pop(signature, None)
-            self._bytes -= held if held is not None else _plain_size(outputs)
+            self.size -= held if held is not None else _plain_size(outputs)
 
     def _shrink(self) -> None:
-        while self._bytes > self._limit and self._entries:
+        while self.size > self.limit and self._entries:
             self._drop(next(iter(self._entries)))
 
 

@@ -32,14 +32,7 @@ from tavern_host.contracts.dataflow import (
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.loops import enclosing_zones, zone_of
 from tavern_host.contracts.nodes import SlotDefinition
-from tavern_host.contracts.workflows import (
-    GROUP_INPUT,
-    GROUP_OUTPUT,
-    LOOP_ZONE,
-    NODE_GROUP,
-    Workflow,
-    WorkflowNode,
-)
+from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE, NODE_GROUP, Workflow, WorkflowNode
 
 Types = Mapping[str, NodeType]
 Groups = Mapping[str, Workflow]

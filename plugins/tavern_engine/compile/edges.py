@@ -139,7 +139,7 @@ class EdgeCompiler:
                 self._problems.append(f"edge {name}: a stream cannot go into a loop")
                 return
             for body in inward:
-                index, level, handle = body.capture(name, level, index, handle, given), body, VALUE
+                index, level, handle = body.capture(name, index, handle, given), body, VALUE
         level.connect(name, index, handle, end[1], end[2], given, end[3], convert, order, token, edge.id)
 
     def _pair(self, given: SlotDefinition, wanted: SlotDefinition) -> tuple[str | None, Converter | None, str]:

@@ -230,21 +230,21 @@ def _shorten_streams(builder: LevelBuilder) -> None:
     """Replace the source of edges out of relays of streams by the source of the stream, which has all of its
     readers."""
 
-    def origin(source: int, handle: str, depth: int) -> Arriving | None:
+    def origin(source: int, depth: int) -> Arriving | None:
         node = builder.made[source]
         if node is None or node.role is not Role.RELAY or depth > len(builder.made):
             return None
         entries = builder.edges.get(source, {}).get(VALUE, [])
         if len(entries) != 1 or not entries[0][5].is_stream:
             return None
-        return origin(entries[0][3], entries[0][4], depth + 1) or entries[0]
+        return origin(entries[0][3], depth + 1) or entries[0]
 
     for arriving in builder.edges.values():
         for entries in arriving.values():
             for place, entry in enumerate(entries):
                 if not entry[5].is_stream:
                     continue
-                first = origin(entry[3], entry[4], 0)
+                first = origin(entry[3], 0)
                 if first is not None:
                     convert = composed(first[7], entry[7])
                     token = f"{first[8]},{entry[8]}"
@@ -254,7 +254,7 @@ def _shorten_streams(builder: LevelBuilder) -> None:
             node is not None
             and node.role is Role.RELAY
             and node.outputs[VALUE].is_stream
-            and origin(index, VALUE, 0) is not None
+            and origin(index, 0) is not None
         ):
             del builder.edges[index]  # its edges begin at the source now
 

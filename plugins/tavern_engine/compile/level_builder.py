@@ -216,7 +216,7 @@ class LevelBuilder:
             level = level.parent
         return path[::-1] if level is outer else None
 
-    def capture(self, name: str, outer: LevelBuilder, index: int, handle: str, given: SlotDefinition) -> int:
+    def capture(self, name: str, index: int, handle: str, given: SlotDefinition) -> int:
         """Add a relay for a value of the outer level, the same for all iterations; return its place."""
         assert self.parent is not None
         if (index, handle) not in self.captures:

@@ -213,17 +213,9 @@ class EventBatch:
         for number in numbers:
             name = _NAMES.get(table.states[number])
             if name is not None and table.finished[number] >= since:
-                self.journal.add(
-                    self._plan.ids[number],
-                    None,
-                    name,
-                    table.started[number] - self._base,
-                    table.finished[number] - self._base,
-                    table.outputs[number],
-                    table.errors.get(number),
-                    table.attempts.get(number, 1),
-                    None,
-                )
+                started, finished = table.started[number] - self._base, table.finished[number] - self._base
+                outputs, error, tries = table.outputs[number], table.errors.get(number), table.attempts.get(number, 1)
+                self.journal.add(self._plan.ids[number], None, name, started, finished, outputs, error, tries)
 
     def reused(self, found: Iterable[tuple[int, dict[str, Any]]], *, are_given: bool = False) -> None:
         """Add nodes whose outputs of an earlier run are valid and read by others, or were given with this one."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from tavern_engine.compile.plan import VALUE, Level, Loop, PlanNode
+from tavern_engine.compile.plan import VALUE, Level, Loop
 from tavern_engine.run.loop_log import LoopLog, LoopState
 from tavern_engine.run.preview import preview
 from tavern_engine.run.scope import Scope
@@ -75,7 +75,6 @@ class _State:
 
 
 async def run_loop(
-    node: PlanNode,
     loop: Loop,
     inputs: dict[str, Any],
     scope: Scope,

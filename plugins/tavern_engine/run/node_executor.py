@@ -293,7 +293,6 @@ class NodeExecutor:
             log = LoopLog(self._events, node, self._signatures[index], is_resumable=is_outermost)
             before = self._scope.loops.get(node.id) if is_outermost and number == 1 else None
             return await run_loop(
-                node,
                 node.loop,
                 inputs,
                 self._scope,

@@ -14,7 +14,7 @@ from tavern_engine.cache.disk.lookup import UNREAD, CacheLookup
 from tavern_engine.compile.bound import BoundPlan
 from tavern_engine.compile.plan import Role
 from tavern_engine.run.event_batch import shown
-from tavern_engine.run.inputs import MISSING, InputResolver
+from tavern_engine.run.inputs import MISSING
 from tavern_engine.run.json_values import json_form
 from tavern_engine.run.node_table import State
 from tavern_engine.run.scheduler import Scheduler
@@ -111,7 +111,7 @@ class RunExecution:
         if self._scheduler is None:
             return found
         level = self._bound.plan.level
-        resolver: InputResolver = self._scheduler.resolver
+        resolver = self._scheduler.executor.resolver
         see = self._scope.blobs.see
         for index in self._bound.plan.outputs:
             node = level.nodes[index]

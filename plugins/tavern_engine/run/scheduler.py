@@ -20,7 +20,6 @@ from typing import Any
 from tavern_engine.compile.node_kinds import Invocation
 from tavern_engine.compile.plan import Level
 from tavern_engine.run.event_batch import Completions
-from tavern_engine.run.inputs import InputResolver
 from tavern_engine.run.json_values import carried_outputs
 from tavern_engine.run.node_executor import NodeExecutor
 from tavern_engine.run.remote_nodes import AWAY, RemoteNodes
@@ -111,11 +110,6 @@ class Scheduler:
     def stragglers(self) -> int:
         """How many nodes still run; after `run`, those that ignored their cancellation."""
         return len(self._busy())
-
-    @property
-    def resolver(self) -> InputResolver:
-        """Resolves the inputs of this level."""
-        return self.executor.resolver
 
     async def run(self) -> None:
         """Run all nodes, or until `stop`; cancelling stops too."""

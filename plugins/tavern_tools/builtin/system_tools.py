@@ -8,14 +8,7 @@ from datetime import UTC, datetime
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.systemtools import (
-    CurrentTime,
-    SystemTools,
-    TaskOutcome,
-    TaskState,
-    ToolList,
-    ToolSummary,
-)
+from tavern_host.contracts.systemtools import CurrentTime, SystemTools, TaskOutcome, TaskState, ToolList, ToolSummary
 from tavern_host.contracts.toolcalls import StreamItems, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolFilter, ToolKind, ToolManager
 from tavern_tools.builtin.timezones import offset_text, timezone_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -110,14 +111,17 @@ class ProjectTools(ToolFiles):
         stored, problems = await self._checked(name, source)
         definition, steps = _usable(stored, problems), steps_of(name)
         async with self._turn:
-            before = await self._before(name)
+            before: Stored | None = None
+            with suppress(NotFound):
+                before = await asyncio.to_thread(self._folders.read, name)
             _require(before, expected_revision, name)
             code = await asyncio.to_thread(self._code_to_write, stored, source.code, before)
             if before is None and (alike := await asyncio.to_thread(self._folders.spelled_alike, steps)) is not None:
                 raise Conflict(f"the name {name!r} is too like that of {alike}: on some disks they are one file")
             await self._record("tool.saved", definition.id, name, stored, call, code is not None)
             await asyncio.to_thread(self._write, stored, code)
-        return await self._changed(name)
+        self._context.events.publish("TOOLS_CHANGED", {})
+        return await self.get(name)
 
     async def delete(
         self,
@@ -218,12 +222,6 @@ class ProjectTools(ToolFiles):
 
     # --- writing ----------------------------------------------------------------------------------
 
-    async def _before(self, name: str) -> Stored | None:
-        try:
-            return await asyncio.to_thread(self._folders.read, name)
-        except NotFound:
-            return None
-
     def _code_to_write(self, stored: Stored, code: str | None, before: Stored | None) -> str | None:
         """Return the code that is to be written, None where its file has it. Raises `Conflict` where that would
         replace a script that the tool did not have before."""
@@ -248,10 +246,6 @@ class ProjectTools(ToolFiles):
             details["script"] = "/".join(("scripts", *stored.script))
         audit = self._context.audit
         await audit.written(audit.record(action, subject=tool_id, details=details, call=call))
-
-    async def _changed(self, name: str) -> ToolFile:
-        self._context.events.publish("TOOLS_CHANGED", {})
-        return await self.get(name)
 
 
 def _usable(stored: Stored, problems: list[ToolFileProblem]) -> ToolDefinition:

@@ -27,14 +27,7 @@ from tavern_host.contracts.toolcalls import (
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread
 from tavern_tools.tasks.approvals import closed, refusal
-from tavern_tools.tasks.rows import (
-    WHOLE,
-    blob,
-    failed,
-    now,
-    read_row,
-    without_secrets,
-)
+from tavern_tools.tasks.rows import WHOLE, blob, failed, now, read_row, without_secrets
 from tavern_tools.tasks.schema import TASKS
 from tavern_tools.tasks.statements import (
     AT_ONCE,
