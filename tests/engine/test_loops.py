@@ -352,10 +352,12 @@ async def test_a_changed_loop_is_run_again(shared: Bench, calls: Path) -> None:
 
 async def test_a_target_inside_runs_the_whole_loop(shared: Bench) -> None:
     nodes = {"z": loop("n: INTEGER", count=2), "add": ADD, "five": give(5, "INTEGER"), "other": "Boom", "take": "Take"}
-    document = workflow(nodes, *COUNTING, "five > z.in__n, z.out__n > take")
-    run = await shared.engine.run(RunRequest(workflow=document, targets=["add"]))
-    assert (run.status, output(run, "z", "out__n")) == ("complete", 7)
-    assert {state(run, name).status for name in ("other", "take")} == {"skipped"}
+    nodes["by"] = {**inside("z", "Take"), "bypassed": True}
+    document = workflow(nodes, *COUNTING, "five > z.in__n, z.out__n > take, add.sum > by")
+    for target in ("add", "by"):
+        run = await shared.engine.run(RunRequest(workflow=document, targets=[target], use_cache=False))
+        assert (run.status, output(run, "z", "out__n")) == ("complete", 7)
+        assert {state(run, name).status for name in ("other", "take")} == {"skipped"}
 
 
 async def test_quick_iterations_leave_the_event_loop_to_others(shared: Bench) -> None:

@@ -115,12 +115,15 @@ def test_what_a_node_says_while_it_runs_is_beside_it() -> None:
 
 
 def test_after_lost_events_the_run_itself_says_how_it_stands() -> None:
-    view, _ = board_of(run_of("a", "b"))
+    view, clock = board_of(run_of("a", "b", "c"))
     failed = NodeState(status=RunStatus.ERROR, started=1, finished=3, error=ErrorInfo(code="x", message="no"))
+    view.see("NODE_EXECUTING", {"nodeId": "c"})
+    clock.now = 4
 
-    view.sync(run_of("b", a=failed))
+    view.sync(run_of("b", a=failed, c=NodeState(status=RunStatus.RUNNING)))
 
-    assert view.picture().rows == [["✗", "a (Type)", "2.0 s", "no"], ["·", "b (Type)", "", ""]]
+    rows = [["✗", "a (Type)", "2.0 s", "no"], ["·", "b (Type)", "", ""], ["▸", "c (Type)", "4.0 s", ""]]
+    assert view.picture().rows == rows
 
 
 def test_the_last_picture_tells_how_the_run_ended() -> None:

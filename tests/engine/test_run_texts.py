@@ -23,8 +23,8 @@ def done(started: float, finished: float, **more: object) -> NodeState:
 
 
 def test_a_time_span_is_told_in_the_unit_that_suits_it() -> None:
-    texts = {-1: "0 ms", 0: "0 ms", 0.0124: "12 ms", 0.9996: "1.0 s", 3.44: "3.4 s", 59.97: "1 min 0 s"}
-    texts |= {125: "2 min 5 s", 3599.6: "1 h 0 min", 4205: "1 h 10 min"}
+    texts = {-1: "0 ms", 0: "0 ms", 0.0124: "12 ms", 0.9996: "1.0 s", 3.44: "3.4 s", 59.95: "1 min 0 s"}
+    texts |= {59.97: "1 min 0 s", 125: "2 min 5 s", 3599.6: "1 h 0 min", 4205: "1 h 10 min"}
     assert {seconds: duration(seconds) for seconds in texts} == texts
 
 

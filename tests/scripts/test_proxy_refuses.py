@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_scripts.network.allowlist import Address
+from tavern_scripts.network.allowlist import Address, Target
 from tavern_scripts.network.http1 import client_side, read_request, server_side
 from tavern_scripts.network.proxy import Proxy
 from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget, ProxyLimits
@@ -56,6 +56,12 @@ async def test_a_listed_name_that_leads_to_a_special_address_is_refused() -> Non
     assert [answer[:22] for answer in answers] == [b"HTTP/1.1 403 Forbidden"] * 6
     assert [entry.allowed for entry in proxy.connections] == [False] * 6
     assert all("leads to an address that is not of the public" in entry.reason for entry in proxy.connections)
+
+    async def both(host: str, port: int) -> list[Address]:
+        return [ip_address("10.0.0.1"), ip_address("93.184.216.34")]
+
+    mixed = Proxy(["example.com"], ProxyLimits(), [].append, resolve=both)
+    assert await mixed.addresses(Target("example.com", 443), "connect") == [ip_address("93.184.216.34")]
 
 
 async def test_localhost_is_refused_unless_its_address_is_listed() -> None:

@@ -12,9 +12,10 @@ import pytest
 from tests.scripts.sandboxes import MB, Came, bubblewrap, limits, read, run, staged
 
 
-async def write(folder: Path, code: str, **others: object) -> Came:
+async def write(folder: Path, code: str, *, filled: bool = False, **others: object) -> Came:
     """Run code in which `/out` is a place that stands for a folder."""
-    return await run(bubblewrap(), f"import os\nos.chdir('/out')\n{code}", mounts=[staged("/out", folder)], **others)
+    mounts = [staged("/out", folder, filled=filled)]
+    return await run(bubblewrap(), f"import os\nos.chdir('/out')\n{code}", mounts=mounts, **others)
 
 
 async def test_files_and_folders_are_copied_out(tmp_path: Path) -> None:
@@ -93,10 +94,13 @@ async def test_a_folder_of_the_host_that_is_a_link_is_refused(tmp_path: Path) ->
 
 async def test_what_is_too_much_is_left_out_and_said(tmp_path: Path) -> None:
     many, deep, holes = (tmp_path / name for name in ("many", "deep", "holes"))
+    many.mkdir()
+    (many / "z").write_text("there before")
 
-    came = await write(many, "for number in range(10100): open(str(number), 'w')", limits=limits(scratch=64 * MB))
+    more = "for number in range(10100): open(str(number), 'w')"
+    came = await write(many, more, filled=True, limits=limits(scratch=64 * MB))
     assert "more than 10000 files and folders" in came.said
-    assert len(list(many.iterdir())) == 10_000
+    assert len(list(many.iterdir())) == 10_001  # what was not come to is not taken for gone
     came = await write(deep, "for _ in range(100): os.mkdir('d'); os.chdir('d')")
     assert "folders deep" in came.said
     assert len(list(deep.rglob("*"))) == 64

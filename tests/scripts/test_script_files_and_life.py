@@ -15,6 +15,7 @@ from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest
 from tavern_host.projects import make_project
+from tavern_scripts.results.project_files import copy_in, copy_out
 from tests.scripts.sandboxes import processes_with
 from tests.scripts.scripthost import Scripts, scripts_of
 
@@ -87,6 +88,20 @@ async def test_what_is_not_kept_is_told(tmp_path: Path) -> None:
         assert [name for name in ("link", "bad") if name not in "".join(left.logs)] == []
         results = await asyncio.gather(*(scripts.python(f"print({n})") for n in range(12)))  # many at once end well
         assert [result.output_data for result in results] == list(range(12))
+
+
+async def test_room_and_second_names_bound_what_is_copied(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in "abc":
+        (source / name).write_text("12")
+    (tmp_path / "twin").hardlink_to(source / "c")
+    assert copy_in(source, ["a", "b"], tmp_path / "in", most=4) == ["a", "b"]
+    with pytest.raises(InvalidInput, match="no room left for 'b'"):
+        copy_in(source, ["a", "b"], tmp_path / "less", most=3)
+    kept = copy_out(source, tmp_path / "files", "run", most_files=3, most_bytes=2)
+    assert [file.path for file in kept.files] == ["scripts/run/a"]
+    assert kept.notes == ("'b' is not kept: there is no room left for it", "'c' is not kept: it is no file of its own")
 
 
 async def test_a_link_in_the_project_does_not_lead_files_astray(scripts: Scripts, tmp_path: Path) -> None:

@@ -124,8 +124,9 @@ def test_each_action_is_a_block_at_its_place() -> None:
 
 def test_text_is_released_unless_a_call_may_begin() -> None:
     parser = ActionParser(ParserOptions())
-    pieces = ("Hello <", "act", "or>.")
-    assert [[event.text for event in parser.feed(piece)] for piece in pieces] == [["Hello "], [], ["<actor>."]]
+    pieces = ("Hello <", "act", "or>.", "<b", "</act")
+    texts = [["Hello "], [], ["<actor>."], ["<b"], ["</act"]]
+    assert [[event.text for event in parser.feed(piece)] for piece in pieces] == texts
 
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("<>&]![CDATA/param\n`"), max_size=60)
