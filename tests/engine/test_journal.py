@@ -68,6 +68,20 @@ async def test_closing_writes_what_is_left(store: SqliteRunStore, journal: Journ
         assert await outputs(store, name) == {("n", None): {"value": name}}
 
 
+async def test_stopping_in_the_middle_of_a_write_is_no_failure(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[str] = []
+    run = journal.begin("run_1", not_resumable=told.append)
+    add(run, "n", {"value": "x" * 100_000})
+    written = asyncio.create_task(run.drain())
+    while run._writing is None:
+        await asyncio.sleep(0)
+    run.stop()
+    await written
+    assert (told, errors(caplog)) == ([], [])
+
+
 async def test_a_cancelled_end_is_written_once(journal: Journal) -> None:
     journal.begin("run_1")
     go_on, ends = asyncio.Event(), []
