@@ -15,11 +15,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROUNDS, Result, frozen, measured
+from benchmarks.harness import ROUNDS, Result, frozen, longest_hold, measured
 from tavern_assistant.patches.findings import Findings
+from tavern_assistant.patches.operations import MAX_COPIED
 from tavern_assistant.patches.workflow import apply_to_workflow
 from tavern_host import Host
-from tavern_host.contracts.assistant import ASSISTANT
+from tavern_host.contracts.assistant import ASSISTANT, PatchResult
 from tavern_host.contracts.nodes import NODE_MANAGER
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, Workflow
 from tavern_host.projects import Folders
@@ -136,6 +137,39 @@ async def _compared(host: Host) -> list[Result]:
     ]
 
 
+def hold() -> list[Result]:
+    """Return how long patches at their limits keep the event loop from its turn, beside a small one."""
+    return asyncio.run(_hold())
+
+
+async def _hold() -> list[Result]:
+    part: list[Any] = [[] for _ in range(500)]
+    copied = MAX_COPIED // len(json.dumps(part)) - 1
+    document = {"nodes": [], "edges": [], "part": part}
+    copies: list[Any] = [{"op": "copy", "from": "/part", "path": f"/copy{at}"} for at in range(copied)]
+    added: list[Any] = [{"op": "add", "path": "/added", "value": json.loads(json.dumps([part] * (2 * copied)))}]
+    cases = (("copies of 1 MiB", document, copies), ("a value of 2 MiB", document, added))
+    async with _host() as host:
+        assistant = host.services.get(ASSISTANT)
+
+        def propose(document: dict[str, Any], operations: list[Any]) -> Callable[[], Awaitable[object]]:
+            async def work() -> PatchResult:
+                result = await assistant.propose_patch(operations, document=document)
+                assert result.applied
+                return result
+
+            return work
+
+        pairs: dict[str, list[tuple[float, float]]] = {}
+        for _ in range(ROUNDS):
+            least = await longest_hold(propose(document, added[:0]))
+            for name, *given in (*cases, (f"15 operations on {LARGER:,} nodes", workflow(LARGER), patch(LARGER))):
+                pairs.setdefault(name, []).append((await longest_hold(propose(*given)), least))
+    limits: dict[str, Any] = {"limited": "value", "unit": "ms", "scale": 1e3}
+    floor = "a patch of nothing"
+    return [measured(f"{name}, longest hold of the loop", pairs[name], floor, 50, **limits) for name in pairs]
+
+
 def layout() -> list[Result]:
     """Return what it takes to place 1,000 nodes with long edges, and 999 of them beside one that stays."""
     chance = random.Random(1)
@@ -159,4 +193,4 @@ def layout() -> list[Result]:
     return results
 
 
-FIGURES = {"patches": patches, "layout": layout}
+FIGURES = {"patches": patches, "hold": hold, "layout": layout}

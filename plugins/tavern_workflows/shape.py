@@ -213,7 +213,7 @@ def _beyond_reason(item: Any, path: tuple[str | int, ...]) -> list[Finding]:
         return findings
     for key, value in item.items():
         kind = value.__class__
-        if kind not in _CONTAINERS:
+        if kind not in _CONTAINERS or (kind is dict and len(value) <= _MOST_OTHERS and _is_flat(value)):
             continue
         if key in _COUNTED:
             pieces = value.values() if kind is dict else value
@@ -226,10 +226,13 @@ def _beyond_reason(item: Any, path: tuple[str | int, ...]) -> list[Finding]:
     return findings
 
 
+def _is_flat(value: dict[Any, Any]) -> bool:
+    """Return whether an object holds nothing that holds something, and has keys that are text."""
+    return _CONTAINERS.isdisjoint(map(type, value.values())) and _TEXTS.issuperset(map(type, value))
+
+
 def _is_odd(value: Any, most: int) -> bool:
     """Return whether a part lies too deep, or is made of what JSON has only nearly: tuples, keys that are no text."""
-    if value.__class__ is dict and _CONTAINERS.isdisjoint(map(type, value.values())):
-        return not _TEXTS.issuperset(map(type, value))
     level: list[Any] = [value]
     for _ in range(most):
         for container in level:

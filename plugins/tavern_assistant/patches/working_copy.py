@@ -122,7 +122,8 @@ class WorkingCopy:
                 if one not in gone:
                     gone.add(one)
                     waiting.append(one)
-        self.remove_edges({e["id"] for e in self.items("edges") if {text_in(e, "source"), text_in(e, "target")} & gone})
+        edges = self.items("edges")
+        self.remove_edges({e["id"] for e in edges if text_in(e, "source") in gone or text_in(e, "target") in gone})
         self.take_out("nodes", gone)
         preview = self.document.get("previewTarget")
         if isinstance(preview, dict) and text_in(preview, "nodeId") in gone:
