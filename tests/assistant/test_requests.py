@@ -16,7 +16,7 @@ from helpers.told_model import in_turn, said
 from helpers.workflow_documents import function
 
 from tavern_assistant.deliberation.requests import AGENT
-from tavern_host import EXECUTION_ENGINE, WORKFLOW_MANAGER
+from tavern_host import EXECUTION_ENGINE, WORKFLOW_MANAGER, NotFound
 from tavern_host.contracts.assistant import UPDATE_WORKFLOW
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest
@@ -106,6 +106,9 @@ class Asked:
         return {"reply": reply, "update": next(iter(updates), None), "asked": model.asked}
 
     async def _edit(self, id: str, edit: dict[str, Any]) -> None:
+        if "delete" in edit:
+            await self.manager.delete(id)
+            return
         document = await self.now(id)
         if "remove" in edit:
             document["nodes"] = [node for node in document["nodes"] if node["id"] != edit["remove"]]
@@ -133,6 +136,20 @@ async def test_requests_come_to_what_they_are_meant_to(asked: Asked) -> None:
             with failures.row(row["request"]):
                 await check(asked, f"w{number}", row)
     assert len(ROWS) == 44
+
+
+async def test_a_workflow_deleted_meanwhile_stays_deleted(asked: Asked) -> None:
+    removal = {"reply": "Removed.", "operations": [{"op": "remove", "path": "/nodes/upper"}]}
+    with Failures() as failures:
+        for mode in ("preview", "auto"):
+            with failures.row(mode):
+                await asked.manager.save(mode, Workflow.model_validate(DOCUMENTS["greet"]))
+                row = {"request": "Less.", "mode": mode, "answers": [removal], "meanwhile": {"delete": True}}
+                found = await asked.ask(mode, row)
+                assert (len(found["asked"]), found["update"]) == (1, None), "no answer of a model mends that"
+                assert f"there is no workflow {mode!r}" in found["reply"].text
+                with pytest.raises(NotFound):
+                    await asked.manager.get(mode)
 
 
 async def check(asked: Asked, id: str, row: dict[str, Any]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from tavern_assistant.deliberation.prompt import undrawn
+from tavern_assistant.patches.operations import shown
 
 Tone = Literal["plain", "good", "bad", "active"]
 Line = tuple[Tone, str]
@@ -56,9 +56,9 @@ def _other(before: Values, after: Values, margin: str = "    ") -> Iterator[Line
         if place in before and place in after and before[place] == after[place]:
             continue
         if place in before:
-            yield "bad", f"{margin}- {place[-1]} = {_short(before[place])}"
+            yield "bad", f"{margin}- {place[-1]} = {shown(before[place], _MOST)}"
         if place in after:
-            yield "good", f"{margin}+ {place[-1]} = {_short(after[place])}"
+            yield "good", f"{margin}+ {place[-1]} = {shown(after[place], _MOST)}"
 
 
 def _by_id(document: dict[str, Any], field: str) -> dict[str, dict[str, Any]]:
@@ -74,8 +74,3 @@ def _edges(document: dict[str, Any]) -> dict[str, None]:
     ends = ("source", "sourceHandle", "target", "targetHandle")
     lines = ("{}.{} → {}.{}".format(*(edge.get(end) for end in ends)) for edge in document.get("edges") or [])
     return dict.fromkeys(lines)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _MOST else f"{text[:_MOST]}…"

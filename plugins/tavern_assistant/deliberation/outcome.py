@@ -13,6 +13,7 @@ from tavern_assistant.deliberation.answers import with_nodes
 from tavern_assistant.deliberation.refusals import refusal, said
 from tavern_host import PluginContext
 from tavern_host.contracts.assistant import PatchProblem, PatchResult
+from tavern_host.contracts.toolcalls import ToolErrorType
 
 Data = dict[str, Any]
 
@@ -47,10 +48,10 @@ def judge(request: str, world: Data, response: Data, answer: Data, results: list
     def answered(text: str) -> Data:
         return {**_summed(response, before), "text": text}
 
-    def mend(problems: list[str]) -> Outcome:
+    def mend(problems: list[str], *, is_done: bool = False) -> Outcome:
         listed = "\n".join(f"- {one}" for one in problems[:_MOST_PROBLEMS])
         text = refusal(request, problems, operations, str(response.get("text", "")))
-        return Outcome(False, answered(text), mend=f"{listed}\n{_AGAIN}", is_refused=True)
+        return Outcome(is_done, answered(text), mend=f"{listed}\n{_AGAIN}", is_refused=True)
 
     if answer["problem"]:
         return mend([answer["problem"]])
@@ -61,10 +62,10 @@ def judge(request: str, world: Data, response: Data, answer: Data, results: list
         reply = with_nodes(answer["reply"], ids, {}) or said("There is nothing to change.", request)
         return Outcome(True, answered(reply))
     if result["status"] in ("awaiting_approval", "pending"):
-        task = result.get("task_id") or result.get("taskId")
-        return Outcome(True, answered(said(f"The change waits for approval (task {task}).", request)))
+        return Outcome(True, answered(said(f"The change waits for approval (task {result['taskId']}).", request)))
     if result["status"] == "error":
-        return mend([result["error"]["message"]])
+        is_mendable = result["error"].get("type") == ToolErrorType.PARAMETER_VALIDATION
+        return mend([result["error"]["message"]], is_done=not is_mendable)  # such as: the workflow was deleted
     patched = PatchResult.model_validate(result["structured"])
     if patched.conflict is not None:
         return Outcome(True, answered(_conflict(request, patched)), is_refused=True)

@@ -11,17 +11,14 @@ from tavern_assistant.patches.working_copy import LISTS, Item
 from tavern_host.contracts.assistant import PatchChange
 from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP
 
-_IGNORED = frozenset({"updatedAt"})
-"""What an editor writes with each save."""
-
 
 def places(before: Item, after: Item) -> list[Parts]:
     """Return the places of a workflow's document that are other: an item of a list that was added or removed, by its
     id, else a value in it, or one outside of the lists."""
     found: list[Parts] = []
     for key in dict.fromkeys([*before, *after]):
-        if key in _IGNORED or before.get(key) is after.get(key):
-            continue
+        if key == "updatedAt" or before.get(key) is after.get(key):
+            continue  # an editor writes the time with each save
         if key not in LISTS:
             found += _inside((key,), before, after, 2)
             continue

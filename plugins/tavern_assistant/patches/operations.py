@@ -72,10 +72,10 @@ def pointer(parts: Sequence[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def shown(value: JsonValue) -> str:
+def shown(value: JsonValue, most: int = _SHOWN) -> str:
     """Return a value as a message shows it."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def same(one: Any, other: Any) -> bool:
