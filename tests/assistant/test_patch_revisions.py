@@ -193,6 +193,15 @@ async def test_tools_agents_and_settings_are_patched_alike(patches: Any) -> None
     for kind in ("tool", "agent"):
         status, body = await patches.ask("/api/patches/check", kind=kind, document={"id": "x"}, operations=[large])
         assert (status, [one["code"] for one in body["problems"]]) == (200, ["too_large"])
+    half = {"id": "half", "implementation": {"type": "node"}, "description": "x"}
+    patches.write("tools/half.tool.json", half)
+    mended = {"op": "add", "path": "/implementation/nodeType", "value": "core:Text"}
+    other = {"op": "replace", "path": "/description", "value": "y"}
+    for named in ({"id": "half"}, {"document": half}):
+        for operation, applied in ((other, False), (mended, True)):
+            _, body = await patches.ask("/api/patches/check", kind="tool", operations=[operation], **named)
+            assert body["applied"] == applied, "what is checked can be saved"
+    assert (await patches.ask("/api/patches", kind="tool", id="half", operations=[other]))[0] == 409
     patches.write("tools/noted.tool.json", '{"id": "noted" // why\n}')
     status, body = await patches.ask("/api/patches", kind="tool", id="noted", operations=[])
     assert (status, "comments" in body["detail"]) == (400, True)

@@ -83,9 +83,10 @@ class _Settings(_Kept):
         return _text({key: one.value if one.origin == "operator" else None for key, one in values.items()})
 
     async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
-        options = await self._options(id)
+        options, now = await self._options(id), await self._values(id, call)
         unknown = [(pointer((key,)), "there is no such setting") for key in document if key not in options]
-        wrong = ((key, options[key].problem(value)) for key, value in document.items() if key in options)
+        new = {key: value for key, value in document.items() if key not in now or not same(now[key].value, value)}
+        wrong = ((key, options[key].problem(value)) for key, value in new.items() if key in options)
         return [*unknown, *((pointer((key,)), text) for key, text in wrong if text and document[key] is not None)]
 
     async def save(self, id: str, text: str, revision: str, call: CallContext | None) -> str:
@@ -149,9 +150,8 @@ class DocumentPatches:
             return PatchResult(applied=False, conflict=conflict, revision=now, former=now)
         patched, problems = await asyncio.to_thread(_patched, document, asked.operations)
         if not problems:
-            found = await kept.check(id, patched, call)
-            was = {message for _, message in await kept.check(id, document, call)} if found else set()
-            problems = [PatchProblem(path=path, code="invalid", message=m) for path, m in found if m not in was]
+            found = await kept.check(id or str(document.get("id")).replace(":", "."), patched, call)
+            problems = [PatchProblem(path=path, code="invalid", message=message) for path, message in found]
         if problems:
             return PatchResult(applied=False, problems=problems, revision=now, former=now)
         made = await asyncio.to_thread(changes, document, patched)
