@@ -61,10 +61,10 @@ WITHOUT_DATA = """
 import sys, zoneinfo
 sys.modules["tzdata"] = None
 zoneinfo.reset_tzpath([])
-from tavern_tools.builtin.timezones import timezone_of
+from tavern_tools.builtin.timezones import timezone_like, timezone_of
 print(timezone_of("UTC")[1], timezone_of("+08:00")[1])
 try:
-    timezone_of("Asia/Tokyo")
+    timezone_of("Asia/Tokyo") or timezone_like("Asia/Tokyo")
 except Exception as error:
     print(error)
 """

@@ -11,7 +11,7 @@ from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.systemtools import CurrentTime, SystemTools, TaskOutcome, TaskState, ToolList, ToolSummary
 from tavern_host.contracts.toolcalls import StreamItems, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolFilter, ToolKind, ToolManager
-from tavern_tools.builtin.timezones import offset_text, timezone_of
+from tavern_tools.builtin.timezones import offset_text, timezone_like, timezone_of
 
 MOST_WAIT = 60.0
 """How many seconds a tool waits at most for the end of a task, or for an item of a stream."""
@@ -38,7 +38,8 @@ class System(SystemTools):
         if timezone is None or not timezone.strip():
             local, name = now.astimezone(), None
         else:
-            zone, name = await asyncio.to_thread(timezone_of, timezone.strip())
+            asked = timezone.strip()
+            zone, name = timezone_of(asked) or await asyncio.to_thread(timezone_like, asked)
             local = now.astimezone(zone)
         return CurrentTime(
             iso=local.isoformat(timespec="seconds"),
