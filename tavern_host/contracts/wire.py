@@ -158,7 +158,7 @@ class Model(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        alias_generator=to_camel,
+        alias_generator=cache(to_camel),  # names of fields are the same ones in many models
         validate_by_name=True,
         validate_by_alias=True,
         serialize_by_alias=True,
