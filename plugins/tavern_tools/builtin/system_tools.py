@@ -38,8 +38,8 @@ class System(SystemTools):
         if timezone is None or not timezone.strip():
             local, name = now.astimezone(), None
         else:
-            asked = timezone.strip()
-            zone, name = timezone_of(asked) or await asyncio.to_thread(timezone_like, asked)
+            found = timezone_of(asked := timezone.strip())
+            zone, name = found if found is not None else await asyncio.to_thread(timezone_like, asked)
             local = now.astimezone(zone)
         return CurrentTime(
             iso=local.isoformat(timespec="seconds"),
