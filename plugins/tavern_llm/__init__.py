@@ -65,7 +65,7 @@ def tavern_register_routes() -> list[RouteInfo]:
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
     """Return `tavern models …`."""
-    from tavern_llm.commands import commands
+    from tavern_llm.descriptors import commands
 
     return commands()
 

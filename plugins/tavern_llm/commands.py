@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tavern_host import CommandInfo, CommandOutput, CommandParameter, PluginContext
+from tavern_host import CommandOutput, PluginContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.llm import LLM, LlmModelInfo
 from tavern_host.contracts.names import did_you_mean
@@ -16,37 +16,6 @@ from tavern_llm.probing import choose, forget, keep, probing, said, try_model
 from tavern_llm.service import LlmService
 
 FLAGS = {"url": "--url", "key": "--key", "key_env": "--key-env", "model": "--model", "replace": "--replace"}
-
-
-_NAME = CommandParameter(name="name", help="The model's name here.", required=True)
-_TESTED = CommandParameter(name="name", help="The model's name; the default model if left out.")
-_ADD = (
-    _NAME,
-    CommandParameter(name="--url", help="The server's address, such as https://api.example.com/v1."),
-    CommandParameter(name="--key", help="The API key, as others here may see it; '-' reads standard input."),
-    CommandParameter(name="--key-env", help="The environment variable that holds the API key."),
-    CommandParameter(name="--model", help="The server's name for the model; asked for where it has several."),
-    CommandParameter(name="--adapter", help="How the model is reached.", default="openai"),
-    CommandParameter(name="--default", help="Make it the default model.", type="flag"),
-    CommandParameter(name="--replace", help="Replace a model of this name.", type="flag"),
-)
-_SET_UP = "Set up a language model: ask its server what it has, try it, and save it for this project."
-_COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
-    ("list", "list_models", "List the language models.", ()),
-    ("add", "add_model", _SET_UP, _ADD),
-    ("test", "test_model", "Send a short request to a model and show its answer.", (_TESTED,)),
-    ("remove", "remove_model", "Forget a language model, or an alias, that was set up here.", (_NAME,)),
-    ("default", "set_default", "Choose the model that is asked where a request names none.", (_NAME,)),
-)
-
-
-def commands() -> list[CommandInfo]:
-    """Return the commands `tavern models …`."""
-    handlers = "tavern_llm.commands"
-    return [
-        CommandInfo(name=f"models {name}", help=help, handler=f"{handlers}:{handler}", parameters=list(parameters))
-        for name, handler, help, parameters in _COMMANDS
-    ]
 
 
 async def list_models(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:

@@ -72,12 +72,9 @@ async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    from tavern_tools.web.editor_routes import editor_routes
-    from tavern_tools.web.file_routes import file_routes
-    from tavern_tools.web.task_routes import task_routes
-    from tavern_tools.web.tool_routes import tool_routes
+    from tavern_tools.web.descriptors import routes
 
-    return [*tool_routes(), *task_routes(), *file_routes(), *editor_routes()]
+    return routes()
 
 
 @hookimpl

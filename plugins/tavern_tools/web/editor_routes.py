@@ -3,7 +3,6 @@ which one it is meant for."""
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import quote
 
 from pydantic import Field, JsonValue
@@ -11,31 +10,10 @@ from pydantic import Field, JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo
+from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.scripts import ScriptLanguage
 from tavern_host.contracts.toolfiles import TOOL_FILES, ToolFile, ToolSource
 from tavern_host.contracts.wire import Model
-
-_FILE = "/api/tool-files/{name}"
-_ROUTES = (
-    ("GET", "/api/tool-files", "index", "The project's tool files."),
-    ("GET", _FILE, "show", "A tool file with its script."),
-    ("PUT", _FILE, "save", "Write a tool file and the code of its script; 201 where there was none."),
-    ("DELETE", _FILE, "delete", "Delete a tool file, and its script."),
-    ("POST", "/api/tool-check", "check", "Everything that is wrong with a tool file that is not saved."),
-    ("POST", "/api/tool-draft", "draft", "What of a tool follows from the docstring and signature of its script."),
-    ("POST", "/api/tool-try", "try_out", "Call a tool that is not saved."),
-)
-_TYPES: dict[str, dict[str, Any]] = {
-    "index": {"answer": "toolfiles:ToolFile[]"},
-    "show": {"answer": "toolfiles:ToolFile"},
-    "save": {"body": "toolfiles:ToolSource", "answer": "toolfiles:ToolFile"},
-    "delete": {"query": "DeleteQuery", "answer": "host_api:Done"},
-    "check": {"body": "NamedSource", "answer": "toolfiles:ToolFileCheck"},
-    "draft": {"body": "CodeBody", "answer": "toolfiles:ToolDraft"},
-    "try_out": {"body": "TryBody", "answer": "toolcalls:ToolResult"},
-}
-"""What goes in and out of the routes, by function."""
 
 
 class DeleteQuery(Model):
@@ -63,11 +41,6 @@ class CodeBody(Model):
     code: str
     language: ScriptLanguage = "python"
     entry_point: str | None = None
-
-
-def editor_routes() -> list[RouteInfo]:
-    """Return the routes of the editor."""
-    return [RouteInfo.of_module("tavern_tools.web.editor_routes", *route, _TYPES[route[2]]) for route in _ROUTES]
 
 
 async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:

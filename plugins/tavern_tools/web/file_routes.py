@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.blobs import Blob
-from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo
+from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.projectfiles import PROJECT_FILES
 from tavern_host.contracts.wire import Model
-
-_FILE = "/api/files/{path}"
-_ROUTES = (
-    ("GET", "/api/files", "index", "The files and folders in a folder of the project's files."),
-    ("GET", _FILE, "show", "Stream a file, or ranges of it."),
-    ("PUT", _FILE, "save", "Write a file: a text, or a Blob that `POST /api/blobs` has taken as a stream."),
-    ("DELETE", _FILE, "delete", "Delete a file or an empty folder."),
-)
-_TYPES: dict[str, dict[str, Any]] = {
-    "index": {"query": "FilesQuery", "answer": "projectfiles:FileListing"},
-    "show": {"content_type": "*/*"},
-    "save": {"body": "FileBody", "answer": "projectfiles:FileWritten"},
-    "delete": {"answer": "projectfiles:FileDeleted"},
-}
-"""What goes in and out of the routes, by function."""
 
 
 class FilesQuery(Model):
@@ -49,11 +34,6 @@ class FileBody(Model):
         if (self.content is None) == (self.blob is None):
             raise ValueError("give either content or blob")
         return self
-
-
-def file_routes() -> list[RouteInfo]:
-    """Return the routes of files."""
-    return [RouteInfo.of_module("tavern_tools.web.file_routes", *route, _TYPES[route[2]]) for route in _ROUTES]
 
 
 async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -9,34 +9,12 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.host_api import TaskQuery, WaitQuery
-from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo
+from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.queries import read_filter, statuses
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.wire import Model
 from tavern_tools.requests import require_known
-
-_TASK = {"answer": "toolcalls:ToolTask"}
-_ROUTES = (
-    ("GET", "/api/tasks", "index", "Tasks of tools, newest first."),
-    ("GET", "/api/tasks/{id}", "show", "One task; with `?wait=SECONDS` as soon as it has ended within them."),
-    ("POST", "/api/tasks/{id}/cancel", "cancel", "Cancel a task."),
-    ("GET", "/api/approvals", "approvals", "Calls that wait for a decision."),
-    (
-        "POST",
-        "/api/approvals/{id}",
-        "decide",
-        'Decide about a call: `{"decision": "approve" | "refuse", "arguments", "comment"}`.',
-    ),
-)
-_TYPES: dict[str, dict[str, Any]] = {
-    "index": {"query": "host_api:TaskQuery", "answer": "host_api:TaskPage"},
-    "show": {**_TASK, "query": "host_api:WaitQuery"},
-    "cancel": _TASK,
-    "approvals": {"query": "host_api:TaskQuery", "answer": "host_api:ApprovalPage"},
-    "decide": {**_TASK, "body": "Decision"},
-}
-"""What goes in and out of the routes, by function."""
 
 
 class Decision(Model):
@@ -45,11 +23,6 @@ class Decision(Model):
     decision: Literal["approve", "refuse"]
     arguments: dict[str, JsonValue] | None = None
     comment: str | None = None
-
-
-def task_routes() -> list[RouteInfo]:
-    """Return the routes of tasks and approvals."""
-    return [RouteInfo.of_module("tavern_tools.web.task_routes", *route, _TYPES[route[2]]) for route in _ROUTES]
 
 
 async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:

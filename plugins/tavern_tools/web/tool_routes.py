@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.http import EncodedOnce, HttpRequest, HttpResponse, RouteInfo, ServerEvent
+from tavern_host.contracts.http import EncodedOnce, HttpRequest, HttpResponse, ServerEvent
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
@@ -24,19 +24,6 @@ from tavern_tools.requests import tool_filter
 
 _KEEP_ALIVE = 5.0
 """Seconds without an event after which a client is sent an empty one, which shows whether it is still there."""
-
-
-_ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
-    ("GET", "/api/tools", "index", "The tools.", {"query": "tools:ToolQuery", "answer": "tools:ToolDefinition[]"}),
-    ("GET", "/api/tools/{id}", "show", "One tool.", {"answer": "tools:ToolDefinition"}),
-    (
-        "POST",
-        "/api/tools/execute",
-        "execute",
-        'Carry out action text (`{"text"}`) or one call (`{"toolId", "arguments"}`).',
-        {"body": "ExecuteBody", "answer": "host_api:ToolResults"},
-    ),
-)
 
 
 _KEYS = ("text", "arguments", "protocols", "callback", "toolId", "tool_id", "id")
@@ -69,11 +56,6 @@ class ExecuteBody(Model):
         if self.text is None and self.protocols is not None:
             raise ValueError('"protocols" goes with "text", not with "toolId"')
         return self
-
-
-def tool_routes() -> list[RouteInfo]:
-    """Return the routes about tools."""
-    return [RouteInfo.of_module("tavern_tools.web.tool_routes", *route) for route in _ROUTES]
 
 
 async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -1,0 +1,89 @@
+"""The routes that the plugin offers. What answers them is imported when one is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tavern_host.contracts.http import RouteInfo
+
+_TASK = {"answer": "toolcalls:ToolTask"}
+_PROJECT_FILE, _TOOL_FILE = "/api/files/{path}", "/api/tool-files/{name}"
+_ROUTES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
+    "tool_routes": (
+        ("GET", "/api/tools", "index", "The tools."),
+        ("GET", "/api/tools/{id}", "show", "One tool."),
+        (
+            "POST",
+            "/api/tools/execute",
+            "execute",
+            'Carry out action text (`{"text"}`) or one call (`{"toolId", "arguments"}`).',
+        ),
+    ),
+    "task_routes": (
+        ("GET", "/api/tasks", "index", "Tasks of tools, newest first."),
+        ("GET", "/api/tasks/{id}", "show", "One task; with `?wait=SECONDS` as soon as it has ended within them."),
+        ("POST", "/api/tasks/{id}/cancel", "cancel", "Cancel a task."),
+        ("GET", "/api/approvals", "approvals", "Calls that wait for a decision."),
+        (
+            "POST",
+            "/api/approvals/{id}",
+            "decide",
+            'Decide about a call: `{"decision": "approve" | "refuse", "arguments", "comment"}`.',
+        ),
+    ),
+    "file_routes": (
+        ("GET", "/api/files", "index", "The files and folders in a folder of the project's files."),
+        ("GET", _PROJECT_FILE, "show", "Stream a file, or ranges of it."),
+        ("PUT", _PROJECT_FILE, "save", "Write a file: a text, or a Blob that `POST /api/blobs` has taken as a stream."),
+        ("DELETE", _PROJECT_FILE, "delete", "Delete a file or an empty folder."),
+    ),
+    "editor_routes": (
+        ("GET", "/api/tool-files", "index", "The project's tool files."),
+        ("GET", _TOOL_FILE, "show", "A tool file with its script."),
+        ("PUT", _TOOL_FILE, "save", "Write a tool file and the code of its script; 201 where there was none."),
+        ("DELETE", _TOOL_FILE, "delete", "Delete a tool file, and its script."),
+        ("POST", "/api/tool-check", "check", "Everything that is wrong with a tool file that is not saved."),
+        ("POST", "/api/tool-draft", "draft", "What of a tool follows from the docstring and signature of its script."),
+        ("POST", "/api/tool-try", "try_out", "Call a tool that is not saved."),
+    ),
+}
+"""By the module that answers them."""
+_TYPES: dict[str, dict[str, dict[str, Any]]] = {
+    "tool_routes": {
+        "index": {"query": "tools:ToolQuery", "answer": "tools:ToolDefinition[]"},
+        "show": {"answer": "tools:ToolDefinition"},
+        "execute": {"body": "ExecuteBody", "answer": "host_api:ToolResults"},
+    },
+    "task_routes": {
+        "index": {"query": "host_api:TaskQuery", "answer": "host_api:TaskPage"},
+        "show": {**_TASK, "query": "host_api:WaitQuery"},
+        "cancel": _TASK,
+        "approvals": {"query": "host_api:TaskQuery", "answer": "host_api:ApprovalPage"},
+        "decide": {**_TASK, "body": "Decision"},
+    },
+    "file_routes": {
+        "index": {"query": "FilesQuery", "answer": "projectfiles:FileListing"},
+        "show": {"content_type": "*/*"},
+        "save": {"body": "FileBody", "answer": "projectfiles:FileWritten"},
+        "delete": {"answer": "projectfiles:FileDeleted"},
+    },
+    "editor_routes": {
+        "index": {"answer": "toolfiles:ToolFile[]"},
+        "show": {"answer": "toolfiles:ToolFile"},
+        "save": {"body": "toolfiles:ToolSource", "answer": "toolfiles:ToolFile"},
+        "delete": {"query": "DeleteQuery", "answer": "host_api:Done"},
+        "check": {"body": "NamedSource", "answer": "toolfiles:ToolFileCheck"},
+        "draft": {"body": "CodeBody", "answer": "toolfiles:ToolDraft"},
+        "try_out": {"body": "TryBody", "answer": "toolcalls:ToolResult"},
+    },
+}
+"""What goes in and out of them, by module and function."""
+
+
+def routes() -> list[RouteInfo]:
+    """Return the routes of tools, tasks, the project's files and its tool files."""
+    return [
+        RouteInfo.of_module(f"tavern_tools.web.{module}", *row, _TYPES[module][row[2]])
+        for module, rows in _ROUTES.items()
+        for row in rows
+    ]
