@@ -54,7 +54,7 @@ class Handover:
             active.is_offered = self._may_run_elsewhere(active)  # before it is: others may be quick
             active.is_offered = active.is_offered and await self._recorder.offer(active.record)
             is_claimed_elsewhere = not await ticket and active.interrupted is None
-            if (active.is_offered or is_claimed_elsewhere) and not await self._recorder.keep(active.record):
+            if (active.is_offered or is_claimed_elsewhere) and not await self._recorder.keep(active.record.id):
                 return None
             active.is_offered = False
             if is_claimed_elsewhere:  # but given back meanwhile

@@ -14,7 +14,7 @@ from tavern_engine.run.active_run import INTERRUPTED
 from tavern_engine.run.json_values import error_form
 from tavern_engine.run.priority_semaphore import PrioritySemaphore, Ticket
 from tavern_host import CallContext, PluginContext
-from tavern_host.contracts.errors import DeadlineExceeded, TavernError
+from tavern_host.contracts.errors import DeadlineExceeded, InvalidInput, TavernError
 from tavern_host.contracts.executions import RunStatus
 from tavern_host.contracts.runs import RunEntry
 
@@ -39,6 +39,7 @@ class Recovery:
         resume: Callable[[StoredRun, CallContext | None, Ticket | None], Awaitable[None]],
     ) -> None:
         self._log = context.log
+        self._is_stopping = context.is_stopping
         self._settings = settings
         self._recorder = recorder
         self._is_active = is_active
@@ -46,6 +47,9 @@ class Recovery:
         self._slots = slots
         self._wake = asyncio.Event()
         self._may_wait = True
+        self._takes_from = 0.0
+        self._handed_on: dict[str, bool] = {}
+        """Runs that this host could not run, and whether they still have to be tried again here."""
 
     def look(self) -> None:
         """Search at once: another host has left a run, or lets one wait."""
@@ -89,14 +93,18 @@ class Recovery:
 
     async def _take_waiting(self) -> None:
         """Start runs that wait at other hosts, as many as have a slot here at once."""
-        while self._slots.free and self._settings.resumes_abandoned():
+        now = asyncio.get_running_loop().time
+        while self._slots.free and self._settings.resumes_abandoned() and now() >= self._takes_from:
+            if self._is_stopping():
+                return
             slot, is_used = self._slots.enter(), False
             try:
                 self._may_wait = False  # unless one is found, or heard of meanwhile
-                if (entry := await self._recorder.take()) is None:
+                if (entry := await self._recorder.take() or await self._not_taken()) is None:
                     return
                 self._may_wait = True
-                is_used = await self._take_up(entry, slot)
+                if not self._is_active(entry.id):  # else it has come back to the queue that it left
+                    is_used = await self._take_up(entry, slot)
             finally:
                 if not is_used:
                     self._slots.leave(slot)
@@ -105,15 +113,39 @@ class Recovery:
         """Resume a claimed run, or mark it as interrupted; return whether it runs."""
         why = self._why_not(entry)
         if why is None:
+            before = "the host ended in the middle of it" if slot is None else "it waited at another host"
             try:
-                await self._resume(await self._recorder.load(entry), entry.call, slot)
-                return True
+                stored = await self._recorder.load(entry)
+                try:
+                    await self._resume(stored, entry.call, slot)
+                    return True
+                except InvalidInput as error:  # this host does not have what the run needs, such as a plugin
+                    if slot is None:
+                        raise
+                    await self._hand_on(entry, error.message)
+                    return False
             except Exception as error:  # such as a plugin that is not loaded any more
-                before = "the host ended in the middle of it" if slot is None else "it waited at another host"
                 why = f"{before}, and it cannot be resumed: {error_form(error).message}"
         self._log.warning("run %s: %s", entry.id, why)
         await self._recorder.release(entry, RunStatus.INTERRUPTED, why)
         return False
+
+    async def _hand_on(self, entry: RunEntry, why: str) -> None:
+        """Let a run that was taken wait for a host that can run it; take no other for a while, which may be like it."""
+        self._takes_from = asyncio.get_running_loop().time() + _RECOVER_EVERY
+        if entry.id not in self._handed_on:
+            self._log.warning("run %s waits for another host, since this one cannot run it: %s", entry.id, why)
+        self._handed_on[entry.id] = True
+        await self._recorder.hand_on(entry)
+
+    async def _not_taken(self) -> RunEntry | None:
+        """Return a run that was handed on, and that no host has taken or may take now: this one may have what it needs
+        by now."""
+        for run_id in [run_id for run_id, is_left in self._handed_on.items() if is_left]:
+            self._handed_on[run_id] = False
+            if await self._recorder.keep(run_id):
+                return await self._recorder.entry(run_id)
+        return None
 
     def _why_not(self, entry: RunEntry) -> str | None:
         """Return why an abandoned run is not resumed."""

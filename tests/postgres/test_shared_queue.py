@@ -17,7 +17,7 @@ from helpers.run_entries import accepted, finished
 from helpers.workflow_documents import function, workflow_document
 
 from benchmarks.enginegraphs import node_id
-from benchmarks.faultchild import Place, graph_of
+from benchmarks.faultchild import PLUGIN, Place, graph_of
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import Conflict, ServiceUnavailable
@@ -136,6 +136,31 @@ async def test_a_run_is_interrupted_wherever_it_waits_or_runs(tmp_path: Path) ->
             assert await asked.interrupt(queued)
             assert (await engine.wait(queued)).status is RunStatus.INTERRUPTED
         assert (await pending(engine), [run.id for run in (await elsewhere.queue()).running]) == ([], [full])
+
+
+async def test_a_run_waits_for_a_host_that_has_its_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tavern_engine.recovery._RECOVER_EVERY", 0.2)
+    without = Place(tmp_path / "without")
+    without.fill()
+    (without.root / PLUGIN / "plugin.yaml").write_text("no manifest")
+    here = Place(tmp_path / "here")
+    here.fill()
+    async with without.host(serving=True, runs=1) as other, here.host(serving=True, runs=1) as host:
+        async with asyncio.timeout(120):
+            engine, elsewhere = (one.services.get(EXECUTION_ENGINE) for one in (host, other))
+            busy = await engine.submit(waits())
+            await running(engine, busy)
+            needed = [await engine.submit(short(number)) for number in range(4)]
+            while await pending(engine):  # the other host has taken all, and runs none
+                await asyncio.sleep(0.02)
+            for asked in (engine, elsewhere):
+                unwanted = needed.pop()
+                assert (await asked.get(unwanted)).status is RunStatus.QUEUED
+                assert await asked.interrupt(unwanted)
+                assert (await asked.wait(unwanted)).status is RunStatus.INTERRUPTED
+            assert await engine.interrupt(busy)
+            ended = [await engine.wait(run_id) for run_id in needed]
+            assert [(run.status, run.attempt) for run in ended] == [(RunStatus.COMPLETE, 1)] * 2
 
 
 async def test_callers_learn_that_their_host_stops(tmp_path: Path) -> None:

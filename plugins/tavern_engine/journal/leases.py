@@ -32,7 +32,7 @@ class Leases:
         self.lease = lease
         self._store = store
         self._log = log
-        self._held: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {}
+        self._held: dict[str, tuple[Callable[[], object] | None, Callable[[], object]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_told = False
         self._wake = asyncio.Event()
@@ -41,9 +41,9 @@ class Leases:
         """See at once which runs are to end."""
         self._wake.set()
 
-    def hold(self, run_id: str, lost: Callable[[], object], unwanted: Callable[[], object]) -> None:
-        """Prolong the claim of a run from now on. `lost` is called once if it is another's by then, `unwanted` when
-        somebody elsewhere asked that it ends."""
+    def hold(self, run_id: str, lost: Callable[[], object] | None, unwanted: Callable[[], object]) -> None:
+        """Prolong the claim of a run from now on. `lost` is called once if it is another's by then, None where that is
+        wanted; `unwanted` when somebody elsewhere asked that it ends."""
         self._held[run_id] = lost, unwanted
         if self._task is None or self._task.done():
             own = contextvars.Context()  # what it logs is not about the run that is held first
@@ -90,7 +90,7 @@ class Leases:
             if run_id in self._held:
                 self._held[run_id][1]()
         for run_id in held:
-            if run_id not in kept and (calls := self._held.pop(run_id, None)) is not None:
+            if run_id not in kept and (lost := self._held.pop(run_id, (None, None))[0]) is not None:
                 self._log.error("the run %s was claimed by another worker and is stopped here", run_id)
-                calls[0]()
+                lost()
         return True

@@ -109,10 +109,8 @@ class RunRecorder:
         store = self._store
         if record.id not in self._recorded or store is None:
             return None
-        log = self._context.log
-        if self._journal is None or self._leases is None:
-            self._journal = Journal(store, self.worker, log)
-            self._leases = Leases(store, self.worker, log)
+        self._journal = self._journal or Journal(store, self.worker, self._context.log)
+        self._leases = self._leases or Leases(store, self.worker, self._context.log)
 
         def not_resumable(reason: str) -> None:
             record.not_resumable = record.not_resumable or reason
@@ -130,18 +128,31 @@ class RunRecorder:
         except TavernError:  # the store may have done it all the same
             return True
 
-    async def keep(self, record: RunRecord) -> bool:
+    async def keep(self, run_id: str) -> bool:
         """Let no other worker take a run that was offered; False where one has. Only the store can tell: it is asked
         until it answers."""
         is_told = False
         while True:
             try:
-                return await self._the_store().offer(self.worker, record.id, waits=False)
+                return await self._the_store().offer(self.worker, run_id, waits=False)
             except TavernError as error:
                 if not is_told:
-                    self._context.log.warning("run %s waits, as it may be another host's: %s", record.id, error.message)
+                    self._context.log.warning("run %s waits, as it may be another host's: %s", run_id, error.message)
                 is_told = True
             await asyncio.sleep(LOOK)
+
+    async def hand_on(self, entry: RunEntry) -> None:
+        """Let a run that this worker has taken wait for another one."""
+        store = self._the_store()
+        leases = self._leases = self._leases or Leases(store, self.worker, self._context.log)
+
+        def end() -> None:
+            leases.release(entry.id)
+            ended = self.release(entry, RunStatus.INTERRUPTED, INTERRUPTED)
+            self._context.tasks.spawn(ended, name=f"end of {entry.id}", finish=True)
+
+        leases.hold(entry.id, None, end)
+        await store.offer(self.worker, entry.id, waits=True)
 
     def forget(self, record: RunRecord) -> None:
         """Record nothing of a run that another worker has taken."""
