@@ -162,9 +162,8 @@ def _goes_on(beside: str, edge: str) -> bool:
 
 def _holds(group: KeyGroup, place: Callable[[str], int | None]) -> bool:
     found = [place(key) is not None for key in group.keys]
-    if not found:
-        return False
-    return {"AND": all(found), "OR": any(found), "NOT": not any(found), "NOT_ALL": not all(found)}[group.logic]
+    holds = {"AND": all(found), "OR": any(found), "NOT": not any(found), "NOT_ALL": not all(found)}
+    return bool(found) and holds[group.logic]
 
 
 def _name(group: KeyGroup) -> str:

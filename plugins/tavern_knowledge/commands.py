@@ -49,9 +49,8 @@ async def show(arguments: Arguments, context: PluginContext) -> AsyncIterator[Co
         yield CommandOutput(kind="result", data=stored.to_json())
         return
     page = await _kb(context).list_entries(base, limit=arguments["limit"])
-    rows = [
-        [one.entry.id, one.entry.name, one.entry.entry_type, _short(one.entry.content.value)] for one in page.entries
-    ]
+    found = [one.entry for one in page.entries]
+    rows = [[entry.id, entry.name, entry.entry_type, _short(entry.content.value)] for entry in found]
     yield CommandOutput(kind="table", columns=["entry", "name", "type", "text"], rows=rows)
     if page.total > len(rows):
         yield CommandOutput(kind="progress", text=f"{len(rows)} of {page.total} entries; --limit shows more")

@@ -95,8 +95,7 @@ class Definitions(Entries):
 
     async def base(self, base: str) -> StoredBase:
         """Return one of the two bases."""
-        count = await self.read(lambda connection: index.count_of(connection, base), 0)
-        return StoredBase(HEADERS[base], base, count)
+        return StoredBase(HEADERS[base], base, await self.read(lambda found: index.count_of(found, base), 0))
 
     async def _look(self) -> None:
         revision = self._context.hooks.revision
@@ -126,10 +125,9 @@ class Definitions(Entries):
         return self._connection
 
     def _node_row(self, node: NodeDefinition) -> Row:
-        slots = {"inputs": _slots(node.inputs), "outputs": _slots(node.outputs)}
         lines = [node.description, *_slot_lines("Inputs", node.inputs), *_slot_lines("Outputs", node.outputs)]
         tags = [tag for tag in (node.category, node.namespace) if tag]
-        about = {"fullType": node.full_type, **slots}
+        about = {"fullType": node.full_type, "inputs": _slots(node.inputs), "outputs": _slots(node.outputs)}
         return self._row(node.full_type, "node_definition", node.display_name or node.type, lines, tags, about)
 
     def _tool_row(self, tool: ToolDefinition) -> Row:

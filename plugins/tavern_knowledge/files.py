@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.knowledge import BaseHeader, KnowledgeEntry
 from tavern_host.contracts.wire import MAX_LEVELS
 from tavern_host.storage.confined_fs import confined_folder, open_file, reason_of, replace_file, stat_file, writing
+from tavern_host.storage.content_files import hash_of
 from tavern_knowledge.index import Row
 
 SUFFIX, PICTURE = ".json", ".png"
@@ -33,14 +32,6 @@ _MAX_TOLD = 10
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-@dataclass(frozen=True)
-class BaseFile:
-    """What a base's file holds: its header as JSON, and its entries in order."""
-
-    header: str
-    rows: list[Row]
-
-
 def is_id(base: str) -> bool:
     """Return whether a base may have this id."""
     return _ID.fullmatch(base) is not None
@@ -48,7 +39,7 @@ def is_id(base: str) -> bool:
 
 def check_id(base: str) -> str:
     """Return the id of a base. Raises `InvalidInput` for what is no name of a file."""
-    if not _ID.fullmatch(base) or base.endswith((".", " ")):
+    if not is_id(base) or base.endswith((".", " ")):
         raise InvalidInput(
             f"a base cannot have the id {base!r:.110}: it is the name of a file, letters, digits, spaces and . _ -,"
             " at most 100 characters, the first a letter or digit"
@@ -73,7 +64,7 @@ class BaseFolder:
         found: dict[str, str] = {}
         with suppress(FileNotFoundError, NotADirectoryError), confined_folder(self._path, []) as folder:
             every = os.listdir(folder)  # noqa: PTH208 (of an open folder)
-            names = (name for name in every if name.endswith(SUFFIX) and _ID.fullmatch(name[:-5]))
+            names = (name for name in every if name.endswith(SUFFIX) and is_id(name.removesuffix(SUFFIX)))
             for name in sorted(names)[:MAX_BASES]:
                 if (about := stat_file(folder, name)) is not None:
                     found[name.removesuffix(SUFFIX)] = _stamp(about)
@@ -126,11 +117,6 @@ def _stamp(about: os.stat_result) -> str:
     return f"{about.st_mtime_ns}-{about.st_size}-{about.st_ino}-{about.st_ctime_ns}"
 
 
-def hash_of(data: bytes) -> str:
-    """Return what differs whenever a file's content does."""
-    return hashlib.sha256(data).hexdigest()
-
-
 def document_of(base: str, header: str, bodies: Iterable[str]) -> bytes:
     """Return the file of a base: an entry on each line, so that a change is a line. Raises `InvalidInput` for more than
     fits."""
@@ -147,8 +133,9 @@ def document_of(base: str, header: str, bodies: Iterable[str]) -> bytes:
 # --- reading what anybody may have written --------------------------------------------------------
 
 
-def parse(data: bytes, base: str) -> BaseFile:
-    """Return what a file holds. Raises `InvalidInput` with every mistake and its place, at most ten of them.
+def parse(data: bytes, base: str) -> tuple[str, list[Row]]:
+    """Return what a file holds: its header as JSON, and its entries in order. Raises `InvalidInput` with every mistake
+    and its place, at most ten of them.
 
     Entries are decoded one by one, so that a large file keeps nobody waiting.
     """
@@ -183,7 +170,7 @@ def parse(data: bytes, base: str) -> BaseFile:
         rows[row.id] = row
     if problems:
         raise InvalidInput("; ".join(problems[:_MAX_TOLD]))
-    return BaseFile(json.dumps(header, ensure_ascii=False), list(rows.values()))
+    return json.dumps(header, ensure_ascii=False), list(rows.values())
 
 
 def _checked(value: Any) -> Row:

@@ -107,17 +107,15 @@ def replace_all(connection: sqlite3.Connection, base: str, rows: Sequence[Row]) 
     """Make these the entries of a base, in this order; return the ids of those that are new, changed or gone. Costs
     next to nothing for what did not change."""
     number = base_number(connection, base)
-    known = {
-        id: (hash, place)
-        for id, hash, place in connection.execute("SELECT id, hash, place FROM entries WHERE base = ?", (number,))
-    }
+    found = connection.execute("SELECT id, hash, place FROM entries WHERE base = ?", (number,))
+    known = {id: (hash, place) for id, hash, place in found}
     ids = {row.id for row in rows}
     changed = [id for id in known if id not in ids]
-    _remove(connection, number, changed)
+    remove_rows(connection, base, changed)
     for place, row in enumerate(rows):
         before = known.get(row.id)
         if before is None or before[0] != row.hash:
-            _write(connection, number, place, row)
+            _write(connection, base, number, place, row)
             changed.append(row.id)
         elif before[1] != place:
             connection.execute("UPDATE entries SET place = ? WHERE base = ? AND id = ?", (place, number, row.id))
@@ -131,12 +129,17 @@ def put_rows(connection: sqlite3.Connection, base: str, rows: Iterable[Row]) -> 
     for row in rows:
         known = connection.execute("SELECT place FROM entries WHERE base = ? AND id = ?", (number, row.id)).fetchone()
         last += known is None
-        _write(connection, number, last if known is None else known[0], row)
+        _write(connection, base, number, last if known is None else known[0], row)
 
 
 def remove_rows(connection: sqlite3.Connection, base: str, ids: Iterable[str]) -> None:
     """Remove entries, those that there are."""
-    _remove(connection, base_number(connection, base), ids)
+    number = base_number(connection, base)
+    for id in ids:
+        row = connection.execute("SELECT seq FROM entries WHERE base = ? AND id = ?", (number, id)).fetchone()
+        if row is not None:
+            connection.execute("DELETE FROM words WHERE rowid = ?", row)
+            connection.execute("DELETE FROM entries WHERE seq = ?", row)
 
 
 def remove_base(connection: sqlite3.Connection, base: str) -> None:
@@ -147,15 +150,7 @@ def remove_base(connection: sqlite3.Connection, base: str) -> None:
     connection.execute("DELETE FROM bases WHERE number = ?", (number,))
 
 
-def _remove(connection: sqlite3.Connection, number: int, ids: Iterable[str]) -> None:
-    for id in ids:
-        row = connection.execute("SELECT seq FROM entries WHERE base = ? AND id = ?", (number, id)).fetchone()
-        if row is not None:
-            connection.execute("DELETE FROM words WHERE rowid = ?", row)
-            connection.execute("DELETE FROM entries WHERE seq = ?", row)
-
-
-def _write(connection: sqlite3.Connection, number: int, place: int, row: Row) -> None:
+def _write(connection: sqlite3.Connection, base: str, number: int, place: int, row: Row) -> None:
     entry = entry_of(row)
     (seq,) = connection.execute(
         "INSERT INTO entries (base, id, place, hash, body, keys) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (base, id) DO "
@@ -168,7 +163,6 @@ def _write(connection: sqlite3.Connection, number: int, place: int, row: Row) ->
         return
     criteria, tags = entry.activation_criteria, entry.management_metadata.tags
     keys = [*criteria.keywords, *(key for group in criteria.key_groups for key in group.keys), *tags]
-    (base,) = connection.execute("SELECT id FROM bases WHERE number = ?", (number,)).fetchone()
     scope = [_scope("b", base), _scope("y", entry.entry_type), *(_scope("t", tag) for tag in tags)]
     connection.execute(
         "INSERT INTO words (rowid, name, keys, text, scope) VALUES (?, ?, ?, ?, ?)",
@@ -244,11 +238,7 @@ class Entries(ABC):
 
     async def rows(self, base: str, limit: int, offset: int) -> tuple[list[Row], int]:
         """Return entries of a base in order, and how many it has."""
-
-        def work(connection: sqlite3.Connection) -> tuple[list[Row], int]:
-            return list(rows_of(connection, base, limit, offset)), count_of(connection, base)
-
-        return await self.read(work, ([], 0))
+        return await self.read(lambda c: (list(rows_of(c, base, limit, offset)), count_of(c, base)), ([], 0))
 
     async def row(self, base: str, id: str) -> Row:
         """Return an entry. Raises `NotFound`."""
@@ -267,11 +257,7 @@ class Entries(ABC):
 
     async def search(self, query: Query, choose: Chooser) -> list[Match]:
         """Return the entries of the chosen bases that fit best by their words."""
-
-        def work(connection: sqlite3.Connection) -> list[Match]:
-            return search_words(connection, query, choose(self.known(connection)), self.frequencies)
-
-        return await self.read(work, [])
+        return await self.read(lambda c: search_words(c, query, choose(self.known(c)), self.frequencies), [])
 
 
 def rows_of(connection: sqlite3.Connection, base: str, limit: int = -1, offset: int = 0) -> Iterable[Row]:
@@ -343,7 +329,7 @@ def _ranked(connection: sqlite3.Connection, conditions: Sequence[str], limit: in
     ).fetchall()
 
 
-def candidates(connection: sqlite3.Connection, bases: Sequence[str], text: str) -> list[tuple[str, Row]]:
+def candidates(connection: sqlite3.Connection, bases: Sequence[str], text: str) -> list[Match]:
     """Return the entries of these bases that a text may activate, by the keys that stand in it somewhere; `text` is in
     normal form. Reads only those that are returned."""
     marks = ", ".join("?" * len(bases))
@@ -353,8 +339,7 @@ def candidates(connection: sqlite3.Connection, bases: Sequence[str], text: str) 
         list(bases),
     )
     chosen = [seq for seq, keys in found if keys == "*" or any(key in text for key in keys.split("\n"))]
-    matches = (match_of(connection, seq, 0.0) for seq in chosen)
-    return [(match.base, match.row) for match in matches]
+    return [match_of(connection, seq, 0.0) for seq in chosen]
 
 
 def _any(words: Iterable[str]) -> str:

@@ -113,8 +113,7 @@ class Knowledge(KnowledgeBase):
         choose = partial(rights.chosen, bases)
         rankings = []
         for entries in (self._store, self._definitions)[: 2 if choose(list(HEADERS.items())) else 1]:
-            by_meaning = await nearest(self._context, entries, asked, choose)
-            rankings += [await entries.search(asked, choose), by_meaning]
+            rankings += [await entries.search(asked, choose), await nearest(self._context, entries, asked, choose)]
         return [_hit(match) for match in fused([one for one in rankings if one])[: asked.limit]]
 
     async def select_tools(
@@ -134,7 +133,7 @@ class Knowledge(KnowledgeBase):
         def work(connection: sqlite3.Connection) -> Activation:
             chosen = rights.chosen(request.bases, self._store.known(connection))
             found = candidates(connection, chosen, scanned(request.messages))
-            return activate(((base, entry_of(row)) for base, row in found), request)
+            return activate(((match.base, entry_of(match.row)) for match in found), request)
 
         return await self._store.read(work, Activation(used=request.used))
 

@@ -19,9 +19,10 @@ from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.knowledge import BaseAccess, BaseHeader, KnowledgeEntry
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.storage.content_files import hash_of
 from tavern_host.storage.sqlite import DatabaseThread
 from tavern_knowledge import index
-from tavern_knowledge.files import MAX_ENTRIES, MAX_ENTRY, BaseFolder, check_id, hash_of, parse
+from tavern_knowledge.files import MAX_ENTRIES, MAX_ENTRY, BaseFolder, check_id, parse
 from tavern_knowledge.index import INDEX, Entries, Frequencies, Row
 
 T = TypeVar("T")
@@ -110,7 +111,6 @@ class Store(Entries):
             raise InvalidInput("two of the entries have the same id")
 
         def work(connection: sqlite3.Connection) -> list[Row]:
-            self._follow(connection)
             header = _base(connection, base).header
             if revision is not None:
                 _require(connection, base, rows[0].id, revision)
@@ -128,7 +128,6 @@ class Store(Entries):
         """Remove entries; return how many there were."""
 
         def work(connection: sqlite3.Connection) -> list[str]:
-            self._follow(connection)
             header = _base(connection, base).header
             found = [id for id in dict.fromkeys(ids) if index.row_of(connection, base, id) is not None]
             if found:
@@ -156,7 +155,6 @@ class Store(Entries):
         read_model(BaseAccess, header.kb_extensions.get("access") or {}, "kb_extensions.access")
 
         def work(connection: sqlite3.Connection) -> StoredBase:
-            self._follow(connection)
             if new and base in self._files.stamps():
                 raise Conflict(f"there is a base {base!r} already; say that it is to be replaced, or give another id")
             if connection.execute("SELECT 1 FROM bases WHERE id = ? AND problem IS NULL", (base,)).fetchone() is None:
@@ -193,10 +191,12 @@ class Store(Entries):
         return was_there
 
     async def _change(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return `work(connection)`, within which nobody else writes, at whatever host."""
+        """Return `work(connection)`, done while the index has what the files hold and nobody else writes, at whatever
+        host."""
 
         def alone(connection: sqlite3.Connection) -> T:
             with self._files.exclusive():
+                self._follow(connection)
                 return work(connection)
 
         return await self._thread.write(alone)
@@ -232,8 +232,7 @@ class Store(Entries):
             if connection.execute("SELECT 1 FROM bases WHERE id = ? AND hash = ?", (base, hash)).fetchone():
                 connection.execute("UPDATE bases SET stamp = ? WHERE id = ?", (stamp, base))
                 return
-            file = parse(data, base)
-            header, rows = file.header, file.rows
+            header, rows = parse(data, base)
         except FileNotFoundError:
             return
         except InvalidInput as error:
@@ -252,8 +251,8 @@ def _note(connection: sqlite3.Connection, base: str, stamp: str, hash: str, head
 
 
 def _bases(connection: sqlite3.Connection) -> list[StoredBase]:
-    rows = connection.execute("SELECT id FROM bases ORDER BY id").fetchall()
-    return [_base(connection, id, usable=False) for (id,) in rows]
+    found = connection.execute("SELECT id FROM bases ORDER BY id")
+    return [_base(connection, id, usable=False) for (id,) in found]
 
 
 def _base(connection: sqlite3.Connection, base: str, *, usable: bool = True) -> StoredBase:

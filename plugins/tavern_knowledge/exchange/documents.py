@@ -22,9 +22,8 @@ _PARTS = 4
 
 _V1 = ("name", "description", "personality", "scenario", "first_mes", "mes_example")
 _V2_TEXTS = ("creator_notes", "system_prompt", "post_history_instructions")
-_V2_LISTS = ("alternate_greetings",)
-_V3_LISTS = ("group_only_greetings",)
-_V2_OTHERS = ("tags", "creator", "character_version", "extensions", "character_book")
+_LISTS = ("alternate_greetings", "group_only_greetings")
+_V2_OTHERS = ("alternate_greetings", "tags", "creator", "character_version", "extensions", "character_book")
 _ASPECTS: dict[str, tuple[str, bool]] = {
     "description": ("character_profile_element", True),
     "personality": ("character_profile_element", True),
@@ -84,7 +83,7 @@ def read(data: bytes, base: str) -> Imported:
 
 def _book(format: str, book: dict[str, Any], base: str) -> Imported:
     kind = "world_info" if format == "world_info" else "character_book"
-    entries, unsupported = entries_of(book.get("entries") or [], "$", kind)
+    entries, unsupported = entries_of(book.get("entries") or [], kind)
     about = {key: value for key, value in book.items() if key not in ("entries", "name", "description")}
     unsupported |= {name for name in _BOOK_SETTINGS if about.get(name) not in (None, False, 0)}
     header = _header(base, book.get("name"), book.get("description"), {"format": format, "book": about})
@@ -106,8 +105,8 @@ def _card(format: str, data: dict[str, Any], top: dict[str, Any], base: str) -> 
         texts = value if isinstance(value, list) else [value]
         if value is None or not all(isinstance(text, str) for text in texts):
             continue
-        rest[aspect] = [] if isinstance(value, list) else ""
         is_list = isinstance(value, list)
+        rest[aspect] = [] if is_list else ""
         entries += [_aspect(aspect, n, text, str(name)) for n, text in enumerate(texts) if text or is_list]
     unsupported: set[str] = set()
     book = rest.pop("character_book", None)
@@ -126,7 +125,7 @@ def _card(format: str, data: dict[str, Any], top: dict[str, Any], base: str) -> 
 
 def _aspect(aspect: str, number: int, text: str, name: str) -> Row:
     kind, always = _ASPECTS[aspect]
-    is_list = aspect in _V2_LISTS + _V3_LISTS
+    is_list = aspect in _LISTS
     entry = {
         "id": f"card-{aspect}-{number}" if is_list else f"card-{aspect}",
         "entry_type": kind,
@@ -191,14 +190,14 @@ def _as_card(
         aspect = aspects[0] if aspects else ""
         if aspect not in _ASPECTS:
             others.append(row)
-        elif isinstance(data.get(aspect), list) or aspect in _V2_LISTS + _V3_LISTS:
+        elif isinstance(data.get(aspect), list) or aspect in _LISTS:
             data[aspect] = [*(data.get(aspect) or []), entry.content.value]
         else:
             data[aspect] = entry.content.value
     book, lost = book_entries(others)
     if others or "book" in about:
         data["character_book"] = {"extensions": {}, **as_object(about.get("book")), "entries": book}
-    known = _V1 if format == "card_v1" else (*_V1, *_V2_TEXTS, *_V2_LISTS, *_V2_OTHERS)
+    known = _V1 if format == "card_v1" else (*_V1, *_V2_TEXTS, *_V2_OTHERS)
     if format == "card_v3":
         data.setdefault("group_only_greetings", [])
     elif format == "card_v2" or about.get("format") != "card_v1":

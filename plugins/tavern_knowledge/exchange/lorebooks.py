@@ -36,35 +36,26 @@ _OTHERS = {"scan_depth": "scanDepth", "match_whole_words": "matchWholeWords", "c
 _BOOK_EXTENSIONS = {name: name for name in _SAME} | _OTHERS
 """Fields of a world's entry that a card keeps in the entry's `extensions`."""
 _BOOK_NAMES = {"keys": "key", "secondary_keys": "keysecondary", "content": "content", "constant": "constant"}
-_HARMLESS = {
-    "uid",
-    "id",
-    "name",
-    "comment",
-    "addMemo",
-    "displayIndex",
-    "display_index",
-    "extensions",
-    "insertion_order",
-}
+_HARMLESS = {"uid", "id", "name", "comment", "extensions", "insertion_order"}
+_HARMLESS |= {"addMemo", "displayIndex", "display_index"}
 """Fields that are kept and written back, and need have no effect."""
 _DEFAULTS: dict[str, Any] = {"groupWeight": 100, "group_weight": 100, "probability": 100}
 
 
-def entries_of(value: Any, where: str, kind: str) -> tuple[list[Row], set[str]]:
+def entries_of(value: Any, kind: str) -> tuple[list[Row], set[str]]:
     """Return the entries of a book and which of their fields have no effect here. `kind` is `world_info` or
     `character_book`. Raises `InvalidInput` naming the entry."""
     listed = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(listed, list) or len(listed) > MAX_ENTRIES:
         what = f"{len(listed):,} entries" if isinstance(listed, list) else json_type(value)
-        raise InvalidInput(f"{where}.entries: expected at most {MAX_ENTRIES:,} entries, got {what}")
+        raise InvalidInput(f"$.entries: expected at most {MAX_ENTRIES:,} entries, got {what}")
     found: list[Row] = []
     unsupported: set[str] = set()
     ids: set[str] = set()
     for index, entry in enumerate(listed):
         if not isinstance(entry, dict):
-            raise InvalidInput(f"{where}.entries[{index}]: expected an object, got {json_type(entry)}")
-        reader = _Fields(entry if kind == "world_info" else _as_world(entry), f"{where}.entries[{index}]")
+            raise InvalidInput(f"$.entries[{index}]: expected an object, got {json_type(entry)}")
+        reader = _Fields(entry if kind == "world_info" else _as_world(entry), f"$.entries[{index}]")
         number = entry.get("uid", entry.get("id"))
         id = f"st-{index if number is None or f'st-{number}' in ids else number}"[:200]
         while id in ids:

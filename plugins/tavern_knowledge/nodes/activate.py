@@ -4,6 +4,7 @@ from typing import Annotated, Any, TypedDict
 
 from tavern_host import InvalidInput, NodeContext, Slot, node
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, ActivationRequest, ActiveEntry
+from tavern_knowledge.nodes.query import Bases
 
 
 class Active(TypedDict):
@@ -29,10 +30,7 @@ class Active(TypedDict):
 async def activate_knowledge(
     context: NodeContext,
     messages: Annotated[list[Any], Slot("The conversation, oldest first.", match_categories=("ChatHistory",))],
-    bases: Annotated[
-        list[str] | None,
-        Slot("Ids of bases, aliases and patterns; empty for all of the project.", display_name="Bases"),
-    ] = None,
+    bases: Bases = None,
     seed: Annotated[str, Slot("What chance comes from; the same seed gives the same entries.")] = "",
     budget: Annotated[int, Slot("How many tokens the entries may take; 0 for no limit.", min=0)] = 0,
     scan_depth: Annotated[int, Slot("How many of the last messages call entries up.", min=0, max=100)] = 4,

@@ -5,6 +5,10 @@ from typing import Annotated, Any, TypedDict
 from tavern_host import NodeContext, Slot, node
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
 
+Bases = Annotated[
+    list[str] | None, Slot("Ids of bases, aliases and patterns; empty for all of the project.", display_name="Bases")
+]
+
 
 class Found(TypedDict):
     """What the node gives."""
@@ -19,10 +23,7 @@ class Found(TypedDict):
 async def query_knowledge(
     context: NodeContext,
     query: Annotated[str, Slot("What is looked for.", multiline=True)],
-    bases: Annotated[
-        list[str] | None,
-        Slot("Ids of bases, aliases and patterns; empty for all of the project.", display_name="Bases"),
-    ] = None,
+    bases: Bases = None,
     limit: Annotated[int, Slot("At most so many entries.", min=1, max=50)] = 5,
 ) -> Found:
     """Search knowledge bases, on behalf of who runs the workflow, and give the entries that fit best."""
