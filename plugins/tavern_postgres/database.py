@@ -156,6 +156,10 @@ class Connection:
         except psycopg.errors.InsufficientPrivilege as error:
             await connection.close()
             raise self._not_allowed(error) from None
+        except psycopg.ProgrammingError as error:  # such as no column of this name
+            await connection.close()
+            problem = f"the tables in the schema {self._schema!r} are not those of tavern-host: {one_line(error)}"
+            raise Misconfigured(f"{problem}; name another one in extensions.tavern-postgres.schema") from None
         except BaseException:
             await connection.close()
             raise

@@ -38,27 +38,36 @@ async def test_without_the_driver_nothing_is_kept_elsewhere(tmp_path: Path, monk
 
 async def test_what_keeps_a_database_from_being_used_is_said_in_a_line() -> None:
     schema = f"setup_{secrets.token_hex(8)}"
-    user = f"stranger_{schema}"
-    url = shared_server()
-    log = logging.getLogger("test")
+    user, taken = f"stranger_{schema}", f"taken_{schema}"
+    url, log = shared_server(), logging.getLogger("test")
     owner = Connection(url, schema, log, name="test")
-    await owner.rows(f"CREATE ROLE {user} LOGIN")
+    for statement in (f"CREATE ROLE {user} LOGIN", f"CREATE SCHEMA {taken}", f"CREATE TABLE {taken}.versions (v text)"):
+        await owner.rows(statement)
     await owner.close()
+    example = "no address of a database, such as postgresql://tavern@db.example/tavern: "
     rows = [
-        (
-            "mysql://x/y",
-            Misconfigured,
-            "no address of a database, such as postgresql://tavern@db.example/tavern: ",
-        ),
+        ("mysql://x/y", schema, Misconfigured, example),
         (
             url.replace("/pg-", "/none-"),
+            schema,
             ServiceUnavailable,
-            "cannot be reached: .* No such file or directory Is the s",
+            "cannot be reached: .* No such file or directory Is ",
         ),
-        (url.replace("tavern@", f"{user}@"), Misconfigured, rf"the role in .*url may not use the schema '{schema}': "),
+        (
+            url.replace("tavern@", f"{user}@"),
+            schema,
+            Misconfigured,
+            f"the role in .*url may not use the schema '{schema}': ",
+        ),
+        (
+            url,
+            taken,
+            Misconfigured,
+            f"the tables in the schema '{taken}' are not those of tavern-host: .*; name another",
+        ),
     ]
-    for address, error, message in rows:
-        connection = Connection(address, schema, log, name="test")
+    for address, where, error, message in rows:
+        connection = Connection(address, where, log, name="test")
         with pytest.raises(error, match=f"^[^\n]*{message}[^\n]*$"):
             await connection.rows("SELECT 1 FROM runs")
 
