@@ -228,6 +228,12 @@ async def test_a_run_is_paused_resumed_and_interrupted(bench: AgentBench) -> Non
     assert (await bench.tools.task(asked.task_id)).status is TaskStatus.CANCELLED
     reply = await bench.ended(run)
     assert (reply.outcome, reply.error) == ("interrupted", "Stopped on request")
+    (first,) = await bench.histories.load_branch(run.conversation_id)
+    place = {"conversation_id": run.conversation_id, "parent_id": first.id, "head": first.id}
+    _, other = await bench.held(said("Never."), message="", **place)  # which answers the same message
+    with pytest.raises(Conflict, match="works on the conversation"):
+        await bench.runtime.resume(run.id)
+    await bench.runtime.interrupt(other.id)
     bench.answers(said("After all."))
     await bench.runtime.resume(run.id)
     assert (await bench.ended(run)).text == "After all."
