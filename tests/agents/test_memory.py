@@ -120,7 +120,7 @@ async def test_going_back_restores_what_was_remembered(bench: AgentBench) -> Non
     assert await kept.export_history("b") == exported
 
 
-async def test_a_person_changes_what_an_agent_remembers(bench: AgentBench) -> None:
+async def test_a_person_changes_what_an_agent_remembers(bench: AgentBench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.answers(said("Hello."))
     await bench.run(agent="elara", conversation_id="c")
     await bench.histories.fork_history("c", "long")
@@ -153,6 +153,10 @@ async def test_a_person_changes_what_an_agent_remembers(bench: AgentBench) -> No
     await asyncio.gather(*(change(note=f"n{n}") for n in range(20)))
     found = await bench.runtime.memory("elara", "c")
     assert {note.text for note in found.notes} == {"Late.", *(f"n{n}" for n in range(20))}
+    monkeypatch.setattr("tavern_agents.memory.MAX_NOTES", 3)
+    await change(note="last")
+    notes = (await bench.runtime.memory("elara", "c")).notes
+    assert (notes[-1].text, notes[:2]) == ("last", found.notes[-2:])
 
 
 async def test_each_agent_of_a_conversation_remembers_apart(bench: AgentBench) -> None:

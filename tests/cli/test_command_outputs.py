@@ -47,6 +47,8 @@ def test_text_is_one_and_lines_for_a_person_beside_it(plugin: Path) -> None:
     assert (ran.json(), ran.err) == ({"done": True}, "")
     ran = tavern("--dev", plugin, "say", '[{"kind": "chunk", "text": "a"}, {"kind": "failure", "text": "no"}]')
     assert (ran.code, ran.out, ran.err) == (1, "a\n", "Error: no\n")
+    ran = tavern("--dev", plugin, "say", '[{"kind": "table", "columns": ["c"], "rows": [["x\\u001b[2J"]]}]')
+    assert ("x\\x1b[2J" in ran.out, "\x1b" in ran.out) == (True, False)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")

@@ -292,13 +292,17 @@ async def test_a_full_queue_turns_requests_away(project: Path, servers: list[Mod
 async def test_a_budget_holds_over_a_restart(project: Path, clock: PlayedClock, servers: list[ModelServer]) -> None:
     server = servers[0]
     server.default = says("Hello.", prompt=70, completion=30)
-    settings = {MODELS: {"m": entry(server)}, BUDGETS: {"agent:*": 250, "agent:small": 50, "user:*": 0}}
+    settings = {
+        MODELS: {"m": entry(server)},
+        BUDGETS: {"agent:*": 250, "agent:exact": 102, "agent:small": 50, "user:*": 0},
+    }
     async with Host(project=project, settings=settings) as host:
         assert await asked(host, by("large")) == "Hello."
         chunks = [chunk async for chunk in host.services.get(LLM).stream(ask(), call=by("large"))]
         assert chunks[-1].response is not None
         assert await asked(host, by("small")) == "Hello."
         assert await asked(host, by("small")) == "limit_reached"
+        assert [await asked(host, by("exact")) for _ in range(3)] == ["Hello.", "Hello.", "limit_reached"]
         assert [await asked(host, system_call()) for _ in range(3)] == ["Hello."] * 3  # without a budget
     async with Host(project=project, settings=settings) as host:
         assert await asked(host, by("large")) == "Hello."
