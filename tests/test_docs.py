@@ -90,9 +90,15 @@ def test_reference_parts_say_what_the_code_says() -> None:
 # --- hooks --------------------------------------------------------------------------------------------
 
 
-def test_every_hook_has_a_heading_and_every_heading_a_hook() -> None:
-    headed = [title for level, title in page("docs/hooks.md").headings if level == 2 and title.startswith("tavern_")]
-    assert sorted(headed) == sorted(facts.hooks())
+def test_every_hook_service_and_command_has_a_heading() -> None:
+    def headed(path: str, level: int) -> list[str]:
+        return [title.strip("`") for depth, title in page(path).headings if depth == level]
+
+    hooks = [title for title in headed("docs/hooks.md", 2) if title.startswith("tavern_")]
+    assert sorted(hooks) == sorted(facts.hooks())
+    assert headed("docs/services.md", 3) == list(interfaces())
+    commands = sorted(f"tavern {command.info.name}" for command in facts.commands())
+    assert sorted(headed("docs/cli.md", 4)) == commands
 
 
 def test_hooks_are_shown_with_their_exact_arguments() -> None:
@@ -244,31 +250,21 @@ def test_every_field_of_the_manifest_has_one_sentence() -> None:
     assert all(row["meaning"].endswith(".") and len(row["meaning"]) > 10 for row in rows)
 
 
-# --- settings -----------------------------------------------------------------------------------------
+# --- settings, testing --------------------------------------------------------------------------------
 
 
-def test_every_type_of_setting_and_every_field_of_an_option_is_named() -> None:
-    named = code_in(page("docs/settings.md").text)
-    words = {word for text in named for word in re.findall(r"[\w-]+", text)}
-    wanted = {*typing.get_args(ControlType), *(f.alias or n for n, f in SettingItem.model_fields.items())}
-    assert wanted - words == set()
-
-
-# --- testing ------------------------------------------------------------------------------------------
-
-
-def test_every_fixture_and_every_option_of_its_marker_is_named() -> None:
-    words = {word for text in code_in(page("docs/testing.md").text) for word in re.findall(r"\w+", text)}
+def test_settings_fixtures_and_their_options_are_named() -> None:
     assert {"host", "call_recorder", "installed_plugin"} <= facts.fixtures()
-    assert {*facts.fixtures(), *fixtures.HostOptions.__annotations__} - words == set()
+    options = {field.alias or name for name, field in SettingItem.model_fields.items()}
+    for path, wanted in {
+        "docs/settings.md": {*typing.get_args(ControlType), *options},
+        "docs/testing.md": {*facts.fixtures(), *fixtures.HostOptions.__annotations__},
+    }.items():
+        named = {word for text in code_in(page(path).text) for word in re.findall(r"[\w-]+", text)}
+        assert wanted - named == set(), path
 
 
 # --- services -----------------------------------------------------------------------------------------
-
-
-def test_every_service_has_a_heading_and_every_heading_a_service() -> None:
-    headed = [title.strip("`") for level, title in page("docs/services.md").headings if level == 3]
-    assert headed == list(interfaces())
 
 
 def test_services_are_shown_with_their_exact_signatures() -> None:
@@ -300,11 +296,6 @@ def test_every_method_says_whether_it_acts_with_which_permission_and_since_when(
 
 
 # --- the command line ---------------------------------------------------------------------------------
-
-
-def test_every_command_has_a_heading_and_every_heading_a_command() -> None:
-    headed = [title for level, title in page("docs/cli.md").headings if level == 4]
-    assert sorted(headed) == sorted(f"tavern {command.info.name}" for command in facts.commands())
 
 
 def test_every_parameter_of_a_command_has_a_sentence() -> None:
@@ -371,35 +362,31 @@ async def command(arguments, context):
 HOOKS = ["hook:server:routes:register", "hook:server:commands:register"]
 
 
-async def test_the_server_answers_an_error_with_the_status_that_the_page_says(tmp_path: Path) -> None:
-    plugin = write_plugin(tmp_path / "acme_errors", {"__init__.py": RAISES}, permissions={"hooks": HOOKS})
-    async with Host(tmp_path / "project", dev=[plugin]) as host:
-        app = make_app(host, token="secret", port=0)
-        async with TestClient(TestServer(app)) as client:
-            for code, row in error_rows().items():
-                headers = {"Authorization": "Bearer secret", "Host": "127.0.0.1:0"}
-                answer = await client.get(f"/api/x/acme-errors/{code}", headers=headers)
-                assert ((await answer.json())["code"], str(answer.status)) == (code, row["HTTP"])
+OWN = {"Authorization": "Bearer secret", "Host": "127.0.0.1:0"}
 
 
-async def test_the_server_refuses_requests_with_the_codes_that_the_page_says(tmp_path: Path) -> None:
+async def test_the_server_answers_with_the_statuses_of_the_page(tmp_path: Path) -> None:
     told = table(page("docs/errors.md").text.partition("## What the server says of requests")[2])
-    own = {"Authorization": "Bearer secret", "Host": "127.0.0.1:0"}
-    answers = set()
-    async with Host(tmp_path / "project") as host:
-        app = make_app(host, token="secret", port=0)
-        async with TestClient(TestServer(app)) as client:
-            for method, path, headers, body in (
-                ("GET", "/api/plugins", {**own, "Authorization": "Bearer other"}, None),
-                ("GET", "/api/plugins", {**own, "Host": "example.org"}, None),
-                ("GET", "/api/plugins", {**own, "Origin": "http://example.org"}, None),
-                ("GET", "/api/nowhere", own, None),
-                ("DELETE", "/api/plugins", own, None),
-                ("POST", "/api/tools/execute", own, bytes((16 << 20) + 1)),
-            ):
-                answer = await client.request(method, path, headers=headers, data=body)
-                answers.add(((await answer.json())["code"], str(answer.status)))
-    assert answers == {(row["code"].strip("`"), row["HTTP"]) for row in told}
+    plugin = write_plugin(tmp_path / "acme_errors", {"__init__.py": RAISES}, permissions={"hooks": HOOKS})
+    async with (
+        Host(tmp_path / "project", dev=[plugin]) as host,
+        TestClient(TestServer(make_app(host, token="secret", port=0))) as client,
+    ):
+
+        async def said(method: str, path: str, headers: dict[str, str], body: bytes | None = None) -> tuple[str, str]:
+            answer = await client.request(method, path, headers=headers, data=body)
+            return (await answer.json())["code"], str(answer.status)
+
+        for code, row in error_rows().items():
+            assert await said("GET", f"/api/x/acme-errors/{code}", OWN) == (code, row["HTTP"])
+        assert {
+            await said("GET", "/api/plugins", {**OWN, "Authorization": "Bearer other"}),
+            await said("GET", "/api/plugins", {**OWN, "Host": "example.org"}),
+            await said("GET", "/api/plugins", {**OWN, "Origin": "http://example.org"}),
+            await said("GET", "/api/nowhere", OWN),
+            await said("DELETE", "/api/plugins", OWN),
+            await said("POST", "/api/tools/execute", OWN, bytes((16 << 20) + 1)),
+        } == {(row["code"].strip("`"), row["HTTP"]) for row in told}
 
 
 def test_the_command_line_ends_with_the_exit_code_that_the_page_says(tmp_path: Path) -> None:

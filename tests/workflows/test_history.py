@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from workflows_bench import asked
 
 from tavern_host import WORKFLOW_MANAGER, Host, NotFound
 from tavern_host.contracts.calls import operator_call
@@ -44,12 +45,6 @@ def manager(site: HttpClient) -> WorkflowManager:
     return found
 
 
-async def asked(site: HttpClient, method: str, path: str, body: Any = None, tag: str = "") -> tuple[int, Any, str]:
-    """Return the status, the JSON of the answer and its ETag."""
-    answer = await site.request(method, path, json=body, headers={"If-Match": tag} if tag else {})
-    return answer.status, await answer.json(), answer.headers.get("ETag", "")
-
-
 async def said(site: HttpClient, workflow: str) -> Any:
     run = await site.request("POST", "/api/prompt", json={"workflowId": workflow})
     prompt = (await run.json())["promptId"]
@@ -69,14 +64,14 @@ async def test_a_draft_is_apart_from_what_is_published_until_it_is(site: HttpCli
     assert (await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("hi")}))[0] == 428
 
     body = {"workflow": says("hi", ours=[1]), "reason": "Change Text"}
-    status, draft, mine = await asked(site, "PUT", f"{PATH}/draft", body, tag)
+    status, draft, mine = await asked(site, "PUT", f"{PATH}/draft", body, If_Match=tag)
     assert (status, draft["workflow"], draft["by"], mine != tag) == (
         200,
         says("hi", ours=[1], id="greet"),
         "user:operator",
         True,
     )
-    assert (await asked(site, "PUT", f"{PATH}/draft", body, tag))[0] == 412, (
+    assert (await asked(site, "PUT", f"{PATH}/draft", body, If_Match=tag))[0] == 412, (
         "another browser's draft is not overwritten"
     )
     assert [await said(site, one) for one in ("greet", "greet@draft", "greet@r1", "greet@r2")] == [
@@ -84,7 +79,7 @@ async def test_a_draft_is_apart_from_what_is_published_until_it_is(site: HttpCli
     ]  # fmt: skip
     assert await kinds(site) == [(2, "draft", "Change Text"), (1, "outside", "")]
 
-    published = await asked(site, "PUT", PATH, {**draft["workflow"], "updatedAt": "2026-01-01T00:00:00Z"}, tag)
+    published = await asked(site, "PUT", PATH, {**draft["workflow"], "updatedAt": "2026-01-01T00:00:00Z"}, If_Match=tag)
     assert published[0] == 200
     assert (await asked(site, "GET", f"{PATH}/draft"))[1].get("workflow") is None
     assert await said(site, "greet") == "hi"
@@ -96,12 +91,12 @@ async def test_a_draft_is_apart_from_what_is_published_until_it_is(site: HttpCli
 
 async def test_a_draft_as_the_file_is_and_one_given_up_are_none(site: HttpClient) -> None:
     _, _, tag = await asked(site, "GET", f"{PATH}/draft")
-    _, _, mine = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("hi")}, tag)
-    _, draft, after = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("hello", id="greet")}, mine)
+    _, _, mine = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("hi")}, If_Match=tag)
+    _, draft, after = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("hello", id="greet")}, If_Match=mine)
     assert (draft.get("workflow"), after) == (None, tag)
-    _, _, mine = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("hey")}, tag)
-    assert (await asked(site, "DELETE", f"{PATH}/draft", None, tag))[0] == 412
-    assert (await asked(site, "DELETE", f"{PATH}/draft", None, mine))[1].get("workflow") is None
+    _, _, mine = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("hey")}, If_Match=tag)
+    assert (await asked(site, "DELETE", f"{PATH}/draft", If_Match=tag))[0] == 412
+    assert (await asked(site, "DELETE", f"{PATH}/draft", If_Match=mine))[1].get("workflow") is None
     assert (await asked(site, "GET", f"{PATH}/history/3"))[1]["nodes"] == says("hey")["nodes"], "its revisions stay"
     assert (await asked(site, "GET", "/api/workflows/greet%40draft"))[0] == 404
 
@@ -109,7 +104,7 @@ async def test_a_draft_as_the_file_is_and_one_given_up_are_none(site: HttpClient
 async def test_a_file_that_something_else_changes_is_a_revision_and_a_draft_is_behind_it(site: HttpClient) -> None:
     file = site.host.project.root / "workflows" / "greet.json"
     _, _, tag = await asked(site, "GET", f"{PATH}/draft")
-    _, _, mine = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("hi")}, tag)
+    _, _, mine = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("hi")}, If_Match=tag)
     events = site.host.events.subscribe("WORKFLOW_CHANGED")
     file.write_text(json.dumps(says("by git")))
     _, draft, _ = await asked(site, "GET", f"{PATH}/draft")
@@ -118,9 +113,9 @@ async def test_a_file_that_something_else_changes_is_a_revision_and_a_draft_is_b
     assert (event.payload["workflowId"], event.payload["change"]) == ("greet", "outside")
     assert (await kinds(site))[0] == (3, "outside", "")
 
-    _, draft, mine = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("ho")}, mine)
+    _, draft, mine = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("ho")}, If_Match=mine)
     assert draft["base"] != draft["published"], "going on with a draft does not settle whose is right"
-    _, draft, _ = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("ho"), "rebase": True}, mine)
+    _, draft, _ = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("ho"), "rebase": True}, If_Match=mine)
     assert draft["base"] == draft["published"]
 
 
@@ -136,8 +131,8 @@ async def test_a_host_that_serves_tells_of_changed_files_by_itself(tmp_path: Pat
 
 async def test_histories_follow_moves_and_outlive_deletion(site: HttpClient, manager: WorkflowManager) -> None:
     _, _, tag = await asked(site, "GET", f"{PATH}/draft")
-    await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("hi")}, tag)
-    await asked(site, "PATCH", PATH, {"id": "sub/greet"}, tag)
+    await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("hi")}, If_Match=tag)
+    await asked(site, "PATCH", PATH, {"id": "sub/greet"}, If_Match=tag)
     moved = "/api/workflows/sub%2Fgreet"
     assert (await asked(site, "GET", f"{moved}/draft"))[1]["workflow"] == says("hi", id="sub/greet")
     assert await kinds(site, moved) == [(2, "draft", ""), (1, "outside", "")] and await kinds(site) == []
@@ -145,7 +140,7 @@ async def test_histories_follow_moves_and_outlive_deletion(site: HttpClient, man
     assert (named[0], named[1]["name"]) == (200, "before the party")
     assert (await asked(site, "PATCH", f"{moved}/history/9", {"name": "x"}))[0] == 404
 
-    await asked(site, "DELETE", moved, None, "*")
+    await asked(site, "DELETE", moved, If_Match="*")
     newest = (await asked(site, "GET", "/api/workflow-history"))[1]
     assert [(one["workflow"], one["kind"], one["by"]) for one in newest] == [("sub/greet", "deleted", "user:operator")]
     assert (await asked(site, "GET", f"{moved}/draft"))[0] == 404
@@ -163,10 +158,10 @@ async def test_the_oldest_revisions_without_a_name_go(site: HttpClient, monkeypa
     _, _, tag = await asked(site, "GET", f"{PATH}/draft")
     await asked(site, "PATCH", f"{PATH}/history/1", {"name": "first"})
     for number in range(6):
-        _, _, tag = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says(f"hi {number}")}, tag)
+        _, _, tag = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says(f"hi {number}")}, If_Match=tag)
     assert [number for number, _, _ in await kinds(site)] == [7, 6, 5, 4, 1]
     monkeypatch.setattr(store, "MOST_BYTES", 1)
-    await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("x" * 5000)}, tag)
+    await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("x" * 5000)}, If_Match=tag)
     assert [number for number, _, _ in await kinds(site)] == [8, 7, 1], (
         "the draft, the newest beside it, and a named one"
     )
@@ -185,21 +180,6 @@ async def test_of_two_drafts_at_once_one_is_kept(manager: WorkflowManager) -> No
         await manager.discard_draft("greet", expected_revision=before.revision)
     with pytest.raises(NotFound):
         await manager.save_draft("absent", Workflow())
-
-
-async def test_what_names_a_workflow_is_listed(site: HttpClient, manager: WorkflowManager) -> None:
-    root = site.host.project.root
-    group = {"id": "g", "type": "core:NodeGroup", "configValues": {"referencedWorkflowId": "./workflows/greet.json"}}
-    await manager.save("outer", Workflow.model_validate({"name": "Outer", "nodes": [group], "edges": []}))
-    (root / "tools").mkdir(exist_ok=True)
-    tool = {"id": "acme:greet", "displayName": "Greet", "implementation": {"type": "workflow", "workflowId": "greet"}}
-    (root / "tools" / "greet.tool.json").write_text(json.dumps(tool))
-    uses = {(one["kind"], one["id"], one["place"]) for one in (await asked(site, "GET", f"{PATH}/uses"))[1]}
-    assert uses == {
-        ("workflow", "outer", "$.nodes[0].configValues.referencedWorkflowId"),
-        ("tool", "acme:greet", "$.implementation.workflowId"),
-    }
-    assert (await asked(site, "GET", "/api/workflows/none/uses"))[1] == []
 
 
 async def test_words_are_found_in_names_nodes_and_values(site: HttpClient, manager: WorkflowManager) -> None:

@@ -33,11 +33,8 @@ def write(root: Path, file: str, content: Any) -> None:
 async def test_ids_and_paths_lead_to_a_workflow(tmp_path: Path) -> None:
     write(tmp_path, "workflows/sub/up ü.json", UPPER)
     for name, reference in {"by-id": "sub/up ü", "by-path": "workflows/sub/up ü.json", "gone": "up ü"}.items():
-        write(
-            tmp_path,
-            f"tools/{name}.tool.json",
-            {"id": name, "implementation": {"type": "workflow", "workflowId": reference}},
-        )
+        tool = {"id": name, "implementation": {"type": "workflow", "workflowId": reference}}
+        write(tmp_path, f"tools/{name}.tool.json", tool)
     rows = ["by-id", "by-path", "workflow:sub/up ü", "workflow:workflows/sub/up ü.json"]
     async with Host(project=tmp_path) as host, served(host) as site:
         with Failures() as failures:
@@ -120,3 +117,4 @@ async def test_a_renaming_over_http_leaves_references_listed(tmp_path: Path) -> 
         for spelling in (path, "/api/workflows/workflows%2Fsub%2Fup%20%C3%BC.json"):
             uses = await (await site.get(f"{spelling}/uses")).json()
             assert {f"the {use['kind']} {use['id']}: {use['place']}" for use in uses} == USES
+        assert await (await site.get("/api/workflows/none/uses")).json() == []

@@ -8,6 +8,7 @@ from typing import Any
 
 from tavern_host import WORKFLOW_MANAGER, Host
 from tavern_host.contracts.workflows import WorkflowManager
+from tavern_host.testing.http import HttpClient
 
 SAMPLES = Path(__file__).parent / "plugins" / "acme_samples"
 
@@ -40,3 +41,11 @@ class Bench:
         """Return what `check` says, by path; warnings begin with `warning: `."""
         found = await self.manager.check(document)
         return {p.path: p.message if p.severity == "error" else f"{p.severity}: {p.message}" for p in found}
+
+
+async def asked(site: HttpClient, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any, str]:
+    """Return the status, the JSON of the answer and its ETag; headers are named with `_` for `-`."""
+    named = {name.replace("_", "-"): value for name, value in headers.items() if value}
+    answer = await site.request(method, path, json=body, headers=named)
+    text = await answer.text()
+    return answer.status, (await answer.json()) if text else None, answer.headers.get("ETag", "")
