@@ -44,5 +44,6 @@ export default defineConfig({
       },
     },
   },
+  // One environment for all files, which leave nothing behind in it: a new one for each would take most of the time.
   test: { environment: "happy-dom", isolate: false, include: ["tests/**/*.test.ts"] },
 });
