@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,19 @@ def _waits(seconds: float) -> dict[str, Any]:
 
 async def _begun(site: Serving, count: int, seconds: float) -> list[str]:
     return [(await site.post("/api/prompt", _waits(seconds)))["promptId"] for _ in range(count)]
+
+
+async def _followed(project: Path, site: Serving) -> str:
+    """Begin a run that somebody follows at a terminal."""
+    node = {"id": "w", "type": "core:Wait", "inputValues": {"value": "done", "seconds": 60}}
+    (project / "workflows" / "long.json").write_text(json.dumps({"nodes": [node], "edges": []}))
+    await site.session.post(f"{site.base}/api/commands/workflow%20run", json={"workflow": "long"})
+    async with asyncio.timeout(SECONDS):
+        while True:
+            for run in (await site.get("/api/executions"))["running"]:
+                if run.get("workflowId") == "long":
+                    return str(run["promptId"])
+            await asyncio.sleep(0.05)
 
 
 async def _ended(site: Serving, runs: list[str]) -> list[Any]:
@@ -43,7 +57,8 @@ async def test_accepted_runs_end_however_the_host_went(tmp_path: Path) -> None:
     project = tmp_path / "project"
     assert (await asyncio.to_thread(tavern, "init", project)).code == 0
     async with serving(project, options=["--drain", "0"]) as site:
-        unwanted, long = await _begun(site, 2, 60)
+        (unwanted,) = await _begun(site, 1, 60)
+        long = await _followed(project, site)
         await site.delete(f"/api/interrupt/{unwanted}")
         await _ended(site, [unwanted])
         runs = await _begun(site, RUNS, 0.5)

@@ -67,12 +67,16 @@ class Documents:
         return found
 
 
+class _HostStops(Exception):
+    """The host stops, or unloads this plugin: what it runs is its own to leave."""
+
+
 async def follow(
     begin: Callable[[], Awaitable[str]], documents: Documents, context: PluginContext
 ) -> AsyncIterator[CommandOutput]:
     """Begin a run and show it: what its nodes do, its texts as they come, and in the end what it gave.
 
-    `begin` returns the run's id. Cancelling interrupts the run.
+    `begin` returns the run's id. Cancelling interrupts the run, but where the host stops: then it is resumed later.
     """
     engine = context.services.get(EXECUTION_ENGINE)
     watching = context.events.subscribe(*_WATCHED, limit=_BACKLOG)
@@ -86,17 +90,23 @@ async def follow(
         texts = StreamTexts(documents.title)
         view = ProgressView(await engine.get(run_id), documents.label, time.monotonic)
         ended = asyncio.create_task(engine.wait(run_id), name=f"end of {run_id}")
+        is_left = False
         try:
-            async for output in _watch(run_id, ended, aiter(watching), view, texts, context):
-                yield output
+            try:
+                async for output in _watch(run_id, ended, aiter(watching), view, texts, context):
+                    yield output
+            except _HostStops:
+                is_left = True
             finished = await ended
         except asyncio.CancelledError:
-            for output in await _interrupted(run_id, view, context):
-                yield output
+            if not is_left:
+                for output in await _interrupted(run_id, view, context):
+                    yield output
             raise
         finally:
             ended.cancel()
-            await engine.interrupt(run_id)  # does nothing to a run that has finished
+            if not is_left:
+                await engine.interrupt(run_id)  # does nothing to a run that has finished
     finally:
         await watching.close()
     for output in _ending(finished, view, texts, documents, context):
@@ -111,7 +121,8 @@ async def _watch(
     texts: StreamTexts,
     context: PluginContext,
 ) -> AsyncIterator[CommandOutput]:
-    """Show what happens until the run has ended; what happens at another host may be heard of in part."""
+    """Show what happens until the run has ended; what happens at another host may be heard of in part. Raises
+    `_HostStops`."""
     engine = context.services.get(EXECUTION_ENGINE)
     has_missed = False
     picture_at = ask_at = 0.0
@@ -119,8 +130,8 @@ async def _watch(
     while True:
         try:
             event = await _next(events)
-        except StopAsyncIteration:  # this plugin is being unloaded
-            return
+        except StopAsyncIteration:  # there are no more events
+            raise _HostStops from None
         if event is None and ended.done():
             return
         if isinstance(event, Gap):
