@@ -24,6 +24,13 @@ MOST = {"core": 4_000, "kernel": 12_000, "file": 450, "function": 60}
 function from its `def` to its end, without its docstring, blank lines and comments. Decision 25 says why the kernel's
 is what it is."""
 
+PLUGINS = {
+    "accounts": 1_200, "agents": 5_200, "assistant": 2_000, "dask": 950, "devtools": 1_200, "engine": 9_800,
+    "knowledge": 2_200, "llm": 2_700, "mcp": 1_900, "metrics": 500, "nodes": 5_550, "operations": 1_350,
+    "packages": 1_000, "postgres": 1_300, "scripts": 9_500, "tam": 1_900, "tools": 9_300, "workflows": 3_200,
+}  # fmt: skip
+"""Lines of code of first-party plugins, as decision 102 says."""
+
 TESTS = 0.8
 """How many lines of code the tests have at most for each of the product's in Python, as decision 100 says."""
 
@@ -92,7 +99,7 @@ def long_functions(file: Path) -> Iterator[str]:
 
 
 def too_large() -> dict[str, list[str]]:
-    """Return for the core, the kernel and the tests what is wrong with their size."""
+    """Return for the core, the kernel, the first-party plugins and the tests what is wrong with their size."""
     kernel = size([KERNEL]) - size([KERNEL / "contracts"])
     tests = size([ROOT / "tests"])
     sizes = {
@@ -100,6 +107,7 @@ def too_large() -> dict[str, list[str]]:
         "kernel": (kernel, MOST["kernel"]),
         "tests": (tests, int((size(PRODUCT) - size(ROOT.glob("contrib/*/tests"))) * TESTS)),
     }
+    sizes |= {f"tavern_{name}": (size([ROOT / "plugins" / f"tavern_{name}"]), most) for name, most in PLUGINS.items()}
     return {
         name: [f"{lines} lines of code, at most {most}"] if lines > most else []
         for name, (lines, most) in sizes.items()
