@@ -413,6 +413,9 @@ def alive(host: Host, dead: dict[str, list[weakref.ref[Any]]]) -> dict[str, int]
 POOLS = ("waiting for a job", "asyncio_")
 """How the names of threads begin that wait for work; how many there are is bounded, and up to how much came at once."""
 
+LEASES = "leases of "
+"""How the name of the task begins that prolongs the leases of runs: it ends within a second of the last run."""
+
 
 def counted(host: Host) -> dict[str, Any]:
     """Return how much there is of all that would grow if something of a plugin stayed."""
@@ -431,7 +434,7 @@ def counted(host: Host) -> dict[str, Any]:
         "modules": len(sys.modules),
         "finders": len(sys.meta_path),
         "threads": sum(not thread.name.startswith(POOLS) for thread in threading.enumerate()),
-        "tasks": len(asyncio.all_tasks()),
+        "tasks": sum(not task.get_name().startswith(LEASES) for task in asyncio.all_tasks()),
         "files": len(list(Path("/proc/self/fd").iterdir())),
     }
 
