@@ -257,9 +257,11 @@ class Dispatcher:
                 with implementation.in_flight.use():
                     value = await run_in_thread(lambda: implementation.invoke(arguments), deadline=deadline, what=what)
             else:
-                before = current_task().cancelling()
+                task = current_task()
+                before = task.cancelling()
                 value = implementation.invoke(arguments)
-                await uncancelled(before, what)
+                if task.cancelling() > before:
+                    await uncancelled(before, what)
             is_awaited = isinstance(value, Coroutine)
             return await _within(deadline, value, implementation.in_flight, what) if is_awaited else value
         except (SystemExit, KeyboardInterrupt) as error:
@@ -272,10 +274,9 @@ class Dispatcher:
             self.tally.add(info.plugin, info.hook, seconds=time.perf_counter() - began)
 
     def _spec(self, hook: str) -> HookInfo:
-        try:
-            return self.catalogue.hooks[hook]
-        except KeyError:
-            raise NotFound(f"there is no hook {hook!r}") from None
+        if (info := self.catalogue.hooks.get(hook)) is None:
+            raise NotFound(f"there is no hook {hook!r}")
+        return info
 
 
 async def _within(deadline: float, coroutine: Coroutine[Any, Any, T], in_flight: InFlight, what: str) -> T:

@@ -27,7 +27,7 @@ def handed_over(argument: Any) -> Any:
     """Return an argument for a plugin: a context, or a model with one as `call`, with the plugin's copy of it."""
     if type(argument) is CallContext:
         return hand_over(argument)
-    if isinstance(argument, BaseModel) and type(call := getattr(argument, "call", None)) is CallContext:
+    if isinstance(argument, BaseModel) and type(call := vars(argument).get("call")) is CallContext:
         return argument.model_copy(update={"call": hand_over(call)})
     return argument
 
