@@ -136,11 +136,11 @@ def _click_command(name: str, info: CommandInfo, completing: Completing | None) 
         as_json, here = values.pop("json"), values.pop("here", True)
         arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
         for parameter in info.parameters:
-            key = _key(parameter)
+            key = parameter.key
             value = arguments.get(key)
             if parameter.type == "path" and isinstance(value, str) and value != "-" and Path(value).exists():
                 arguments[key] = str(Path(value).absolute())
-        is_input_used = any(p.type == "path" and arguments[_key(p)] == "-" for p in info.parameters)
+        is_input_used = any(p.type == "path" and arguments[p.key] == "-" for p in info.parameters)
         return Invocation(info, arguments, as_json, here or is_input_used)
 
     completers = [completing and partial(completing, info, parameter) for parameter in info.parameters]
@@ -152,7 +152,7 @@ def _click_command(name: str, info: CommandInfo, completing: Completing | None) 
         where = click.Option(["--project"], metavar="DIR", expose_value=False, help="The project to work on.")
         parameters.append(where)
     extra = "\n".join(
-        f"{_key(p).upper()}: {say(p.help)}" for p in info.parameters if not p.name.startswith("--") and p.help
+        f"{p.key.upper()}: {say(p.help)}" for p in info.parameters if not p.name.startswith("--") and p.help
     )
     return Command(name, callback=callback, params=parameters, help=f"{info.help}\n\n\b\n{extra}", short_help=info.help)
 
@@ -160,14 +160,10 @@ def _click_command(name: str, info: CommandInfo, completing: Completing | None) 
 def _click_parameter(parameter: CommandParameter, completer: Callable[..., list[Any]] | None) -> click.Parameter:
     # A default of None would count as a value, so that nothing required would ever be missing.
     default: dict[str, Any] = {} if parameter.default is None else {"default": parameter.default}
-    names, text = [parameter.name, _key(parameter)], parameter.help
+    names, text = [parameter.name, parameter.key], parameter.help
     if parameter.type == "flag":
         return click.Option(names, is_flag=True, help=text)
     kind = {"required": parameter.required, "type": _TYPES[parameter.type], "shell_complete": completer, **default}
     if not parameter.name.startswith("--"):
         return click.Argument(names[1:], nargs=-1 if parameter.multiple else 1, **kind)
     return click.Option(names, multiple=parameter.multiple, show_default=bool(default), help=text, **kind)
-
-
-def _key(parameter: CommandParameter) -> str:
-    return parameter.name.lstrip("-").replace("-", "_")

@@ -55,9 +55,9 @@ def _completed(kind: type[ShellComplete], runner: asyncio.Runner) -> str:
 
     async def names(listing: CommandInfo) -> list[str]:
         """Return the first column of what a command lists."""
-        arguments = {p.name.lstrip("-"): p.default for p in listing.parameters} | {"strict": False}
+        arguments = listing.arguments({})
         if listing.name in own:
-            outputs = run_host_command(listing, make_host, {**arguments, "check": False})
+            outputs = run_host_command(listing, make_host, {**arguments, "strict": False})
         else:
             await host.start()
             outputs = host.registrations.commands[listing.name].call(arguments)

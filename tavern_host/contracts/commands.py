@@ -7,13 +7,22 @@ shows the `result` alone).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.contributions import ContributionKind
+from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.wire import Model
+
+_TYPES = {
+    "text": ("a text", (str,)),
+    "path": ("a text", (str,)),
+    "integer": ("an integer", (int,)),
+    "number": ("a number", (int, float)),
+    "flag": ("true or false", (bool,)),
+}
 
 
 class CommandParameter(Model):
@@ -28,6 +37,26 @@ class CommandParameter(Model):
     required: bool = False
     multiple: bool = False
     default: JsonValue = None
+
+    @property
+    def key(self) -> str:
+        """What its value is called among the arguments of a command."""
+        return self.name.lstrip("-").replace("-", "_")
+
+    def read(self, value: JsonValue) -> JsonValue:
+        """Return a value that is given for it, or what stands for one that is not: its default, no items where it is
+        `multiple`, false for a flag. Raises `InvalidInput`."""
+        if value is None:
+            value = self.default
+        if value is None:
+            if self.required:
+                raise InvalidInput(f"{self.key}: a value is missing")
+            return [] if self.multiple else False if self.type == "flag" else None
+        expected, types = _TYPES[self.type]
+        items = value if self.multiple and isinstance(value, list) else [value]
+        if any(type(item) not in types for item in items) or (self.multiple and not isinstance(value, list)):
+            raise InvalidInput(f"{self.key}: expected {'a list, each item ' * self.multiple}{expected}")
+        return value
 
 
 class CommandOutput(Model):
@@ -73,3 +102,11 @@ class CommandInfo(Model):
     standalone: bool = False
     at_server: bool = False
     parameters: list[CommandParameter] = Field(default_factory=list)
+
+    def arguments(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return what the handler is given. Raises `InvalidInput` for what no parameter is called, and for a value that
+        is none for its parameter."""
+        parameters = {parameter.key: parameter for parameter in self.parameters}
+        if unknown := given.keys() - parameters.keys():
+            raise InvalidInput(f"{self.name} has no parameter {min(unknown)!r}")
+        return {key: parameter.read(given.get(key)) for key, parameter in parameters.items()}

@@ -167,8 +167,7 @@ def _parameter_problems(info: CommandInfo) -> list[str]:
             what = f"the parameter name {parameter.name!r}"
             problems.append(f"{what} must be a lower-case word, with -- before it for an option")
             continue
-        key = parameter.name.lstrip("-").replace("-", "_")
-        if key in _HOST_OPTIONS:
+        if (key := parameter.key) in _HOST_OPTIONS:
             problems.append(f"the parameter {parameter.name} belongs to the host")
         elif key in keys:
             problems.append(f"two parameters are called {key}")

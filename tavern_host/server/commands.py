@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.documents import read_json_object
-from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure, TavernError
+from tavern_host.contracts.errors import NotFound, PluginFailure, TavernError
 from tavern_host.contracts.http import ServerEvent
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
@@ -36,10 +36,7 @@ async def _carry_out(request: web.Request) -> web.StreamResponse:
     if command is None or not command.info.at_server:
         raise NotFound(f"there is no command {name!r} that a server carries out")
     given = read_json_object(await body_of(request), "the body")
-    arguments = {p.name.lstrip("-").replace("-", "_"): p.default for p in command.info.parameters}
-    if unknown := given.keys() - arguments.keys():
-        raise InvalidInput(f"{name} has no parameter {min(unknown)!r}")
-    events = _events(host, command, arguments | given)
+    events = _events(host, command, command.info.arguments(given))
     still = partial(request.app[GATE].still, request, "operate", "/api/commands/{name}", host)
     return await send_events(
         request, events, partial(host.report_failure, command.plugin, f"the command {name}"), still

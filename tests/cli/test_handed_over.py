@@ -84,6 +84,9 @@ async def _wrong_requests(server: Serving) -> None:
         ("absent", {}, 404, "there is no command 'absent' that a server carries out"),
         ("runs list", {}, 404, "there is no command 'runs list' that a server carries out"),
         ("runs retry", {"ruin": "x"}, 400, "runs retry has no parameter 'ruin'"),
+        ("runs retry", {}, 400, "run: a value is missing"),
+        ("runs retry", {"run": 5}, 400, "run: expected a text"),
+        ("workflow run", {"workflow": "quick", "input": "x"}, 400, "input: expected a list, each item a text"),
         ("runs retry", [], 400, "the body must be a JSON object, not an array"),
     ]
     with Failures() as failures:

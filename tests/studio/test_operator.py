@@ -95,6 +95,7 @@ async def _run_looked_at(studio: Studio) -> None:
     page = studio.page
     await studio.site.post("/api/prompt", json={"workflowId": "greeting", "inputs": {"name": "Ada"}})
     await studio.open("/runs")
+    await expect(page.get_by_role("heading", name="Runs")).to_be_visible()  # home has a link of this name, too
     await page.get_by_role("link", name="Greeting").click()
     await expect(page.get_by_text("Hello, Ada").first).to_be_visible()
     await page.locator("summary", has_text="trim").click()
