@@ -3,6 +3,7 @@ the call; and then the server is killed under the open page."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from helpers.ports import free_port
 from helpers.serve_process import serving
 from playwright.async_api import Browser, Page, expect
-from studio_bench import WAIT, WIDE, canvas_node, leave, publish
+from studio_bench import WAIT, WIDE, canvas_node, leave, publish, read_until
 
 from tavern_host import Host
 
@@ -46,11 +47,17 @@ async def draw(page: Page) -> None:
         await library.get_by_role("button", name=name, exact=True).click()
     await page.keyboard.press("Escape")
     await leave(page)
+    text, stream, output = (canvas_node(page, name) for name in ("text", "text-to-stream", "output"))
+    before = await text.bounding_box()
     await page.keyboard.press("Shift+A")
-    text, stream = (canvas_node(page, name) for name in ("text", "text-to-stream"))
+    boxes = await read_until(
+        lambda found: len({box["x"] for box in found if box}) == 1 and found[0]["width"] > before["width"],
+        lambda: asyncio.gather(*(node.bounding_box() for node in (text, stream, output))),
+    )
+    assert len({box["x"] for box in boxes}) == 1, "the nodes stand in a column, and the view fits them"
     await text.locator(".source").first.drag_to(stream.locator(".target").first)
     await expect(page.locator(".vue-flow__edge")).to_have_count(1)
-    await stream.locator(".source").first.drag_to(canvas_node(page, "output").locator(".target").first)
+    await stream.locator(".source").first.drag_to(output.locator(".target").first)
     await expect(page.locator(".vue-flow__edge")).to_have_count(2)
     await text.locator("strong").click()
     await page.get_by_label("Inspector").get_by_label("text").first.fill("to be or not to be")
