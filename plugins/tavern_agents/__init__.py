@@ -54,7 +54,8 @@ async def _resume_abandoned(context: PluginContext) -> None:
     told = ""
     while not context.is_stopping():
         try:
-            await context.services.get(AGENT_RUNTIME).runs(AgentRunFilter(limit=1))  # makes it
+            if STATE not in context.state:
+                await context.services.get(AGENT_RUNTIME).runs(AgentRunFilter(limit=1))  # makes it
             if not isinstance(runtime := context.state.get(STATE), Runtime):
                 return
             await runtime.resume_abandoned()

@@ -53,8 +53,8 @@ class CommandParameter(Model):
                 raise InvalidInput(f"{self.key}: a value is missing")
             return [] if self.multiple else False if self.type == "flag" else None
         expected, types = _TYPES[self.type]
-        items = value if self.multiple and isinstance(value, list) else [value]
-        if any(type(item) not in types for item in items) or (self.multiple and not isinstance(value, list)):
+        items = value if self.multiple else [value]
+        if not isinstance(items, list) or any(type(item) not in types for item in items):
             raise InvalidInput(f"{self.key}: expected {'a list, each item ' * self.multiple}{expected}")
         return value
 

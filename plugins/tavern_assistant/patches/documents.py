@@ -195,5 +195,7 @@ class DocumentPatches:
 
 def documents_of(context: PluginContext) -> DocumentPatches:
     """Return the patches of documents in this host."""
-    found: DocumentPatches = context.state.setdefault(_STATE, DocumentPatches(context))
+    if _STATE not in context.state:
+        context.state[_STATE] = DocumentPatches(context)
+    found: DocumentPatches = context.state[_STATE]
     return found

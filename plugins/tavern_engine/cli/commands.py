@@ -51,7 +51,7 @@ async def run(arguments: dict[str, Any], context: PluginContext) -> AsyncIterato
         workflow=workflow,
         inputs=await _inputs(arguments, workflow),
         overrides=await _overrides(arguments),
-        targets=arguments["target"] or [],
+        targets=arguments["target"],
         priority=arguments["priority"] or 0,
         use_cache=not arguments["no_cache"],
     )
@@ -97,7 +97,7 @@ def _document_in(path: Path) -> dict[str, Any] | None:
 async def _inputs(arguments: dict[str, Any], workflow: Workflow) -> dict[str, JsonValue]:
     """Return the values of `--inputs`, and of `--input` above them. Raises `InvalidInput`."""
     values = await _given(arguments["inputs"])
-    for item in map(str, arguments["input"] or ()):
+    for item in arguments["input"]:
         key, found, text = item.partition("=")
         if not found or not key:
             raise InvalidInput(f"--input {item}: write KEY=VALUE")
@@ -115,7 +115,7 @@ async def _given(file: object) -> dict[str, Any]:
 async def _overrides(arguments: dict[str, Any]) -> dict[str, dict[str, JsonValue]]:
     """Return the outputs of `--overrides`, and of `--override` above them. Raises `InvalidInput`."""
     values = await _given(arguments["overrides"])
-    for item in map(str, arguments["override"] or ()):
+    for item in arguments["override"]:
         place, found, text = item.partition("=")
         node, _, key = place.rpartition(".")
         if not (found and node and key):
