@@ -57,6 +57,16 @@ async def running(engine: ExecutionEngine, run_id: str) -> None:
         await asyncio.sleep(0.02)
 
 
+async def both_busy(engine: ExecutionEngine, elsewhere: ExecutionEngine) -> list[str]:
+    """Return the runs that keep two hosts busy: which of them runs here is chance, since a host that looks for runs
+    of others starts none of its own."""
+    for _ in range(2):
+        await engine.submit(waits())
+    while not all(found := [(await one.queue()).running for one in (engine, elsewhere)]):
+        await asyncio.sleep(0.02)
+    return [runs[0].id for runs in found]
+
+
 async def pending(engine: ExecutionEngine) -> list[str]:
     return [run.id for run in (await engine.queue()).pending]
 
@@ -77,10 +87,7 @@ async def at_home(host: Host) -> list[RunRequest]:
 async def test_waiting_runs_run_in_order_at_a_free_host(tmp_path: Path) -> None:
     async with two_hosts(tmp_path) as (host, elsewhere, there):
         engine = host.services.get(EXECUTION_ENGINE)
-        busy = [await engine.submit(waits())]
-        await running(engine, busy[0])
-        busy.append(await engine.submit(waits()))
-        await running(elsewhere, busy[1])
+        busy = await both_busy(engine, elsewhere)
         stay = [await engine.submit(short(9), call=system_call("test").child(timeout=3600))]
         stay += [await engine.submit(request) for request in (short(8, recover=False), *await at_home(host))]
         order = [await engine.submit(short(n, priority=priority)) for n, priority in ((1, 0), (2, 0), (3, 5))]
@@ -113,8 +120,8 @@ async def test_waiting_runs_run_in_order_at_a_free_host(tmp_path: Path) -> None:
 async def test_a_run_is_interrupted_wherever_it_waits_or_runs(tmp_path: Path) -> None:
     async with two_hosts(tmp_path) as (host, elsewhere, _):
         engine = host.services.get(EXECUTION_ENGINE)
-        busy = await engine.submit(waits())
-        await running(engine, busy)
+        _, there = await both_busy(engine, elsewhere)
+        assert await elsewhere.interrupt(there)
         for asked in (engine, elsewhere):
             moved = await engine.submit(waits())
             await running(elsewhere, moved)
@@ -148,8 +155,8 @@ async def test_a_run_waits_for_a_host_that_has_its_plugins(tmp_path: Path, monke
     async with without.host(serving=True, runs=1) as other, here.host(serving=True, runs=1) as host:
         async with asyncio.timeout(120):
             engine, elsewhere = (one.services.get(EXECUTION_ENGINE) for one in (host, other))
-            busy = await engine.submit(waits())
-            await running(engine, busy)
+            busy, there = await both_busy(engine, elsewhere)
+            assert await elsewhere.interrupt(there)
             needed = [await engine.submit(short(number)) for number in range(4)]
             while await pending(engine):  # the other host has taken all, and runs none
                 await asyncio.sleep(0.02)
@@ -172,8 +179,7 @@ async def test_callers_learn_that_their_host_stops(tmp_path: Path) -> None:
         here.fill()
         async with here.host(serving=True, runs=1) as host, asyncio.timeout(120):
             engine = host.services.get(EXECUTION_ENGINE)
-            busy, moved = await engine.submit(waits()), await engine.submit(waits())
-            await running(elsewhere, moved)
+            busy, moved = await both_busy(engine, elsewhere)
             caller = asyncio.create_task(engine.wait(moved))
             while moved in await pending(engine):
                 await asyncio.sleep(0.02)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 
-from playwright.async_api import Page, expect
-from studio_bench import Studio, canvas_node, greeting
+from playwright.async_api import Page, Route, expect
+from studio_bench import Studio, canvas_node, greeting, publish, read_until
 
 
 async def add(page: Page, name: str) -> None:
@@ -21,6 +22,7 @@ async def kept(page: Page) -> None:
 async def test_drafts_are_kept_with_their_history(studio: Studio) -> None:
     await _history(studio)
     await _file_that_git_changed(studio)
+    await _late_answers(studio)
 
 
 async def _history(studio: Studio) -> None:
@@ -77,6 +79,59 @@ async def _file_that_git_changed(studio: Studio) -> None:
     await expect(page.get_by_label("Name of the workflow")).to_have_value("By git")
     await page.keyboard.press("Control+z")  # which is a step as any other
     await expect(page.locator(".vue-flow__node")).to_have_count(5)
+
+
+async def _late_answers(studio: Studio) -> None:
+    page, status, name = studio.page, studio.page.get_by_label("Status"), "Name of the workflow"
+    shown, saved, published, puts = asyncio.Event(), asyncio.Event(), asyncio.Event(), 0
+
+    async def late_save(route: Route) -> None:
+        nonlocal puts
+        if route.request.method == "PUT":
+            puts += 1
+            if puts == 1:  # comes to the server when the page that asked has been loaded again
+                await shown.wait()
+                await route.fetch()
+                saved.set()
+                return
+            await saved.wait()
+        await route.continue_()
+
+    await page.route("**/api/workflows/versioned/draft?*", late_save)
+    await page.get_by_label(name).fill("Typed")
+    await page.get_by_label(name).press("Tab")
+    await read_until(bool, lambda: asyncio.sleep(0, puts))
+    await page.reload()
+    await expect(page.get_by_label(name)).to_have_value("Typed")
+    shown.set()
+    await publish(page)  # nobody else has changed the draft
+    await page.unroute_all()
+    studio.mistakes.clear()  # the browser names the save that was refused
+
+    looks = 0
+
+    async def late_look(route: Route) -> None:
+        nonlocal looks
+        response = await route.fetch()
+        looks += route.request.method == "GET"
+        if looks == 1 and route.request.method == "GET":
+            await published.wait()
+        await route.fulfill(response=response)
+
+    await page.route("**/api/workflows/versioned?*", late_look)
+    studio.site.host.events.publish("WORKFLOW_CHANGED", {"workflowId": "versioned", "change": "draft"})
+    await read_until(bool, lambda: asyncio.sleep(0, looks))
+    await page.get_by_label(name).fill("Typed again")
+    await page.get_by_label(name).press("Tab")
+    await publish(page)
+    async with page.expect_response(lambda one: looks == 2 and "/draft" in one.url):
+        published.set()  # what was read before is not what there is now
+    await page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    await expect(status.get_by_text("Published", exact=True)).to_be_visible()
+    await page.get_by_label(name).fill("Typed once more")
+    await page.get_by_label(name).press("Tab")
+    await publish(page)
+    await page.unroute_all()
 
 
 async def test_workflows_and_drafts_come_back_after_deletion(studio: Studio) -> None:

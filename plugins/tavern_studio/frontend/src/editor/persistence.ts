@@ -15,6 +15,13 @@ const EVERY = 1000;
 const AGAIN = 5000;
 /** Milliseconds until it is tried again where the server did not take it. */
 
+/** What the server has of the workflow. */
+interface Found {
+  published: WorkflowDocument;
+  tag: string;
+  draft?: Draft;
+}
+
 /** What this saves: the document as it is now, and how another one takes its place. */
 interface Drawn {
   current(): WorkflowDocument;
@@ -43,6 +50,8 @@ export class Persistence {
   private fileTag = "";
   private draftTag = "";
   private reasons: string[] = [];
+  /** What the server was given and may have taken, though no answer came; no more than two. */
+  private sent: WorkflowDocument[] = [];
   private timer?: ReturnType<typeof setTimeout>;
   private sending?: Promise<void>;
   private readonly stops: (() => void)[];
@@ -61,32 +70,37 @@ export class Persistence {
 
   /** Read the file and its draft; return what is to be shown. */
   async load(): Promise<WorkflowDocument> {
-    const shown = await this.read();
+    const shown = this.take(await this.find());
     const local = await localDraft(this.id);
     if (local === undefined) return shown;
     if (isSame(local.document, shown)) {
       await removeLocalDraft(this.id); // the server has taken it, and the answer never came
       return shown;
     }
-    if (local.etag !== this.draftTag) this.conflict.value = "draft";
+    this.sent = local.sent ?? [];
+    if (local.etag !== this.draftTag && !this.isOwn(shown)) this.conflict.value = "draft";
     else this.plan([]);
     return local.document;
   }
 
-  private async read(): Promise<WorkflowDocument> {
+  private async find(): Promise<Found> {
     const params = { params: { path: { workflowId: this.id } } };
     const [{ data, response }, draft] = await Promise.all([
       askWhole(api.GET("/api/workflows/{workflowId}", params)),
-      ask(api.GET("/api/workflows/{workflowId}/draft", params)).catch(() => undefined),
+      ask(api.GET("/api/workflows/{workflowId}/draft", params)).catch(noneIfRefused),
     ]);
-    const published = asDocument(data);
+    return { published: asDocument(data), tag: tagOf(response), draft };
+  }
+
+  /** Hold on to what the server has; return what is to be shown of it. */
+  private take(found: Found): WorkflowDocument {
+    const { published, tag, draft } = found;
     this.published.value = published;
-    this.fileTag = this.draftTag = (response.headers.get("ETag") ?? "").replaceAll('"', "");
+    this.fileTag = this.draftTag = tag;
     this.maySave.value = draft !== undefined;
     this.conflict.value = undefined;
-    if (draft === undefined) return published;
-    this.took(draft);
-    return draft.workflow ? asDocument(draft.workflow) : published;
+    if (draft !== undefined) this.took(draft);
+    return shownOf(found);
   }
 
   private took(draft: Draft): void {
@@ -96,8 +110,17 @@ export class Persistence {
 
   /** Save what was just done. */
   changed(reason: string): void {
-    saveLocalDraft(this.id, { document: this.drawn.current(), etag: this.draftTag });
+    this.keep();
     this.plan([reason]);
+  }
+
+  private keep(): void {
+    saveLocalDraft(this.id, { document: this.drawn.current(), etag: this.draftTag, sent: this.sent });
+  }
+
+  /** Whether the server has a document from here, be it from before the page was loaded again. */
+  private isOwn(document: WorkflowDocument): boolean {
+    return this.sent.some((one) => isSame(one, document));
   }
 
   private plan(reasons: string[], after = EVERY): void {
@@ -121,6 +144,8 @@ export class Persistence {
     const document = this.drawn.current();
     const reasons = this.reasons.splice(0);
     this.state.value = "saving";
+    if (this.sent.length < 2) this.sent = [...this.sent, document];
+    this.keep();
     try {
       const request = api.PUT("/api/workflows/{workflowId}/draft", {
         params: { path: { workflowId: this.id } },
@@ -128,8 +153,9 @@ export class Persistence {
         headers: { "If-Match": mine ? "*" : `"${this.draftTag}"` },
       });
       this.took(await ask(request));
+      this.sent = [];
       if (this.drawn.current() !== document) {
-        saveLocalDraft(this.id, { document: this.drawn.current(), etag: this.draftTag });
+        this.keep();
         this.plan([]);
       } else {
         this.state.value = "saved";
@@ -139,10 +165,19 @@ export class Persistence {
       const { status } = asError(thrown);
       this.state.value = "unsaved";
       this.reasons.unshift(...reasons);
+      if (status === 412 && (await this.hasOwn())) return this.send();
       if (status === 412) this.conflict.value = "draft";
-      else if (status === 403 || status === 409) this.maySave.value = false;
+      else if (isRefused(thrown)) this.maySave.value = false;
       else this.plan([], AGAIN);
     }
+  }
+
+  /** Whether the server has changed its draft only by what came from here; if so, saving goes on from that. */
+  private async hasOwn(): Promise<boolean> {
+    const found = await this.find().catch(() => undefined);
+    if (found === undefined || !this.isOwn(shownOf(found))) return false;
+    this.take(found);
+    return true;
   }
 
   /** Write the file. Where somebody else has written it meanwhile, nothing is, and `conflict` is set. */
@@ -159,7 +194,7 @@ export class Persistence {
         headers: { "If-Match": `"${this.fileTag}"` },
       });
       const { response } = await askWhole(request);
-      this.fileTag = this.draftTag = (response.headers.get("ETag") ?? "").replaceAll('"', "");
+      this.fileTag = this.draftTag = tagOf(response);
       this.published.value = document;
       this.drawn.settle(before, document);
       await removeLocalDraft(this.id);
@@ -187,7 +222,7 @@ export class Persistence {
     await this.send(true);
     const params = { params: { path: { workflowId: this.id } } };
     const { data, response } = await askWhole(api.GET("/api/workflows/{workflowId}", params));
-    this.fileTag = (response.headers.get("ETag") ?? "").replaceAll('"', "");
+    this.fileTag = tagOf(response);
     this.published.value = asDocument(data);
   }
 
@@ -200,7 +235,8 @@ export class Persistence {
     const params = { params: { path: { workflowId: this.id } }, headers: { "If-Match": "*" } };
     if (isFile) await ask(api.DELETE("/api/workflows/{workflowId}/draft", params));
     this.state.value = "saved";
-    this.drawn.replace(await this.read(), t("editor.conflict.theirs"));
+    this.sent = [];
+    this.drawn.replace(this.take(await this.find()), t("editor.conflict.theirs"));
   }
 
   /** Let the server change the draft; what it publishes about that is known here by then. */
@@ -239,9 +275,32 @@ export class Persistence {
 
   /** Show what somebody else has made of the workflow, where nothing here waits to be kept. */
   private async refresh(): Promise<void> {
-    if (this.state.value !== "saved" || this.published.value === undefined) return;
-    const shown = await this.read().catch(() => undefined);
-    if (shown === undefined || isSame(shown, this.drawn.current())) return;
-    this.drawn.replace(shown, t("editor.changedElsewhere"));
+    if (this.isBusy.value || this.state.value !== "saved" || this.published.value === undefined) return;
+    const known = this.fileTag + this.draftTag;
+    const found = await this.find().catch(() => undefined);
+    // What is saved or published meanwhile is compared with what the server has; what has been may be newer than this.
+    if (found === undefined || this.isBusy.value || this.state.value !== "saved") return;
+    if (known !== this.fileTag + this.draftTag) return this.refresh();
+    const current = this.drawn.current();
+    const shown = this.take(found);
+    if (isSame(shown, current)) this.drawn.settle(current, shown);
+    else this.drawn.replace(shown, t("editor.changedElsewhere"));
   }
+}
+
+/** Whether the server takes no drafts of the workflow, or none from this person. */
+function isRefused(thrown: unknown): boolean {
+  return [403, 409].includes(asError(thrown).status);
+}
+
+function noneIfRefused(thrown: unknown): undefined {
+  if (!isRefused(thrown)) throw thrown;
+}
+
+function shownOf({ published, draft }: Found): WorkflowDocument {
+  return draft?.workflow ? asDocument(draft.workflow) : published;
+}
+
+function tagOf(response: Response): string {
+  return (response.headers.get("ETag") ?? "").replaceAll('"', "");
 }

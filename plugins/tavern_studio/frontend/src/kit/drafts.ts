@@ -6,6 +6,8 @@ import type { WorkflowDocument } from "../editor/document";
 export interface Draft<T = WorkflowDocument> {
   document: T;
   etag: string;
+  /** What the server was given meanwhile, without an answer. */
+  sent?: T[];
 }
 
 const STORE = "drafts";
