@@ -40,7 +40,7 @@ def tool(id: str, node: str = "core:UpperCase", **more: Any) -> dict[str, Any]:
 
 async def until(find: Callable[[], Any]) -> Any:
     """Return what a function gives, once that is true; it may be a coroutine function."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         while True:
             found = find()
             if inspect.isawaitable(found):
@@ -87,7 +87,7 @@ class AgentBench:
 
     async def ended(self, run: AgentRun | str) -> AgentReply:
         """Return how a run ended, once it has."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             return await self.runtime.wait(run if isinstance(run, str) else run.id)
 
     async def traced(self, **more: Any) -> tuple[AgentReply, list[dict[str, Any]]]:
@@ -161,7 +161,7 @@ async def killed(program: str, *arguments: str | Path, lines: int) -> list[str]:
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(250):
             said = [await process.stdout.readline() for _ in range(lines)]
     finally:
         process.kill()

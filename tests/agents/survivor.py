@@ -22,10 +22,10 @@ from tests.agents.agent_bench import AgentBench, agent, agent_bench, tool, until
 
 STAGES = {
     "streaming": None,
-    "acting": written("tam", ("mark", {"text": "acting", "seconds": "60"})),
+    "acting": written("tam", ("mark", {"text": "acting", "seconds": "600"})),
     "repeatable": written("tam", ("look", {"text": "looking", "seconds": "1"})),
     "chain": written(
-        "tam", ("mark", {"text": "first"}), ("mark", {"text": "second", "seconds": "60"}), ("mark", {"text": "third"})
+        "tam", ("mark", {"text": "first"}), ("mark", {"text": "second", "seconds": "600"}), ("mark", {"text": "third"})
     ),
     "sub": written("tam", ("agent:helper", {"message": "streaming"})),
     "approve": written("tam", ("pay", {"text": "paid"})),
@@ -47,7 +47,7 @@ def prepare(project: Tavern) -> None:
 def say(request: LlmRequest) -> Said | Awaitable[Said]:
     """Answer to the name of a stage."""
     answer = STAGES[request.messages[1].content]
-    return asyncio.sleep(60, said("never")) if answer is None else answer
+    return asyncio.sleep(600, said("never")) if answer is None else answer
 
 
 async def work(folder: Path) -> None:
@@ -61,7 +61,7 @@ async def work(folder: Path) -> None:
         await until(lambda: path.exists() and set(path.read_text().split()) >= MARKS)
         await until(lambda: len(model.asked) == len(STAGES) + 1)
         print(json.dumps(runs), flush=True)
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
 
 
 # --- conversations ------------------------------------------------------------------------------------

@@ -16,19 +16,26 @@ if sys.platform == "win32":
 from helpers.screen import on_screen
 from helpers.workflow_documents import workflow_document
 
-STORY = '''"""A plugin with a node that tells a story, word by word."""
+STORY = '''"""A plugin with a node that tells a story, word by word, and one that waits, both for a file."""
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Annotated
 
 from tavern_host import Slot, node
 
 
 @node()
-async def tell(words: int = 20, pause: float = 0.02) -> AsyncIterator[Annotated[str, Slot(key="story")]]:
-    for number in range(words):
+async def tell(go: str) -> AsyncIterator[Annotated[str, Slot(key="story")]]:
+    for number in range(20):
         yield f"word{number} "
-        await asyncio.sleep(pause)
+        await wait(go)
+
+
+@node()
+async def wait(go: str) -> None:
+    while not Path(go).exists():
+        await asyncio.sleep(0.02)
 '''
 
 
@@ -54,24 +61,33 @@ def story(tmp_path: Path) -> tuple[list[str], Path]:
     (plugin / "plugin.yaml").write_text("name: acme-story\ndisplayName: Story\nversion: 1.0.0\nnodes: {entry: nodes}\n")
     path = write(
         tmp_path,
-        {"t": {"type": "acme-story:Tell"}, "out": {"type": "core:GroupOutput"}},
+        {
+            "t": {"type": "acme-story:Tell", "inputValues": {"go": str(tmp_path / "go")}},
+            "out": {"type": "core:GroupOutput"},
+        },
         "t.story > out.story",
         interfaceOutputs={"story": {"dataFlowType": "STRING", "isStream": True, "displayName": "Story"}},
     )
     return ["--dev", str(plugin)], path
 
 
-def test_each_node_is_shown_as_it_goes_on(tmp_path: Path) -> None:
+def test_each_node_is_shown_as_it_goes_on(story: tuple[list[str], Path], tmp_path: Path) -> None:
     fails = {"type": "core:Fail", "inputValues": {"message": "no [b]luck"}}
-    nodes = {"a": wait(0.3, "evil\x1b[2J\x07\nname"), "b": wait(0.8), "f": fails}  # a name cannot steer the terminal
+    nodes = {id: {"type": "acme-story:Wait", "inputValues": {"go": str(tmp_path / id)}} for id in "ab"} | {"f": fails}
+    nodes["a"]["displayName"] = "evil\x1b[2J\x07\nname"  # a name cannot steer the terminal
     path = write(tmp_path, nodes, name="W\x1b[31m")
-
-    code, screen, seen = on_screen("workflow", "run", path)
-
     name, quick = "W\\x1b[31m", "a (evil\\x1b[2J\\x07 name)"
-    assert code == 1
-    assert any(f"▸ {quick}" in text for text in seen)
-    assert any(f"✓ {quick}" in text and "▸ b (core:Wait)" in text and f"2/3 {name} · " in text for text in seen)
+
+    def goes_on(text: str) -> None:
+        """Let a node end once it is seen to run."""
+        if f"▸ {quick}" in text:
+            (tmp_path / "a").touch()
+        if f"✓ {quick}" in text and "▸ b (acme-story:Wait)" in text and f"2/3 {name} · " in text:
+            (tmp_path / "b").touch()
+
+    code, screen, _ = on_screen(*story[0], "workflow", "run", path, until=goes_on)
+
+    assert (code, (tmp_path / "a").exists(), (tmp_path / "b").exists()) == (1, True, True)
     lines = screen.text.splitlines()
     assert lines[0].startswith(f"{name}: error after ") and lines[0].endswith(" · 3 nodes: 2 done, 1 failed")
     assert [line.split()[:2] for line in lines[1:4]] == [["✓", "a"], ["✓", "b"], ["✗", "f"]]
@@ -82,11 +98,15 @@ def test_each_node_is_shown_as_it_goes_on(tmp_path: Path) -> None:
 def test_text_is_shown_as_it_comes_and_stays_whole(story: tuple[list[str], Path]) -> None:
     options, path = story
 
-    code, screen, seen = on_screen(*options, "workflow", "run", path)
+    def goes_on(text: str) -> None:
+        """Let the story go on once its beginning is seen."""
+        if "▸ t" in text and "Story: word0" in text and "word19" not in text:
+            path.with_name("go").touch()
+
+    code, screen, _ = on_screen(*options, "workflow", "run", path, until=goes_on)
 
     whole = "Story: " + "".join(f"word{number} " for number in range(20))
-    assert code == 0
-    assert any("▸ t" in text and "Story: word0" in text and "word19" not in text for text in seen)
+    assert (code, path.with_name("go").exists()) == (0, True)
     assert whole.strip() in screen.text.replace("\n", "") and screen.text.count("word3 ") == 1
 
 
@@ -94,6 +114,7 @@ def test_text_that_goes_into_a_file_is_not_shown_and_the_nodes_are(
     story: tuple[list[str], Path], tmp_path: Path
 ) -> None:
     options, path = story
+    path.with_name("go").touch()
 
     code, screen, _ = on_screen(*options, "workflow", "run", path, redirect_out=tmp_path / "out.txt")
 

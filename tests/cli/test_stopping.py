@@ -26,7 +26,7 @@ async def _begun(site: Serving, count: int, seconds: float) -> list[str]:
 
 async def _followed(project: Path, site: Serving) -> str:
     """Begin a run that somebody follows at a terminal."""
-    node = {"id": "w", "type": "core:Wait", "inputValues": {"value": "done", "seconds": 60}}
+    node = {"id": "w", "type": "core:Wait", "inputValues": {"value": "done", "seconds": 600}}
     (project / "workflows" / "long.json").write_text(json.dumps({"nodes": [node], "edges": []}))
     await site.session.post(f"{site.base}/api/commands/workflow%20run", json={"workflow": "long"})
     async with asyncio.timeout(SECONDS):
@@ -57,7 +57,7 @@ async def test_accepted_runs_end_however_the_host_went(tmp_path: Path) -> None:
     project = tmp_path / "project"
     assert (await asyncio.to_thread(tavern, "init", project)).code == 0
     async with serving(project, options=["--drain", "0"]) as site:
-        (unwanted,) = await _begun(site, 1, 60)
+        (unwanted,) = await _begun(site, 1, 600)
         long = await _followed(project, site)
         await site.delete(f"/api/interrupt/{unwanted}")
         await _ended(site, [unwanted])
@@ -97,7 +97,7 @@ async def _no_other_server(project: Path, site: Serving) -> None:
 
 async def _no_new_work(site: Serving) -> str:
     """New work is refused while what is in flight ends, and reading continues; return the run in flight."""
-    (run,) = await _begun(site, 1, 3)
+    (run,) = await _begun(site, 1, 8)
     site.process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(SECONDS):
         while True:

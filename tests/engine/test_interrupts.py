@@ -61,7 +61,7 @@ async def test_cancelling_the_waiter_interrupts_its_run(shared: Bench) -> None:
 
 
 async def test_a_run_ends_at_its_deadline(shared: Bench) -> None:
-    run = await shared.run(HANG, call=shared.host.call().child(timeout=0.5))
+    run = await shared.late(lambda call: shared.run(HANG, call), lambda run: run.nodes["n"].started is not None)
 
     assert run.status == "error"
     assert run.error is not None and run.error.code == "deadline_exceeded"

@@ -82,7 +82,7 @@ async def test_runs_that_need_not_wait_are_accepted_with_the_smallest_queue(open
 
 async def test_a_deadline_holds_for_a_waiting_run_too(open_host: OpenHost) -> None:
     async with one_at_a_time(open_host) as (bench, _):
-        run = await bench.run(workflow({"m": "Hang"}), call=bench.host.call().child(timeout=0.1))
+        run = await bench.late(lambda call: bench.run(workflow({"m": "Hang"}), call))
 
         assert run.error is not None and run.error.code == "deadline_exceeded"
         assert (await bench.engine.queue()).pending == []

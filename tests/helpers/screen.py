@@ -72,7 +72,7 @@ class Screen:
 def on_screen(
     *arguments: str | Path,
     columns: int = 80,
-    until: Callable[[str], bool] | None = None,
+    until: Callable[[str], object] | None = None,
     redirect_out: Path | None = None,
     typed: str = "",
     **environment: str,

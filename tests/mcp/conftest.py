@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -35,4 +36,7 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
     folders = make_project(place, settings, {"extensions.tavern-llm.models": replies})
     (place / "project" / "replies.json").write_text(json.dumps([{"reply": "Hi from the model."}]))
     async with Host(place / "project", folders=folders) as host:
-        yield Desk(host)
+        desk = Desk(host)
+        while not {"mcp:odd/echo", "mcp:old/echo"} <= {tool.id for tool in await desk.tools.list_tools()}:
+            await asyncio.sleep(0.1)  # servers start slowly on a busy machine
+        yield desk

@@ -57,8 +57,7 @@ async def test_progress_and_cancellation_are_passed_on(desk: Desk) -> None:
         assert (await desk.call("mcp:odd/progress")).status == "done"
     assert said == [(0.25, "step 1"), (0.5, "step 2"), (0.75, "step 3")]
     assert current_report() is None
-    hanging = asyncio.create_task(desk.call("mcp:odd/hang"))
-    await asyncio.sleep(0.2)
+    hanging = await _hanging(desk, "odd")
     assert (await desk.call("mcp:odd/echo", text="beside")).structured == "beside"
     hanging.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -96,8 +95,7 @@ async def test_a_flood_leaves_the_host_its_time(desk: Desk) -> None:
 
 
 async def test_nobody_is_asked_for_several_callers(desk: Desk) -> None:
-    hanging = asyncio.create_task(desk.call("mcp:old/hang"))
-    await desk.call("mcp:old/echo", text="after it was sent")
+    hanging = await _hanging(desk, "old")
     asked = await desk.call("mcp:old/ask", AGENT)
     hanging.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -307,6 +305,15 @@ def _mcp() -> Any:
     from tavern_mcp.interface import MCP_SERVERS
 
     return MCP_SERVERS
+
+
+async def _hanging(desk: Desk, server: str) -> asyncio.Task[Any]:
+    """Return a call that hangs at a server."""
+    is_there = asyncio.Event()
+    with reporting_to(lambda *_: is_there.set()):
+        hanging = asyncio.create_task(desk.call(f"mcp:{server}/hang"))
+    await is_there.wait()
+    return hanging
 
 
 async def _waiting(desk: Desk) -> Any:

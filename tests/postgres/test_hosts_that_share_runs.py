@@ -57,7 +57,7 @@ async def killed_host(host: Host, place: Place, number: int, count: int, *, afte
     )
     assert child.stdout is not None
     try:
-        assert await asyncio.wait_for(child.stdout.readline(), 60) == b"ready\n"
+        assert await asyncio.wait_for(child.stdout.readline(), 200) == b"ready\n"
         accepted = [(await child.stdout.readline()).decode().strip() for _ in range(count if after is None else after)]
         while after is None and (
             begun([place]).total() < nodes + 4 or (accepted and not await kept_of(host, accepted))
@@ -98,6 +98,8 @@ async def end_once(host: Host, places: list[Place], first: int) -> None:
     """Kill a host whose runs wait, one that has just accepted some, and one that takes those; see that all end once."""
     engine = host.services.get(EXECUTION_ENGINE)
     busy = await engine.submit(RunRequest(workflow=WAITS))  # so that the third host is the one with room
+    while (await engine.get(busy)).status is not RunStatus.RUNNING:
+        await asyncio.sleep(0.02)
     _, waiting, begins, takes = places
     numbers = [RUNS * (first + number) for number in range(AT_ONCE)]
     lists = await asyncio.gather(

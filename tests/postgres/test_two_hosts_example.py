@@ -26,7 +26,7 @@ from helpers.serve_process import Listener
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/two-hosts"
 SECRETS = {"TAVERN_TOKEN": "open-sesame", "POSTGRES_PASSWORD": "a secret/of: the %database"}
 PROGRAMS = {"tavern": "tavern_host.cli", "dask": "dask"}
-SECONDS = 60
+SECONDS = 200
 
 
 class Composed:

@@ -54,6 +54,9 @@ print(json.dumps({
 """
 
 
+BROKEN = "no interpreter could be started beforehand, scripts start as ever: no room"
+
+
 class Rooms(Launches):
     """A pool beside a sandbox."""
 
@@ -339,10 +342,9 @@ async def test_a_broken_backend_costs_only_warmth(tmp_path: Path, caplog: pytest
     try:
         for _ in range(3):
             assert (await rooms.run("pass")).ended.exit_code == 0
-            await asyncio.sleep(0.1)
-        assert [record.getMessage() for record in caplog.records].count(
-            "no interpreter could be started beforehand, scripts start as ever: no room"
-        ) == 1
+            while (told := caplog.messages.count(BROKEN)) == 0:
+                await asyncio.sleep(0.02)
+        assert told == 1
     finally:
         await rooms.pool.close()
 
@@ -390,7 +392,7 @@ async def test_closing_the_pool_leaves_nothing(tmp_path: Path) -> None:
 
     assert not processes_with("/tavern/zygote.py")
     assert not any(path.exists() for path in before)
-    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == descriptors
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) <= descriptors  # garbage of earlier tests may have had some
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
 

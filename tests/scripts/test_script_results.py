@@ -157,9 +157,13 @@ async def test_an_exit_status_decides_whatever_was_printed(scripts: Scripts) -> 
 
 async def test_a_script_that_takes_too_long_is_ended(scripts: Scripts) -> None:
     code = "import sys, time\nprint('begun', file=sys.stderr)\ntime.sleep(600)"
-    result = await scripts.python(code, timeout_ms=1000)
-    assert result.error.type is ScriptErrorType.TIMEOUT
-    assert result.error.message == "the script did not end within 1 s, and was ended with all that it had begun"
+    for seconds in (1, 5, 25):  # as many as this machine needs to begin with it
+        result = await scripts.python(code, timeout_ms=1000 * seconds)
+        assert result.error.type is ScriptErrorType.TIMEOUT
+        said = f"the script did not end within {seconds} s, and was ended with all that it had begun"
+        assert result.error.message == said
+        if result.error.details:
+            break
     assert result.error.details == "begun"
 
 

@@ -217,11 +217,10 @@ async def test_calls_of_one_session_are_one_after_another(desk: Desk) -> None:
 
 async def test_giving_up_a_turn_ends_nothing(desk: Desk) -> None:
     await desk.call("x = 1\nimport time")
-    long = asyncio.ensure_future(desk.call("time.sleep(1)\nx + 1"))
-    await asyncio.sleep(0.1)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.2):
-            await desk.call("x = 100")
+    long, waiting = (asyncio.ensure_future(desk.call(code)) for code in ("time.sleep(1)\nx + 1", "x = 100"))
+    await asyncio.sleep(0)  # the first has its turn by then, and the other waits for it
+    waiting.cancel()
+    await asyncio.wait([waiting])
 
     assert (await long).stdout == b"2\n"
     assert (await desk.call("x")).stdout == b"1\n"
@@ -434,7 +433,7 @@ async def test_closing_leaves_nothing(tmp_path: Path) -> None:
     came = await asyncio.wait_for(long, 60)
     assert came.ended.exit_code != 0
     assert not interpreters()
-    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == descriptors
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) <= descriptors  # garbage of earlier tests may have had some
     assert not [folder for folder in tmp_path.iterdir() if (folder / "files").exists()]
     with pytest.raises(Refused, match="being stopped"):
         await desk.call("1")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from implementations import OpenTasks
 
 from tavern_host.contracts.calls import CallContext, Principal
@@ -19,6 +19,8 @@ from tavern_host.contracts.toolcalls import (
     ToolCallRequest,
     ToolResult,
 )
+from tavern_tools.tasks import store as kept
+from tavern_tools.tasks.rows import now
 
 AGENT = Principal(kind="agent", id="ava")
 OPERATOR = Principal(kind="user", id="operator")
@@ -149,11 +151,11 @@ async def test_the_first_decision_holds(open_tasks: OpenTasks) -> None:
     await other.close()
 
 
-async def test_a_host_takes_up_what_no_living_host_has(open_tasks: OpenTasks) -> None:
+async def test_a_host_takes_up_what_no_living_host_has(open_tasks: OpenTasks, monkeypatch: pytest.MonkeyPatch) -> None:
     gone, living, other = open_tasks("host_a"), open_tasks("host_b"), open_tasks("host_c")
     names = {"waits": False, "runs": False, "repeats": True, "asked": False}
     for name, idempotent in names.items():
-        await gone.add(task(name, idempotent=idempotent, approval=approval(0.2) if name == "asked" else None), 9)
+        await gone.add(task(name, idempotent=idempotent, approval=approval() if name == "asked" else None), 9)
     await living.add(task("its own"), 9)
     await gone.begin("runs")
     await gone.begin("repeats")
@@ -169,7 +171,7 @@ async def test_a_host_takes_up_what_no_living_host_has(open_tasks: OpenTasks) ->
         "repeats": ("pending", "host_b"),
         "asked": ("awaiting_approval", "host_b"),
     }
-    await asyncio.sleep(0.25)  # until the time for the decision is over
+    monkeypatch.setattr(kept, "now", lambda: now() + 60_000_000)  # the time for the decision is over
     assert [row.id for row in (await living.look(takes_up=True)).unaudited] == ["asked"]
     assert (await living.look(takes_up=True)).rows == []  # all of it was seen
     await living.release()

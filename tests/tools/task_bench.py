@@ -28,7 +28,7 @@ from tavern_tools.tasks.tasks import Tasks
 
 HERE = Path(__file__).parent
 TOOL = "acme:work"
-SECONDS = 60.0
+SECONDS = 200.0
 RUNNING = TaskFilter(statuses=[TaskStatus.RUNNING])
 
 
@@ -73,7 +73,7 @@ class TaskBench:
         return await self.tasks.submit(request, what, caller(who), scope, approval)
 
     async def park(
-        self, *, who: str = "agent:writer", seconds: float = 60, default: str = "refuse", **given: Any
+        self, *, who: str = "agent:writer", seconds: float = 3600, default: str = "refuse", **given: Any
     ) -> ToolTask:
         """Ask for a task that waits for a decision within so many seconds."""
         begin, end = datetime.now(UTC), datetime.now(UTC) + timedelta(seconds=seconds)
@@ -259,7 +259,7 @@ async def main():
     async with {opener}(Path({str(root)!r}), **{settings!r}) as bench:
         say("ready")
 {body}
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
 
 asyncio.run(main())
 """

@@ -93,7 +93,7 @@ async def test_a_decision_is_audited_by_the_next_host(tmp_path: Path) -> None:
 
 async def test_hosts_leave_alone_what_a_living_one_does(tmp_path: Path) -> None:
     code = """
-running, cancelled = [await bench.submit(until="go" * n, seconds=60 * (1 - n), name="running") for n in (1, 0)]
+running, cancelled = [await bench.submit(until="go" * n, seconds=600 * (1 - n), name="running") for n in (1, 0)]
 parked = [await bench.park(name="waiting") for _ in range(12)]
 await bench.began(2)
 say([task.id for task in (running, cancelled, *parked)])

@@ -348,7 +348,7 @@ async def test_a_run_that_breaks_off_ends_the_stream(bench: Bench) -> None:
 
 
 async def test_items_that_were_lost_are_told(bench: Bench) -> None:
-    items = bench.stream(streaming("core:TextToStream", text="a b c", delay=0.2))
+    items = bench.stream(streaming("core:TextToStream", text="a " * 300, delay=0.2))
     first = await anext(items)
     for _ in range(120):  # so much of other runs that what waits to be read is dropped
         payload = {"promptId": "run_other", "interfaceOutputKey": "x", "yieldedContent": "y" * 500_000}
