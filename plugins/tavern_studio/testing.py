@@ -63,14 +63,11 @@ async def not_new(context: BrowserContext) -> None:
 
 async def show(context: BrowserContext, site: HttpClient, *, is_new: bool = False) -> Studio:
     """Open the page of a server in a window of a browser."""
-    from playwright.async_api import expect
-
     from tavern_host.testing.http import TOKEN
 
     if not is_new:
         await not_new(context)
     context.set_default_timeout(WAIT)
-    expect.set_options(timeout=WAIT)
     page, mistakes = await context.new_page(), list[str]()
     page.on("pageerror", lambda error: mistakes.append(str(error)))
     page.on("console", lambda said: mistakes.append(said.text) if said.type == "error" else None)
@@ -82,6 +79,7 @@ async def browsing() -> AsyncIterator[Browser]:
     """Give a browser, to a fixture of any scope."""
     playwright_api = pytest.importorskip("playwright.async_api", reason="pip install playwright")
     system = chromium()
+    playwright_api.expect.set_options(timeout=WAIT)
     if not (WEB / "studio.js").is_file():
         pytest.skip("the studio is not built: pip install -e '.[test]' in the folder of tavern-host")
     async with playwright_api.async_playwright() as playwright:

@@ -51,12 +51,14 @@ async def publish(page: Page) -> None:
 
 async def drag(page: Page, what: Locator, by: tuple[int, int], *, at: tuple[float, float] | None = None) -> None:
     """Drag with the mouse: from the middle, or from a place that is counted from the left lower corner."""
-    await what.scroll_into_view_if_needed()  # waits until it moves no more
+    await what.scroll_into_view_if_needed()
     box = await what.bounding_box()
     assert box is not None
     across, up = at or (box["width"] / 2, box["height"] / 2)
+    await what.hover(position={"x": across, "y": box["height"] - up})  # waits until it moves no more and can be touched
+    box = await what.bounding_box()
+    assert box is not None
     x, y = box["x"] + across, box["y"] + box["height"] - up
-    await page.mouse.move(x, y)
     await page.mouse.down()
     await page.mouse.move(x + by[0], y + by[1], steps=6)
     await page.mouse.up()

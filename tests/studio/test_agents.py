@@ -43,6 +43,7 @@ async def test_a_workflow_is_made_a_tool_and_given_to_an_agent(studio: Studio) -
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_role("heading", name="Guide")).to_be_visible()
     assert json.loads((agents / "guide.json").read_text())["tool_ids_inventory"] == ["text:*"]
+    await expect(page.get_by_role("link", name="Guide")).to_be_visible()
     await page.get_by_role("button", name="Delete").click()
     await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await expect(page.get_by_role("link", name="Guide")).to_have_count(0)

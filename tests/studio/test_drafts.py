@@ -152,6 +152,7 @@ async def _found_renamed_deleted_and_restored(studio: Studio) -> None:
             await page.get_by_label("Id", exact=True).fill("polite/greeting")
         await page.get_by_role("dialog").get_by_role("button", name=command).click()
         await expect(page.get_by_role("dialog")).to_have_count(0)
+        await expect(page.get_by_role("link", name="polite/greeting")).to_have_count(int(command == "Rename"))
     folder = studio.site.host.project.root / "workflows"
     await expect(page.get_by_text("Deleted workflows (1)")).to_be_visible()
     assert not (folder / "polite" / "greeting.json").exists() and not (folder / "greeting.json").exists()

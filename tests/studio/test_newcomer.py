@@ -48,6 +48,7 @@ async def draw(page: Page) -> None:
     await page.keyboard.press("Escape")
     await leave(page)
     text, stream, output = (canvas_node(page, name) for name in ("text", "text-to-stream", "output"))
+    await expect(stream).to_be_visible()  # the view fits all of them then
     before = await text.bounding_box()
     await page.keyboard.press("Shift+A")
     boxes = await read_until(
@@ -70,7 +71,6 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
     environment = {"TAVERN_TOKEN": "a-token-for-the-newcomer", "TAVERN_SETTINGS": settings}
     context = await browser.new_context(**WIDE)
     context.set_default_timeout(WAIT)
-    expect.set_options(timeout=WAIT)
     page = await context.new_page()
     inspector, status = page.get_by_label("Inspector"), page.get_by_label("Status")
     async with serving(root, environment, ["--port", port]) as server:
@@ -85,7 +85,7 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
         await page.get_by_role("button", name="Use as a tool").click()
         await page.get_by_role("button", name="Add to agent").click()
         await page.get_by_role("dialog").get_by_role("button", name="Assistant", exact=True).click()
-        await page.get_by_role("link", name="Conversations", exact=True).click()
+        await expect(page.get_by_text("Assistant may call workflow:spell now.")).to_be_visible()
         await page.goto(f"{server.base}/#/chat?agent=assistant")
         await page.get_by_placeholder("Message Assistant…").fill("Please spell it")
         await page.keyboard.press("Enter")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from playwright.async_api import expect
-from studio_bench import Studio, canvas_node, greeting, leave
+from studio_bench import Studio, canvas_node, greeting, leave, read_until
 
 
 async def last_run(studio: Studio) -> dict[str, Any]:
@@ -45,8 +45,12 @@ async def test_runs_are_watched_outputs_pinned_and_nodes_tried(studio: Studio) -
     await inspector.get_by_role("button", name="Let the outputs go").click()
     merge = page.locator(".vue-flow__node").filter(has_text="Merge texts")
     await merge.locator("strong").click()
+    before = await last_run(studio)
     await inspector.get_by_role("button", name="Try this node").click()
     await inspector.get_by_role("tab", name="Outputs").click()
     await expect(inspector.get_by_text("Hello, Grace")).to_be_visible()
-    run = await last_run(studio)
+    run = await read_until(
+        lambda run: run["id"] != before["id"] and run["status"] == "complete", lambda: last_run(studio)
+    )
+    assert run["id"] != before["id"]
     assert run["nodes"]["trim"]["given"] is True, "what fed it was not run again"

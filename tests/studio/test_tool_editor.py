@@ -107,6 +107,7 @@ async def _node_becomes_a_tool(studio: Studio) -> None:
     await page.get_by_role("button", name="Run", exact=True).click()
     await expect(page.get_by_text("HELLO")).to_be_visible()
     await page.route("**/api/tool-files*", late)
+    await expect(page.get_by_text("Saved.")).to_have_count(0)  # of the tool before
     await page.keyboard.press("Control+s")
     await expect(page.get_by_text("Saved.")).to_be_visible()
     made = json.loads((root / "tools" / "text-loud.tool.json").read_text())

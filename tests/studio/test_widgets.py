@@ -130,6 +130,7 @@ async def test_a_loop_is_found_built_and_run_with_the_mouse(studio: Studio) -> N
     await page.get_by_label("Search nodes…").fill("calculate")
     await library.get_by_role("button", name="Calculate", exact=True).drag_to(zone, target_position={"x": 200, "y": 80})
     inner = canvas_node(page, "math-operation")
+    await expect(inner).to_be_visible()  # the view fits it then
     for handle in ("a", "b"):
         await zone.locator(".source[data-handleid=in__total]").drag_to(
             inner.locator(f".target[data-handleid={handle}]")

@@ -40,8 +40,8 @@ async def test_each_does_what_it_is_for(host: Host, studio: Studio) -> None:
     await page.get_by_role("button", name="Notes", exact=True).click()
     notes = page.frame_locator("iframe").get_by_label("Notes")
     await expect(notes).to_have_attribute("placeholder", "Write something down")
-    accent = await page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--accent')")
-    assert accent == "#9a4a14"
+    accent = "getComputedStyle(document.documentElement).getPropertyValue('--accent')"
+    await page.wait_for_function(f"{accent} === '#9a4a14'")
     await studio.picture("examples")
 
     for how in ("in an event", "in a promise"):
