@@ -65,6 +65,8 @@ def mark(name):
 
 from tavern_host.cli.garbage import put_off
 put_off()
+import os
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # both as `tavern` does
 
 import asyncio, json
 from contextlib import aclosing

@@ -20,6 +20,8 @@ def main() -> None:
     from tavern_host.cli.garbage import put_off
 
     put_off()
+    # Its plugins would be looked for among all distributions, and imported before anybody has granted them anything.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         if "_TAVERN_COMPLETE" in os.environ:
             from tavern_host.cli.completion import complete

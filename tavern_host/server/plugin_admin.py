@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 
 from tavern_host.contracts.documents import read_json, read_model
-from tavern_host.contracts.host_api import PluginSwitch
 from tavern_host.contracts.http import EncodedOnce
 from tavern_host.contracts.languages import CATALOGUE
 from tavern_host.contracts.plugins import PluginInfo
@@ -72,6 +71,8 @@ async def _revoke_plugin(request: web.Request) -> web.Response:
 
 async def _switch_plugin(request: web.Request) -> web.Response:
     """Enable or disable a plugin: `{"enabled": true}` (the platform's shape)."""
+    from tavern_host.contracts.host_api import PluginSwitch
+
     name = request.match_info["name"]
     switch = read_model(PluginSwitch, read_json(await body_of(request), "the body"), "the body")
     plugin = await _decided(request, "enable" if switch.enabled else "disable")

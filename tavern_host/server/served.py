@@ -21,7 +21,6 @@ from tavern_host.contracts.accounts import Identity
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.host_api import OpenProject
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.host import Host
 from tavern_host.projects import find_project
@@ -253,6 +252,8 @@ async def _show(request: web.Request) -> web.Response:
 
 async def _open(request: web.Request) -> web.Response:
     """Serve one more project: `{"path": "/absolute/folder"}`."""
+    from tavern_host.contracts.host_api import OpenProject
+
     path = read_model(OpenProject, read_json(await body_of(request), "the body"), "the body").path
     if not Path(path).is_absolute() or "\0" in path:
         raise InvalidInput('the body must be {"path": "…"} with the absolute path of a project\'s folder')

@@ -41,7 +41,7 @@ def wheel(
         f"{package}/plugin.yaml": json.dumps(manifest),
         f"{info}/METADATA": metadata or f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.0\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": f"[tavern_host.plugins]\n{entry} = {package}\n",
+        f"{info}/entry_points.txt": f"[tavern_host.plugins]\n{entry} = {package}\n[pydantic]\n{entry} = {package}\n",
         **{f"{info}/{file}": text for file, text in (files or {}).items()},
     }
     rows = io.StringIO()
