@@ -6,7 +6,7 @@ import asyncio
 import json
 import shutil
 
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Page, Response, Route, expect
 from studio_bench import Studio, canvas_node, greeting, publish, read_until
 
 
@@ -108,7 +108,12 @@ async def _late_answers(studio: Studio) -> None:
     await page.unroute_all()
     studio.mistakes.clear()  # the browser names the save that was refused
 
-    looks = 0
+    looks = answers = 0
+
+    def count(response: Response) -> None:
+        nonlocal answers
+        is_look = response.url.partition("?")[0].endswith(("/versioned", "/draft"))
+        answers += is_look and response.request.method == "GET"
 
     async def late_look(route: Route) -> None:
         nonlocal looks
@@ -119,13 +124,15 @@ async def _late_answers(studio: Studio) -> None:
         await route.fulfill(response=response)
 
     await page.route("**/api/workflows/versioned?*", late_look)
+    page.on("response", count)
     studio.site.host.events.publish("WORKFLOW_CHANGED", {"workflowId": "versioned", "change": "draft"})
     await read_until(bool, lambda: asyncio.sleep(0, looks))
     await page.get_by_label(name).fill("Typed again")
     await page.get_by_label(name).press("Tab")
     await publish(page)
-    async with page.expect_response(lambda one: looks == 2 and "/draft" in one.url):
-        published.set()  # what was read before is not what there is now
+    published.set()  # what was read before is not what there is now
+    await read_until(lambda n: n >= 4, lambda: asyncio.sleep(0, answers))  # of two looks
+    assert looks == 2
     await page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     await expect(status.get_by_text("Published", exact=True)).to_be_visible()
     await page.get_by_label(name).fill("Typed once more")
@@ -166,6 +173,8 @@ async def _drafts_of_what_is_gone(studio: Studio) -> None:
     page, file = studio.page, studio.site.host.project.root / "workflows" / "drawn.json"
     shutil.copy(file.with_name("polite") / "greeting.json", file)
     left = page.get_by_role("region", name="Drafts of workflows that are gone")
+    gone = page.get_by_role("alert").filter(has_text="This workflow was deleted elsewhere.")
+    saves = list[str]()
 
     async def draw_and_lose(name: str) -> None:
         await studio.open("/workflows/drawn")
@@ -177,6 +186,7 @@ async def _drafts_of_what_is_gone(studio: Studio) -> None:
         await page.get_by_label("Name of the workflow").press("Tab")
         await expect(page.get_by_label("Status").get_by_text("Draft saved in this browser")).to_be_visible()
         await studio.site.request("DELETE", "/api/workflows/drawn", headers={"If-Match": "*"})
+        await gone.get_by_role("button", name="Close").click()
         await page.unroute_all()
         await studio.open("/")
         await expect(left.get_by_text(name)).to_be_visible()
@@ -186,10 +196,14 @@ async def _drafts_of_what_is_gone(studio: Studio) -> None:
     await left.get_by_role("button", name="Restore").click()
     await expect(page.get_by_label("Name of the workflow")).to_have_value("Drawn here")
     assert json.loads(file.read_text())["name"] == "Drawn here"
+    await page.clock.install()
     await draw_and_lose("Drawn again")
     await left.get_by_role("button", name="Discard").click()
     await expect(left).to_have_count(0)
+    page.on("request", lambda one: saves.append(one.url) if one.method == "PUT" else None)
+    await page.clock.run_for(10_000)
     await page.reload()
     await expect(page.get_by_text("Deleted workflows (1)")).to_be_visible()
     await expect(left).to_have_count(0)
+    assert saves == [], "the tab that is still open does not keep it again"
     studio.mistakes.clear()  # the browser names the requests that were cut

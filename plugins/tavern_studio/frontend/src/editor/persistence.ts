@@ -269,8 +269,16 @@ export class Persistence {
     if (payload.workflowId !== this.id) return;
     await this.sending; // it may be this page's own
     if (this.isPublishing.value) return;
-    if (payload.change === "deleted" || payload.change === "moved") say(t(`editor.${payload.change}Elsewhere`, { to: String(payload.to) }), "bad");
-    else if (payload.revision !== this.draftTag && payload.revision !== this.fileTag) await this.refresh();
+    if (payload.change === "deleted" || payload.change === "moved") {
+      this.maySave.value = false; // until it is there again: a draft that is thrown away meanwhile would come back
+      say(t(`editor.${payload.change}Elsewhere`, { to: String(payload.to) }), "bad");
+    } else if (payload.revision !== this.draftTag && payload.revision !== this.fileTag) {
+      if (this.state.value === "unsaved") {
+        this.maySave.value = true;
+        this.plan([]);
+      }
+      await this.refresh();
+    }
   }
 
   /** Show what somebody else has made of the workflow, where nothing here waits to be kept. */
@@ -290,7 +298,7 @@ export class Persistence {
 
 /** Whether the server takes no drafts of the workflow, or none from this person. */
 function isRefused(thrown: unknown): boolean {
-  return [403, 409].includes(asError(thrown).status);
+  return [403, 404, 409].includes(asError(thrown).status);
 }
 
 function noneIfRefused(thrown: unknown): undefined {
