@@ -21,7 +21,10 @@ from helpers.read_once import read_installation_once
 from helpers.repetition import repetitions, set_extended
 from hypothesis import HealthCheck, settings
 
+from tavern_host.hooks import dispatch
+from tavern_host.plugins import lifecycle
 from tavern_metrics import watchdog
+from tavern_scripts.sandbox import canary, running
 
 pytest_plugins = ["pytester", "tavern_devtools.testing"]
 
@@ -35,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["LC_ALL"] = "C.UTF-8"  # messages are in English, whoever runs the tests
     set_extended(config.getoption("extended"))
     watchdog.LIMIT = 60.0  # on a busy machine whatever runs may stand still for seconds, which is no plugin's fault
+    dispatch.DEADLINE = lifecycle.IMPORT_DEADLINE = lifecycle.OPEN_DEADLINE = lifecycle.SHUTDOWN_DEADLINE = 100.0
+    running._PATIENCE = canary._SECONDS = 100.0
     settings.register_profile(
         "tests",
         max_examples=repetitions(15, 200),

@@ -138,8 +138,12 @@ class AgentBench:
 
 
 @asynccontextmanager
-async def agent_bench(folder: Path, prepare: Any = None, **options: Any) -> AsyncIterator[AgentBench]:
-    """Give a bench on a new project; `prepare` may write more into it, and plugins into the folder `plugins` beside."""
+async def agent_bench(
+    folder: Path, prepare: Any = None, says: Say | None = None, **options: Any
+) -> AsyncIterator[AgentBench]:
+    """Give a bench on a new project; `prepare` may write more into it, and plugins into the folder `plugins` beside.
+    `says` is what the model says from the beginning, when a host that serves may have resumed runs before it is given.
+    """
     project = Tavern(folder / "project")
     project.write("tavern.yaml", {"settings": {MODELS: {"m": {"adapter": "told", "model": "m"}}}})
     project.write("workflows/think.json", thinking())
@@ -148,7 +152,7 @@ async def agent_bench(folder: Path, prepare: Any = None, **options: Any) -> Asyn
     plugin = folder / "told"
     if not plugin.exists():
         told_model.write_plugin(plugin)
-    told_model.MODELS["m"] = Model(in_turn())
+    told_model.MODELS["m"] = Model(says or in_turn())
     plugins = [plugin, *folder.glob("plugins/*")]
     async with Host(project=project.root, plugins=plugins, trust=[one.name for one in plugins], **options) as host:
         yield AgentBench(host, project)

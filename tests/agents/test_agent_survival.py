@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers.repetition import repetitions
-from helpers.told_model import said, written
+from helpers.told_model import MODELS, said, written
 
 from tavern_host.contracts.agents import AgentStatus
 from tavern_host.contracts.errors import Conflict
@@ -43,8 +43,7 @@ async def test_runs_of_a_killed_host_are_resumed(tmp_path: Path, _: int) -> None
         asked[stage].append(request)
         return said(f"Back at {stage}.")
 
-    async with agent_bench(tmp_path, prepare, serving=True) as bench:
-        bench.model(say)
+    async with agent_bench(tmp_path, prepare, say, serving=True) as bench:
         for stage in ("approve", "refuse"):
             await bench.reached(await bench.runtime.get_run(runs[stage]), lambda one: one.approvals)
         for task in await bench.waiting(2):
@@ -76,8 +75,8 @@ async def test_a_call_is_decided_about_while_no_host_serves(tmp_path: Path) -> N
         await bench.runtime.interrupt(runs[1])
         with pytest.raises(Conflict):
             await bench.tools.decide(left.id, "approve")
-    async with agent_bench(tmp_path, prepare, serving=True) as bench:
-        model = bench.model(lambda request: said("Aha."))
+    async with agent_bench(tmp_path, prepare, lambda request: said("Aha."), serving=True) as bench:
+        model = MODELS["m"]
         assert (await bench.ended(runs[0])).text == "Aha."
         assert decided.arguments["text"].upper() in model.asked[0].messages[-1].content
         stopped = await bench.runtime.get_run(runs[1])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers.repetition import refused, repetitions
 from helpers.tavern_project import Tavern
-from helpers.told_model import said, written
+from helpers.told_model import MODELS, in_turn, said, written
 
 import tavern_demo
 from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentStatus
@@ -203,9 +203,10 @@ async def test_a_swipe_outlives_its_host(tmp_path: Path) -> None:
         _, run = await bench.held(
             said("never said"), message="", conversation_id="a", parent_id=reply.id, head=reply.id
         )
-    async with agent_bench(tmp_path, prepare, serving=True) as bench:
+    says = in_turn(said("", ("mark", {"text": "one"})), said("New."))
+    async with agent_bench(tmp_path, prepare, says, serving=True) as bench:
         assert (await bench.runtime.get_run(run.id)).status is AgentStatus.RUNNING
-        model = bench.answers(said("", ("mark", {"text": "one"})), said("New."))
+        model = MODELS["m"]
         (task,) = await bench.waiting()
         await bench.tools.decide(task.id, "refuse")
         assert (await bench.ended(run)).text == "New."

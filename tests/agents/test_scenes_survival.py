@@ -33,8 +33,7 @@ async def said_by(bench: AgentBench, scene: str, least: int = 0) -> list[History
 async def test_a_talk_survives_a_kill(tmp_path: Path, _: int) -> None:
     *_, last = await killed("agents.survivor", "talk", tmp_path, lines=LINES)
     number, revision = map(int, last.split())
-    async with agent_bench(tmp_path, prepare_scene, serving=True) as bench:
-        bench.model(count)
+    async with agent_bench(tmp_path, prepare_scene, count, serving=True) as bench:
         scenes = bench.host.services.get(SCENE_MANAGER)
         (run,) = await scenes.list_runs()
         assert run.world["number"] >= number

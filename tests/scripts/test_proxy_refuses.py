@@ -252,12 +252,12 @@ async def test_what_a_connection_and_a_run_may_carry_is_limited() -> None:
 async def test_time_is_limited_for_a_connection_and_for_silence() -> None:
     async with raw_server(echo=True) as server:
         connect = f"CONNECT 127.0.0.1:{server.port} HTTP/1.1\r\nHost: h\r\n\r\n"
-        async with proxied([f"127.0.0.1:{server.port}"], ProxyLimits(idle_seconds=2)) as proxy:
+        async with proxied([f"127.0.0.1:{server.port}"], ProxyLimits(idle_seconds=4)) as proxy:
             reader, writer = await proxy.open()
             writer.write(connect.encode())
             for _ in range(8):  # as long as something goes through, it is not silent
                 writer.write(b"x")
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0.6)
             assert not proxy.connections
             await reader.read()
             silent = await proxy.last()
