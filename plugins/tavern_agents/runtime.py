@@ -266,6 +266,7 @@ class Runtime(AgentRuntime):
 
     async def resume_abandoned(self) -> None:
         """Resume the runs whose host ended in the middle of them."""
+        failed = set[str]()
         for run_id in await self._store.abandoned():
             try:
                 if run_id not in self._loops:  # else the run that called it as a tool has resumed it
@@ -273,7 +274,8 @@ class Runtime(AgentRuntime):
             except TavernError as error:
                 if run_id not in self._not_resumed:
                     self._context.log.warning("the run %s of an agent cannot be resumed: %s", run_id, error.message)
-                self._not_resumed.add(run_id)
+                failed.add(run_id)
+        self._not_resumed = failed
 
     # --- runs at work -----------------------------------------------------------------------------
 

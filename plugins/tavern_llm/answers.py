@@ -20,6 +20,7 @@ THOUGHT_SO_FAR = "What came so far were the model's thoughts; its answer begins 
 _KNOWN = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "audio", "annotations", "index"})
 _KNOWN |= {"logprobs", "token_ids", "stop_reason", "prefix", *REASONING}
 _CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+_MOST_CHOICES = 128
 _CONSTANT = frozenset({"type", "id", "format", "index"})
 """Fields of a part that each fragment of it repeats."""
 
@@ -153,7 +154,11 @@ class AnswerReader:
         chunks: list[LlmChunk] = []
         for number, choice in _choices(data):
             self._usage = read_usage(choice.get("usage"), self._usage)
-            message = self._messages.setdefault(number, ReadMessage())
+            if number not in self._messages:
+                if len(self._messages) >= _MOST_CHOICES:
+                    raise WireError(f"sent more than {_MOST_CHOICES} choices")
+                self._messages[number] = ReadMessage()
+            message = self._messages[number]
             reason = choice.get("finish_reason")
             if reason == "error":
                 raise ServerError("the model could not finish its answer", 502)
@@ -239,11 +244,10 @@ def _merged(known: Any, value: Any) -> Any:
     if isinstance(known, dict) and isinstance(value, dict):
         return known | {key: item if key in _CONSTANT else _merged(known.get(key), item) for key, item in value.items()}
     if isinstance(known, list) and isinstance(value, list):
-        merged = list(known)
         for item in value:
             index = item.get("index") if isinstance(item, dict) else None
-            last = merged[-1] if merged and isinstance(merged[-1], dict) else {}
+            last = known[-1] if known and isinstance(known[-1], dict) else {}
             same = index is not None and (last.get("index"), last.get("type")) == (index, item.get("type"))
-            merged[-1:] = [_merged(last, item)] if same else [*merged[-1:], item]
-        return merged
+            known[-1:] = [_merged(last, item)] if same else [*known[-1:], item]
+        return known
     return value if value is not None else known

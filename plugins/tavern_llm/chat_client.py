@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     import aiohttp
 
 MAX_BYTES = 16 << 20
-"""The largest answer that is read, whole or streamed."""
+"""The largest answer that is read whole, and the largest event of a streamed one."""
+
+MAX_STREAM_BYTES = 64 << 20
+"""The longest stream that is read: of an event with a few characters most is wrapping."""
+
+_PIECE = 8 << 10
+"""How many bytes of an answer are read before others get their turn."""
 
 MAX_ERROR_BYTES = 64 << 10
 """How much of an error answer is read."""
@@ -161,7 +167,7 @@ class ChatClient:
         except BrokenOff as error:
             raise failures.failure(str(error), retryable=True) from None
         except WireError as error:
-            hint = "" if "MiB" in str(error) else "; is the address right (most end in /v1)?"
+            hint = "" if "more than" in str(error) else "; is the address right (most end in /v1)?"
             raise failures.failure(f"{error}{hint}") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             silence = options.first_token if stream else options.timeout
@@ -226,26 +232,34 @@ class ChatClient:
             yield chunk
 
 
-async def _bytes(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+async def _bytes(response: aiohttp.ClientResponse, most: int) -> AsyncGenerator[bytes]:
     """Yield what arrives of an answer. Raises `WireError` past the limit."""
     size = 0
-    async for data in response.content.iter_any():
+    async for data in response.content.iter_chunked(_PIECE):
         size += len(data)
-        if size > MAX_BYTES:
-            raise WireError(f"sent more than {MAX_BYTES >> 20} MiB; the answer was cut off")
+        _check_size(size, most)
         yield data
+        await asyncio.sleep(0)  # what is there already is read without waiting
+
+
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        raise WireError(f"sent more than {most >> 20} MiB; the answer was cut off")
 
 
 async def _json(response: aiohttp.ClientResponse) -> dict[str, Any]:
-    return parse_json(b"".join([data async for data in _bytes(response)]))
+    return parse_json(b"".join([data async for data in _bytes(response, MAX_BYTES)]))
 
 
 async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[str]:
     """Yield the data of each event that has some. Raises `ServerError` for an event of the type `error`."""
-    parser = SseParser()
-    async with aclosing(_bytes(response)) as pieces:
+    parser, waiting = SseParser(), 0
+    async with aclosing(_bytes(response, MAX_STREAM_BYTES)) as pieces:
         async for data in pieces:
-            for event in parser.feed(data):
+            events = parser.feed(data)
+            waiting = len(data) if events else waiting + len(data)
+            _check_size(waiting, MAX_BYTES)
+            for event in events:
                 if event.data.strip():
                     yield _event_data(event.type, event.data)
     for event in parser.finish():

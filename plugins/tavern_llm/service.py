@@ -30,6 +30,9 @@ from tavern_llm.models import DEFAULT, SETTING, ModelSetup, check_setup, find_mo
 
 T = TypeVar("T", LlmResponse, LlmEmbeddings)
 
+MOST_CHARACTERS = 4 << 20
+"""The longest answer that is streamed, its thoughts and the arguments of its calls included."""
+
 BEFORE = "tavern_before_llm_request"
 AFTER = "tavern_after_llm_response"
 
@@ -292,9 +295,11 @@ class LlmService(Llm):
 
 
 async def _chunks(adapter: OpenAdapter, request: LlmRequest, call: CallContext) -> AsyncGenerator[LlmChunk]:
-    """Yield what an adapter streams. Raises `PluginFailure` where the last chunk has no whole answer."""
+    """Yield what an adapter streams. Raises `PluginFailure` where that is too long, or has no whole answer at its
+    end."""
     chunks = adapter.target.stream(request, call)
     last: LlmChunk | None = None
+    size = 0
     try:
         while True:
             async with _deadline(call, adapter.channel.model):
@@ -302,6 +307,10 @@ async def _chunks(adapter: OpenAdapter, request: LlmRequest, call: CallContext) 
             if chunk is None:
                 break
             adapter.expect(chunk, LlmChunk)
+            size += len(chunk.text) + len(chunk.reasoning) + (len(chunk.call.arguments) if chunk.call else 0)
+            if size > MOST_CHARACTERS:
+                text = f"the model {adapter.channel.model!r} gave more than {MOST_CHARACTERS:,} characters"
+                raise PluginFailure(f"{text}; the answer was cut off")
             last = chunk
             yield chunk
     finally:

@@ -10,6 +10,8 @@ from typing import Literal
 
 OPEN, CLOSE = "<think>", "</think>"
 
+_MOST_HELD = 1000
+
 Kind = Literal["text", "reasoning", "void"]
 """What a piece is; `void` says that all text so far was thought, whose beginning the model was given."""
 
@@ -74,11 +76,12 @@ class ThoughtSplitter:
             kept = 0 if is_end or not self._may_close else _overlap(text, CLOSE)
             text, self._held = text[: len(text) - kept], text[len(text) - kept :]
             return "text", text
-        if not rest.strip(" \t") and not is_end:
+        line = rest[:_MOST_HELD]
+        if len(line) < _MOST_HELD and not line.strip(" \t") and not is_end:
             self._held = closed + rest
             return "text", text  # what follows decides
         self._may_close = False
-        if re.match(r"[ \t]*(\r?\n|$)", rest) and not _quotes("".join([*self._texts, text])):
+        if re.match(r"[ \t]*(\r?\n|$)", line) and not _quotes("".join([*self._texts, text])):
             self._held, self._state = rest, "start"
             return "void", text
         self._held = ""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sqlite3
+from contextlib import closing
+from typing import Any
 
 import pytest
 from helpers.folder_plugins import write_plugin
@@ -133,6 +137,27 @@ async def test_a_workflow_that_cannot_deliberate_is_told(bench: AgentBench) -> N
     assert await bench.runtime.runs() == runs
     reply = await bench.run(agent="odd")
     assert (reply.outcome, "core:Nonsense" in str(reply.error)) == ("error", True)
+
+
+async def test_what_cannot_be_resumed_is_said_once(
+    bench: AgentBench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("tavern"), "propagate", True)
+    bench.answers(said("One."), said("Two."))
+    for message in ("First.", "Second."):
+        await bench.run(message, conversation_id="stuck")
+    context = bench.host._manager.active["tavern-agents"].context
+    runtime: Any = context.state["agents.runtime"]
+    kept = context.operator_dir / "agents" / "agents.sqlite3"
+    told = []
+    for is_open in (1, 1, 0, 1):  # each of the two runs is in the other's way; those that are gone are forgotten
+        with closing(sqlite3.connect(kept)) as store, store:
+            store.execute("UPDATE runs SET owner = NULL, is_open = ? WHERE conversation = 'stuck'", [is_open])
+        await runtime.resume_abandoned()
+        told.append(caplog.text.count("of an agent cannot be resumed"))
+    assert told == [2, 2, 2, 4]
+    with closing(sqlite3.connect(kept)) as store, store:
+        store.execute("UPDATE runs SET is_open = 0 WHERE conversation = 'stuck'")
 
 
 async def test_cancelling_ends_the_request_to_the_model(bench: AgentBench) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -221,6 +222,8 @@ FAILURES: list[tuple[list[bytes | None], tuple[bool, ...], str, bool]] = [
     ([EVENTS, event("a"), None], STREAMED, "stayed silent for 0.2 s", True),
     ([EVENTS, b"x" * (2 << 20), None], STREAMED, "sent more than 1 MiB; the answer was cut off", False),
     ([JSON, b"x" * (2 << 20), None], WHOLE, "sent more than 1 MiB; the answer was cut off", False),
+    ([EVENTS, *[event("a" * (1 << 19))] * 5, None], STREAMED, "sent more than 2 MiB; the answer was cut off", False),
+    ([EVENTS, *[event("a", index=n) for n in range(130)], None], STREAMED, "sent more than 128 choices", False),
 ]  # fmt: skip
 
 
@@ -228,6 +231,7 @@ async def test_failures_say_what_is_wrong(
     wire_server: WireServer, client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tavern_llm.chat_client, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(tavern_llm.chat_client, "MAX_STREAM_BYTES", 2 << 20)
     with Failures() as failures:
         for pieces, ways, part, retryable in FAILURES:
             for is_streamed in ways:
@@ -241,6 +245,23 @@ async def test_failures_say_what_is_wrong(
             error = await failure((await client("http://127.0.0.1:9/v1")).complete(ask()))
             told = "the model 'tiny' at http://127.0.0.1:9 cannot be reached: Connection refused; does it run there?"
             assert (error.message, error.info.retryable) == (told, True)
+
+
+async def test_a_fast_stream_leaves_others_their_turn(wire_server: WireServer, client: MakeClient) -> None:
+    wire_server.pieces = [EVENTS, event("a" * 60) * 2000, event(finish_reason="stop")]
+    turn = 0
+
+    async def others() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    waiting = asyncio.create_task(others())
+    chunks = Counter([turn async for _ in (await client(wire_server.base_url)).stream(ask())])
+    waiting.cancel()
+    assert chunks.total() > 2000
+    assert max(chunks.values()) < 200
 
 
 # --- leaving early --------------------------------------------------------------------------------

@@ -180,6 +180,8 @@ class Parrot:
 
     async def stream(self, request, call):
         response = await self.complete(request, call)
+        for _ in range(4 if "talk on" in request.messages[-1].content else 0):
+            yield LlmChunk(text=response.text, reasoning="hm" * (1 << 19))
         yield LlmChunk(text=response.text)
         if "stop short" not in response.text.lower():
             yield LlmChunk(response=response)
@@ -243,8 +245,12 @@ async def test_another_plugins_adapter_can_be_used(
             assert [chunk.response is not None async for chunk in stream] == [True]
             assert log.read_text() == "closed ", "a replaced adapter, after its last request"
 
-            with pytest.raises(PluginFailure, match="adapter 'parrot' of acme ended a stream without the whole answer"):
-                _ = [chunk async for chunk in llm.stream(ask("stop short", "m"))]
+            for text, told in (
+                ("stop short", "adapter 'parrot' of acme ended a stream without the whole answer"),
+                ("talk on", "the model 'm' gave more than 4,194,304 characters; the answer was cut off"),
+            ):
+                with pytest.raises(PluginFailure, match=told):
+                    _ = [chunk async for chunk in llm.stream(ask(text, "m"))]
             rows = [
                 ("small", "too long", "the prompt is too long", {"overflow": True}),  # and the next is not asked
                 ("keyed", "break", "the adapter 'parrot' of acme failed: RuntimeError: cannot reach it with ***", {}),

@@ -25,9 +25,16 @@ def split(*pieces: str) -> tuple[str, str]:
 
 @given(PIECES)
 @example(["<think>", "a", "</think>", "</think>", "\n", "a"])
+@example(["a", "</think>", " " * 1001, "a"])
 def test_where_a_text_is_cut_makes_no_difference(pieces: list[str]) -> None:
     whole = "".join(pieces)
     assert split(*pieces) == split(*whole) == split(whole)
     text, thoughts = split(whole)
     if "<think>" not in whole and "</think>" not in whole:
         assert (text, thoughts) == (whole, "")
+
+
+def test_spaces_without_an_end_are_not_held() -> None:
+    splitter = ThoughtSplitter()
+    found = [kind for piece in ("Why?", "</think>", *" " * 1000) for kind, _ in splitter.feed(piece)]
+    assert "void" in found
