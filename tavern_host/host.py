@@ -281,6 +281,10 @@ class Host:
         """Return how much work of plugins is in flight: calls, and what they began that is to end."""
         return self._manager.lifecycle.in_flight()
 
+    def begin_draining(self) -> int:
+        """Tell plugins that the host stops as soon as what is in flight has ended, and return how much that is."""
+        return self._manager.lifecycle.begin_draining()
+
     def report_failure(self, plugin: str, where: str, error: BaseException) -> None:
         """Report a failure of a plugin: in the log, and as a problem that people see."""
         self._manager.problems.failed(plugin, where, error)

@@ -26,7 +26,7 @@ from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.json_values import LARGE, error_form
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.output_calls import check_principal, filtered, with_call_results
-from tavern_engine.run.priority_semaphore import PrioritySemaphore, Ticket
+from tavern_engine.run.priority_semaphore import PrioritySemaphore
 from tavern_engine.run.queue_messages import QueueMessages
 from tavern_engine.run.record import RunRecord, list_in_memory
 from tavern_engine.run.remote_nodes import cluster_of
@@ -177,7 +177,7 @@ class Engine(ExecutionEngine):
         if entry is None:
             raise Conflict(f"the run {run_id} is running in another process")
         try:
-            await self._continue(await self.recorder.load(entry), call, None)
+            await self._continue(await self.recorder.load(entry), call)
         except BaseException:
             await self.recorder.release(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)
             raise
@@ -213,14 +213,13 @@ class Engine(ExecutionEngine):
         hearing = self._handover.hear(self.active, self._recovery)
         self._context.tasks.spawn(hearing, name="hear of runs of other hosts")
 
-    async def _continue(self, stored: StoredRun, call: CallContext | None, slot: Ticket | None) -> None:
-        """Start a claimed run from where it ended. One that has a `slot` waited at another host."""
+    async def _continue(self, stored: StoredRun, call: CallContext | None) -> None:
+        """Start a claimed run from where it ended."""
         entry = stored.entry
         request = entry.request
         name = entry.workflow_name or entry.workflow_id or "the workflow"
         bound = await self._planner.bind(stored.workflow, stored.groups, request, name)
         call = (call or entry.call).model_copy(update={"deadline": call.deadline if call is not None else None})
-        has_only_waited = slot is not None and entry.status is RunStatus.QUEUED
         record = RunRecord(
             entry.id,
             request,
@@ -230,12 +229,12 @@ class Engine(ExecutionEngine):
             call,
             self._publish,
             submitted_at=entry.submitted_at,
-            attempt=entry.attempt if has_only_waited else entry.attempt + 1,
+            attempt=entry.attempt + (entry.started_at is not None),  # else it has only waited
         )
         self._finished.forget(entry.id)
         self.recorder.resumed(record)
         finished, loops = stored.valid(bound.signatures_by_id())
-        self._begin(record, bound, finished, loops, slot)
+        self._begin(record, bound, finished, loops)
 
     # --- accepting --------------------------------------------------------------------------------
 
@@ -276,9 +275,8 @@ class Engine(ExecutionEngine):
         bound: BoundPlan,
         finished: Results | None = None,
         loops: Mapping[str, LoopState] | None = None,
-        slot: Ticket | None = None,
     ) -> ActiveRun:
-        """Start an accepted run in the background, in a slot that it has or gets."""
+        """Start an accepted run in the background, once it has a slot."""
         request, call = record.request, record.call
         cache = self.cache if request.use_cache and request.keep and self._settings.cache_bytes() else None
         self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
@@ -292,7 +290,7 @@ class Engine(ExecutionEngine):
         execution = RunExecution(bound, scope, cache=cache, lookup=lookup, finished=finished, targets=request.targets)
         record.streams = execution.streams
         # A run that waits for a slot while its parent holds one could wait forever.
-        ticket = slot or (None if call.run_id in self.active else self._run_slots.enter(request.priority))
+        ticket = None if call.run_id in self.active else self._run_slots.enter(request.priority)
         active = ActiveRun(record, execution, call, ticket)
         events.journal = self.recorder.begin(record, active.leave_to_claimant, active.stop)
         self.active[record.id] = active

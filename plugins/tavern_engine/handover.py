@@ -18,7 +18,7 @@ from tavern_engine.run.run_blobs import are_in
 from tavern_host import PluginContext
 from tavern_host.contracts.errors import ServiceUnavailable, TavernError
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.executions import Run
+from tavern_host.contracts.executions import Run, RunStatus
 from tavern_host.contracts.nodes import DataFlowType
 from tavern_host.contracts.runs import RUNS_CHANGED
 
@@ -49,11 +49,13 @@ class Handover:
 
     async def slot(self, active: ActiveRun) -> bool | None:
         """Return whether a waiting run has a slot, once it has or has left the queue; None where another host has
-        taken it."""
+        taken it, or is to take it, since this one stops."""
         while (ticket := active.ticket) is not None and not ticket.done():
             active.is_offered = self._may_run_elsewhere(active)  # before it is: others may be quick
             active.is_offered = active.is_offered and await self._recorder.offer(active.record)
             is_claimed_elsewhere = not await ticket and active.interrupted is None
+            if active.is_offered and self._context.is_draining() and active.interrupted is None:
+                return None  # to begin what the end of this host would cut off
             if (active.is_offered or is_claimed_elsewhere) and not await self._recorder.keep(active.record.id):
                 return None
             active.is_offered = False
@@ -80,15 +82,19 @@ class Handover:
         )
 
     async def end(self, active: ActiveRun) -> Run | None:
-        """Return a run that another host has taken when it has ended there; None where this host stops before. An
-        interrupt is passed on. Raises `TavernError` where the run is gone."""
+        """Return a run that another host has taken when it has ended there; None where this host stops before, and
+        where it is to stop and none has taken it. An interrupt is passed on. Raises `TavernError` where the run is
+        gone."""
         run_id = active.record.id
         while not self._context.is_stopping():
             try:
                 if active.is_unwanted:
                     await self._recorder.interrupt(run_id)
-                if (await self._recorder.entry(run_id)).status.is_final:
+                if (entry := await self._recorder.entry(run_id)).status.is_final:
                     return await self._recorder.run(run_id)
+                is_taken = entry.owner != self._recorder.worker or entry.status is not RunStatus.QUEUED
+                if self._context.is_draining() and not is_taken:
+                    return None
             except TavernError as error:
                 if error.info.code != ServiceUnavailable.code:
                     raise

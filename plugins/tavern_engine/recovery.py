@@ -12,7 +12,7 @@ from tavern_engine.journal.recorder import RunRecorder
 from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.run.active_run import INTERRUPTED
 from tavern_engine.run.json_values import error_form
-from tavern_engine.run.priority_semaphore import PrioritySemaphore, Ticket
+from tavern_engine.run.priority_semaphore import PrioritySemaphore
 from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, InvalidInput, TavernError
 from tavern_host.contracts.executions import RunStatus
@@ -26,8 +26,7 @@ _ATTEMPTS = 5
 
 
 class Recovery:
-    """The recovery of one host. `is_active` tells whether a run runs here, `resume` starts a claimed one, with the slot
-    that it is given."""
+    """The recovery of one host. `is_active` tells whether a run runs here, `resume` starts a claimed one."""
 
     def __init__(
         self,
@@ -36,10 +35,10 @@ class Recovery:
         recorder: RunRecorder,
         slots: PrioritySemaphore,
         is_active: Callable[[str], bool],
-        resume: Callable[[StoredRun, CallContext | None, Ticket | None], Awaitable[None]],
+        resume: Callable[[StoredRun, CallContext | None], Awaitable[None]],
     ) -> None:
         self._log = context.log
-        self._is_stopping = context.is_stopping
+        self._is_draining = context.is_draining
         self._settings = settings
         self._recorder = recorder
         self._is_active = is_active
@@ -87,48 +86,43 @@ class Recovery:
 
     async def _claim_abandoned(self) -> None:
         """Resume the runs that have lost their worker, or mark them as interrupted."""
-        while (entry := await self._recorder.claim()) is not None:
+        while not self._is_draining() and (entry := await self._recorder.claim()) is not None:
             if not self._is_active(entry.id):
                 await self._take_up(entry)
 
     async def _take_waiting(self) -> None:
-        """Start runs that wait at other hosts, as many as have a slot here at once."""
+        """Start runs that wait at other hosts, as many as there are free slots here. No slot is held while the store is
+        asked: a run of this host that comes then starts, and the one that was taken waits here, for any host."""
         now = asyncio.get_running_loop().time
         while self._slots.free and self._settings.resumes_abandoned() and now() >= self._takes_from:
-            if self._is_stopping():
+            if self._is_draining():
                 return
-            slot, is_used = self._slots.enter(), False
-            try:
-                self._may_wait = False  # unless one is found, or heard of meanwhile
-                if (entry := await self._recorder.take() or await self._not_taken()) is None:
-                    return
-                self._may_wait = True
-                if not self._is_active(entry.id):  # else it has come back to the queue that it left
-                    is_used = await self._take_up(entry, slot)
-            finally:
-                if not is_used:
-                    self._slots.leave(slot)
+            self._may_wait = False  # unless one is found, or heard of meanwhile
+            if (entry := await self._recorder.take() or await self._not_taken()) is None:
+                return
+            self._may_wait = True
+            if not self._is_active(entry.id):  # else it has come back to the queue that it left
+                await self._take_up(entry, is_taken=True)
 
-    async def _take_up(self, entry: RunEntry, slot: Ticket | None = None) -> bool:
-        """Resume a claimed run, or mark it as interrupted; return whether it runs."""
+    async def _take_up(self, entry: RunEntry, *, is_taken: bool = False) -> None:
+        """Resume a claimed run, or mark it as interrupted; hand one on that was taken and cannot run here."""
         why = self._why_not(entry)
         if why is None:
-            before = "the host ended in the middle of it" if slot is None else "it waited at another host"
+            before = "it waited at another host" if is_taken else "the host ended in the middle of it"
             try:
                 stored = await self._recorder.load(entry)
                 try:
-                    await self._resume(stored, entry.call, slot)
-                    return True
+                    await self._resume(stored, entry.call)
+                    self._handed_on.pop(entry.id, None)
                 except InvalidInput as error:  # this host does not have what the run needs, such as a plugin
-                    if slot is None:
+                    if not is_taken:
                         raise
                     await self._hand_on(entry, error.message)
-                    return False
+                return
             except Exception as error:  # such as a plugin that is not loaded any more
                 why = f"{before}, and it cannot be resumed: {error_form(error).message}"
         self._log.warning("run %s: %s", entry.id, why)
         await self._recorder.release(entry, RunStatus.INTERRUPTED, why)
-        return False
 
     async def _hand_on(self, entry: RunEntry, why: str) -> None:
         """Let a run that was taken wait for a host that can run it; take no other for a while, which may be like it."""
@@ -145,6 +139,7 @@ class Recovery:
             self._handed_on[run_id] = False
             if await self._recorder.keep(run_id):
                 return await self._recorder.entry(run_id)
+            del self._handed_on[run_id]
         return None
 
     def _why_not(self, entry: RunEntry) -> str | None:

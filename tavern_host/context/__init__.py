@@ -368,7 +368,8 @@ class PluginContext:
 
     `serving` says that the host runs until it is stopped, as under `tavern serve`, not for one command: work that is
     resumed at the start and long-running work (a watch on files) belongs there. `is_stopping` says that the host stops:
-    what is cut off then and can resume in the next one should be left to that.
+    what is cut off then and can resume in the next one should be left to that. `is_draining` says that it stops, or
+    will as soon as what is in flight has ended: what waits and can be left to another host should not begin.
     """
 
     plugin: str
@@ -387,6 +388,7 @@ class PluginContext:
     state: dict[str, Any] = field(default_factory=dict)
     serving: bool = False
     is_stopping: Callable[[], bool] = lambda: False
+    is_draining: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)

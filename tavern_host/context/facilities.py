@@ -252,6 +252,7 @@ class Kernel:
     audit: AuditLog
     blobs: BlobStore
     is_stopping: bool = False
+    is_draining: bool = False
 
     def provides_service(self, plugin: str) -> bool:
         """Return whether a plugin provides one of the host's services."""
@@ -284,4 +285,5 @@ def make_context(
         blobs=kernel.blobs.of(plugin, partial(in_flight.check, while_closing=True)),
         serving=kernel.serving,
         is_stopping=lambda: kernel.is_stopping,
+        is_draining=lambda: kernel.is_draining or kernel.is_stopping,
     )

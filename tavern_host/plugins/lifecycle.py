@@ -315,6 +315,11 @@ class Lifecycle:
         """Return how much work is in flight in all loads."""
         return sum(loaded.in_flight.count for loaded in self.loads())
 
+    def begin_draining(self) -> int:
+        """Tell plugins that the host will stop, and return how much work is in flight."""
+        self._kernel.is_draining = True
+        return self.in_flight()
+
     def stop_waiting(self) -> None:
         """Let draining loads, now and later, wait no longer for their work in flight."""
         self._kernel.is_stopping = True

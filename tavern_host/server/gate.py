@@ -83,13 +83,8 @@ class Gate:
         """Let a browser have a token as this server's cookie from now on, as long as it runs or for some seconds; with
         a name, a cookie of a plugin."""
         path, secure = self.reach.base_path or "/", self.reach.is_secure(request) or None
-        how: dict[str, Any] = {
-            "path": path,
-            "secure": secure,
-            "httponly": True,
-            "samesite": "Lax" if name else "Strict",
-        }
-        response.set_cookie(self._cookie + name, token, max_age=seconds, **how)
+        how: dict[str, Any] = {"path": path, "secure": secure, "samesite": "Lax" if name else "Strict"}
+        response.set_cookie(self._cookie + name, token, max_age=seconds, httponly=True, **how)
 
     def cookies(self, request: web.Request, plugin: str) -> dict[str, str]:
         """Return the cookies of a plugin."""
@@ -129,10 +124,8 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     refused = gate.refuse(request)
     if refused is not None:
         return error_response(refused[0], "forbidden", refused[1])
-    if {one.lower() for one in request.headers.getall("Content-Encoding", ())} - {
-        "",
-        "identity",
-    }:  # a little may become a lot
+    encodings = {one.lower() for one in request.headers.getall("Content-Encoding", ())}
+    if not encodings <= {"", "identity"}:  # a little may become a lot
         return error_response(415, "unsupported_encoding", "a body is taken as it is: send it without Content-Encoding")
     known = await gate.visitor(request)
     if known is None and not _is_public(request):
@@ -155,12 +148,8 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = web.HTTPFound(gate.reach.base_path + "/" + clean.lstrip("/"))  # "//name" would be another server
         gate.set_cookie(request, response, request.query["token"], None)
         raise response
-    if (
-        known is not None
-        and _wants_page(request)
-        and request.path == "/"
-        and not known.sees(host_of(request).project.id)
-    ):
+    is_start = request.path == "/" and _wants_page(request)
+    if known is not None and is_start and not known.sees(host_of(request).project.id):
         return _page("Your projects", _projects(request.app[SERVED].seen_by(known)))
     also_log(principal=f"user:{visitor().user}")
     return await gate.answer(request, handler)

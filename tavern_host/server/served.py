@@ -80,7 +80,7 @@ class ServedProjects:
     def begin_draining(self) -> int:
         """Refuse new work from now on, and return how much is in flight."""
         self.is_draining = True
-        return sum(host.in_flight() for host in self.all())
+        return sum(host.begin_draining() for host in self.all())
 
     async def drained(self, seconds: float) -> None:
         """Wait until nothing is in flight, for some seconds at most, or until `stop_waiting`."""

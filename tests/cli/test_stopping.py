@@ -11,7 +11,7 @@ from typing import Any
 from helpers.command_line import tavern
 from helpers.serve_process import SECONDS, Serving, serving
 
-RUNS = 10
+RUNS, AT_ONCE = 10, 4
 
 
 def _waits(seconds: float) -> dict[str, Any]:
@@ -73,6 +73,7 @@ async def test_accepted_runs_end_however_the_host_went(tmp_path: Path) -> None:
     async with serving(project) as site:
         ended = await _ended(site, runs)
         assert [(run["status"], run["outputs"]) for run in ended] == [("complete", {"text": "done"})] * RUNS * 2
+        assert sum(run["attempt"] - 1 for run in ended) <= 2 * AT_ONCE, "those that only waited began once"
         assert {run["id"] for run in (await site.get("/api/runs"))["runs"]} == {unwanted, long, *runs}
         assert (await site.get("/readyz")) == {"status": "ready", "problems": []}
         run = await _no_new_work(site)

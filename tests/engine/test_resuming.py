@@ -77,6 +77,7 @@ async def test_an_interrupted_run_resumes_on_a_later_host(open_host: OpenHost, f
         run = await resumed(bench, run_id)
 
     assert (before.status, state(before, "a").status) == ("interrupted", "complete")
+    assert state(before, "wait").status == "interrupted"
     assert (run.status, output(run, "b"), notes(file)) == ("complete", "a", ["a"])
     assert run.submitted_at == before.submitted_at
 
@@ -239,7 +240,7 @@ async def test_a_loop_resumes_with_the_iteration_cut_off(open_host: OpenHost, fi
     check_counted(run)
     for each in (before, kept):
         assert (each.status, state(each, "z").status, state(each, "z").iterations) == ("interrupted", "interrupted", 3)
-    assert state(kept, "add").status == "complete"
+    assert (state(kept, "add").status, state(kept, "wait").status) == ("complete", "interrupted")
     assert notes(file) == ["0", "1", "2", "3", "3", "4", "5"]
 
 

@@ -110,6 +110,7 @@ async def end_once(host: Host, places: list[Place], first: int) -> None:
     accepted = {run: number + n for number, runs in zip(numbers, lists, strict=True) for n, run in enumerate(runs)}
     kept = await kept_of(host, accepted)
     before = {run_id: begun(places, run_id) for run_id in accepted}
+    left = {run_id: await engine.get(run_id) for run_id in accepted}
     assert kept
     assert await engine.interrupt(busy)
     async with asyncio.timeout(120):
@@ -118,13 +119,13 @@ async def end_once(host: Host, places: list[Place], first: int) -> None:
     for run_id, number in accepted.items():
         run = await engine.get(run_id)
         assert (run.status, run.error) == (RunStatus.COMPLETE, None)
-        assert run.attempt > 1 or not before[run_id]
+        assert run.attempt == left[run_id].attempt + (left[run_id].started_at is not None)
         results = {node_id(i): values for i, values in graph_of(number, depth=DEPTH).results.items()}
         assert {node: run.nodes[node].output for node in results} == results
         times = begun(places, run_id)
         assert len(times) == WIDTH * DEPTH
         assert [node for node in kept.get(run_id, ()) if times[node] != before[run_id][node]] == []
-        assert run.attempt > 1 or set(times.values()) == {1}
+        assert run.attempt > 1 or before[run_id] or set(times.values()) == {1}
     ended = Counter(run.status for run in await engine.history(RunFilter(limit=1000)))
     assert ended.keys() == {RunStatus.COMPLETE, RunStatus.INTERRUPTED}
     assert ended[RunStatus.INTERRUPTED] == 1 + first // AT_ONCE

@@ -22,7 +22,7 @@ from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import Conflict, ServiceUnavailable
 from tavern_host.contracts.executions import ExecutionEngine, Run, RunRequest, RunStatus
-from tavern_host.contracts.runs import RunEnd, RunEntry
+from tavern_host.contracts.runs import RUNS_CHANGED, RunEnd, RunEntry
 from tavern_host.contracts.workflows import Workflow
 from tavern_postgres.database import Database
 from tavern_postgres.runs import PostgresRunStore
@@ -58,13 +58,11 @@ async def running(engine: ExecutionEngine, run_id: str) -> None:
 
 
 async def both_busy(engine: ExecutionEngine, elsewhere: ExecutionEngine) -> list[str]:
-    """Return the runs that keep two hosts busy: which of them runs here is chance, since a host that looks for runs
-    of others starts none of its own."""
-    for _ in range(2):
-        await engine.submit(waits())
-    while not all(found := [(await one.queue()).running for one in (engine, elsewhere)]):
-        await asyncio.sleep(0.02)
-    return [runs[0].id for runs in found]
+    """Return the runs that keep two hosts busy."""
+    runs = [await engine.submit(waits()) for _ in range(2)]
+    for one, run_id in zip((engine, elsewhere), runs, strict=True):
+        await running(one, run_id)
+    return runs
 
 
 async def pending(engine: ExecutionEngine) -> list[str]:
@@ -115,6 +113,49 @@ async def test_waiting_runs_run_in_order_at_a_free_host(tmp_path: Path) -> None:
         assert [(run.status, run.error) for run in ended] == [(RunStatus.COMPLETE, None)] * len(stay)
         assert [run.id for run in (await elsewhere.queue()).running] == []
         assert not {*stay} & {*begun}
+
+
+async def test_a_free_host_starts_what_it_accepts(tmp_path: Path) -> None:
+    async with two_hosts(tmp_path) as (host, _, there):
+
+        async def look() -> None:
+            while True:
+                host.events.publish(RUNS_CHANGED, {"promptId": "none", "worker": "none"})
+                await asyncio.sleep(0.001)
+
+        looking = asyncio.create_task(look())
+        engine = host.services.get(EXECUTION_ENGINE)
+        runs = [await engine.run(short(number)) for number in range(12)]
+        looking.cancel()
+        assert {run.status for run in runs} == {RunStatus.COMPLETE}
+        assert not there.log.exists()
+
+
+async def test_a_host_that_drains_leaves_what_waits(tmp_path: Path) -> None:
+    async with two_hosts(tmp_path) as (host, elsewhere, there):
+        engine = host.services.get(EXECUTION_ENGINE)
+        busy, follower = await engine.submit(waits()), asyncio.create_task(engine.run(waits()))
+        while not (moved := (await elsewhere.queue()).running):
+            await asyncio.sleep(0.02)
+        left = await engine.submit(short(1))
+        caller = asyncio.create_task(engine.wait(left))
+        stays = await engine.submit(short(2), call=system_call("test").child(timeout=3600))
+        assert host.begin_draining() > 0
+        theirs = await elsewhere.submit(short(3))
+
+        assert await engine.interrupt(busy)
+        assert (await engine.wait(stays)).status is RunStatus.COMPLETE
+        assert (told := (await caller).error) and told.message == "the host stopped the run"
+        assert [(await elsewhere.get(one)).status for one in (left, theirs)] == [RunStatus.QUEUED] * 2
+        assert await elsewhere.interrupt(moved[0].id)
+        assert (told := (await follower).error) and told.message == "the run was interrupted"
+        ended = [await elsewhere.wait(one) for one in (left, theirs)]
+        assert [(run.status, run.attempt) for run in ended] == [(RunStatus.COMPLETE, 1)] * 2
+        begun = [
+            {line.split()[0] for line in place.log.read_text().splitlines()}
+            for place in (Place(host.project.root.parent), there)
+        ]
+        assert begun == [{stays}, {left, theirs}]
 
 
 async def test_a_run_is_interrupted_wherever_it_waits_or_runs(tmp_path: Path) -> None:
@@ -168,6 +209,9 @@ async def test_a_run_waits_for_a_host_that_has_its_plugins(tmp_path: Path, monke
             assert await engine.interrupt(busy)
             ended = [await engine.wait(run_id) for run_id in needed]
             assert [(run.status, run.attempt) for run in ended] == [(RunStatus.COMPLETE, 1)] * 2
+            recovery = other._manager.active["tavern-engine"].context.state["engine"]._recovery
+            while recovery._handed_on:  # until it sees that these have ended
+                await asyncio.sleep(0.02)
 
 
 async def test_callers_learn_that_their_host_stops(tmp_path: Path) -> None:
@@ -180,6 +224,7 @@ async def test_callers_learn_that_their_host_stops(tmp_path: Path) -> None:
         async with here.host(serving=True, runs=1) as host, asyncio.timeout(120):
             engine = host.services.get(EXECUTION_ENGINE)
             busy, moved = await both_busy(engine, elsewhere)
+            waited = await engine.submit(short(1))
             caller = asyncio.create_task(engine.wait(moved))
             while moved in await pending(engine):
                 await asyncio.sleep(0.02)
@@ -189,6 +234,10 @@ async def test_callers_learn_that_their_host_stops(tmp_path: Path) -> None:
         async with asyncio.timeout(120):
             assert await elsewhere.interrupt(moved)
             await running(elsewhere, busy)
+            assert await elsewhere.interrupt(busy)
+            ended = [await elsewhere.wait(run_id) for run_id in (busy, waited)]
+            statuses = [RunStatus.INTERRUPTED, RunStatus.COMPLETE]
+            assert [(run.status, run.attempt) for run in ended] == [*zip(statuses, (2, 1), strict=True)]
 
 
 @asynccontextmanager

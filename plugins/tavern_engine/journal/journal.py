@@ -120,11 +120,7 @@ class RunJournal:
     """The journal of one run. On the event loop; made by `Journal.begin`."""
 
     def __init__(
-        self,
-        journal: Journal,
-        run_id: str,
-        not_resumable: Callable[[str], object],
-        lost: Callable[[], object],
+        self, journal: Journal, run_id: str, not_resumable: Callable[[str], object], lost: Callable[[], object]
     ) -> None:
         self._journal = journal
         self._run_id = run_id

@@ -168,9 +168,9 @@ class RunRecorder:
             self._leases.look()
 
     async def started(self, record: RunRecord) -> None:
-        """Record that a run has started: soon, since most end before. One that was resumed at once, so that its
+        """Record that a run has started: soon, since most end before. One that was taken up at once, so that its
         attempts are counted although it ends the host."""
-        if record.attempt > 1:
+        if record.is_resumed:
             await self._update(record, RunStatus.RUNNING, {})
         elif record.id in self._recorded:
             self._starts[record.id] = asyncio.get_running_loop().call_later(DELAY, self._write_start, record)
@@ -231,7 +231,7 @@ class RunRecorder:
         """Flush the journal of a run and leave it as it stands, for the next host to take up."""
         self._live.discard(record.id)
         if record.id in self._recorded and self._journal is not None:
-            await self._start_settled(record)
+            await self.catch_up([record])
             await self._journal.drain(record.id)
 
     async def close(self) -> None:
@@ -245,13 +245,11 @@ class RunRecorder:
 
     async def claim(self, run_id: str | None = None) -> RunEntry | None:
         """Claim a run without an owner; see `RunStore.claim`."""
-        store = self._store
-        return await store.claim(self.worker, LEASE, run_id=run_id) if store is not None else None
+        return await store.claim(self.worker, LEASE, run_id=run_id) if (store := self._store) is not None else None
 
     async def take(self) -> RunEntry | None:
         """Claim a run that waits at another worker."""
-        store = self._store
-        return await store.take(self.worker, LEASE) if store is not None else None
+        return await store.take(self.worker, LEASE) if (store := self._store) is not None else None
 
     async def interrupt(self, run_id: str) -> bool:
         """Let a run end that does not run here; False if it had finished. Raises `NotFound`."""
@@ -318,6 +316,8 @@ class RunRecorder:
             for node_id, outputs in entry.request.overrides.items()
         }
         for row in rows:
+            if row.status == RunStatus.INTERRUPTED and entry.error is None:  # the run was resumed, or will be
+                continue
             state = await self._node_state(row, store, most)
             before = nodes.get(row.node_id)
             if state is not None and before is not None and before.iterations is not None:

@@ -34,10 +34,12 @@ STATUS_NAMES = {
     "partial": RunStatus.COMPLETE,
     "bypassed": RunStatus.COMPLETE,
     "error": RunStatus.ERROR,
+    "interrupted": RunStatus.INTERRUPTED,
 }
 """The journal's names for node outcomes, and the status of each. Rows of loops have others."""
 
 _NAMES = {State.DONE.value: "complete", State.BYPASSED.value: "bypassed", State.FAILED.value: "error"}
+_NAMES[State.INTERRUPTED.value] = "interrupted"
 SMALL = 1000
 """Outputs of fewer characters are not counted one by one."""
 PARTIAL = b""
@@ -206,7 +208,7 @@ class EventBatch:
         self.journal_inner(numbers, since)
 
     def journal_inner(self, numbers: list[int], since: float) -> None:
-        """Write, to be shown, the last results of the nodes of a loop that ended after `since`."""
+        """Write, to be shown, what became last of nodes, of a loop say, that ended after `since`."""
         if self.journal is None:
             return
         table = self.table
@@ -216,6 +218,11 @@ class EventBatch:
                 started, finished = table.started[number] - self._base, table.finished[number] - self._base
                 outputs, error, tries = table.outputs[number], table.errors.get(number), table.attempts.get(number, 1)
                 self.journal.add(self._plan.ids[number], None, name, started, finished, outputs, error, tries)
+
+    def close(self) -> None:
+        """Pass on the rest, and write which nodes still run, to be shown: they are interrupted."""
+        self.flush()
+        self.journal_inner(self.table.close(), 0.0)
 
     def reused(self, found: Iterable[tuple[int, dict[str, Any]]], *, are_given: bool = False) -> None:
         """Add nodes whose outputs of an earlier run are valid and read by others, or were given with this one."""

@@ -127,9 +127,7 @@ def prompt_form(run: Run) -> dict[str, JsonValue]:
     nodes: dict[str, JsonValue] = {}
     for node_id, state in run.nodes.items():
         nodes[node_id] = _present(
-            status=state.status.value,
-            output=state.output,
-            error=state.error.to_json() if state.error else None,
+            status=state.status.value, output=state.output, error=state.error.to_json() if state.error else None
         )
     return {
         **summary_form(run),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 
@@ -41,6 +42,7 @@ _STATUSES = {
 
 
 _DONE = State.DONE.value
+_WAITING, _SKIPPED = bytes((State.WAITING,)), bytes((State.SKIPPED,))
 _AT_ONCE = 1000
 """How many nodes are looked at before others get their turn."""
 
@@ -136,15 +138,15 @@ class NodeTable:
         """Set how many iterations a loop has had."""
         self.iterations[number] = count
 
-    def close(self) -> None:
-        """End the run: nodes that still run are interrupted, those that wait are skipped."""
-        if State.RUNNING not in self.states and State.WAITING not in self.states:
-            return
-        for number, state in enumerate(self.states):
-            if state == State.RUNNING:
-                self.states[number] = State.INTERRUPTED
-            elif state == State.WAITING:
-                self.states[number] = State.SKIPPED
+    def close(self) -> list[int]:
+        """End the run: nodes that still run are interrupted, and returned, those that wait are skipped."""
+        is_running = State.RUNNING in self.states
+        running = [n for n, state in enumerate(self.states) if state == State.RUNNING] if is_running else []
+        for number in running:
+            self.states[number] = State.INTERRUPTED
+            self.finished[number] = time.perf_counter()
+        self.states[:] = self.states.replace(_WAITING, _SKIPPED)
+        return running
 
     def skipped(self) -> list[str]:
         """Return the ids of the nodes that did not run."""

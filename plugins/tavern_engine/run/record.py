@@ -45,6 +45,7 @@ class RunRecord:
         self.error: ErrorInfo | None = None
         self.nodes = NodeTable(plan.ids, shows_outputs=request.keep)
         self.attempt = attempt
+        self.is_resumed = submitted_at is not None
         self.not_resumable: str | None = None
         self.streams: frozenset[str] = frozenset()
         self.workflow_id = request.workflow_id or workflow.id

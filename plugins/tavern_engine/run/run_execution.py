@@ -90,8 +90,7 @@ class RunExecution:
             await scope.close()
             scope.events.stream_messages.close()
             scope.events.reports.close()
-            scope.events.flush()
-            scope.events.table.close()
+            scope.events.close()
             await scope.blobs.held()
             if scheduler.stragglers:
                 count = scheduler.stragglers
