@@ -122,7 +122,7 @@ async def _draw(studio: Studio) -> None:
     await page.keyboard.press("h")
 
     await page.keyboard.press("Control+s")
-    await expect(page.get_by_role("status").get_by_text("Published")).to_be_visible()
+    await expect(page.get_by_label("Status").get_by_text("Published", exact=True)).to_be_visible()
     kept = {edge["id"]: edge for edge in json.loads((project / "workflows" / "line.json").read_text())["edges"]}
     (point,) = kept["first"]["reroute"]
     assert point["y"] > 100, "it was in the middle of the line, and was pulled down"

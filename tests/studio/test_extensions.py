@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers.folder_plugins import write_plugin
 from playwright.async_api import Browser, Page, Route, expect
-from studio_bench import WIDE, Studio, show
+from studio_bench import WAIT, WIDE, Studio, show
 
 from tavern_host import Host
 from tavern_host.testing.http import TOKEN, served
@@ -267,6 +267,7 @@ async def test_a_start_that_hangs_is_followed_by_a_safe_one(browser: Browser, tm
         served(host) as site,
     ):
         context = await browser.new_context(**WIDE)
+        context.set_default_timeout(WAIT)
         hung = await context.new_page()
         async with hung.expect_console_message(lambda said: said.text == "on and on"):
             await hung.goto(f"http://127.0.0.1:{site.port}/?token={TOKEN}", wait_until="commit")

@@ -92,6 +92,7 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
         card = page.get_by_role("region", name="workflow:spell needs your approval")
         await card.get_by_role("button", name="Allow once").click()
         await expect(page.get_by_text("It is spelt.")).to_be_visible()
+        await expect(page.get_by_role("button", name="Edit and send again")).to_be_visible()  # all of it is read
         await page.locator("summary", has_text="workflow:spell").click()
         await expect(page.get_by_text("to be or not to be")).to_be_visible()
         await page.goto(f"{server.base}/#/workflows/spell")

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from playwright.async_api import Browser, Frame, Page, expect
-from studio_bench import WIDE, read_until, show
+from studio_bench import WAIT, WIDE, read_until, show
 
 from tavern_host import Host
 from tavern_host.testing.http import served
@@ -51,6 +51,7 @@ async def test_a_sandboxed_panel_reaches_nothing_but_its_plugin(browser: Browser
     host = Host(tmp_path / "inn", plugins=[ACME], trust=["acme-frame"])
     async with listening() as (outside, heard), host, served(host) as site:
         free = await browser.new_page()
+        free.set_default_timeout(WAIT)
         freely = f"{outside}/free"
         await free.goto(freely)
         script = (ACME / "web" / "panel.js").read_text()
