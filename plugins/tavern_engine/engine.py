@@ -89,15 +89,13 @@ class Engine(ExecutionEngine):
         """Submit a run and return it when it is finished; cancelling interrupts it and waits for its end."""
         active = await self._accept(request, call)
         try:
-            await active.ended.wait()
+            return await active.outcome()
         except asyncio.CancelledError:
             active.is_unwanted = not self._context.is_stopping()
             active.interrupt()
             if active.task is not None:
                 await asyncio.wait([active.task], timeout=2 * GRACE)
             raise
-        assert active.result is not None
-        return active.result
 
     async def get(self, run_id: str) -> Run:
         """Return a run in its present state. Raises `NotFound`."""
@@ -117,9 +115,7 @@ class Engine(ExecutionEngine):
         """Return a run when it is finished. Raises `NotFound`."""
         active = self.active.get(run_id)
         if active is not None:
-            await active.ended.wait()
-            assert active.result is not None
-            return active.result
+            return await active.outcome()
         run = self._finished.get(run_id) or await self._recorded_run(run_id)
         while not run.status.is_final:  # another process runs it
             await asyncio.sleep(POLL)

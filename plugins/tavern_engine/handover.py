@@ -82,9 +82,9 @@ class Handover:
         )
 
     async def end(self, active: ActiveRun) -> Run | None:
-        """Return a run that another host has taken when it has ended there; None where this host stops before, and
-        where it is to stop and none has taken it. An interrupt is passed on. Raises `TavernError` where the run is
-        gone."""
+        """Return a run that another host has taken when it has ended there; None where this host stops before, or is to
+        stop and none has taken it or nobody waits for it here. An interrupt is passed on. Raises `TavernError` where
+        the run is gone."""
         run_id = active.record.id
         while not self._context.is_stopping():
             try:
@@ -93,7 +93,7 @@ class Handover:
                 if (entry := await self._recorder.entry(run_id)).status.is_final:
                     return await self._recorder.run(run_id)
                 is_taken = entry.owner != self._recorder.worker or entry.status is not RunStatus.QUEUED
-                if self._context.is_draining() and not is_taken:
+                if self._context.is_draining() and not (is_taken and active.callers):
                     return None
             except TavernError as error:
                 if error.info.code != ServiceUnavailable.code:

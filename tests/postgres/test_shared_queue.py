@@ -161,7 +161,7 @@ async def test_a_host_that_drains_leaves_what_waits(tmp_path: Path) -> None:
 async def test_a_run_is_interrupted_wherever_it_waits_or_runs(tmp_path: Path) -> None:
     async with two_hosts(tmp_path) as (host, elsewhere, _):
         engine = host.services.get(EXECUTION_ENGINE)
-        _, there = await both_busy(engine, elsewhere)
+        here, there = await both_busy(engine, elsewhere)
         assert await elsewhere.interrupt(there)
         for asked in (engine, elsewhere):
             moved = await engine.submit(waits())
@@ -184,6 +184,9 @@ async def test_a_run_is_interrupted_wherever_it_waits_or_runs(tmp_path: Path) ->
             assert await asked.interrupt(queued)
             assert (await engine.wait(queued)).status is RunStatus.INTERRUPTED
         assert (await pending(engine), [run.id for run in (await elsewhere.queue()).running]) == ([], [full])
+        assert host.begin_draining() > 0 and await engine.interrupt(here)
+        while host.in_flight():  # not with the run that is elsewhere, since nobody waits for it here
+            await asyncio.sleep(0.02)
 
 
 async def test_a_run_waits_for_a_host_that_has_its_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

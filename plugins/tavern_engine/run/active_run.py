@@ -24,7 +24,8 @@ INTERRUPTED = "the run was interrupted"
 @dataclass(eq=False)
 class ActiveRun:
     """An unfinished run. `ticket` is None for a run within a run: it shares the slot of its parent. `is_unwanted` after
-    somebody asked to interrupt it, `is_offered` while it waits and another host may take it."""
+    somebody asked to interrupt it, `is_offered` while it waits and another host may take it; `callers` is how many wait
+    for its end."""
 
     record: RunRecord
     execution: RunExecution
@@ -37,6 +38,17 @@ class ActiveRun:
     in_flight: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     task: asyncio.Task[None] | None = None
     result: Run | None = None
+    callers: int = 0
+
+    async def outcome(self) -> Run:
+        """Return the run when it has ended, here or at another host."""
+        self.callers += 1
+        try:
+            await self.ended.wait()
+        finally:
+            self.callers -= 1
+        assert self.result is not None
+        return self.result
 
     def count(self, state: MutableMapping[str, Any], status: RunStatus) -> None:
         """Count the run and its nodes for the figures of the host. The nodes of a large run are counted as one kind; of

@@ -149,13 +149,7 @@ class SqliteRunStore(RunStore):
         return await self._reader.read(lambda c: [id for (id,) in c.execute(asked, (rows.text(worker),))], absent=[])
 
     async def append(
-        self,
-        worker: str,
-        run_id: str,
-        batch: bytes,
-        *,
-        contents: tuple[str, ...] = (),
-        call: CallContext | None = None,
+        self, worker: str, run_id: str, batch: bytes, *, contents: tuple[str, ...] = (), call: CallContext | None = None
     ) -> None:
         """Add a batch of node results. Raises `Conflict` where the run is another's, `NotFound` for a value."""
 
