@@ -13,8 +13,10 @@ from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import Misconfigured
 from tavern_mcp.entry import servers_of
 from tavern_mcp.interface import MCP_SERVERS, McpServer
+from tavern_mcp.offers import offer_of, unmatched
 from tavern_mcp.service import MISSING, is_installed
 
+_NOTHING = "Nothing is offered: name tools in extensions.tavern-mcp.offer."
 _COLUMNS = ["Server", "From", "Status", "Tools", "What it is", "Problem"]
 
 
@@ -69,8 +71,8 @@ async def serve(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
 
     from tavern_mcp.offering import make_server
 
-    if not context.settings.get("offer"):
-        yield CommandOutput(kind="progress", text="Nothing is offered: name tools in extensions.tavern-mcp.offer.")
+    for text in await unmatched(context) if offer_of(context) else [_NOTHING]:
+        yield CommandOutput(kind="progress", text=text)
     call = operator_call(context.project.id)
     server = make_server(context, lambda _: call)
     # sys.stdout is what is shown to a person here

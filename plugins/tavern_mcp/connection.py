@@ -63,7 +63,7 @@ class Connection:
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
         self._are_resources_new = False
-        self._odd = ""
+        self._odd = self._told = ""
         self._failures = 0
         self._not_before = 0.0
 
@@ -130,7 +130,7 @@ class Connection:
             async with contextlib.AsyncExitStack() as stack:
                 try:
                     client = await self._connected(stack)
-                    self._client, self._failures = client, 0
+                    self._client, self._failures, self._told = client, 0, ""
                     self._ready.set()
                     await self._follow(client)
                 except Exception as error:
@@ -143,7 +143,11 @@ class Connection:
                 self._failures += 1
                 wait = 0.0 if self._failures == 1 else min(_LONGEST, _BACKOFF * 2 ** (self._failures - 2))
                 self._not_before = time.monotonic() + wait
-                self._context.log.warning("the MCP server %s: %s", self.declared.name, self.problem)
+                if self.problem != self._told:
+                    self._context.log.warning("the MCP server %s: %s", self.declared.name, self.problem)
+                    if self._context.serving:
+                        self._on_change()  # its tools say why they cannot be called
+                self._told = self.problem
             self._ready.set()
 
     async def _connected(self, stack: contextlib.AsyncExitStack) -> Client:

@@ -31,6 +31,7 @@ _OWN: dict[str, tuple[str, str, dict[str, JsonValue]]] = {
     "prompts.get": ("prompt", "Fill in a prompt of the server.", {"name": {"type": "string"}, "arguments": _OBJECT}),
 }
 _NEEDED = ("uri", "name")
+_ANSWERED = ToolImplementation(kind="service", service=McpServers.service_name, method="answered", values={})
 
 
 def clean(text: str, most: int = _MOST_TEXT) -> str:
@@ -80,6 +81,17 @@ def definitions_of(declared: Declared, approved: Approved) -> Iterator[ToolDefin
             yield _definition(declared, name, method, description=description, parameters=parameters, read_only=True)
 
 
+def out_of_reach(server: str, problem: str) -> ToolDefinition:
+    """Return what stands for the tools of a server while nobody knows which it has."""
+    return ToolDefinition(
+        id=tool_id(server, "*"),
+        description=f"All tools of the MCP server {server}.",
+        implementation=_ANSWERED,
+        unavailable=clean(f"the MCP server {server} cannot be used: {' '.join(problem.split())}", 500),
+        listed=False,
+    )
+
+
 def differences(approved: Approved) -> list[str]:
     """Return in words what is other about tools of a server than was approved; a text from where it is another one."""
     found = []
@@ -100,9 +112,7 @@ def answer_tool() -> ToolDefinition:
         id=ANSWER,
         display_name="Answer to an MCP server",
         description="Asks a person on behalf of an MCP server, which gets the `answer` that is approved.",
-        implementation=ToolImplementation(
-            kind="service", service=McpServers.service_name, method="answered", values={}
-        ),
+        implementation=_ANSWERED,
         parameters={
             "type": "object",
             "properties": {**texts, "about": _OBJECT, "answer": _OBJECT},

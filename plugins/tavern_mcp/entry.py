@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
 from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
 from tavern_mcp.approvals import Approvals
 from tavern_mcp.declarations import read_servers
 from tavern_mcp.interface import MCP_SERVERS
+from tavern_mcp.offers import unmatched
 from tavern_mcp.service import CHANGED, Servers
+
+_AGAIN = 15.0
 
 
 async def servers_of(context: PluginContext) -> Servers:
@@ -20,14 +25,30 @@ async def servers_of(context: PluginContext) -> Servers:
 
 
 async def connect_all(context: PluginContext) -> None:
-    """Connect all servers that may be used, and again when they are set up in another way."""
+    """Connect all servers that may be used, and again when they are set up in another way; report what is to be offered
+    and is not there."""
     servers = await servers_of(context)
     changes = context.settings.changes()
     await servers.connect_all()
+    await _report(context)
+    context.tasks.spawn(_try_again(servers), name="connect MCP servers that could not be reached")
     async for keys in changes:
         if "servers" in keys:
             await servers.connect_all()
             context.events.publish(CHANGED, {})
+        await _report(context)
+
+
+async def _report(context: PluginContext) -> None:
+    for message in await unmatched(context):
+        context.hooks.report(context.plugin, message, hint="tavern tools list shows what there is")
+
+
+async def _try_again(servers: Servers) -> None:
+    """Connect those of which nobody knows yet what they offer, which nobody calls for that reason."""
+    while True:
+        await asyncio.sleep(_AGAIN)
+        await servers.connect_all(new=True)
 
 
 def known_prompts(context: PluginContext) -> list[PromptMacroInfo]:

@@ -37,6 +37,7 @@ from tavern_host.contracts.toolcalls import (
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolFilter
 from tavern_host.storage.confined_fs import confined_folder, open_file
 from tavern_mcp.changes import Changes
+from tavern_mcp.offers import offer_of
 
 Asked = ServerRequestContext[Any, Any]
 CallOf = Callable[[Asked], CallContext]
@@ -102,7 +103,7 @@ class Offering:
                 definition = (await self._offered()).get(params.name)
             if definition is None:
                 raise NotFound(f"there is no tool {params.name!r:.200}")
-            scope = ToolScope(allowed=self._patterns(), streams=True)
+            scope = ToolScope(allowed=offer_of(self._context), streams=True)
             async with _reporting(ctx) as report:
                 with reporting_to(report):
                     call = _ClientCall(self._context, definition, self._call_of(ctx), report)
@@ -110,14 +111,9 @@ class Offering:
         except TavernError as error:
             return _failure(f"{error.code}: {error.message}")
 
-    def _patterns(self) -> list[str]:
-        layers = self._context.settings.layers("offer")
-        given = layers.get("environment", layers.get("operator", []))
-        return [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
-
     async def _offered(self) -> dict[str, ToolDefinition]:
         """Return what is offered, by names that clients take. Tells clients where that is not what it was."""
-        patterns = self._patterns()
+        patterns = offer_of(self._context)
         all_of_them = await self._tools.list_tools(ToolFilter(ids=patterns)) if patterns else []
         alike = Counter(_name(one.id) for one in all_of_them)
         found: dict[str, ToolDefinition] = {}

@@ -27,7 +27,7 @@ from tavern_host.contracts.toolcalls import ToolOutput
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_mcp.approvals import Approvals, Approved
 from tavern_mcp.declarations import Declared, read_servers
-from tavern_mcp.definitions import answer_tool, definitions_of, differences, tool_id
+from tavern_mcp.definitions import answer_tool, definitions_of, differences, out_of_reach, tool_id
 from tavern_mcp.interface import McpServer, McpServers, McpTool
 
 if TYPE_CHECKING:
@@ -105,11 +105,9 @@ class Servers(McpServers):
             read = await connection.asked(lambda client, _: client.read_resource(str(arguments["uri"])), _by(call))
             return await self._output(server, read.contents, None)
         if what == "prompt":
-            given = arguments.get("arguments")
+            name, given = str(arguments["name"]), arguments.get("arguments")
             texts = {key: str(one) for key, one in given.items()} if isinstance(given, dict) else {}
-            filled = await connection.asked(
-                lambda client, _: client.get_prompt(str(arguments["name"]), texts), _by(call)
-            )
+            filled = await connection.asked(lambda client, _: client.get_prompt(name, texts), _by(call))
             return await self._output(server, [message.content for message in filled.messages], None)
         from tavern_mcp.resources import all_of
 
@@ -146,18 +144,19 @@ class Servers(McpServers):
     async def definitions(self) -> list[ToolDefinition]:
         """Return the tools of the servers that may be used. A server that nobody has seen yet is connected first."""
         declared = await self._known()
-        for name, problem in self._problems.items():
-            self._report(f"the MCP server {name} cannot be used: {problem}")
-        if not declared:
-            return []
-        if not is_installed():
-            self._report(f"the MCP servers {', '.join(declared)} cannot be used: {MISSING}")
-            return []
-        found: list[ToolDefinition] = [answer_tool()]
-        if not self._context.serving:  # else they are connected at the start
+        if is_installed() and not self._context.serving:  # else they are connected at the start
             await self.connect_all(new=True)
-        for one in declared.values():
-            for definition in definitions_of(one, self._approvals.of(one.name)) if await self._is_approved(one) else ():
+        found: list[ToolDefinition] = [answer_tool()]
+        for one in await self.servers():
+            is_usable = one.name in declared and one.status != "unapproved"
+            made = [*definitions_of(declared[one.name], self._approvals.of(one.name))] if is_usable else []
+            if not made:
+                is_open = one.status == "connected"
+                why = one.problem or ("it has no tools" if is_open else "it is not connected yet")
+                found.append(missing := out_of_reach(one.name, why))
+                if one.problem and one.name not in self._connections:  # else that is in the log
+                    self._report(str(missing.unavailable))
+            for definition in made:
                 if isinstance(definition, str):
                     self._report(definition)
                 else:
@@ -232,7 +231,7 @@ class Servers(McpServers):
         problem = connection.problem if connection is not None else "" if is_installed() else MISSING
         status: Literal["unapproved", "idle", "connected", "failed"] = "failed" if problem else "idle"
         if not await self._is_approved(declared):
-            status, problem = "unapproved", f"look at it, then: tavern mcp approve {declared.name}"
+            status, problem = "unapproved", f"it is not approved as it is now: tavern mcp approve {declared.name}"
         elif connection is not None and connection.is_open:
             status, problem = "connected", ""
         tools = [

@@ -69,7 +69,8 @@ class ToolDefinition(Model):
 
     `parameters` and `output` are JSON Schemas. `source` says where it came from (a file, `node:TYPE`,
     `workflow:ID`), `plugin` who owns it (None for the project's own). `unavailable` is why it cannot be
-    called now, e.g. `needs service scriptExecution`.
+    called now, e.g. `needs service scriptExecution`; a plugin may say so itself, also of all tools whose ids begin
+    with `a/`, by a tool `a/*`.
 
     `is_async` (`async` in JSON): a call gives a task at once. `read_only`: it changes nothing; `idempotent`: making a
     call twice does no more than making it once. `timeout` is in milliseconds. `concurrency` is how many calls run

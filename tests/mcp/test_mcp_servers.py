@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.mcp_desk import AGENT, SERVERS, Desk, make_project, odd
+from helpers.mcp_desk import AGENT, OFFER, SERVERS, Desk, make_project, odd
 from helpers.repetition import Failures
 
 from tavern_host import Host
@@ -18,6 +18,7 @@ from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, EntryContent, Knowle
 from tavern_host.contracts.toolcalls import ToolErrorType, current_report, reporting_to
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter
 from tavern_host.testing.http import served
+from tavern_mcp import entry
 from tavern_mcp.approvals import Approved, content_of
 from tavern_mcp.declarations import Declared, Server
 from tavern_mcp.definitions import definitions_of, differences
@@ -35,7 +36,10 @@ async def test_what_servers_say_is_untrusted(desk: Desk) -> None:
     evil = await desk.call("mcp:odd/evil")
     assert "DeleteFile" in str(evil.structured)  # it is text, and nobody carries it out
     problem = await desk.call("mcp:gone/anything")
-    assert problem.error is not None and problem.error.type is ToolErrorType.TOOL_NOT_FOUND
+    told = "mcp:gone/anything cannot be called now: the MCP server gone cannot be used: there is no program"
+    assert problem.error is not None and problem.error.message == f"{told} 'no-such-program'"
+    assert problem.error.type is ToolErrorType.SERVICE_UNAVAILABLE
+    assert "mcp:gone/*" not in [tool.id for tool in await desk.tools.list_tools() if tool.unavailable is None]
     refused = await desk.call("mcp:odd/echo", txt="x")
     assert refused.error is not None and "did you mean text?" in refused.error.message
 
@@ -271,7 +275,11 @@ async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
             "unapproved",
             ["runs python3 server.py", "sees server.py"],
         )
-        assert [tool.id for tool in await desk.tools.list_tools(ToolFilter(namespace="mcp"))] == ["mcp:answer"]
+        kept_out = [f"mcp:{name}/*" for name in sorted(["given", "same", *wrong])]
+        known = [tool.id for tool in await desk.tools.list_tools(ToolFilter(namespace="mcp"))]
+        assert sorted(known) == ["mcp:answer", *kept_out]
+        refused = str((await desk.call("mcp:given/add")).error)
+        assert "MCP server given cannot be used: it is not approved as it is now: tavern mcp approve given" in refused
         assert (await servers.approve("given", call=operator_call())).status == "idle"
         script.write_text("print(2)")  # what was approved is the program, too
         assert {one.name: one.status for one in await servers.servers()}["given"] == "unapproved"
@@ -289,12 +297,30 @@ async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
         assert shown == ["runs python3 'a b'", "sets A=b"]
 
 
+async def test_what_is_missing_at_first_is_found_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "_AGAIN", 0.1)
+    program = tmp_path / "late"
+    settings = {SERVERS: {"late": odd(command=str(program), sandbox=False)}, OFFER: ["mcp:late/*", "text:lout", "x*"]}
+    folders = make_project(tmp_path, settings)
+    async with Host(tmp_path / "project", folders=folders, serving=True) as host:
+        desk = Desk(host)
+        told = "mcp:late/echo cannot be called now: the MCP server late cannot be used: there is no program"
+        await _until(lambda: desk.call("mcp:late/echo", text="x"), lambda result: told in str(result.error))
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        program.chmod(0o755)
+        await _until(lambda: desk.call("mcp:late/echo", text="x"), lambda result: result.structured == "x")
+        assert [said for said in desk.problems() if "offer" in said] == [
+            "extensions.tavern-mcp.offer: 'text:lout' names no tool (did you mean text:loud?)",
+            "extensions.tavern-mcp.offer: 'x*' names no tool",
+        ]
+
+
 async def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)  # as where the extra is not installed
     folders = make_project(tmp_path, {SERVERS: {"odd": odd()}})
     async with Host(tmp_path / "project", folders=folders) as host, served(host) as web:
         desk = Desk(host)
-        assert await desk.tools.list_tools(ToolFilter(namespace="mcp")) == []
+        assert (await desk.tools.list_tools(ToolFilter(ids=["mcp:odd/echo"])))[0].unavailable is not None
         assert any("pip install 'tavern-host[mcp]'" in problem for problem in desk.problems())
         answer = await web.post("/mcp", json={})
         assert "pip install 'tavern-host[mcp]'" in await answer.text()

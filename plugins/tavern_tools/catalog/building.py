@@ -174,8 +174,8 @@ class Building:
                 del self._tools[original.id]
             return
         method: ServiceMethod | None = None
-        unmet: Unmet | None = None
-        if definition.kind == "service":
+        unmet = Unmet(definition.unavailable) if definition.unavailable else None
+        if unmet is None and definition.kind == "service":
             found = service_method(self._context.services, definition)
             method, unmet = (None, found) if isinstance(found, Unmet) else (found, None)
         unmet = unmet or await self._unmet(definition, method)

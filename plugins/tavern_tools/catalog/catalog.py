@@ -233,7 +233,8 @@ class Catalog:
 
 
 def find_tool(versions: Mapping[str, tuple[Tool, ...]], nodes: NodeTools, name: str) -> Tool | None:
-    """Return the tool that `id` or `id@RANGE` names, or None; an id that holds an `@` comes first."""
+    """Return the tool that `id` or `id@RANGE` names, or None; an id that holds an `@` comes first. A tool `a/*` that
+    cannot be called stands for all of which nothing but the beginning of their ids is known."""
     tools = versions.get(name)
     if tools is not None:
         return tools[0]
@@ -242,6 +243,9 @@ def find_tool(versions: Mapping[str, tuple[Tool, ...]], nodes: NodeTools, name: 
     tool_id, at, wanted = name.rpartition("@")
     if at and (tool := _in_range(versions.get(tool_id, ()), wanted)) is not None:
         return tool
+    stand_in = versions.get(f"{name.rpartition('/')[0]}/*", ())
+    if stand_in and stand_in[0].unmet is not None:
+        return stand_in[0]
     named = f"{WORKFLOW_PREFIX}{workflow_id_of(name.removeprefix(WORKFLOW_PREFIX))}"
     return find_tool(versions, nodes, named) if name.startswith(WORKFLOW_PREFIX) and named != name else None
 
