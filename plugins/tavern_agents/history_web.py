@@ -11,6 +11,7 @@ from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory, HistoryExport
 from tavern_host.contracts.host_api import BranchQuery, IdQuery, OfQuery, PageQuery
 from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.wire import Model
 
 M = TypeVar("M", bound=Model)
@@ -155,9 +156,13 @@ async def export_history(request: HttpRequest, context: PluginContext) -> HttpRe
 
 async def import_history(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Keep an exported conversation, under `?id=` if that is given."""
-    exported = read_model(HistoryExport, request.json_body(), "the body is no exported conversation")
+    exported = await off_loop(request.is_large, _exported, request)
     history = request.read_query(IdQuery).id or None
     return _one(await _service(context).import_history(exported, history_id=history, call=request.call), 201)
+
+
+def _exported(request: HttpRequest) -> HistoryExport:
+    return read_model(HistoryExport, request.json_body(), "the body is no exported conversation")
 
 
 def _service(context: PluginContext) -> ChatHistory:

@@ -13,6 +13,7 @@ from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.host_api import AfterQuery, MemoryQuery
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.memory import MemoryChange
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.recordings import ReplayOptions
 from tavern_host.contracts.wire import Model
 
@@ -64,13 +65,15 @@ async def check_agents(request: HttpRequest, context: PluginContext) -> HttpResp
 
 async def run_agent(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with an `AgentReply` when the agent is done."""
-    reply = await context.services.get(AGENT_RUNTIME).run(_asked(request), call=request.call)
+    asked = await off_loop(request.is_large, _asked, request)
+    reply = await context.services.get(AGENT_RUNTIME).run(asked, call=request.call)
     return HttpResponse(data=reply.to_json())
 
 
 async def start_run(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with the `AgentRun` that has begun."""
-    run = await context.services.get(AGENT_RUNTIME).start(_asked(request), call=request.call)
+    asked = await off_loop(request.is_large, _asked, request)
+    run = await context.services.get(AGENT_RUNTIME).start(asked, call=request.call)
     return HttpResponse(status=202, data=run.to_json())
 
 

@@ -55,7 +55,8 @@ async def undo_settings(request: HttpRequest, context: PluginContext) -> HttpRes
 async def ask(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/assistant/requests`: the `AgentRun` that has begun; its reply is in the conversation, a workflow in an
     event."""
-    return HttpResponse(status=202, data=(await start(context, request.read(AssistantRequest), request.call)).to_json())
+    asked = await asyncio.to_thread(request.read, AssistantRequest)
+    return HttpResponse(status=202, data=(await start(context, asked, request.call)).to_json())
 
 
 async def _asked(request: HttpRequest, model: type[Asked], *, is_of_settings: bool) -> Asked:

@@ -126,7 +126,7 @@ async def check(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def layout(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/layout`: places for the nodes of the document in the body."""
-    manager, asked = context.services.get(WORKFLOW_MANAGER), request.read(Unplaced)
+    manager, asked = context.services.get(WORKFLOW_MANAGER), await off_loop(request.is_large, request.read, Unplaced)
     found = await manager.layout(await manager.parse(asked.workflow), sizes=asked.sizes, keep=asked.keep)
     return HttpResponse(data=found.to_json())
 

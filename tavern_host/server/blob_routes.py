@@ -31,9 +31,7 @@ async def _send(request: web.Request) -> web.StreamResponse:
     """Stream a Blob: with `?mediaType=` as that, else as what it was put as."""
     host = host_of(request)
     blob = await host.blobs.get(request.match_info["hash"])
-    given = request.query.get("mediaType")
-    if given is not None:
-        blob = host.blobs.handle(blob.hash, given, blob.length)
+    blob = host.blobs.handle(blob.hash, request.query.get("mediaType", blob.media_type), blob.length)
     return await blob_response(host, blob, {"Cache-Control": "private, max-age=31536000, immutable"})
 
 

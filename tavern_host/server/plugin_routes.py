@@ -22,6 +22,7 @@ from tavern_host.contracts.http import (
     SocketMessage,
     SocketReply,
 )
+from tavern_host.contracts.off_loop import LARGE_TEXT, off_loop
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
 from tavern_host.server.blob_routes import blob_response
@@ -40,7 +41,8 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 
 async def plugin_route(request: web.Request) -> web.StreamResponse:
     """Answer a request with the plugin that registered its route."""
-    named, body = take_project(await body_of(request))
+    body = await body_of(request)
+    named, body = await off_loop(len(body) > LARGE_TEXT, take_project, body)
     host = host_of(request, named)
     # An encoded slash belongs to the parameter that it stands in.
     path = request.rel_url.path_safe

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
+import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from helpers.repetition import Failures, repetitions
 from helpers.tavern_project import Tavern
 
 from tavern_host import Host
+from tavern_host.contracts.off_loop import LARGE_TEXT
 from tavern_host.testing.http import HttpClient, served
 
 DIGITS = "9" * 5000
@@ -36,6 +40,20 @@ BODIES = {
     "POST /api/plugins/tavern-llm/settings": ('{"models": {"m": @}}', '{"@": @}'),
     "POST /api/projects": ('{"path": @}',),
 }
+LARGE = (
+    "POST /api/prompt",
+    "POST /api/layout",
+    "POST /api/workflows/check",
+    "POST /api/tools/execute",
+    "POST /api/approvals/task_1",
+    "POST /api/agents/keeper/run",
+    "POST /api/agents/keeper/runs",
+    "POST /api/histories",
+    "POST /api/nodes/core:Text/actions/x",
+    "POST /api/patches/check",
+    "POST /api/assistant/requests",
+)
+"""Routes that may get much at once."""
 TORN = ("", "{", '{"a": }', '{"text": "a\nb"}', "\udcff\udcfe")
 WRONG = ("[]", "3", "null", '"text"', "[[]]", '{"nodes": 3}', '{"nodes": [3]}', '{"nodes": [{"policy": 3}]}')
 """Bodies of the wrong shape."""
@@ -66,6 +84,24 @@ async def test_no_route_takes_what_no_wire_carries(tmp_path: Path) -> None:
                 for body in (*WRONG, *TORN):
                     with failures.row((route, body)):
                         await check_refused(site, route, body, "the body is not " if body in TORN[1:] else "")
+        on_loop: list[str] = []
+
+        def look(frame: FrameType, event: str, argument: object) -> None:
+            if event == "call" and frame.f_code is json.JSONDecoder.decode.__code__:
+                on_loop.append(frame.f_locals["s"].strip())
+
+        large = '{"projectId": "default", "x": [@]}'.replace("@", REFUSED["64 bits"])
+        with Failures() as failures:
+            for route in LARGE:
+                with failures.row(route):
+                    on_loop.clear()
+                    sys.setprofile(look)
+                    try:
+                        await check_refused(site, route, " " * LARGE_TEXT + large, "$.x[0]: an int must have at most")
+                    finally:
+                        sys.setprofile(None)
+                    assert large not in on_loop
+                    assert on_loop  # the answer was read here
         socket = await site.socket()
         with Failures() as failures:
             for name, value in REFUSED.items():

@@ -13,6 +13,7 @@ from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.host_api import NodesReloaded
 from tavern_host.contracts.http import EncodedOnce, SocketMessage, SocketReply, answer_with
 from tavern_host.contracts.nodes import NodeDefinition
+from tavern_host.contracts.off_loop import off_loop
 
 
 async def list_nodes(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -79,7 +80,7 @@ async def on_interrupt_request(message: SocketMessage, context: PluginContext) -
 
 async def press(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/nodes/{type}/actions/{action}`; the body has the node's `inputs` and `config`, or is empty."""
-    values = request.read(Values) if request.body else Values()
+    values = await off_loop(request.is_large, request.read, Values) if request.body else Values()
     full_type, action = request.parameters["type"], request.parameters["action"]
     changed = await context.services.get(NODE_MANAGER).act(
         full_type, action, inputs=values.inputs or {}, config=values.config or {}, call=request.call

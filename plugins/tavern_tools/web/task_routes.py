@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.host_api import TaskQuery, WaitQuery
 from tavern_host.contracts.http import HttpRequest, HttpResponse
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.queries import read_filter, statuses
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus
 from tavern_host.contracts.tools import TOOL_MANAGER
@@ -58,7 +59,7 @@ async def approvals(request: HttpRequest, context: PluginContext) -> HttpRespons
 
 async def decide(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/approvals/{id}`: the task after the decision; 409 where it was decided already."""
-    given = request.read(Decision)
+    given = await off_loop(request.is_large, request.read, Decision)
     task = await context.services.get(TOOL_MANAGER).decide(
         request.parameters["id"],
         given.decision,

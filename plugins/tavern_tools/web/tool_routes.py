@@ -13,6 +13,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.http import EncodedOnce, HttpRequest, HttpResponse, ServerEvent
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
@@ -82,7 +83,7 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
     A client that accepts `text/event-stream` gets server-sent events: each `item` of a stream that a tool gives, while
     it comes, and each `result` in the end.
     """
-    body, manager = request.read(ExecuteBody), context.services.get(TOOL_MANAGER)
+    body, manager = await off_loop(request.is_large, request.read, ExecuteBody), context.services.get(TOOL_MANAGER)
     streams = "text/event-stream" in request.headers.get("accept", "")
     if body.text is not None:
         scope = ToolScope(callback=body.callback)
