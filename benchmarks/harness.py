@@ -266,20 +266,27 @@ def measured(
     )
 
 
-async def longest_hold(work: Callable[[], Awaitable[object]]) -> float:
-    """Return the most CPU seconds between two turns of another task of the loop. No garbage is collected meanwhile."""
+async def longest_hold(
+    work: Callable[[], Awaitable[object]],
+    *,
+    clock: Callable[[], float] = time.thread_time,
+    collecting: bool = False,
+) -> float:
+    """Return the most CPU seconds between two turns of another task of the loop: of the loop's thread, or by
+    `time.process_time` of all threads. Garbage is collected meanwhile only with `collecting`."""
     longest = 0.0
 
     async def tick() -> None:
         nonlocal longest
-        last = time.thread_time()
+        last = clock()
         while True:
             await asyncio.sleep(0)
-            now = time.thread_time()
+            now = clock()
             longest, last = max(longest, now - last), now
 
     gc.collect()
-    gc.disable()
+    if not collecting:
+        gc.disable()
     ticker = asyncio.create_task(tick())
     try:
         await asyncio.sleep(0)

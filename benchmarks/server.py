@@ -20,6 +20,7 @@ from typing import Any
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType
 
 from benchmarks.harness import ROUNDS, Result, Timed, compare_awaited, compare_once, measured
+from benchmarks.holds import hold
 from benchmarks.load import write_project
 from benchmarks.serverchild import ARGUMENTS, NODE_TOOL, RATE, SERVICE_TOOL, TOKEN
 from benchmarks.serving import Served, private_memory, server_of
@@ -221,4 +222,4 @@ def _starting(place: Path) -> Timed:
     return lambda times: sum(asyncio.run(start()) for _ in range(times))
 
 
-FIGURES = {"lists": lists, "calls": calls, "burst": burst, "sockets": sockets, "start": start}
+FIGURES = {"lists": lists, "calls": calls, "burst": burst, "sockets": sockets, "start": start, "hold": hold}
