@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from tavern_studio.testing import WAIT, Studio, browsing, not_new, show
 
@@ -25,6 +26,32 @@ async def read_until(holds: Callable[[T], bool], read: Callable[[], Awaitable[T]
             break
         await asyncio.sleep(0.05)
     return found
+
+
+@asynccontextmanager
+async def answered_late(page: Page, where: str, method: str = "PUT") -> AsyncIterator[asyncio.Event]:
+    """Let what the server answers to a request first come to the page after what is done in here, and after all that it
+    answers to later ones meanwhile. The event is set once the server has done what it was asked for."""
+    done, allowed, held = asyncio.Event(), asyncio.Event(), list[Route]()
+
+    async def hold(route: Route) -> None:
+        if held or route.request.method != method:
+            await route.continue_()
+            return
+        held.append(route)
+        response = await route.fetch()
+        done.set()
+        await allowed.wait()
+        await route.fulfill(response=response)
+
+    await page.route(where, hold)
+    yield done
+    allowed.set()
+    response = await held[0].request.response()
+    assert response is not None
+    await response.finished()
+    await page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    await page.unroute(where, hold)
 
 
 def canvas_node(page: Page, name: str) -> Locator:

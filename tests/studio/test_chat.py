@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from playwright.async_api import Route, expect
-from studio_bench import WAIT, Studio
+from studio_bench import Studio, answered_late
 
 ASKS = """
 - when: {last_contains: "Tool text:shout executed"}
@@ -64,29 +64,39 @@ async def test_messages_are_edited_and_answered_again_and_nothing_is_lost(studio
 
 
 async def _trace_that_is_read_slowly(studio: Studio) -> None:
-    """Let the server's list of steps come after newer ones were heard: none of them is lost."""
-    page, asked, allowed, arrived = studio.page, asyncio.Event(), asyncio.Event(), asyncio.Event()
+    """Let the server's list of steps, and how the run was then, come after newer ones were heard: nothing is lost."""
+    page, field, stop = (
+        studio.page,
+        studio.page.get_by_placeholder("Message"),
+        studio.page.get_by_role("button", name="Stop"),
+    )
 
-    async def held(route: Route) -> None:
-        response = await route.fetch()
-        asked.set()
-        if not allowed.is_set():
-            await allowed.wait()
-            await asyncio.sleep(1)  # behind whatever is read after the end of the run
-        await route.fulfill(response=response)
-        arrived.set()
-
-    await page.route("**/trace?*", held)
-    await page.get_by_placeholder("Message Assistant…").fill("Say it loud")
-    await page.keyboard.press("Enter")
-    await asyncio.wait_for(asked.wait(), WAIT / 1000)
-    await page.get_by_role("button", name="Allow once").click()
-    await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
-    allowed.set()
-    await arrived.wait()
-    await asyncio.sleep(1.5)
+    async with (
+        answered_late(page, "**/trace?*", "GET") as steps,
+        answered_late(page, "**/api/agent-runs/agent_*", "GET") as run,
+    ):
+        await field.fill("Say it loud")
+        await page.keyboard.press("Enter")
+        await page.get_by_role("button", name="Allow once").wait_for()
+        await steps.wait()
+        await run.wait()
+        await field.fill("And again")
+        await page.keyboard.press("Enter")
+        await expect(field).to_have_value("And again")  # nothing can be said while it works
+        async with page.expect_response(lambda one: "/trace?" in one.url):  # one that is read after its end
+            await page.get_by_role("button", name="Allow once").click()
+        await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
+        await expect(stop).to_have_count(0)
     await expect(page.get_by_text("It is written in capitals.")).to_be_visible()
     await expect(page.locator("summary", has_text="text:shout")).to_be_visible()
+    await expect(stop).to_have_count(0)
+
+    await page.route("**/runs?*", lambda route: route.abort())
+    await field.press("Enter")
+    await expect(page.get_by_text("The server does not answer")).to_be_visible()
+    await expect(field).to_have_value("And again")
+    await page.unroute_all()
+    studio.mistakes.clear()  # the browser names the request that was cut
 
 
 async def test_all_of_it_works_in_a_narrow_window(studio: Studio) -> None:

@@ -7,7 +7,7 @@ import json
 import shutil
 
 from playwright.async_api import Page, Response, Route, expect
-from studio_bench import Studio, canvas_node, greeting, publish, read_until
+from studio_bench import Studio, answered_late, canvas_node, greeting, leave, publish, read_until
 
 
 async def add(page: Page, name: str) -> None:
@@ -36,6 +36,16 @@ async def _history(studio: Studio) -> None:
 
     await page.reload()
     await expect(nodes).to_have_count(4)
+    name = page.get_by_label("Name of the workflow")
+    async with answered_late(page, "**/history/*", "GET") as read:
+        await page.keyboard.press("Control+z")
+        await read.wait()
+        await name.fill("Typed meanwhile")
+        await name.press("Tab")
+    await expect(name).to_have_value("Typed meanwhile")
+    await leave(page)
+    await page.keyboard.press("Control+z")
+    await expect(name).not_to_have_value("Typed meanwhile")
     await page.keyboard.press("Control+z")  # what was done before the page was opened anew
     await expect(nodes).to_have_count(5)
     await page.keyboard.press("Control+Shift+z")
@@ -135,10 +145,53 @@ async def _late_answers(studio: Studio) -> None:
     assert looks == 2
     await page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     await expect(status.get_by_text("Published", exact=True)).to_be_visible()
-    await page.get_by_label(name).fill("Typed once more")
-    await page.get_by_label(name).press("Tab")
-    await publish(page)
     await page.unroute_all()
+    await _publications(studio)
+
+
+async def _publications(studio: Studio) -> None:
+    page, name, status = (
+        studio.page,
+        studio.page.get_by_label("Name of the workflow"),
+        studio.page.get_by_label("Status"),
+    )
+
+    async def type_name(text: str) -> None:
+        await name.fill(text)
+        await name.press("Tab")
+
+    async def cut_off(route: Route) -> None:
+        if route.request.method == "PUT":
+            await route.fetch()
+            await route.abort()
+        else:
+            await route.continue_()
+
+    await type_name("Published, and nobody hears of it")
+    await kept(page)
+    await page.route("**/api/workflows/versioned?*", cut_off)
+    await page.get_by_role("button", name="Publish", exact=True).click()
+    await expect(page.get_by_text("The server does not answer")).to_be_visible()
+    await page.unroute_all()
+    await type_name("Typed once more")
+    await publish(page)
+    await type_name("Published by two presses")
+    async with answered_late(page, "**/api/workflows/versioned?*") as written:
+        await page.keyboard.press("Control+s")
+        await written.wait()
+        await page.keyboard.press("Control+s")
+    await expect(status.get_by_text("Published", exact=True)).to_be_visible()
+    await expect(page.get_by_text("The published version has changed")).to_have_count(0)
+    studio.mistakes.clear()  # the browser names the requests that were cut and refused
+
+    async with answered_late(page, "**/api/workflows/versioned/draft?*", "GET") as read:
+        await page.reload()
+        await read.wait()
+        workflow = await (await studio.site.get("/api/workflows/versioned")).json()
+        body = {"workflow": {**workflow, "name": "By somebody else"}, "reason": "theirs"}
+        put = await studio.site.request("PUT", "/api/workflows/versioned/draft", json=body, headers={"If-Match": "*"})
+        assert put.status == 200, await put.text()
+    await expect(name).to_have_value("By somebody else")
 
 
 async def test_workflows_and_drafts_come_back_after_deletion(studio: Studio) -> None:

@@ -91,8 +91,10 @@ async def _continued_where_it_failed(studio: Studio) -> None:
     def is_report(copied: str) -> bool:
         return '"acme:Keyed"' in copied
 
-    await page.get_by_role("button", name="Run", exact=True).first.click()
+    await page.get_by_label("What it is for").fill("It opens the door")
+    await page.keyboard.press("Control+Enter")
     await expect(page.get_by_role("button", name="Continue from the failed node")).to_be_visible()
+    await expect(page.get_by_label("What it is for")).to_have_value("It opens the door")  # though it was drawn anew
     await canvas_node(page, "door").locator("strong").click()
     await inspector.get_by_role("tab", name="Outputs").click()
     await inspector.get_by_role("button", name="Copy a report").click()

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from playwright.async_api import Page, Route, expect
-from studio_bench import Studio
+from studio_bench import Studio, answered_late
 
 CODE = '''def greet(name: str, times: int = 1) -> str:
     """Greet somebody.
@@ -23,6 +23,12 @@ async def write(page: Page, field: str, text: str) -> None:
     await page.get_by_role("textbox", name=field, exact=True).click()
     await page.keyboard.press("Control+A")
     await page.keyboard.insert_text(text)
+
+
+async def cut_off(route: Route) -> None:
+    """Let a request come to the server, and its answer to nobody."""
+    await route.fetch()
+    await route.abort()
 
 
 async def test_tools_and_knowledge_are_written_and_kept(studio: Studio) -> None:
@@ -42,8 +48,13 @@ async def _script_becomes_a_tool(studio: Studio) -> None:
     await write(page, "Code", CODE)
     await page.get_by_label("Function", exact=True).fill("")
     await page.get_by_label("Function", exact=True).press("Tab")
-    await page.get_by_role("button", name="Draft from the code").click()
+    name = page.get_by_role("textbox", name="Name", exact=True)
+    async with answered_late(page, "**/api/tool-draft?*", "POST") as drafted:
+        await page.get_by_role("button", name="Draft from the code").click()
+        await drafted.wait()
+        await name.fill("Greeter")
     await expect(page.get_by_label("Function", exact=True)).to_have_value("greet")
+    await expect(name).to_have_value("Greeter")  # what is typed meanwhile stays
     await expect(page.get_by_label("What it does")).to_have_value("Greet somebody.")
     row = page.get_by_role("group", name="name", exact=True)
     await expect(row.get_by_label("What it means")).to_have_value("Whom to greet.")
@@ -64,9 +75,22 @@ async def _script_becomes_a_tool(studio: Studio) -> None:
     await expect(page.get_by_text("Hello, Ada")).to_be_visible()
     assert not (root / "tools" / "text-greet.tool.json").exists()
 
-    await page.get_by_role("button", name="Save").click()
-    await expect(page.get_by_text("Saved.")).to_be_visible()
+    async with answered_late(page, "**/api/tool-files/*") as saved:
+        await page.get_by_role("button", name="Save").click()
+        await saved.wait()
+        await name.fill("Greeter of all")
+    await expect(page.get_by_text("Saved.", exact=True)).to_be_visible()
+    await expect(page.get_by_text("changes of yours that were not saved")).to_be_visible()
+    await expect(name).to_have_value("Greeter of all")
     assert (root / "scripts" / "text-greet.py").read_text() == CODE
+    await page.route("**/api/tool-files/*", cut_off)  # the server saves it, and nobody hears of that
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    await page.unroute_all()
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("alert")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Save")).to_be_disabled()
+    studio.mistakes.clear()  # the browser names the requests that were cut and refused
     file = root / "tools" / "text-greet.tool.json"
     assert json.loads(file.read_text())["implementation"]["entryPoint"] == "greet"
     await page.get_by_role("region", name="Tools of the project").get_by_role("link", name="text:greet").click()
@@ -124,10 +148,15 @@ async def _knowledge_is_written_and_found(studio: Studio) -> None:
     await page.get_by_role("button", name="Make it").click()
     await page.get_by_role("button", name="New entry").click()
     await page.get_by_label("Name", exact=True).fill("Dragon")
-    await page.get_by_label("Text", exact=True).fill("A red dragon lives on Ember Hill.")
+    await page.get_by_label("Text", exact=True).fill("A dragon.")
     await page.get_by_label("Keywords").fill("dragon, red scales")
-    await page.get_by_role("button", name="Save").click()
+    async with answered_late(page, "**/entries?*", "POST") as made:
+        await page.get_by_role("button", name="Save").click()
+        await made.wait()
+        await page.get_by_label("Text", exact=True).fill("A red dragon lives on Ember Hill.")
+        await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_role("heading", name="Dragon")).to_be_visible()
+    await expect(page.get_by_label("Text", exact=True)).to_have_value("A red dragon lives on Ember Hill.")
     file = root / "knowledge" / "lore-of-the-valley.json"
     (entry,) = json.loads(file.read_text())["entries"]
     assert entry["activation_criteria"]["keywords"] == ["dragon", "red scales"]
@@ -140,8 +169,13 @@ async def _knowledge_is_written_and_found(studio: Studio) -> None:
     await page.get_by_role("button", name="Reload").click()
     await expect(page.get_by_label("Text", exact=True)).to_have_value("A blue dragon lives on Ember Hill.")
     await page.get_by_role("link", name="All entries of Lore of the valley").click()
-    await page.get_by_label("Search in this base").fill("ember")
-    await page.get_by_label("Search in this base").press("Enter")
+    async with answered_late(page, "**/knowledge-search?*", "POST") as searched:
+        await page.get_by_label("Search in this base").fill("nobody")
+        await page.get_by_label("Search in this base").press("Enter")
+        await searched.wait()
+        await page.get_by_label("Search in this base").fill("ember")
+        await page.get_by_label("Search in this base").press("Enter")
+        await expect(page.get_by_role("region", name="Found").get_by_role("link", name="Dragon")).to_be_visible()
     await page.get_by_role("region", name="Found").get_by_role("link", name="Dragon").click()
     await page.get_by_role("button", name="Delete").click()
     await page.get_by_role("dialog").get_by_role("button", name="Delete").click()

@@ -7,6 +7,7 @@ import IconRail from "./app/IconRail.vue";
 import MainMenu from "./app/MainMenu.vue";
 import { toggleTheme } from "./app/theme";
 import { views } from "./app/views";
+import { noteLeaving } from "./kit/late";
 import { i18n, preferredLanguage, setLanguage, t } from "./i18n";
 import { registerCommands } from "./registry/commands";
 import { registerPart } from "./registry/components";
@@ -27,6 +28,7 @@ const router = createRouter({
   ],
 });
 
+noteLeaving(router);
 registerCommands(
   ...views.map((view) => ({
     id: `app.go.${view.id}`,

@@ -1,4 +1,6 @@
 import { api, ask, askWhole } from "../api/client";
+import { asError } from "../api/resource";
+import { canonical } from "../editor/comparison";
 
 /** A profile as its file has it; what this page does not know of stays. */
 export interface Profile {
@@ -25,7 +27,14 @@ export async function readProfile(id: string): Promise<{ profile: Profile; tag: 
 export async function saveProfile(profile: Profile, tag?: string): Promise<string> {
   const headers: Record<string, string> = tag === undefined ? { "If-None-Match": "*" } : { "If-Match": tag };
   const request = api.PUT("/api/agents/{id}", { params: { path: { id: profile.id } }, body: profile as never, headers });
-  return (await askWhole(request)).response.headers.get("ETag") ?? "";
+  try {
+    return (await askWhole(request)).response.headers.get("ETag") ?? "";
+  } catch (thrown) {
+    if (asError(thrown).status !== 412) throw thrown;
+    const found = await readProfile(profile.id);
+    if (canonical(found.profile) !== canonical(profile)) throw thrown;
+    return found.tag; // it was saved, and the answer never came
+  }
 }
 
 export async function deleteProfile(id: string, tag: string): Promise<void> {

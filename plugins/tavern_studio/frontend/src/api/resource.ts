@@ -12,38 +12,49 @@ export interface Resource<T> {
 
 /**
  * Ask for something now, whenever one of the events comes, and after messages were missed.
- * An answer that is overtaken by a later one is dropped; what was there stays while the next one is waited for.
+ * An answer that comes after a later one is dropped, and so is what was asked for before `reload` was called, since that may
+ * be for something else; what was there stays while the next one is waited for.
  */
 export function useResource<T>(load: () => Promise<T>, events: string[] = []): Resource<T> {
   const data = shallowRef<T>();
   const error = ref<ApiError>();
   const waiting = ref(false);
-  let turn = 0;
+  let begun = 0;
+  let shown = 0;
 
-  async function reload(): Promise<void> {
-    const mine = ++turn;
+  async function look(): Promise<void> {
+    const mine = ++begun;
     waiting.value = true;
+    const show = (found?: T, problem?: ApiError) => {
+      if (mine < shown) return;
+      shown = mine;
+      if (problem === undefined) data.value = found;
+      error.value = problem;
+      waiting.value = mine < begun;
+    };
     try {
-      const found = await load();
-      if (mine === turn) [data.value, error.value] = [found, undefined];
+      show(await load());
     } catch (thrown) {
-      if (mine === turn) error.value = asError(thrown);
-    } finally {
-      if (mine === turn) waiting.value = false;
+      show(undefined, asError(thrown));
     }
+  }
+
+  function reload(): Promise<void> {
+    shown = begun + 1;
+    return look();
   }
 
   let due: ReturnType<typeof setTimeout> | undefined;
   const soon = () => {
     clearTimeout(due);
-    due = setTimeout(() => void reload(), 50); // events come in crowds
+    due = setTimeout(() => void look(), 50); // events come in crowds
   };
   const stops = [listen(events, soon), onMissed(soon)];
   onScopeDispose(() => {
     clearTimeout(due);
     stops.forEach((stop) => stop());
   });
-  void reload();
+  void look();
   return { data, error, waiting, reload };
 }
 

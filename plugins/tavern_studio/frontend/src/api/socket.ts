@@ -1,4 +1,5 @@
 import { ref, type Ref } from "vue";
+import { api } from "./client";
 import { page } from "./page";
 
 /** A message of the server's socket; see docs/websocket.md. */
@@ -19,6 +20,15 @@ let socket: WebSocket | undefined;
 let wait = 500;
 let seq: number | undefined;
 let epoch = "";
+/** Whether something was read before the socket was there: what happened since then is not heard. */
+let isLate = false;
+
+api.use({
+  onResponse({ schemaPath }) {
+    if (seq === undefined && schemaPath !== "/api/me") isLate ||= socket?.readyState !== WebSocket.OPEN;
+    return undefined;
+  },
+});
 
 /** Hear messages of some types (`NODE_*` is all that begin so) until the function that is returned is called. */
 export function listen(types: string[], listener: Listener): () => void {
@@ -52,6 +62,8 @@ export function connect(): void {
   socket.onopen = () => {
     wait = 500;
     send("SUBSCRIBE", {});
+    if (isLate) again.forEach((reload) => reload());
+    isLate = false;
   };
   socket.onmessage = (event) => take(JSON.parse(String(event.data)) as Message);
   socket.onclose = () => {

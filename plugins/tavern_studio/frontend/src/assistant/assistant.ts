@@ -135,6 +135,7 @@ export class Assistant {
     const { operations, revision, reason } = update;
     const body = { id: update.workflowId, operations, revision, reason };
     await this.session.persistence.change(async () => {
+      if (this.update.value !== update) return; // it was made, or given up, while this waited
       const result = await patched(api.POST("/api/patches", { body: body as never }));
       if (result.applied && result.document) return this.take({ ...update, changes: result.changes ?? [] }, result.document, result.revision ?? "");
       this.stage.value = "refused";

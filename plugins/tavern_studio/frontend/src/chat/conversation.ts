@@ -42,6 +42,8 @@ export class Conversation {
   private readonly stops: (() => void)[];
   /** Runs whose trace was read to its end, and nothing was heard or missed since. */
   private readonly whole = new Set<string>();
+  /** What was asked for last of each run. */
+  private readonly asked = new Map<string, symbol>();
   private pending: Trace[] = [];
   private begun = 0;
   private shown = 0;
@@ -49,10 +51,10 @@ export class Conversation {
   constructor(readonly id: string) {
     this.stops = [
       listen(["AGENT_TRACE"], (message) => this.hear(message)),
-      listen(["CHAT_HISTORY"], ({ payload }) => payload.historyId === id && void this.load()),
+      listen(["CHAT_HISTORY"], ({ payload }) => payload.historyId === id && void this.look()),
       onMissed(() => {
         this.whole.clear();
-        void this.load();
+        void this.look();
       }),
     ];
   }
@@ -83,6 +85,11 @@ export class Conversation {
     known.forEach((run) => this.runs.set(run.id, run));
     const wanted = new Set([...this.messages.value.map((one) => one.runId), ...known.filter(isActive).map((run) => run.id)]);
     await Promise.all([...wanted].filter(isAgentRun).map((run) => this.readTrace(run)));
+  }
+
+  /** Read everything, unless it does not come: what is there stays. */
+  private look(): Promise<void> {
+    return this.load().catch(() => undefined);
   }
 
   private async readTrace(run: string): Promise<void> {
@@ -117,9 +124,12 @@ export class Conversation {
   }
 
   private async refreshRun(run: string): Promise<void> {
+    const mine = Symbol();
+    this.asked.set(run, mine);
     const found = await ask(api.GET("/api/agent-runs/{run}", { params: { path: { run } } })).catch(() => undefined);
-    if (found && !isActive(found)) await this.load();
-    if (found) this.runs.set(run, found);
+    if (found === undefined || this.asked.get(run) !== mine) return;
+    if (!isActive(found)) await this.look();
+    this.runs.set(run, found);
   }
 
   readonly active = computed(() => [...this.runs.values()].find(isActive));

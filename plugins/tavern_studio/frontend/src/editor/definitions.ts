@@ -2,7 +2,7 @@ import { defineStore } from "pinia";
 import { computed, markRaw, shallowRef } from "vue";
 import { api, ask } from "../api/client";
 import { useResource } from "../api/resource";
-import { listen } from "../api/socket";
+import { listen, onMissed } from "../api/socket";
 import { i18n } from "../i18n";
 import { asDocument, type Slot, type WorkflowDocument } from "./document";
 import { withPickers } from "./controls/kinds";
@@ -48,19 +48,21 @@ export const useDefinitions = defineStore("definitions", () => {
   /** Return the workflow of a group, or undefined until it was read; null where there is none. */
   function group(id: string): WorkflowDocument | null | undefined {
     if (id === "") return null;
-    if (!groups.value.has(id)) void readGroup(id);
+    if (!asked.has(id)) void readGroup(id);
     return groups.value.get(id);
   }
-  const asked = new Set<string>();
+  /** What was asked for last of each. */
+  const asked = new Map<string, symbol>();
   listen(["WORKFLOW_CHANGED"], ({ payload }) => {
-    if (payload.change !== "draft" && asked.delete(String(payload.workflowId))) void readGroup(String(payload.workflowId));
+    if (payload.change !== "draft" && asked.has(String(payload.workflowId))) void readGroup(String(payload.workflowId));
   });
+  onMissed(() => [...asked.keys()].forEach((id) => void readGroup(id)));
   async function readGroup(id: string): Promise<void> {
-    if (asked.has(id)) return;
-    asked.add(id);
+    const mine = Symbol();
+    asked.set(id, mine);
     const request = api.GET("/api/workflows/{workflowId}", { params: { path: { workflowId: id } } });
     const found = await ask(request).catch(() => null);
-    groups.value = new Map(groups.value).set(id, found && asDocument(found));
+    if (asked.get(id) === mine) groups.value = new Map(groups.value).set(id, found && asDocument(found));
   }
 
   return { resource, all, byType, group };

@@ -50,10 +50,13 @@ export class Persistence {
   private fileTag = "";
   private draftTag = "";
   private reasons: string[] = [];
-  /** What the server was given and may have taken, though no answer came; no more than two. */
+  /** What the server was given and may have taken, though no answer came: the first and the last of it. */
   private sent: WorkflowDocument[] = [];
   private timer?: ReturnType<typeof setTimeout>;
   private sending?: Promise<void>;
+  private publishing?: Promise<boolean>;
+  /** Whether others changed something before this was read for the first time. */
+  private isBehind = false;
   private readonly stops: (() => void)[];
 
   constructor(
@@ -70,11 +73,12 @@ export class Persistence {
 
   /** Read the file and its draft; return what is to be shown. */
   async load(): Promise<WorkflowDocument> {
-    const shown = this.take(await this.find());
-    const local = await localDraft(this.id);
+    const [found, local] = await Promise.all([this.find(), localDraft(this.id)]);
+    const shown = this.take(found);
+    if (this.isBehind) void this.refresh();
     if (local === undefined) return shown;
     if (isSame(local.document, shown)) {
-      await removeLocalDraft(this.id); // the server has taken it, and the answer never came
+      void removeLocalDraft(this.id); // the server has taken it, and the answer never came
       return shown;
     }
     this.sent = local.sent ?? [];
@@ -118,6 +122,10 @@ export class Persistence {
     saveLocalDraft(this.id, { document: this.drawn.current(), etag: this.draftTag, sent: this.sent });
   }
 
+  private give(document: WorkflowDocument): void {
+    if (this.sent.at(-1) !== document) this.sent = [...this.sent.slice(0, 1), document];
+  }
+
   /** Whether the server has a document from here, be it from before the page was loaded again. */
   private isOwn(document: WorkflowDocument): boolean {
     return this.sent.some((one) => isSame(one, document));
@@ -135,16 +143,15 @@ export class Persistence {
     clearTimeout(this.timer);
     this.timer = undefined;
     await this.sending;
-    if (this.state.value !== "unsaved" || this.conflict.value === "draft" || !this.maySave.value) return;
-    this.sending = this.send();
-    await this.sending;
+    if (this.state.value === "unsaved" && this.conflict.value !== "draft" && this.maySave.value) this.sending = this.send();
+    await this.sending; // which may have been begun by who waited too
   }
 
   private async send(mine = false): Promise<void> {
     const document = this.drawn.current();
     const reasons = this.reasons.splice(0);
     this.state.value = "saving";
-    if (this.sent.length < 2) this.sent = [...this.sent, document];
+    this.give(document);
     this.keep();
     try {
       const request = api.PUT("/api/workflows/{workflowId}/draft", {
@@ -181,32 +188,48 @@ export class Persistence {
   }
 
   /** Write the file. Where somebody else has written it meanwhile, nothing is, and `conflict` is set. */
-  async publish(): Promise<boolean> {
+  publish(): Promise<boolean> {
     this.isPublishing.value = true;
+    this.publishing ??= this.write().finally(() => {
+      this.isPublishing.value = false;
+      this.publishing = undefined;
+    });
+    return this.publishing;
+  }
+
+  private async write(): Promise<boolean> {
+    await this.flush();
+    if (this.conflict.value !== undefined) return false;
+    const before = this.drawn.current();
+    const document = { ...before, updatedAt: new Date().toISOString() };
+    this.give(document);
     try {
-      await this.flush();
-      if (this.conflict.value !== undefined) return false;
-      const before = this.drawn.current();
-      const document = { ...before, updatedAt: new Date().toISOString() };
       const request = api.PUT("/api/workflows/{workflowId}", {
         params: { path: { workflowId: this.id } },
         body: document as never,
         headers: { "If-Match": `"${this.fileTag}"` },
       });
-      const { response } = await askWhole(request);
-      this.fileTag = this.draftTag = tagOf(response);
-      this.published.value = document;
-      this.drawn.settle(before, document);
-      await removeLocalDraft(this.id);
+      this.wrote(before, document, tagOf((await askWhole(request)).response));
       return true;
     } catch (thrown) {
       const error = asError(thrown);
       if (error.status !== 412) throw error;
+      if (await this.hasOwn()) return this.write();
       this.conflict.value = "file";
       return false;
-    } finally {
-      this.isPublishing.value = false;
     }
+  }
+
+  private wrote(before: WorkflowDocument, document: WorkflowDocument, tag: string): void {
+    this.fileTag = this.draftTag = tag;
+    this.published.value = document;
+    this.sent = [];
+    this.drawn.settle(before, document);
+    if (this.drawn.current() !== document) return this.keep(); // something was done meanwhile
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    this.state.value = "saved";
+    void removeLocalDraft(this.id);
   }
 
   /** Put what is shown here in the place of what somebody else has made of the workflow. */
@@ -283,7 +306,8 @@ export class Persistence {
 
   /** Show what somebody else has made of the workflow, where nothing here waits to be kept. */
   private async refresh(): Promise<void> {
-    if (this.isBusy.value || this.state.value !== "saved" || this.published.value === undefined) return;
+    this.isBehind = this.published.value === undefined;
+    if (this.isBusy.value || this.state.value !== "saved" || this.isBehind) return;
     const known = this.fileTag + this.draftTag;
     const found = await this.find().catch(() => undefined);
     // What is saved or published meanwhile is compared with what the server has; what has been may be newer than this.

@@ -47,6 +47,10 @@ export class Running {
   private readonly stops: (() => void)[];
   private early: Message[] = [];
   private pending: Message[] = [];
+  /** What is being asked for: the run to be started, or one as it stands; what is heard meanwhile is newer and waits. */
+  private asking?: symbol;
+  /** Whether it was stopped before it had an id. */
+  private isUnwanted = false;
   private frame = 0;
 
   constructor(private readonly workflowId: string) {
@@ -70,23 +74,30 @@ export class Running {
     overrides: Outputs = {},
   ): Promise<void> {
     this.reset("queued");
+    const mine = (this.asking = Symbol());
+    let runId: string;
     try {
       const asked = await askHooks("workflow:before-execute", { workflow: this.workflowId, document: document as never, inputs });
       const shown = asked.document as unknown as WorkflowDocument;
       const body = { ...promptOf(shown), workflowId: this.workflowId, inputs: asked.inputs, targets, overrides };
       const { promptId } = await service("workflowManager").execute(body);
-      this.runId.value = promptId;
+      runId = promptId;
     } catch (thrown) {
-      this.status.value = undefined;
+      if (this.asking === mine) this.reset(undefined);
       throw thrown;
     }
+    if (this.asking !== mine) return; // another run is shown by now
+    this.asking = undefined;
+    this.runId.value = runId;
     const early = this.early.filter((message) => message.payload.promptId === this.runId.value);
     this.early = [];
     early.forEach((message) => this.apply(message));
+    if (this.isUnwanted) await this.interrupt();
   }
 
   async interrupt(): Promise<void> {
     const promptId = this.runId.value;
+    this.isUnwanted = promptId === undefined;
     if (promptId) await service("workflowManager").interrupt(promptId);
   }
 
@@ -124,14 +135,23 @@ export class Running {
     this.nodes.clear();
     this.early = [];
     this.pending = [];
+    this.asking = undefined;
+    this.isUnwanted = false;
   }
 
   /** Ask for the run as it stands, such as after messages were missed. */
   async refresh(): Promise<void> {
     const runId = this.runId.value;
     if (!runId) return;
+    const mine = (this.asking = Symbol());
     const run = await ask(api.GET("/api/runs/{runId}", { params: { path: { runId } } })).catch(() => undefined);
-    if (run === undefined || this.runId.value !== runId) return;
+    if (this.asking !== mine) return;
+    this.asking = undefined;
+    if (run !== undefined) this.take(run);
+    this.applyPending();
+  }
+
+  private take(run: Schemas["Run"]): void {
     this.status.value = run.status as NodeStatus;
     this.error.value = run.error ?? undefined;
     this.outputs.value = (run.outputs ?? {}) as Record<string, unknown>;
@@ -177,6 +197,7 @@ export class Running {
   }
 
   private applyPending(): void {
+    if (this.asking !== undefined) return;
     const messages = this.pending;
     this.pending = [];
     messages.forEach((message) => this.apply(message));

@@ -2,6 +2,8 @@ import { computed, markRaw, shallowReactive, shallowRef, type InjectionKey } fro
 import { api, ask, type ApiError } from "../api/client";
 import { asError } from "../api/resource";
 import { t } from "../i18n";
+import { attempt } from "../kit/toasts";
+import { inTurn } from "../kit/late";
 import { compare, type Comparison } from "./comparison";
 import { nameOf, useDefinitions } from "./definitions";
 import { asDocument, indexOf, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
@@ -57,6 +59,7 @@ export class Session {
   private readonly future = shallowRef<Step[]>([]);
   private readonly slots = shallowReactive(new Map<string, { of: unknown[]; slots: Slots }>());
   private readonly definitions = useDefinitions();
+  private readonly undoOlder = inTurn(() => attempt(() => this.takeBack()));
 
   constructor(readonly id: string) {
     this.running = markRaw(new Running(id));
@@ -158,10 +161,12 @@ export class Session {
     else this.step(this.past, this.future);
   }
 
-  private async undoOlder(): Promise<void> {
+  private async takeBack(): Promise<void> {
     const [now, before] = this.older.value;
-    if (now === undefined || before === undefined) return;
+    if (now === undefined || before === undefined || this.past.value.length > 0) return;
+    const drawn = this.document.value;
     const document = await documentAt(this.id, before.number);
+    if (this.document.value !== drawn) return; // what was done meanwhile is not overwritten
     this.older.value = this.older.value.slice(1);
     const label = now.reason ?? "";
     this.future.value = [...this.future.value, { label, document: this.document.value, at: 0 }];
@@ -215,6 +220,7 @@ export class Session {
   async openRun(runId: string): Promise<void> {
     const params = { path: { runId } };
     const [ran] = await Promise.all([ask(api.GET("/api/runs/{runId}/workflow", { params })), this.running.open(runId)]);
+    if (this.running.runId.value !== runId) return; // another one is shown by now
     const found = compare("", asDocument(ran), this.document.value);
     this.comparison.value = found.nodes.size + found.edges.size > 0 ? found : undefined;
   }

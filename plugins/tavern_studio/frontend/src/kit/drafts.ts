@@ -58,7 +58,13 @@ async function write(id: string): Promise<void> {
 const atTheEnd = (id: string) => `tavern.draft.${keyOf(id)}`;
 
 addEventListener("pagehide", () => {
-  waiting.forEach((draft, id) => localStorage.setItem(atTheEnd(id), JSON.stringify(draft)));
+  waiting.forEach((draft, id) => {
+    try {
+      localStorage.setItem(atTheEnd(id), JSON.stringify(draft));
+    } catch {
+      localStorage.setItem(atTheEnd(id), JSON.stringify({ ...draft, sent: [] })); // there is room for little
+    }
+  });
 });
 
 /** Return the draft of a workflow, or of what else has an id of its own form; undefined where there is none, or this browser keeps nothing. */

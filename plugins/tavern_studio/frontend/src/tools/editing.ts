@@ -3,6 +3,7 @@ import type { ApiError, Schemas } from "../api/client";
 import { asError } from "../api/resource";
 import { removeLocalDraft, saveLocalDraft, localDraft } from "../kit/drafts";
 import { t } from "../i18n";
+import { inTurn } from "../kit/late";
 import { say } from "../kit/toasts";
 import { at, documentOf, having, idKey, implementationKey, isObject, languageOf, nameOf, newSource, textOf, withDraft, type NewKind, type Problem } from "./toolfile";
 import { checkTool, deleteTool, draftOf, readTool, saveTool, tryTool } from "./toolfiles";
@@ -16,7 +17,7 @@ const SUFFIXES: Record<string, string> = { python: "py", nodejs: "mjs", bun: "ts
 
 /** A tool file that is edited, or a new one of a kind: its text is what counts, and forms change it. */
 export function useToolFile(given: { name?: string; kind?: NewKind }) {
-  const key = `tool:${given.name ?? `+${given.kind}`}`;
+  let key = `tool:${given.name ?? `+${given.kind}`}`;
   const text = ref("");
   const code = ref("");
   const stored = ref<Source>();
@@ -70,10 +71,13 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
     }
   }
 
-  watch([text, code], () => {
+  /** Keep in this browser what is not saved. */
+  function keep(): void {
     if (isDirty.value) saveLocalDraft(key, { document: { text: text.value, code: code.value }, etag: tag.value ?? "" });
     else void removeLocalDraft(key);
-  });
+  }
+
+  watch([text, code], keep);
 
   /** Forget what was not saved, and read the file. */
   async function discard(): Promise<void> {
@@ -121,19 +125,22 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
   }
 
   /** Save it; `overwrite` whatever is there. Returns its name. */
-  async function save(overwrite = false): Promise<string | undefined> {
-    const opened = await act(() => saveTool(name.value, source.value, overwrite ? "*" : tag.value));
+  const save = inTurn(async (overwrite: boolean): Promise<string | undefined> => {
+    const sent = source.value;
+    const opened = await act(() => saveTool(name.value, sent, overwrite ? "*" : tag.value));
     if (opened === undefined) return undefined;
     await removeLocalDraft(key);
+    key = `tool:${opened.file.name}`;
     const now = opened.file.source;
-    stored.value = { text: now?.text ?? text.value, code: now?.code ?? "" };
-    take({ ...stored.value });
+    stored.value = { text: now?.text ?? sent.text, code: now?.code ?? "" };
     tag.value = opened.tag;
     script.value = opened.file.script ?? undefined;
     isRestored.value = false;
+    if (source.value.text === sent.text && source.value.code === sent.code) take({ ...stored.value });
+    else keep(); // what was typed meanwhile
     say(t("kit.saved"));
     return opened.file.name;
-  }
+  });
 
   async function remove(withScript: boolean): Promise<boolean> {
     const done = await act(async () => {
@@ -150,7 +157,7 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
     if (now === undefined) return [];
     const entry = implementation.value.entryPoint;
     const found = await act(() => draftOf(code.value, languageOf(now), typeof entry === "string" ? entry : undefined));
-    if (found !== undefined) text.value = textOf(withDraft(now, found));
+    if (found !== undefined && document.value) text.value = textOf(withDraft(document.value, found));
     return found?.notes ?? [];
   }
 

@@ -1,4 +1,5 @@
 import { api, ask, askWhole, type Schemas } from "../api/client";
+import { asError } from "../api/resource";
 
 /** A tool file that is edited: its text and the code of its script, and the revision that it was read at. */
 interface Opened {
@@ -14,8 +15,17 @@ export async function readTool(name: string): Promise<Opened> {
 /** Save what was read with a tag; without one it must be new, and `*` overwrites whatever is there. */
 export async function saveTool(name: string, source: Schemas["ToolSource"], tag?: string): Promise<Opened> {
   const headers: Record<string, string> = tag === undefined ? { "If-None-Match": "*" } : { "If-Match": tag };
-  const { data, response } = await askWhole(api.PUT("/api/tool-files/{name}", { params: { path: { name } }, body: source, headers }));
-  return { file: data, tag: response.headers.get("ETag") ?? "" };
+  const request = api.PUT("/api/tool-files/{name}", { params: { path: { name } }, body: source, headers });
+  try {
+    const { data, response } = await askWhole(request);
+    return { file: data, tag: response.headers.get("ETag") ?? "" };
+  } catch (thrown) {
+    if (asError(thrown).status !== 412) throw thrown;
+    const found = await readTool(name);
+    const { text, code } = found.file.source ?? {};
+    if (text !== source.text || (code ?? null) !== (source.code ?? null)) throw thrown;
+    return found; // it was saved, and the answer never came
+  }
 }
 
 export async function deleteTool(name: string, tag: string, withScript: boolean): Promise<void> {

@@ -1,0 +1,24 @@
+import type { Router } from "vue-router";
+
+/** Return a function whose calls wait for the ones before: what is asked for twice is done with what came of the first time. */
+export function inTurn<Values extends unknown[], T>(what: (...values: Values) => Promise<T>): (...values: Values) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (...values) => {
+    const done = last.then(() => what(...values));
+    last = done.catch(() => undefined);
+    return done;
+  };
+}
+
+let left = 0;
+
+/** Count where the person goes, from the moment that they do: what is there may have to be loaded first. */
+export function noteLeaving(router: Router): void {
+  router.beforeEach(() => void left++);
+}
+
+/** Note where the person is; what is returned tells later whether they are there still: whoever has gone is not taken back. */
+export function whereabouts(): () => boolean {
+  const then = left;
+  return () => left === then;
+}
