@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Literal
 
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.clusters import NodeCluster, RemoteGroup, RemoteResult
-from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable, TavernError, describe
+from tavern_host.contracts.errors import ServiceUnavailable, TavernError
 from tavern_host.runtime.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -111,33 +112,37 @@ class DaskCluster(NodeCluster):
             await local.close()
 
     async def _connected(self) -> Client:
-        address = str(self._context.settings.get("scheduler") or "")
+        address = str(self._context.settings.get("scheduler") or "").strip()
         if not address:
             raise ServiceUnavailable("no Dask cluster is set up")
         await run_in_thread(_import, what="importing distributed")
         from distributed import Client
 
+        from tavern_dask.certificates import reason, security_of
         from tavern_dask.code import Shipping
         from tavern_dask.local import LocalCluster
         from tavern_dask.worker import BEGUN
 
         await self.close()
-        security = self._security(address)
         if address == "local":
             local = self.local = LocalCluster(self._context, int(self._context.settings.get("workers", 0)))
             await local.start()
             address, security = local.address, local.security
+        else:
+            security = security_of(address, self._context)
         seconds = float(self._context.settings.get("connectSeconds", 10))
         try:
-            about: dict[str, Any] = {"security": security, "timeout": seconds, "name": "tavern-host"}
-            client = Client(address, asynchronous=True, set_as_default=False, **about)
+            about: dict[str, Any] = {"asynchronous": True, "set_as_default": False, "name": "tavern-host"}
+            client = Client(address, security=security, timeout=seconds, **about)
             try:
-                await client
+                # Dask says why there is no connection, but waits without end for one that has it and is silent.
+                async with asyncio.timeout(seconds + 1):
+                    await client
             except BaseException:
                 await client.close(timeout=0)
                 raise
-        except (OSError, TimeoutError, ValueError, RuntimeError) as error:
-            raise ServiceUnavailable(f"the Dask scheduler at {address} cannot be reached: {describe(error)}") from error
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ServiceUnavailable(f"the Dask scheduler at {address} cannot be reached: {reason(error)}") from error
         self.shipping = Shipping(client)
         self.next_loss = asyncio.get_running_loop().create_future()
         client.subscribe_topic(BEGUN, self._has_begun)
@@ -155,20 +160,9 @@ class DaskCluster(NodeCluster):
             self.next_loss.set_result(None)
             self.next_loss = asyncio.get_running_loop().create_future()
 
-    def _security(self, address: str) -> Any:
-        """Return the certificates that are set. Raises `Misconfigured` where there are only some, or none for TLS."""
-        from distributed.security import Security
-
-        names = {"tls_ca_file": "tlsCa", "tls_client_cert": "tlsCert", "tls_client_key": "tlsKey"}
-        given = {name: value for name, key in names.items() if (value := self._context.settings.get(key))}
-        if not given and not address.startswith("tls:"):
-            return None
-        if len(given) < len(names):
-            lacking = ", ".join(f"extensions.tavern-dask.{key}" for name, key in names.items() if name not in given)
-            raise Misconfigured(f"the certificates for the Dask cluster are not complete; not set: {lacking}")
-        return Security(require_encryption=True, **given)
-
 
 def _import() -> None:
-    import tavern_dask.local
-    import tavern_dask.passes  # noqa: F401
+    from tavern_dask import certificates, local, passes  # noqa: F401
+
+    for name in ("distributed.batched", "distributed.client"):  # they say with tracebacks what is said here in a line
+        logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -94,10 +94,7 @@ def _files(source: NodeSource) -> dict[str, bytes]:
     for name, expected in names.items():
         content = (root / name).read_bytes()
         if expected and hashlib.sha256(content).hexdigest() != expected:
-            message = (
-                f"{name} of {source.plugin} was changed after it was reviewed; look at the plugin and grant it again"
-            )
-            raise InvalidInput(message)
+            raise InvalidInput(f"{name} of {source.plugin} was changed after it was reviewed: grant it again")
         found[name] = content
         size += len(content)
         if size > MOST:

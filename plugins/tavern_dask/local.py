@@ -31,18 +31,16 @@ class LocalCluster:
     def __init__(self, context: PluginContext, workers: int) -> None:
         self._context = context
         self._count = workers or os.cpu_count() or 1
-        made = Security.temporary()
+        self.security = made = Security.temporary()
         own = {f"tls_{role}_{part}": getattr(made, f"tls_{role}_{part}") for role in _ROLES for part in ("key", "cert")}
         self._security: dict[str, Any] = own | {"tls_ca_file": made.tls_ca_file}
-        self.security = Security(require_encryption=True, **self._security)
         self.address = ""
         self.processes: list[asyncio.subprocess.Process] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="tavern-dask-")
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Start all processes. Raises `ServiceUnavailable`."""
-        self._folder = tempfile.TemporaryDirectory(prefix="tavern-dask-")
         _, self.address = await self._begin("scheduler")
         spawn = self._context.tasks.spawn
         own = contextvars.Context()  # what they log is not about the run that needed the cluster first
@@ -55,8 +53,7 @@ class LocalCluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*map(_end, list(self.processes)))
         self.processes.clear()
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._folder.cleanup()
 
     async def _keep_worker(self) -> None:
         """Have a worker, and another one when it ends."""
@@ -75,24 +72,17 @@ class LocalCluster:
             finally:
                 await _end(process)
                 self.processes.remove(process)
-            ending = f"{address} ended with status {process.returncode}"
-            self._context.log.warning("the local worker %s; another one is started", ending)
+            self._context.log.warning("the local worker %s ended with %s; one is started", address, process.returncode)
 
     async def _begin(self, role: str) -> tuple[asyncio.subprocess.Process, str]:
         """Start a process; return it and its address when it is there."""
-        assert self._folder is not None
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "tavern_dask.local_process"), stdin=pipe, stdout=pipe, env=environment
         )
-        about = {
-            "role": role,
-            "scheduler": self.address,
-            "security": self._security,
-            "folder": self._folder.name,
-        }
+        about = {"role": role, "scheduler": self.address, "security": self._security, "folder": self._folder.name}
         try:
             assert process.stdin is not None and process.stdout is not None
             process.stdin.write(json.dumps(about).encode() + b"\n")
@@ -105,8 +95,7 @@ class LocalCluster:
             raise
         if not address:
             await _end(process)
-            ending = f"it ended with status {process.returncode}"
-            raise ServiceUnavailable(f"the {role} of the local cluster did not start: {ending}")
+            raise ServiceUnavailable(f"the {role} of the local cluster did not start, status {process.returncode}")
         self.processes.append(process)
         return process, address
 

@@ -39,7 +39,7 @@ RECENT = 100
 """How many nodes whose values came back keep them at the cluster too: what follows them may be on its way there."""
 
 _CANCELS = 5.0
-"""Seconds that workers have to hear that a pass was cancelled."""
+"""Seconds that scheduler and workers have to hear that a pass was cancelled, or has ended."""
 
 _LEARNED = 0.2
 """The weight of a node's time in what is known of its type."""
@@ -162,7 +162,7 @@ class Pass:
             completed.clear()
             for sent in left.values():
                 sent.is_awaited = False
-            if left:
+            if left and client.status == "running":
                 await self._cancel(client, {sent.future for sent in left.values() if sent.future is not None})
 
     async def close(self) -> None:
@@ -172,8 +172,9 @@ class Pass:
         self._recent.clear()
         client = self._cluster.connected
         with contextlib.suppress(OSError):
-            for key in once if client is not None else ():
-                await client.scheduler.semaphore_close(name=key)  # type: ignore[union-attr]  # there is one
+            async with asyncio.timeout(_CANCELS):
+                for key in once if client is not None else ():
+                    await client.scheduler.semaphore_close(name=key)  # type: ignore[union-attr]  # there is one
 
     async def _shipped(self, sources: tuple[NodeSource, ...]) -> tuple[Client, list[str]]:
         """Return a client whose workers have the code of these node types, and the names of these there."""
@@ -308,8 +309,6 @@ class Pass:
                 sent.future = None
 
     async def _cancel(self, client: Client, futures: set[Future]) -> None:
-        if client.status != "running":
-            return
         with contextlib.suppress(Exception):  # what cannot be reached cannot be cancelled
             async with asyncio.timeout(_CANCELS):
                 await client.cancel(list(futures), force=True)

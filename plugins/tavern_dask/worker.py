@@ -150,9 +150,8 @@ def _run(placed: Placed, pass_id: str, values: dict[int, Values]) -> tuple[Remot
         about["error"] = error_info(PluginFailure(f"it cannot run on a cluster: {reason}"))
     except BaseException as error:  # the code of a node may raise anything
         about["error"] = error_info(error if isinstance(error, Exception) else PluginFailure(_said(error)))
-        about["trace"] = (
-            "" if isinstance(error, TavernError) else "".join(traceback.format_exception(error))[-MOST_TRACE:]
-        )
+        trace = "".join(traceback.format_exception(error))[-MOST_TRACE:]
+        about["trace"] = "" if isinstance(error, TavernError) else trace
     if outputs is not None:
         kept = {} if node.is_wanted else {key: n for key, v in _bytes(outputs).items() if (n := len(v)) >= LARGE}
         about |= {"outputs": _without(outputs, kept), "kept": kept}
@@ -315,6 +314,5 @@ def _size(values: Values) -> int:
 
 
 def _without(values: Values, kept: dict[str, int]) -> Values:
-    parts = (values.encoded, values.binary)
-    encoded, binary = ({key: value for key, value in part.items() if key not in kept} for part in parts)
+    encoded, binary = ({k: v for k, v in part.items() if k not in kept} for part in (values.encoded, values.binary))
     return Values(encoded=encoded, binary=binary)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import psutil
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from distributed import Client
+from distributed.security import Security
 from engine_bench import Bench, workflow
 from helpers.dask_cluster import FOLDERS, TRUST, TestCluster
 from helpers.repetition import repetitions
@@ -32,7 +38,9 @@ async def have_to_connect(seconds: float | None, *hosts: Host) -> None:
         await host.services.get(SETTINGS).save(change)
 
 
-async def test_nodes_fail_or_wait_without_a_scheduler(cluster: TestCluster, tmp_path: Path) -> None:
+async def test_nodes_fail_or_wait_without_a_scheduler(
+    cluster: TestCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     seen, tries, notes = tmp_path / "seen", tmp_path / "tries", tmp_path / "notes"
     values = {"path": str(notes), "text": "once", "seconds": 600}
     note = {
@@ -77,6 +85,8 @@ async def test_nodes_fail_or_wait_without_a_scheduler(cluster: TestCluster, tmp_
         assert noted is not None and "may not be run twice" in noted.message and notes.read_text() == "once\n"
         run = await Bench(failing).run(workflow({"take": "Take"}))
         assert run.error is None
+    assert "nodes wait for it" in caplog.text
+    assert [record for record in caplog.records if record.name in ("distributed.batched", "distributed.client")] == []
 
 
 async def test_a_local_cluster_keeps_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,21 +128,57 @@ def _children(before: list[psutil.Process]) -> list[psutil.Process]:
     return sorted((c for c in psutil.Process().children() if c not in before), key=lambda child: child.create_time())
 
 
-WRONG = {
-    "tls://127.0.0.1:1": ({}, "not complete; not set: extensions.tavern-dask.tlsCa, extensions.tavern-dask.tlsCert"),
-    "tcp://127.0.0.1:1": ({"tlsCa": "ca.pem"}, "not complete; not set: extensions.tavern-dask.tlsCert, "),
-    "tcp://127.0.0.1:2": ({}, "the Dask scheduler at tcp://127.0.0.1:2 cannot be reached"),
-    "ftp://example": ({}, "the Dask scheduler at ftp://example cannot be reached"),
-}
+def expired_and_locked(folder: Path, key: RSAPrivateKey) -> None:
+    """Write a certificate of this key that is not valid any more, and the key with a password."""
+    name, then = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "host")]), datetime(2020, 1, 1)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, then, then + timedelta(1))
+    (folder / "expired").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"password")
+    (folder / "locked").write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
 
 
-async def test_wrong_addresses_are_explained_at_the_node(tmp_path: Path) -> None:
-    said = {}
-    for number, (address, (more, _)) in enumerate(WRONG.items()):
-        given = {"scheduler": address, "connectSeconds": 0.2, **more}
-        settings = {f"extensions.tavern-dask.{key}": value for key, value in given.items()}
-        async with Host(tmp_path / str(number), plugins=FOLDERS, trust=TRUST, settings=settings) as host:
-            grow = {"type": "acme-far:Grow", "placement": "cluster", "inputValues": {"size": 3}}
-            run = await Bench(host).run(workflow({"grow": grow}))
-        said[address] = run.error.message if run.error is not None else ""
-    assert {address: part for address, (_, part) in WRONG.items() if part not in said[address]} == {}, said
+async def test_wrong_addresses_and_certificates_are_explained(
+    cluster: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("tlsCa", "tlsCert", "tlsKey")
+    right = {name: cluster.settings[f"extensions.tavern-dask.{name}"] for name in names}
+    monkeypatch.setenv("HOME", str(Path(right["tlsKey"]).parent))
+    expired_and_locked(tmp_path, load_pem_private_key(Path(right["tlsKey"]).read_bytes(), None))
+    (tmp_path / "other").write_text(Security.temporary().tls_ca_file)
+    silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(0), "127.0.0.1")
+    port = silent.sockets[0].getsockname()[1]
+    there, soon = {"scheduler": cluster.address, **right}, {"connectSeconds": 0.2}
+    expired, locked, other, absent = (str(tmp_path / name) for name in ("expired", "locked", "other", "absent"))
+    setting = "extensions.tavern-dask"
+    wrong = [
+        ({"scheduler": "tls://127.0.0.1:1"}, f"not complete; not set: {setting}.tlsCa, {setting}.tlsCert"),
+        ({"scheduler": "tcp://127.0.0.1:1", "tlsCa": "ca.pem"}, f"not complete; not set: {setting}.tlsCert, "),
+        ({"scheduler": "tcp://127.0.0.1:2", **soon}, "the Dask scheduler at tcp://127.0.0.1:2 cannot be reached"),
+        ({"scheduler": f"tcp://127.0.0.1:{port}", **soon}, "cannot be reached: it does not answer in time"),
+        (
+            {"scheduler": "ftp://example"},
+            f"{setting}.scheduler is not such as tls://scheduler.example:8786, or local",
+        ),
+        ({**there, "scheduler": "tcp://127.0.0.1:2"}, "both sides need TLS"),
+        ({**there, "tlsKey": absent}, f"{setting}.tlsKey: {absent} cannot be read: No such file"),
+        ({**there, "tlsCa": right["tlsKey"]}, f"{setting}.tlsCa: {right['tlsKey']} is no certificate in PEM"),
+        ({**there, "tlsKey": locked}, f"{locked} is no key of tlsCert in PEM, or has a password"),
+        ({**there, "tlsCert": expired}, f"{expired} was valid until 2020-01-02 00:00 UTC"),
+        ({**there, "tlsCa": other}, "CERTIFICATE_VERIFY_FAILED"),
+        (
+            {"scheduler": cluster.address.replace("tls", "tcp"), "connectSeconds": 60},
+            "both sides need TLS",
+        ),
+        ({**there, "tlsKey": "~/tlsKey", "scheduler": f" {cluster.address} "}, ""),
+    ]
+    grow = workflow({"grow": {"type": "acme-far:Grow", "placement": "cluster", "inputValues": {"size": 3}}})
+    faults = []
+    async with silent, Host(tmp_path / "project", plugins=FOLDERS, trust=TRUST) as host:
+        for values, expected in wrong:
+            change = {key: values.get(key) for key in ("scheduler", "connectSeconds", *names)}
+            await host.services.get(SETTINGS).save(SettingsChange(plugin="tavern-dask", values=change))
+            run = await Bench(host).run(grow)
+            said = run.error.message if run.error is not None else ""
+            if expected not in said or bool(expected) != bool(said):
+                faults.append((values, said))
+    assert faults == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from engine_bench import Bench, slot, workflow
 from helpers.dask_cluster import FOLDERS, TRUST, TestCluster
 from helpers.repetition import repetitions
 
+from tavern_dask import passes
 from tavern_engine.cli.run_commands import show
 from tavern_host import Host
 from tavern_host.contracts.executions import RunStatus
+from tavern_host.contracts.settings import SETTINGS, SettingsChange
 
 
 def far(type: str, **values: Any) -> dict[str, Any]:
@@ -83,8 +86,11 @@ async def test_policies_hold_at_a_cluster(host: Host, tmp_path: Path, caplog: py
     assert run.nodes["skipped"].status is RunStatus.SKIPPED and run.nodes["broken"].remote is not None
 
 
-async def test_an_interrupt_stops_nodes_at_workers(host: Host, tmp_path: Path) -> None:
+async def test_an_interrupt_stops_nodes_at_workers(
+    host: Host, cluster: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench, seen = Bench(host), tmp_path / "seen"
+    await host.services.get(SETTINGS).save(SettingsChange(plugin="tavern-dask", values={"connectSeconds": 600}))
     run_id = await bench.start(
         workflow({"wait": far("WaitFor", path=str(seen)), "after": "Take"}, "wait.value > after.value")
     )
@@ -95,6 +101,18 @@ async def test_an_interrupt_stops_nodes_at_workers(host: Host, tmp_path: Path) -
         assert run.status is RunStatus.INTERRUPTED
         while seen.read_text() != "ended":
             await asyncio.sleep(0.02)
+    monkeypatch.setattr(passes, "_CANCELS", 0.2)
+    values = {"path": str(tmp_path / "notes"), "text": "a", "seconds": 2}
+    run_id = await bench.start(workflow({"noted": far("Note", placement="cluster", **values)}))
+    async with asyncio.timeout(60):
+        while not (tmp_path / "notes").exists():
+            await asyncio.sleep(0.02)
+    cluster.scheduler.send_signal(signal.SIGSTOP)  # it answers nobody, and no connection is lost
+    try:
+        async with asyncio.timeout(60):
+            assert (await bench.interrupted(run_id)).status in (RunStatus.INTERRUPTED, RunStatus.COMPLETE)
+    finally:
+        cluster.scheduler.send_signal(signal.SIGCONT)
 
 
 async def test_a_placement_alone_moves_nodes(cluster: TestCluster, tmp_path: Path) -> None:
