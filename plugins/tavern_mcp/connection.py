@@ -110,7 +110,7 @@ class Connection:
             raise
         except Exception as error:
             if self._client is client and isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
-                self._lost("the connection was lost")  # of a program there is a better reason by now
+                self._lost(f"the connection was lost: {error.error.message[:200]}")  # if there is no better reason
             if self._client is not client:
                 raise self._unavailable(self.problem or "the connection was lost") from None
             if isinstance(error, MCPError):

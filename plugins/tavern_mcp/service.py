@@ -151,8 +151,7 @@ class Servers(McpServers):
             is_usable = one.name in declared and one.status != "unapproved"
             made = [*definitions_of(declared[one.name], self._approvals.of(one.name))] if is_usable else []
             if not made:
-                is_open = one.status == "connected"
-                why = one.problem or ("it has no tools" if is_open else "it is not connected yet")
+                why = one.problem or ("it has no tools" if one.status == "connected" else "it is not connected yet")
                 found.append(missing := out_of_reach(one.name, why))
                 if one.problem and one.name not in self._connections:  # else that is in the log
                     self._report(str(missing.unavailable))

@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
-from tavern_host.contracts.errors import describe
+from tavern_host.contracts.errors import LimitReached, TavernError, describe
 from tavern_host.contracts.scripts import ProgramRequest, SandboxOutput
 
 MOST_BYTES = 16 << 20
@@ -110,7 +110,7 @@ class _Program(AsyncResource):
         except StopAsyncIteration:
             pass
         except Exception as error:
-            self._why = describe(error)
+            self._why = error.message if isinstance(error, TavernError) else describe(error)
         last = self._said.decode("utf-8", "replace").strip()
         self._on_end(f"{self._why}; it said last: {last[-500:]}" if last else self._why)
         raise anyio.EndOfStream
@@ -124,7 +124,7 @@ class _Program(AsyncResource):
             yield await self._outgoing.get()
 
     async def _coming(self, outputs: AsyncIterator[SandboxOutput]) -> AsyncGenerator[SessionMessage | Exception]:
-        """Yield each line as a message, and note how the program ended. Raises `ValueError` for one that is too
+        """Yield each line as a message, and note how the program ended. Raises `LimitReached` for one that is too
         long."""
         buffer, logged = bytearray(), 0
         async with aclosing(outputs) as coming:  # type: ignore[type-var]
@@ -143,7 +143,7 @@ class _Program(AsyncResource):
                         yield _message(bytes(buffer))  # an empty one counts, too
                         buffer = bytearray(line)
                     if len(buffer) > MOST_BYTES:
-                        raise ValueError(f"it sent a message of more than {MOST_BYTES >> 20} MiB")
+                        raise LimitReached(f"it sent a message of more than {MOST_BYTES >> 20} MiB")
                 elif output.kind == "ended":
                     note = output.data.decode("utf-8", "replace")
                     code = "" if output.exit_code is None else f"it ended with the exit code {output.exit_code}"
@@ -202,15 +202,16 @@ async def run_plain(request: ProgramRequest, stdin: AsyncIterator[bytes]) -> Asy
 
 
 class _Counted(httpx2.AsyncByteStream):
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any, on_end: Callable[[str], None]) -> None:
+        self._stream, self._on_end = stream, on_end
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
         async for piece in self._stream:
             size += len(piece)
             if size > MOST_BYTES:
-                raise httpx2.ReadError(f"the server answered with more than {MOST_BYTES >> 20} MiB")
+                self._on_end(reason := f"it sent a message of more than {MOST_BYTES >> 20} MiB")
+                raise httpx2.ReadError(reason)
             yield piece
 
     async def aclose(self) -> None:
@@ -236,7 +237,7 @@ class _BoundedHttp(httpx2.AsyncHTTPTransport):
         if response.status_code == 404 and "mcp-session-id" in request.headers:
             self._on_end("it has ended the session")
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = _Counted(response.stream)
+            response.stream = _Counted(response.stream, self._on_end)
         return response
 
 

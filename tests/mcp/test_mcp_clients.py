@@ -28,6 +28,7 @@ from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.testing.http import TOKEN, HttpClient, served
+from tavern_mcp import transport
 from tavern_mcp.interface import MCP_SERVERS
 
 pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
@@ -297,7 +298,8 @@ class OldServer:
 
     def __init__(self) -> None:
         self.sessions: set[str] = set()
-        self.compresses = False
+        self.compresses = self.tells_events = False
+        self.more = ""
         self.app = aiohttp.web.Application()
         self.app.router.add_route("*", "/mcp", self.answer)
 
@@ -315,11 +317,16 @@ class OldServer:
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "x", "version": ""},
         }
-        results = {"tools/list": {"tools": [tool]}, "tools/call": {"content": [{"type": "text", "text": session}]}}
+        results = {
+            "tools/list": {"tools": [tool]},
+            "tools/call": {"content": [{"type": "text", "text": session + self.more}]},
+        }
         if "id" not in asked:
             return aiohttp.web.Response(status=202)
         answer = {"jsonrpc": "2.0", "id": asked["id"], "result": results.get(asked["method"], about)}
         response = aiohttp.web.json_response(answer, headers={"Mcp-Session-Id": session})
+        if self.tells_events:
+            response = aiohttp.web.Response(text=f"data: {json.dumps(answer)}\n\n", content_type="text/event-stream")
         if self.compresses or "gzip" in request.headers.get("Accept-Encoding", ""):
             response.enable_compression(aiohttp.web.ContentCoding.gzip)
         return response
@@ -351,6 +358,24 @@ async def test_no_answer_that_is_compressed_is_taken(tmp_path: Path) -> None:
             old.compresses = True
             refused = await desk.call("mcp:one/t")
             assert refused.error is not None and "compresses its answers" in refused.error.message
+
+
+async def test_an_answer_that_is_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MOST_BYTES", 1 << 20)
+    old = OldServer()
+    async with aiohttp.test_utils.TestServer(old.app) as there:
+        folders = make_project(tmp_path, {SERVERS: {"one": {"url": str(there.make_url("/mcp"))}}})
+        async with Host(tmp_path / "project", folders=folders) as host:
+            desk = Desk(host)
+            for tells_events, told in (
+                (False, "used: it sent a message of more than 1 MiB"),
+                (True, "lost: SSE stream failed: Server-sent event exceeded"),
+            ):
+                old.more, old.tells_events = "", False
+                assert "session" in str((await desk.call("mcp:one/t")).structured)
+                old.more, old.tells_events = "x" * (1 << 20), tells_events
+                refused = await desk.call("mcp:one/t")
+                assert refused.error is not None and told in refused.error.message
 
 
 async def begun(web: HttpClient, begins: str, uses: str) -> int:

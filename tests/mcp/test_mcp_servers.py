@@ -74,7 +74,7 @@ async def test_progress_and_cancellation_are_passed_on(desk: Desk) -> None:
 async def test_each_fault_costs_its_call_alone(desk: Desk) -> None:
     faults = {
         "lie": "is not of type 'integer'",
-        "giant": "more than 16 MiB",
+        "giant": "cannot be used: it sent a message of more than 16 MiB",
         "hang": "did not end within",
     }
     with Failures() as failures:
