@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from helpers.ports import free_port
+
 TESTS = Path(__file__).parents[1]
 FOLDERS = [TESTS / "engine/plugins/acme_nodes", TESTS / "dask/plugins/acme_far"]
 TRUST = ["acme-nodes", "acme-far"]
@@ -31,6 +33,7 @@ class TestCluster:
             f"tls_{role}_{part}": getattr(made, f"tls_{role}_{part}") for role in _ROLES for part in ("key", "cert")
         } | {"tls_ca_file": made.tls_ca_file}
         self._folder = folder
+        self._port = free_port()  # which nobody else is given while the scheduler is killed
         self.workers: list[subprocess.Popen[str]] = []
         self._others: list[subprocess.Popen[str]] = []
         names = {"tlsCa": "tls_ca_file", "tlsCert": "tls_client_cert", "tlsKey": "tls_client_key"}
@@ -78,7 +81,7 @@ class TestCluster:
             "scheduler": scheduler,
             "security": self._security,
             "folder": str(self._folder),
-            "port": int(self.address.rpartition(":")[2] or 0),
+            "port": self._port,
         }
         command = [sys.executable, "-m", "tavern_dask.local_process"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from helpers.ports import free_port
 from helpers.repetition import Failures
 from task_bench import Child, TaskBench, caller, opened
 
@@ -162,7 +163,7 @@ async def test_only_what_the_operator_listed_is_called(tmp_path: Path) -> None:
 
 
 async def test_an_absent_receiver_is_tried_again(tmp_path: Path) -> None:
-    async with receiving() as receiver:
+    async with receiving(port=free_port()) as receiver:  # no other process is given it meanwhile
         pass
     async with opened(tmp_path / "p", callbackHosts=[receiver.place], callbackSecret=SECRET) as bench:
         task = await bench.submit(callback=receiver.url)
