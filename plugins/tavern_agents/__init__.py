@@ -12,6 +12,7 @@ from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRunFilter
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_host.contracts.plugins import all_started
 from tavern_host.contracts.profilefiles import AGENT_PROFILES
 from tavern_host.contracts.tools import ToolDefinition
 
@@ -49,6 +50,7 @@ async def _resume_abandoned(context: PluginContext) -> None:
     """Let the runtime of this plugin, unless another's has taken its place, resume what was left over, and what other
     hosts leave later."""
     await asyncio.sleep(_LATER)
+    await all_started(context.services)
     from tavern_agents.runtime import STATE, Runtime
 
     told = ""

@@ -12,6 +12,7 @@ from tavern_host import CommandInfo, MessageInfo, PluginContext, RouteInfo, Serv
 from tavern_host.contracts.executions import EXECUTION_ENGINE
 from tavern_host.contracts.metrics import Figure, tallied
 from tavern_host.contracts.nodes import NODE_MANAGER
+from tavern_host.contracts.plugins import all_started
 from tavern_host.contracts.runs import RUN_STORE
 
 _LATER = 0.2
@@ -53,6 +54,7 @@ async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
 
 async def _recover_runs(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
+    await all_started(context.services)
     await context.services.get(EXECUTION_ENGINE).queue()  # creates it, unless another plugin overrides it
     engine = context.state.get("engine")
     if engine is not None:

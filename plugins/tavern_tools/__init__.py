@@ -9,6 +9,7 @@ from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.http import RouteInfo
 from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.metrics import Figure, tallied
+from tavern_host.contracts.plugins import all_started
 from tavern_host.contracts.projectfiles import PROJECT_FILES
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInfo, service_info
@@ -93,6 +94,7 @@ async def tavern_startup(context: PluginContext) -> None:
 
 async def _take_up_tasks(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
+    await all_started(context.services)
     await context.services.get(TOOL_MANAGER).protocols()  # makes it, unless another plugin's has taken its place
     manager = context.state.get("tools.manager")
     if manager is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -313,6 +314,13 @@ class Plugins(ServiceInterface, name="plugins", version=4):
 
 
 PLUGINS = ServiceKey(Plugins)
+
+
+async def all_started(services: Any) -> None:
+    """Return when no plugin is about to start: until then, what a host takes up from before may lack what it needs."""
+    plugins = services.get(PLUGINS)
+    while any(one.state is PluginState.LOADED for one in await plugins.list_plugins()):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
 
 
 @dataclass(frozen=True)

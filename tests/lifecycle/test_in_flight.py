@@ -523,3 +523,36 @@ async def test_stopping_a_host_interrupts_calls_in_flight(project: Path, drains:
             await going
         assert STAGE.log[-2:] == ["shut down", "provider closed"]
         assert host.owned("acme") == {}
+
+
+async def test_what_a_host_left_waits_for_plugins_that_start(project: Path) -> None:
+    code = nodes("""
+    @node()
+    async def use(text: str, context: NodeContext) -> str:
+        await STAGE.wait("node")
+        return f"{text}, {context.plugin.state.get('is_ready')}"
+    """)
+    code["__init__.py"] = f"""{HEAD}
+@hookimpl
+async def tavern_startup(context):
+    await STAGE.wait("starting")
+    context.state["is_ready"] = True
+"""
+    plugin(project / "plugins", "acme", code, "tavern_startup", nodes={"entry": "nodes"})
+    STAGE.cue("starting").set()
+    async with Host(project, trust=["acme"], serving=True) as host:
+        under_way = await begin(host, "acme:Use")
+        await STAGE.seen("node").wait()
+    STAGE.reset()
+    STAGE.cue("node").set()
+    next_host = Host(project, trust=["acme"], serving=True)
+    opening = asyncio.create_task(next_host.__aenter__())
+    await STAGE.seen("starting").wait()
+    await asyncio.sleep(1)  # in which the run would be resumed
+    STAGE.cue("starting").set()
+    await opening
+    try:
+        engine, run_id = next_host.services.get(EXECUTION_ENGINE), (await under_way).id
+        assert (await engine.wait(run_id)).outputs == {"text": "made, True"}
+    finally:
+        await next_host.stop()
