@@ -20,7 +20,7 @@ from runs_bench import begin
 from tavern_engine.journal.journal import read_rows
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict, NotFound
-from tavern_host.contracts.executions import Run, RunRequest
+from tavern_host.contracts.executions import Run, RunRequest, RunStatus
 from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.workflows import Workflow
 
@@ -151,6 +151,17 @@ async def test_a_run_with_unkept_values_is_not_resumed(shared: Bench, calls: Pat
     with pytest.raises(Conflict, match="cannot be resumed"):
         await shared.engine.resume(failed.id)
     assert (await shared.engine.wait(await shared.engine.rerun(failed.id))).status == "complete"
+
+
+async def test_a_run_may_be_released_twice(shared: Bench) -> None:
+    """As one that was handed on, which both its lease and who interrupts it learn is to end."""
+    failed = await shared.run(workflow({"bad": "Boom"}))
+    recorder = shared.host._manager.active["tavern-engine"].context.state["engine"].recorder
+    entry = await recorder.claim(failed.id)
+    for why in ("once", "twice"):
+        await recorder.release(entry, RunStatus.INTERRUPTED, why)
+    error = (await recorder.entry(failed.id)).error
+    assert error is not None and error.message == "once"
 
 
 async def test_each_attempt_has_a_deadline_of_its_own(shared: Bench, go: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -26,7 +27,7 @@ from tavern_engine.run.run_blobs import given
 from tavern_host import PluginContext
 from tavern_host.contracts.blobs import BINARY
 from tavern_host.contracts.calls import new_id, system_call
-from tavern_host.contracts.errors import Misconfigured, NotFound, TavernError
+from tavern_host.contracts.errors import Conflict, Misconfigured, NotFound, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
 from tavern_host.contracts.loops import ITERATIONS
 from tavern_host.contracts.off_loop import off_loop
@@ -267,15 +268,10 @@ class RunRecorder:
         if store is None:
             return
         error = TavernError(reason).info.model_copy(update={"code": "interrupted"}) if reason else entry.error
-        end = RunEnd.trusted(
-            status=status,
-            finished_at=entry.finished_at,
-            outputs=entry.outputs,
-            error=error,
-            attempt=entry.attempt,
-            not_resumable=entry.not_resumable,
-        )
-        await store.update(self.worker, entry.id, end)
+        kept = {"finished_at": entry.finished_at, "outputs": entry.outputs, "attempt": entry.attempt}
+        end = RunEnd.trusted(status=status, error=error, not_resumable=entry.not_resumable, **kept)
+        with contextlib.suppress(Conflict):  # it is released already: two ways learn that a run handed on is to end
+            await store.update(self.worker, entry.id, end)
 
     async def load(self, entry: RunEntry, *, results: bool = True) -> StoredRun:
         """Return what is needed to resume a run. Raises `NotFound` where a document is gone, `TavernError`."""
