@@ -172,6 +172,8 @@ async def watching(composed: Composed, name: str) -> AsyncIterator[Listener]:
 
 
 async def test_the_example_does_what_its_page_says(composed: Composed) -> None:
+    checks = {name: about["healthcheck"] for name, about in composed.services.items()}
+    assert {name for name, check in checks.items() if check.get("start_period") != "60s"} == set()  # it takes its time
     started = await composed.start_all()
     async with watching(composed, "host-b") as page:
         first = await composed.run("host-a", 10)
