@@ -85,7 +85,7 @@ def out_of_reach(server: str, problem: str) -> ToolDefinition:
     """Return what stands for the tools of a server while nobody knows which it has."""
     return ToolDefinition(
         id=tool_id(server, "*"),
-        description=f"All tools of the MCP server {server}.",
+        description=f"No tool of the MCP server {server} can be called now.",
         implementation=_ANSWERED,
         unavailable=clean(f"the MCP server {server} cannot be used: {' '.join(problem.split())}", 500),
         listed=False,

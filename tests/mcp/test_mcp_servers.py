@@ -40,6 +40,8 @@ async def test_what_servers_say_is_untrusted(desk: Desk) -> None:
     assert problem.error is not None and problem.error.message == f"{told} 'no-such-program'"
     assert problem.error.type is ToolErrorType.SERVICE_UNAVAILABLE
     assert "mcp:gone/*" not in [tool.id for tool in await desk.tools.list_tools() if tool.unavailable is None]
+    (shown,) = await desk.tools.schemas(["mcp:gone/anything"])  # what a model reads whose agent has it
+    assert shown["description"] == "No tool of the MCP server gone can be called now."
     refused = await desk.call("mcp:odd/echo", txt="x")
     assert refused.error is not None and "did you mean text?" in refused.error.message
 
@@ -299,6 +301,7 @@ async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
 
 async def test_what_is_missing_at_first_is_found_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry, "_AGAIN", 0.1)
+    monkeypatch.setattr("tavern_mcp.connection._LONGEST", 0.1)
     program = tmp_path / "late"
     settings = {SERVERS: {"late": odd(command=str(program), sandbox=False)}, OFFER: ["mcp:late/*", "text:lout", "x*"]}
     folders = make_project(tmp_path, settings)
