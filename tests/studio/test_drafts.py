@@ -184,8 +184,10 @@ async def _publications(studio: Studio) -> None:
     await expect(page.get_by_text("The published version has changed")).to_have_count(0)
     studio.mistakes.clear()  # the browser names the requests that were cut and refused
 
+    address = page.url
+    await page.goto("about:blank")  # so that no request of the page before is held
     async with answered_late(page, "**/api/workflows/versioned/draft?*", "GET") as read:
-        await page.reload()
+        await page.goto(address)
         await read.wait()
         workflow = await (await studio.site.get("/api/workflows/versioned")).json()
         body = {"workflow": {**workflow, "name": "By somebody else"}, "reason": "theirs"}
