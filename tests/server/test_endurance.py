@@ -14,10 +14,14 @@ from benchmarks.writes import kill_often
 
 async def test_mixed_load_leaves_nothing_behind(tmp_path: Path) -> None:
     """7 seconds here and the whole minute with `--extended`: in so few, memory still finds its level."""
-    soaked = await soak(repetitions(7, 60), 1, tmp_path)
-    assert (soaked.errors, soaked.left) == ([], [])
     kinds = ("runs", "tool calls", "agents", "messages", "switches", "reloads", "answers", "settings")
-    assert [kind for kind in kinds if soaked.done[kind] < 3] == []
+    for seconds in (repetitions(7, 60), 61):  # the second where a busy machine does too little in the first
+        soaked = await soak(seconds, 1, tmp_path / str(seconds))
+        assert (soaked.errors, soaked.left) == ([], [])
+        rare = [kind for kind in kinds if soaked.done[kind] < 3]
+        if not rare:
+            break
+    assert rare == []
     assert soaked.growth <= repetitions(30, 5) / 100
 
 
