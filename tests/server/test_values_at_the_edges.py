@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -85,8 +86,10 @@ async def test_no_route_takes_what_no_wire_carries(tmp_path: Path) -> None:
                     with failures.row((route, body)):
                         await check_refused(site, route, body, "the body is not " if body in TORN[1:] else "")
         on_loop: list[str] = []
+        events: Counter[str] = Counter()
 
         def look(frame: FrameType, event: str, argument: object) -> None:
+            events[event] += 1
             if event == "call" and frame.f_code is json.JSONDecoder.decode.__code__:
                 on_loop.append(frame.f_locals["s"].strip())
 
@@ -102,6 +105,16 @@ async def test_no_route_takes_what_no_wire_carries(tmp_path: Path) -> None:
                         sys.setprofile(None)
                     assert large not in on_loop
                     assert on_loop  # the answer was read here
+        await site.post("/api/tools/execute", json={"toolId": "no:tool"})  # what answers is made once
+        lists = {"toolId": "no:tool", "arguments": {"x": [[]] * 100_000}}
+        sys.setprofile(look)
+        try:
+            events.clear()
+            answer = await site.post("/api/tools/execute", json=lists)
+        finally:
+            sys.setprofile(None)
+        assert (await answer.json())["results"][0]["status"] == "error"
+        assert 0 < events["call"] < 50_000  # nothing is called for each value
         socket = await site.socket()
         with Failures() as failures:
             for name, value in REFUSED.items():

@@ -92,7 +92,7 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
             return _events(manager, streams_of(context), parsed.calls, scope, request.call)
         done = await manager.call_text(body.text, protocols=body.protocols, scope=scope, call=request.call)
         return HttpResponse(data=done.to_json())
-    asked = ToolCallRequest(tool_id=body.tool_id or body.id or "", arguments=body.arguments)
+    asked = ToolCallRequest.trusted(tool_id=body.tool_id or body.id or "", arguments=body.arguments)
     scope = ToolScope(callback=body.callback, streams=streams)
     if streams:
         return _events(manager, streams_of(context), [asked], scope, request.call)
