@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,11 @@ def result(ratio: float, limit: float | None, **more: object) -> Result:
     return dataclasses.replace(
         Result("a call", 2.0 * ratio, "µs", 2.0, "the direct call", ratio, runs=9, limit=limit), **more
     )
+
+
+def test_benchmarks_start_outside_of_pytest() -> None:
+    modules = ", ".join(f"benchmarks.{name}" for name in NAMES)
+    subprocess.run([sys.executable, "-c", f"import {modules}"], cwd=Path(__file__).parents[1], check=True)
 
 
 def test_a_figure_says_whether_it_keeps_limit_and_aim() -> None:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from helpers.ports import free_port
+from .ports import free_port
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = [TESTS / "engine/plugins/acme_nodes", TESTS / "dask/plugins/acme_far"]
