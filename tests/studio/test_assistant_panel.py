@@ -34,6 +34,9 @@ REPLIES: list[tuple[str, str, list[dict[str, Any]]]] = [
 
 async def say(page: Page, text: str) -> None:
     await page.get_by_placeholder("Message the assistant…").fill(text)
+    await expect(
+        page.get_by_role("button", name="Send", exact=True)
+    ).to_be_enabled()  # once it has done what it was asked before
     await page.keyboard.press("Enter")
 
 
