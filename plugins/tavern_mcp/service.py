@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 MISSING = "the package mcp is not installed: pip install 'tavern-host[mcp]'"
 CHANGED = "TOOLS_CHANGED"
 
+_PATIENCE = 7.0
+"""Seconds for which servers are waited for: fewer than the host gives the hook, which else would give no tools."""
+
 
 def is_installed() -> bool:
     """Return whether the SDK is there."""
@@ -142,10 +145,12 @@ class Servers(McpServers):
     # --- for this plugin --------------------------------------------------------------------------
 
     async def definitions(self) -> list[ToolDefinition]:
-        """Return the tools of the servers that may be used. A server that nobody has seen yet is connected first."""
+        """Return the tools of the servers that may be used. A server that nobody has seen yet is connected first, or
+        meanwhile where that takes long."""
         declared = await self._known()
         if is_installed() and not self._context.serving:  # else they are connected at the start
-            await self.connect_all(new=True)
+            connecting = self._context.tasks.spawn(self.connect_all(new=True), name="connect MCP servers")
+            await asyncio.wait([connecting], timeout=_PATIENCE)
         found: list[ToolDefinition] = [answer_tool()]
         for one in await self.servers():
             is_usable = one.name in declared and one.status != "unapproved"
@@ -191,8 +196,7 @@ class Servers(McpServers):
         return "\n".join(part.text or "" for part in output.content if part.type == "text")
 
     async def _known(self) -> dict[str, Declared]:
-        revision = self._context.settings.revision
-        if revision != self._revision:
+        if (revision := self._context.settings.revision) != self._revision:
             self._declared, self._problems = read_servers(self._context)
             self._revision = revision
             old = [name for name, one in self._connections.items() if one.declared != self._declared.get(name)]
@@ -219,10 +223,8 @@ class Servers(McpServers):
             self._connections[name] = Connection(self._context, declared, self._approvals, self._changed)
         return self._connections[name]
 
-    async def _is_approved(self, declared: Declared) -> bool:
-        if declared.is_trusted:
-            return True
-        return self._approvals.of(declared.name).digest == await asyncio.to_thread(declared.digest)
+    async def _is_approved(self, one: Declared) -> bool:
+        return one.is_trusted or self._approvals.of(one.name).digest == await asyncio.to_thread(one.digest)
 
     async def _shown(self, declared: Declared) -> McpServer:
         approved = self._approvals.of(declared.name)

@@ -26,6 +26,8 @@ from tavern_mcp.definitions import definitions_of, differences
 pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+SLOW = {"command": "sleep", "args": ["600"], "sandbox": False, "start_seconds": 600}
+
 
 async def test_what_servers_say_is_untrusted(desk: Desk) -> None:
     found = {tool.id: tool for tool in await desk.tools.list_tools(ToolFilter(namespace="mcp"))}
@@ -316,6 +318,10 @@ async def test_what_is_missing_at_first_is_found_later(tmp_path: Path, monkeypat
             "extensions.tavern-mcp.offer: 'text:lout' names no tool (did you mean text:loud?)",
             "extensions.tavern-mcp.offer: 'x*' names no tool",
         ]
+    monkeypatch.setattr("tavern_mcp.service._PATIENCE", 0.1)
+    (folders.config / "host.yaml").write_text(json.dumps({"settings": {SERVERS: {"slow": SLOW}}}))
+    async with Host(tmp_path / "project", folders=folders) as host:
+        assert "it is not connected yet" in str((await Desk(host).call("mcp:slow/echo")).error)
 
 
 async def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
