@@ -94,7 +94,7 @@ async def _continued_where_it_failed(studio: Studio) -> None:
     await page.get_by_label("What it is for").fill("It opens the door")
     await page.keyboard.press("Control+Enter")
     await expect(page.get_by_role("button", name="Continue from the failed node")).to_be_visible()
-    await expect(page.get_by_label("What it is for")).to_have_value("It opens the door")  # though it was drawn anew
+    await expect(page.get_by_label("What it is for")).to_have_value("It opens the door")  # though it was drawn again
     await canvas_node(page, "door").locator("strong").click()
     await inspector.get_by_role("tab", name="Outputs").click()
     await inspector.get_by_role("button", name="Copy a report").click()

@@ -1,6 +1,6 @@
 import { api, ask, askWhole } from "../api/client";
-import { asError } from "../api/resource";
 import { canonical } from "../editor/comparison";
+import { savedOnce } from "../kit/late";
 
 /** A profile as its file has it; what this page does not know of stays. */
 export interface Profile {
@@ -18,7 +18,12 @@ export interface Profile {
 export const KNOWN = ["id", "name", "description", "core_deliberation_workflow_id", "tool_ids_inventory"];
 /** The fields that the form has; the others are edited as JSON. */
 
-export async function readProfile(id: string): Promise<{ profile: Profile; tag: string }> {
+interface Read {
+  profile: Profile;
+  tag: string;
+}
+
+export async function readProfile(id: string): Promise<Read> {
   const { data, response } = await askWhole(api.GET("/api/agents/{id}", { params: { path: { id } } }));
   return { profile: data as unknown as Profile, tag: response.headers.get("ETag") ?? "" };
 }
@@ -26,15 +31,12 @@ export async function readProfile(id: string): Promise<{ profile: Profile; tag: 
 /** Save a profile that was read with a tag; without one it must be new. */
 export async function saveProfile(profile: Profile, tag?: string): Promise<string> {
   const headers: Record<string, string> = tag === undefined ? { "If-None-Match": "*" } : { "If-Match": tag };
-  const request = api.PUT("/api/agents/{id}", { params: { path: { id: profile.id } }, body: profile as never, headers });
-  try {
-    return (await askWhole(request)).response.headers.get("ETag") ?? "";
-  } catch (thrown) {
-    if (asError(thrown).status !== 412) throw thrown;
-    const found = await readProfile(profile.id);
-    if (canonical(found.profile) !== canonical(profile)) throw thrown;
-    return found.tag; // it was saved, and the answer never came
-  }
+  const save = async (): Promise<Read> => {
+    const { response } = await askWhole(api.PUT("/api/agents/{id}", { params: { path: { id: profile.id } }, body: profile as never, headers }));
+    return { profile, tag: response.headers.get("ETag") ?? "" };
+  };
+  const isSaved = (found: Read) => canonical(found.profile) === canonical(profile);
+  return (await savedOnce(save, () => readProfile(profile.id), isSaved)).tag;
 }
 
 export async function deleteProfile(id: string, tag: string): Promise<void> {

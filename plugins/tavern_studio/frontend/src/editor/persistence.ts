@@ -179,7 +179,7 @@ export class Persistence {
     }
   }
 
-  /** Whether the server has changed its draft only by what came from here; if so, saving goes on from that. */
+  /** Whether the server has changed its draft only by what came from here; if so, saving resumes from that. */
   private async hasOwn(): Promise<boolean> {
     const found = await this.find().catch(() => undefined);
     if (found === undefined || !this.isOwn(shownOf(found))) return false;

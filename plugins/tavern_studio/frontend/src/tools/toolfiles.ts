@@ -1,5 +1,5 @@
 import { api, ask, askWhole, type Schemas } from "../api/client";
-import { asError } from "../api/resource";
+import { savedOnce } from "../kit/late";
 
 /** A tool file that is edited: its text and the code of its script, and the revision that it was read at. */
 interface Opened {
@@ -15,17 +15,12 @@ export async function readTool(name: string): Promise<Opened> {
 /** Save what was read with a tag; without one it must be new, and `*` overwrites whatever is there. */
 export async function saveTool(name: string, source: Schemas["ToolSource"], tag?: string): Promise<Opened> {
   const headers: Record<string, string> = tag === undefined ? { "If-None-Match": "*" } : { "If-Match": tag };
-  const request = api.PUT("/api/tool-files/{name}", { params: { path: { name } }, body: source, headers });
-  try {
-    const { data, response } = await askWhole(request);
+  const save = async (): Promise<Opened> => {
+    const { data, response } = await askWhole(api.PUT("/api/tool-files/{name}", { params: { path: { name } }, body: source, headers }));
     return { file: data, tag: response.headers.get("ETag") ?? "" };
-  } catch (thrown) {
-    if (asError(thrown).status !== 412) throw thrown;
-    const found = await readTool(name);
-    const { text, code } = found.file.source ?? {};
-    if (text !== source.text || (code ?? null) !== (source.code ?? null)) throw thrown;
-    return found; // it was saved, and the answer never came
-  }
+  };
+  const isSaved = ({ file }: Opened) => file.source?.text === source.text && (file.source.code ?? null) === (source.code ?? null);
+  return savedOnce(save, () => readTool(name), isSaved);
 }
 
 export async function deleteTool(name: string, tag: string, withScript: boolean): Promise<void> {
