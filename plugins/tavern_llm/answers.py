@@ -8,7 +8,7 @@ from typing import Any
 
 from tavern_host.contracts.llm import ChatMessage, LlmCallFragment, LlmChunk, LlmEmbeddings, LlmResponse, LlmUsage
 from tavern_host.contracts.wire import LIMIT
-from tavern_llm.chat_wire import ServerError, WireError, raise_error
+from tavern_llm.chat_wire import ServerError, TooLong, WireError, raise_error
 from tavern_llm.native_calls import CallAssembler
 from tavern_llm.thoughts import ThoughtSplitter
 
@@ -156,7 +156,7 @@ class AnswerReader:
             self._usage = read_usage(choice.get("usage"), self._usage)
             if number not in self._messages:
                 if len(self._messages) >= _MOST_CHOICES:
-                    raise WireError(f"sent more than {_MOST_CHOICES} choices")
+                    raise TooLong(f"sent more than {_MOST_CHOICES} choices")
                 self._messages[number] = ReadMessage()
             message = self._messages[number]
             reason = choice.get("finish_reason")

@@ -19,7 +19,7 @@ from tavern_host.contracts.errors import InvalidInput, PluginFailure
 from tavern_host.contracts.llm import LlmChunk, LlmEmbeddings, LlmRequest, LlmResponse, LlmUsage
 from tavern_llm.answers import AnswerReader, pieces_of, read_embeddings
 from tavern_llm.chat_body import Dialect, request_body
-from tavern_llm.chat_wire import ServerError, WireError, error_message, parse_json, raise_error, read_models
+from tavern_llm.chat_wire import ServerError, TooLong, WireError, error_message, parse_json, raise_error, read_models
 from tavern_llm.dialects import MAY_LEARN, learned, was_cut
 from tavern_llm.failures import ServerFailures
 from tavern_llm.openai_options import OpenAiOptions
@@ -167,7 +167,7 @@ class ChatClient:
         except BrokenOff as error:
             raise failures.failure(str(error), retryable=True) from None
         except WireError as error:
-            hint = "" if "more than" in str(error) else "; is the address right (most end in /v1)?"
+            hint = "" if isinstance(error, TooLong) else "; is the address right (most end in /v1)?"
             raise failures.failure(f"{error}{hint}") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             silence = options.first_token if stream else options.timeout
@@ -233,7 +233,7 @@ class ChatClient:
 
 
 async def _bytes(response: aiohttp.ClientResponse, most: int) -> AsyncGenerator[bytes]:
-    """Yield what arrives of an answer. Raises `WireError` past the limit."""
+    """Yield what arrives of an answer. Raises `TooLong` past the limit."""
     size = 0
     async for data in response.content.iter_chunked(_PIECE):
         size += len(data)
@@ -244,7 +244,7 @@ async def _bytes(response: aiohttp.ClientResponse, most: int) -> AsyncGenerator[
 
 def _check_size(size: int, most: int) -> None:
     if size > most:
-        raise WireError(f"sent more than {most >> 20} MiB; the answer was cut off")
+        raise TooLong(f"sent more than {most >> 20} MiB; the answer was cut off")
 
 
 async def _json(response: aiohttp.ClientResponse) -> dict[str, Any]:

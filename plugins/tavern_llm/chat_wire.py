@@ -14,6 +14,10 @@ class WireError(Exception):
     """The text of an answer is not what the protocol says; `str` is one clause for an error message."""
 
 
+class TooLong(WireError):
+    """An answer is longer than what is read of one."""
+
+
 class ServerError(Exception):
     """The server answered with an error object; `str` is its message, `status` the HTTP status that it names."""
 
