@@ -59,7 +59,9 @@ async function send(method, path, fields, body, output) {
     let shown = text;
     try {
       shown = JSON.stringify(JSON.parse(text), null, 2);
-    } catch {} // it is no JSON
+    } catch {
+      // it is no JSON
+    }
     output.textContent = `${method} ${address}\n${answer.status} ${answer.statusText}\n\n${shown.slice(0, 100_000)}`;
   } catch (error) {
     output.textContent = `the host does not answer: ${error.message}`;
@@ -88,16 +90,32 @@ function form(method, path, operation) {
   if (body) made.append(element("label", {}, `Body · ${kind(described)}`, body));
   const [status, done] = Object.entries(operation.responses)[0];
   const answers = Object.entries(done.content ?? {}).map(([type, one]) => kind(one.schema) || type);
-  made.append(element("p", {}, `Answers ${status}${answers.length ? `: ${answers.join(", ")}` : ""}. Needs: ${operation["x-access"]}.`));
+  made.append(
+    element(
+      "p",
+      {},
+      `Answers ${status}${answers.length ? `: ${answers.join(", ")}` : ""}. Needs: ${operation["x-access"]}.`,
+    ),
+  );
   if (path !== "/ws") made.append(element("button", {}, "Send"), output);
   return made;
 }
 
 function row(method, path, operation) {
-  const summary = element("summary", {}, element("code", { className: "method" }, method), " ", element("code", {}, path), ` ${operation.summary}`);
+  const summary = element(
+    "summary",
+    {},
+    element("code", { className: "method" }, method),
+    " ",
+    element("code", {}, path),
+    ` ${operation.summary}`,
+  );
   const made = element("details", { className: "route" }, summary);
   made.dataset.text = `${method} ${path} ${operation.summary} ${operation.tags[0]}`.toLowerCase();
-  made.addEventListener("toggle", () => made.open && made.childElementCount === 1 && made.append(form(method, path, operation)));
+  made.addEventListener(
+    "toggle",
+    () => made.open && made.childElementCount === 1 && made.append(form(method, path, operation)),
+  );
   return made;
 }
 
@@ -119,7 +137,8 @@ function show(document_) {
 search.addEventListener("input", () => {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
   for (const section of routes.children) {
-    for (const one of section.querySelectorAll(".route")) one.hidden = !words.every((word) => one.dataset.text.includes(word));
+    for (const one of section.querySelectorAll(".route"))
+      one.hidden = !words.every((word) => one.dataset.text.includes(word));
     section.hidden = !section.querySelector(".route:not([hidden])");
   }
 });

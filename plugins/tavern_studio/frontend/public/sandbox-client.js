@@ -33,7 +33,8 @@ addEventListener("message", function begin(event) {
     panel,
     locale,
     root: document.body.appendChild(document.createElement("main")),
-    t: (texts, values = {}) => (texts[locale] ?? texts.en).replace(/\{(\w+)\}/g, (whole, key) => String(values[key] ?? whole)),
+    t: (texts, values = {}) =>
+      (texts[locale] ?? texts.en).replace(/\{(\w+)\}/g, (whole, key) => String(values[key] ?? whole)),
     getConfig: (option) => ask("getConfig", option),
     onConfigChange(option, listener) {
       const id = ++last;
@@ -69,5 +70,7 @@ addEventListener("message", function begin(event) {
     .then(() => send({ type: "ready" }))
     .catch((error) => send({ type: "failed", message: String(error?.message ?? error) }));
   addEventListener("error", ({ message }) => send({ type: "mistake", message: String(message) }));
-  addEventListener("unhandledrejection", ({ reason }) => send({ type: "mistake", message: String(reason?.message ?? reason) }));
+  addEventListener("unhandledrejection", ({ reason }) =>
+    send({ type: "mistake", message: String(reason?.message ?? reason) }),
+  );
 });

@@ -43,7 +43,11 @@ registerCommands(
     run: () => router.push({ path: "/tools", query: { new: kind } }),
   })),
   { id: "app.theme", title: "app.theme", run: toggleTheme },
-  { id: "app.language", title: "app.language", run: () => setLanguage(i18n.global.locale.value === "zh" ? "en" : "zh") },
+  {
+    id: "app.language",
+    title: "app.language",
+    run: () => setLanguage(i18n.global.locale.value === "zh" ? "en" : "zh"),
+  },
 );
 
 document.documentElement.lang = preferredLanguage();

@@ -17,14 +17,38 @@ const nodes: Nodes = {
   }),
   titleOf: (node) => node.displayName || node.type,
 };
-const node = (id: string, type = "Say", more: Partial<WorkflowNode> = {}): WorkflowNode => ({ id, type, position: { x: 0, y: 0 }, ...more });
-const edge = (source: string, target: string, targetHandle = "text", more = {}) => ({ id: `${source}>${target}`, source, sourceHandle: "text", target, targetHandle, ...more });
-const ends = (document: WorkflowDocument) => document.edges.map((one) => `${one.source}>${one.target}.${one.targetHandle}`);
+const node = (id: string, type = "Say", more: Partial<WorkflowNode> = {}): WorkflowNode => ({
+  id,
+  type,
+  position: { x: 0, y: 0 },
+  ...more,
+});
+const edge = (source: string, target: string, targetHandle = "text", more = {}) => ({
+  id: `${source}>${target}`,
+  source,
+  sourceHandle: "text",
+  target,
+  targetHandle,
+  ...more,
+});
+const ends = (document: WorkflowDocument) =>
+  document.edges.map((one) => `${one.source}>${one.target}.${one.targetHandle}`);
 
 /** a, b → join → end → c */
 const from: WorkflowDocument = {
-  nodes: [node("a"), node("b", "Say", { displayName: "Greeting" }), node("join", "Join", { inputConnectionOrders: { texts: ["b>join", "a>join"] } }), node("end"), node("c")],
-  edges: [edge("a", "join", "texts__1"), edge("b", "join", "texts__0"), edge("join", "end", "text", { reroute: [{ x: 5, y: 5 }] }), edge("end", "c")],
+  nodes: [
+    node("a"),
+    node("b", "Say", { displayName: "Greeting" }),
+    node("join", "Join", { inputConnectionOrders: { texts: ["b>join", "a>join"] } }),
+    node("end"),
+    node("c"),
+  ],
+  edges: [
+    edge("a", "join", "texts__1"),
+    edge("b", "join", "texts__0"),
+    edge("join", "end", "text", { reroute: [{ x: 5, y: 5 }] }),
+    edge("end", "c"),
+  ],
 };
 const paste = (ids: string[], into: WorkflowDocument) => {
   const copied = JSON.parse(JSON.stringify(copyOf(from, new Set(ids), nodes, "from")));
@@ -52,7 +76,10 @@ test("an edge that is there is not replaced, nor one made that does not fit", ()
   const taken = { nodes: [node("c"), node("other")], edges: [edge("other", "c")] };
   expect(ends(paste(["end"], taken).joined)).toEqual(["other>c.text"]);
   expect(ends(paste(["end"], { nodes: [node("c", "Count")], edges: [] }).joined)).toEqual([]);
-  const two = { nodes: [node("x", "Say", { displayName: "Greeting" }), node("y", "Say", { displayName: "Greeting" })], edges: [] };
+  const two = {
+    nodes: [node("x", "Say", { displayName: "Greeting" }), node("y", "Say", { displayName: "Greeting" })],
+    edges: [],
+  };
   expect(ends(paste(["join"], two).joined)).toEqual([]); // which of the two is not known
   const many = { nodes: [node("join", "Join"), node("other")], edges: [edge("other", "join", "texts__0")] };
   expect(ends(paste(["a"], many).joined).sort()).toEqual(["a>join.texts__1", "other>join.texts__0"]);

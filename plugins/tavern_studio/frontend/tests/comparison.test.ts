@@ -6,9 +6,16 @@ const edge = { id: "e", source: "a", sourceHandle: "text", target: "b", targetHa
 
 test("what was added, changed and removed is marked, and what was only moved is not", () => {
   const earlier = { nodes: [node("a"), node("b"), node("gone")], edges: [edge] };
-  const later = { nodes: [node("a", { position: { x: 9, y: 9 } }), node("b", { inputValues: { text: "x" } }), node("new")], edges: [] };
+  const later = {
+    nodes: [node("a", { position: { x: 9, y: 9 } }), node("b", { inputValues: { text: "x" } }), node("new")],
+    edges: [],
+  };
   const found = compare("r1", earlier, later);
-  expect([...found.nodes]).toEqual([["b", "changed"], ["new", "added"], ["gone", "removed"]]);
+  expect([...found.nodes]).toEqual([
+    ["b", "changed"],
+    ["new", "added"],
+    ["gone", "removed"],
+  ]);
   expect([...found.edges]).toEqual([["e", "removed"]]);
   expect(found.document.nodes.map((one) => one.id)).toEqual(["a", "b", "new", "gone"]);
   expect(compare("r1", earlier, earlier).nodes.size).toBe(0);

@@ -1,5 +1,13 @@
 import { expect, test } from "vitest";
-import { asDocument, connect, orderOf, removeEdges, removeNodes, type Slot, type WorkflowDocument } from "../src/editor/document";
+import {
+  asDocument,
+  connect,
+  orderOf,
+  removeEdges,
+  removeNodes,
+  type Slot,
+  type WorkflowDocument,
+} from "../src/editor/document";
 
 const inputs: Record<string, Slot> = {
   texts: { dataFlowType: "STRING", multi: true },
@@ -7,7 +15,12 @@ const inputs: Record<string, Slot> = {
 };
 const node = (id: string, more = {}) => ({ id, type: "core:Text", position: { x: 0, y: 0 }, ...more });
 const empty: WorkflowDocument = { nodes: [node("a"), node("b"), node("merge")], edges: [] };
-const ends = (source: string, targetHandle: string) => ({ source, sourceHandle: "text", target: "merge", targetHandle });
+const ends = (source: string, targetHandle: string) => ({
+  source,
+  sourceHandle: "text",
+  target: "merge",
+  targetHandle,
+});
 
 test("edges into a multi input are numbered in their order", () => {
   let document = connect(empty, ends("a", "texts__0"), inputs);
@@ -35,6 +48,19 @@ test("what lies in a removed node is removed with its edges", () => {
 });
 
 test("a file may leave out its edges and where its nodes are", () => {
-  const drawn = asDocument({ name: "Bare", nodes: [{ id: "a", type: "core:Text" }, { id: "b", type: "core:Text", position: { x: 5, y: 5 } }] });
-  expect([drawn.name, drawn.edges, drawn.nodes.map((one) => one.position)]).toEqual(["Bare", [], [{ x: 0, y: 0 }, { x: 5, y: 5 }]]);
+  const drawn = asDocument({
+    name: "Bare",
+    nodes: [
+      { id: "a", type: "core:Text" },
+      { id: "b", type: "core:Text", position: { x: 5, y: 5 } },
+    ],
+  });
+  expect([drawn.name, drawn.edges, drawn.nodes.map((one) => one.position)]).toEqual([
+    "Bare",
+    [],
+    [
+      { x: 0, y: 0 },
+      { x: 5, y: 5 },
+    ],
+  ]);
 });

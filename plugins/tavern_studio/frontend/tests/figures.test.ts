@@ -17,12 +17,22 @@ test("calls of a plugin are counted between samples, by the minute", () => {
 });
 
 test("a host that was started again counts from nothing", () => {
-  expect(callsOf([sample(0, 500, 9), sample(60_000, 4, 0.1)])[0]).toMatchObject({ calls: 4, milliseconds: 0, rates: [4] });
+  expect(callsOf([sample(0, 500, 9), sample(60_000, 4, 0.1)])[0]).toMatchObject({
+    calls: 4,
+    milliseconds: 0,
+    rates: [4],
+  });
 });
 
 test("figures of a name are summed by their labels", () => {
-  const figures = [figure("runs", 2, { status: "running" }), figure("runs", 5, { status: "queued" }), figure("other", 1)];
-  expect([sumOf(figures, "runs"), sumOf(figures, "runs", { status: "queued" }), sumOf(figures, "none")]).toEqual([7, 5, 0]);
+  const figures = [
+    figure("runs", 2, { status: "running" }),
+    figure("runs", 5, { status: "queued" }),
+    figure("other", 1),
+  ];
+  expect([sumOf(figures, "runs"), sumOf(figures, "runs", { status: "queued" }), sumOf(figures, "none")]).toEqual([
+    7, 5, 0,
+  ]);
 });
 
 test("a line goes from nothing to the highest value", () => {

@@ -4,8 +4,19 @@ import { makeGroup, moveInto, unpackGroup, whyNoGroup, wrapInLoop } from "../src
 
 const text: Slot = { dataFlowType: "STRING" };
 const slots = () => ({ inputs: {}, outputs: { text }, innerInputs: {}, innerOutputs: {} });
-const node = (id: string, more: Partial<WorkflowNode> = {}): WorkflowNode => ({ id, type: "core:Text", position: { x: 0, y: 0 }, ...more });
-const edge = (id: string, source: string, target: string, targetHandle = "text") => ({ id, source, sourceHandle: "text", target, targetHandle });
+const node = (id: string, more: Partial<WorkflowNode> = {}): WorkflowNode => ({
+  id,
+  type: "core:Text",
+  position: { x: 0, y: 0 },
+  ...more,
+});
+const edge = (id: string, source: string, target: string, targetHandle = "text") => ({
+  id,
+  source,
+  sourceHandle: "text",
+  target,
+  targetHandle,
+});
 
 /** a → b → merge[1], c → merge[0], merge → d; a → d too. */
 const document: WorkflowDocument = {
@@ -39,7 +50,12 @@ test("a group has the edges that cross its border as its interface", () => {
   const { document: outer, id } = put("groups/both");
   expect(outer.nodes.map((one) => one.id)).toEqual(["a", "c", "d", id]);
   expect(outer.nodes.at(-1)?.configValues).toEqual({ referencedWorkflowId: "groups/both" });
-  expect(outer.edges.map((one) => `${one.source}>${one.target}.${one.targetHandle}`)).toEqual(["a>both.text", "c>both.text_2", "both>d.text", "a>d.other"]);
+  expect(outer.edges.map((one) => `${one.source}>${one.target}.${one.targetHandle}`)).toEqual([
+    "a>both.text",
+    "c>both.text_2",
+    "both>d.text",
+    "a>d.other",
+  ]);
 });
 
 test("what is packed and unpacked means the same, with its values and orders", () => {
@@ -47,7 +63,10 @@ test("what is packed and unpacked means the same, with its values and orders", (
   const { document: outer, id } = put("groups/both");
   const { document: back, ids } = unpackGroup(outer, id, made);
   expect(ids).toEqual(["b", "merge"]);
-  const plain = (of: WorkflowDocument) => ({ ...meaning(of), order: of.nodes.find((one) => one.id === "merge")?.inputConnectionOrders?.texts?.length });
+  const plain = (of: WorkflowDocument) => ({
+    ...meaning(of),
+    order: of.nodes.find((one) => one.id === "merge")?.inputConnectionOrders?.texts?.length,
+  });
   expect(plain(back)).toEqual(plain(document));
   const order = back.nodes.find((one) => one.id === "merge")?.inputConnectionOrders?.texts ?? [];
   expect(order.map((one) => back.edges.find((two) => two.id === one)?.source)).toEqual(["c", "b"]);
@@ -72,18 +91,32 @@ test("a group within a group survives both being unpacked", () => {
 });
 
 test("the ends of a workflow and nodes of different zones are no group", () => {
-  const nodes = [node("in", { type: "core:GroupInput" }), node("x", { parentNode: "z" }), node("y"), node("z", { type: "core:LoopZone" })];
+  const nodes = [
+    node("in", { type: "core:GroupInput" }),
+    node("x", { parentNode: "z" }),
+    node("y"),
+    node("z", { type: "core:LoopZone" }),
+  ];
   const why = (...ids: string[]) => whyNoGroup({ nodes, edges: [] }, ids);
-  expect([why(), why("in"), why("x", "y"), why("y")]).toEqual(["editor.groups.nothing", "editor.groups.ends", "editor.groups.apart", undefined]);
+  expect([why(), why("in"), why("x", "y"), why("y")]).toEqual([
+    "editor.groups.nothing",
+    "editor.groups.ends",
+    "editor.groups.apart",
+    undefined,
+  ]);
 });
 
 test("a loop zone carries what leaves it, and nodes go in and out where they are", () => {
   const { document: looped, id } = wrapInLoop(document, ["b", "merge"], slots);
-  expect(looped.nodes.find((one) => one.id === id)?.configValues?.carried).toEqual([{ key: "text", dataFlowType: "STRING" }]);
+  expect(looped.nodes.find((one) => one.id === id)?.configValues?.carried).toEqual([
+    { key: "text", dataFlowType: "STRING" },
+  ]);
   expect(meaning(looped).edges).toContain("merge.text > loop.next__text");
   expect(meaning(looped).edges).toContain("loop.out__text > d.text");
   const out = moveInto(looped, "b", null);
   expect(out.nodes.find((one) => one.id === "b")).toMatchObject({ parentNode: null, position: { x: 430, y: 40 } });
-  expect(moveInto(out, "b", id).nodes.find((one) => one.id === "b")?.position).toEqual(looped.nodes.find((one) => one.id === "b")?.position);
+  expect(moveInto(out, "b", id).nodes.find((one) => one.id === "b")?.position).toEqual(
+    looped.nodes.find((one) => one.id === "b")?.position,
+  );
   expect(moveInto(looped, id, id)).toBe(looped); // nothing lies in itself
 });

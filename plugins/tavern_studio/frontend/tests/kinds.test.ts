@@ -1,9 +1,22 @@
 import { expect, test } from "vitest";
-import { groupsOf, kindOf, languageOf, numberProblem, placeOnNode, previewOf, sliderOf, withPickers } from "../src/editor/controls/kinds";
-import type { NodeDefinition } from "../src/editor/definitions";
+import {
+  groupsOf,
+  kindOf,
+  languageOf,
+  numberProblem,
+  placeOnNode,
+  previewOf,
+  sliderOf,
+  withPickers,
+} from "../src/editor/controls/kinds";
+import type { NodeDefinition } from "../src/editor/nodetypes";
 import type { Slot } from "../src/editor/document";
 
-const slot = (dataFlowType: string, matchCategories: string[] = [], config: Record<string, unknown> = {}): Slot => ({ dataFlowType, matchCategories, config });
+const slot = (dataFlowType: string, matchCategories: string[] = [], config: Record<string, unknown> = {}): Slot => ({
+  dataFlowType,
+  matchCategories,
+  config,
+});
 
 test("each kind of slot has its control, and its place on a node", () => {
   const rows: [Slot, string, string][] = [
@@ -54,8 +67,15 @@ test("only a number with few steps has a slider", () => {
 });
 
 test("choices are grouped by what stands before the slash", () => {
-  const groups = groupsOf([{ value: "a", label: "Round/Up" }, { value: "b", label: "Plain" }, { value: "c", label: "Round/Down" }]);
-  expect([...groups].map(([name, those]) => [name, those.map((one) => one.label)])).toEqual([["Round", ["Up", "Down"]], ["", ["Plain"]]]);
+  const groups = groupsOf([
+    { value: "a", label: "Round/Up" },
+    { value: "b", label: "Plain" },
+    { value: "c", label: "Round/Down" },
+  ]);
+  expect([...groups].map(([name, those]) => [name, those.map((one) => one.label)])).toEqual([
+    ["Round", ["Up", "Down"]],
+    ["", ["Plain"]],
+  ]);
 });
 
 test("a preview shows the first lines, and the platform's model input is a picker", () => {

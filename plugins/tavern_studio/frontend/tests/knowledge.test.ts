@@ -15,18 +15,35 @@ const ENTRY = {
 it("keeps all of an entry that the form does not show", () => {
   expect(withFields(ENTRY, fieldsOf(ENTRY))).toEqual(ENTRY);
   const changed = withFields(ENTRY, { ...fieldsOf(ENTRY), text: "Green.", isEnabled: true });
-  expect(changed).toEqual({ ...ENTRY, content: { ...ENTRY.content, value: "Green." }, management_metadata: { ...ENTRY.management_metadata, is_enabled: true } });
+  expect(changed).toEqual({
+    ...ENTRY,
+    content: { ...ENTRY.content, value: "Green." },
+    management_metadata: { ...ENTRY.management_metadata, is_enabled: true },
+  });
 });
 
 it("makes an entry of nothing", () => {
-  expect(withFields({}, { ...fieldsOf({}), text: "Hello" })).toMatchObject({ displayName: null, entry_type: "fact", content: { value: "Hello" }, management_metadata: { is_enabled: true } });
+  expect(withFields({}, { ...fieldsOf({}), text: "Hello" })).toMatchObject({
+    displayName: null,
+    entry_type: "fact",
+    content: { value: "Hello" },
+    management_metadata: { is_enabled: true },
+  });
 });
 
 it("calls an entry by its name or its text", () => {
-  expect([titleOf(ENTRY), titleOf({ content: { value: " a\n b " } } as never), titleOf({ id: "x" })]).toEqual(["Dragon", "a b", "x"]);
+  expect([titleOf(ENTRY), titleOf({ content: { value: " a\n b " } } as never), titleOf({ id: "x" })]).toEqual([
+    "Dragon",
+    "a b",
+    "x",
+  ]);
   expect(titleOf({ content: { value: "long ".repeat(40) } } as never)).toHaveLength(60);
 });
 
 it("names the file of a base after it", () => {
-  expect([baseIdOf(" Lore of: the Valley! "), baseIdOf("山谷 传说"), baseIdOf("../x")]).toEqual(["lore-of-the-valley", "山谷-传说", "x"]);
+  expect([baseIdOf(" Lore of: the Valley! "), baseIdOf("山谷 传说"), baseIdOf("../x")]).toEqual([
+    "lore-of-the-valley",
+    "山谷-传说",
+    "x",
+  ]);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { NodeDefinition } from "../src/editor/definitions";
 import { inLanguage } from "../src/editor/languages";
+import type { NodeDefinition } from "../src/editor/nodetypes";
 
 test("texts of a definition are translated, its data is not", () => {
   const definition = {

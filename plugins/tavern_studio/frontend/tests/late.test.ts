@@ -25,7 +25,12 @@ beforeEach(async () => {
       asked.push({
         what: `${request.method} ${new URL(request.url).pathname}`,
         answer(body, status = 200) {
-          resolve(new Response(JSON.stringify(body), { status, headers: { "Content-Type": "application/json", ETag: '"file"' } }));
+          resolve(
+            new Response(JSON.stringify(body), {
+              status,
+              headers: { "Content-Type": "application/json", ETag: '"file"' },
+            }),
+          );
           return settle();
         },
         fail() {
@@ -36,7 +41,15 @@ beforeEach(async () => {
     });
   });
   const Line = () => (socket = { send: () => undefined } as typeof socket);
-  vi.stubGlobal("WebSocket", Object.assign(function () { return Line(); }, { OPEN: 1 }));
+  vi.stubGlobal(
+    "WebSocket",
+    Object.assign(
+      function () {
+        return Line();
+      },
+      { OPEN: 1 },
+    ),
+  );
   (await import("../src/api/socket")).connect();
 });
 afterEach(() => {
@@ -110,8 +123,19 @@ test("of saves without an answer the last is known", async () => {
   const of = (name: string) => asDocument({ name, nodes: [], edges: [] });
   const [file, first, second] = ["file", "first", "second"].map(of);
   let drawn = file!;
-  const persistence = new Persistence("w", { current: () => drawn, replace: () => undefined, rename: () => undefined, settle: () => undefined });
-  const draft = (name: string | undefined, revision: string) => ({ id: "w", revision, base: "file", published: "file", workflow: name && of(name) });
+  const persistence = new Persistence("w", {
+    current: () => drawn,
+    replace: () => undefined,
+    rename: () => undefined,
+    settle: () => undefined,
+  });
+  const draft = (name: string | undefined, revision: string) => ({
+    id: "w",
+    revision,
+    base: "file",
+    published: "file",
+    workflow: name && of(name),
+  });
   const puts = () => called("PUT /api/workflows/w/draft");
   void persistence.load();
   await settle();

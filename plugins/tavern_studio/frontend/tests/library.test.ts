@@ -1,8 +1,8 @@
 import { createPinia, setActivePinia } from "pinia";
 import { beforeEach, expect, test } from "vitest";
-import type { NodeDefinition } from "../src/editor/definitions";
 import { tagsOf, useLibrary, usedFirst } from "../src/editor/library";
-import { isTest, searchNodes } from "../src/editor/search";
+import { isTest, type NodeDefinition } from "../src/editor/nodetypes";
+import { searchNodes } from "../src/editor/search";
 
 const type = (name: string, more: Partial<NodeDefinition> = {}): NodeDefinition => ({
   type: name,
@@ -32,14 +32,24 @@ test("all words have to be there, in any order and language", () => {
 });
 
 test("nodes for tests are told in every language, and not found", () => {
-  const those = [type("TestAll"), type("Chat", { category: "TEST-LLM" }), type("Other", { tags: ["test"] }), type("Latest")];
+  const those = [
+    type("TestAll"),
+    type("Chat", { category: "TEST-LLM" }),
+    type("Other", { tags: ["test"] }),
+    type("Latest"),
+  ];
   expect(those.map(isTest)).toEqual([true, true, true, false]);
   expect(searchNodes([{ ...trim, isTest: true }, merge], "")).toEqual([merge]);
 });
 
 test("tags are those of a type, and what its slots show", () => {
   const slot = { dataFlowType: "STRING", config: { widget: "model-picker" } };
-  const made = type("Ask", { namespace: "acme", tags: ["chat"], inputs: { model: slot }, outputs: { text: { dataFlowType: "STRING", isStream: true } } });
+  const made = type("Ask", {
+    namespace: "acme",
+    tags: ["chat"],
+    inputs: { model: slot },
+    outputs: { text: { dataFlowType: "STRING", isStream: true } },
+  });
   expect(tagsOf(made)).toEqual(["chat", "stream", "model", "acme"]);
   expect(searchNodes([made], "chat stream")).toEqual([made]);
 });

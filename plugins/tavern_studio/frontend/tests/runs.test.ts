@@ -18,7 +18,10 @@ test("two runs are put side by side in the order of time", () => {
 });
 
 test("a node that failed is not the same as one that gave nothing", () => {
-  const [row] = compareRuns(run({ a: { status: "error", output: null } }), run({ a: { status: "complete", output: null } }));
+  const [row] = compareRuns(
+    run({ a: { status: "error", output: null } }),
+    run({ a: { status: "complete", output: null } }),
+  );
   expect(row?.result).toBe("different");
 });
 

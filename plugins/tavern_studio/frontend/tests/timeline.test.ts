@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { folded, stepsOf } from "../src/chat/timeline";
 
-const entry = (kind: string, step: number, at: number, data: Record<string, unknown> = {}) => ({ kind, step, at, data, text: "" }) as never;
+const entry = (kind: string, step: number, at: number, data: Record<string, unknown> = {}) =>
+  ({ kind, step, at, data, text: "" }) as never;
 
 test("a trace is put together by steps with calls, times and tokens", () => {
   const steps = stepsOf([

@@ -3,7 +3,13 @@ import { beforeEach, expect, test, vi } from "vitest";
 beforeEach(() => vi.resetModules());
 
 test("a first visit goes on where it was left, and those of before are none", async () => {
-  for (const [kept, state] of [[null, "new"], ["sample", "sample"], ["agent", "agent"], ["done", "done"], ["yes", "done"]] as const) {
+  for (const [kept, state] of [
+    [null, "new"],
+    ["sample", "sample"],
+    ["agent", "agent"],
+    ["done", "done"],
+    ["yes", "done"],
+  ] as const) {
     localStorage.clear();
     if (kept !== null) localStorage.setItem("tavern.visited", kept);
     vi.resetModules();

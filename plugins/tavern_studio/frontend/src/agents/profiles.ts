@@ -15,8 +15,8 @@ export interface Profile {
   [other: string]: unknown;
 }
 
-export const KNOWN = ["id", "name", "description", "core_deliberation_workflow_id", "tool_ids_inventory"];
 /** The fields that the form has; the others are edited as JSON. */
+export const KNOWN = ["id", "name", "description", "core_deliberation_workflow_id", "tool_ids_inventory"];
 
 interface Read {
   profile: Profile;
@@ -32,7 +32,9 @@ export async function readProfile(id: string): Promise<Read> {
 export async function saveProfile(profile: Profile, tag?: string): Promise<string> {
   const headers: Record<string, string> = tag === undefined ? { "If-None-Match": "*" } : { "If-Match": tag };
   const save = async (): Promise<Read> => {
-    const { response } = await askWhole(api.PUT("/api/agents/{id}", { params: { path: { id: profile.id } }, body: profile as never, headers }));
+    const { response } = await askWhole(
+      api.PUT("/api/agents/{id}", { params: { path: { id: profile.id } }, body: profile as never, headers }),
+    );
     return { profile, tag: response.headers.get("ETag") ?? "" };
   };
   const isSaved = (found: Read) => canonical(found.profile) === canonical(profile);

@@ -27,7 +27,10 @@ export function isPermitted(me: Identity, operation: string, project: string): b
 
 /** Whether a path fits a pattern: `*` is any text, `?` any character. */
 function fits(path: string, pattern: string): boolean {
-  const parts = pattern.replace(/[.+^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".");
+  const parts = pattern
+    .replace(/[.+^${}()|[\]\\]/g, "\\$&")
+    .replaceAll("*", ".*")
+    .replaceAll("?", ".");
   return new RegExp(`^${parts}$`, "s").test(path);
 }
 

@@ -18,7 +18,7 @@ export async function importWorkflow(file: File): Promise<string> {
 function objectIn(text: string, name: string): Record<string, unknown> {
   try {
     const found = JSON.parse(text) as unknown;
-    if (found !== null && typeof found === "object" && "nodes" in found) return found as Record<string, unknown>;
+    if (found !== null && typeof found === "object" && "nodes" in found) return found;
   } catch {
     // said below
   }

@@ -1,4 +1,15 @@
-import { Activity, BookOpen, Bot, FileText, House, MessageSquare, Puzzle, Settings, Workflow, Wrench } from "@lucide/vue";
+import {
+  Activity,
+  BookOpen,
+  Bot,
+  FileText,
+  House,
+  MessageSquare,
+  Puzzle,
+  Settings,
+  Workflow,
+  Wrench,
+} from "@lucide/vue";
 import { computed, type Component } from "vue";
 import type { RouteRecordRaw } from "vue-router";
 import { may, type Operation } from "../api/rights";

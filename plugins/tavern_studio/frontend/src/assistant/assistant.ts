@@ -78,7 +78,7 @@ export class Assistant {
       localStorage.setItem(this.key, id);
       this.conversation.value = new Conversation(id);
     }
-    const conversation = this.conversation.value!;
+    const conversation = this.conversation.value;
     const body = {
       workflowId: session.id,
       message,
@@ -137,7 +137,8 @@ export class Assistant {
     await this.session.persistence.change(async () => {
       if (this.update.value !== update) return; // it was made, or given up, while this waited
       const result = await patched(api.POST("/api/patches", { body: body as never }));
-      if (result.applied && result.document) return this.take({ ...update, changes: result.changes ?? [] }, result.document, result.revision ?? "");
+      if (result.applied && result.document)
+        return this.take({ ...update, changes: result.changes ?? [] }, result.document, result.revision ?? "");
       this.stage.value = "refused";
       const touched = result.conflict?.touched ?? [];
       this.problems.value = [...touched, ...(result.problems ?? []).map((one) => `${one.message} ${one.hint}`)];
@@ -170,7 +171,9 @@ export class Assistant {
 async function patched(request: Promise<{ data?: Result; error?: unknown; response: Response }>): Promise<Result> {
   const answer = await request;
   const refused = answer.error as Partial<Result> | undefined;
-  return answer.response.status === 409 && refused?.applied === false ? (refused as Result) : ask(Promise.resolve(answer));
+  return answer.response.status === 409 && refused?.applied === false
+    ? (refused as Result)
+    : ask(Promise.resolve(answer));
 }
 
 const made = new WeakMap<Session, Assistant>();

@@ -4,7 +4,8 @@ export default {
       title: "Assistant",
       name: "the assistant",
       new: "New conversation",
-      begin: "Say what the workflow should do. Changes are shown before they are made, and every one is one step for undo.",
+      begin:
+        "Say what the workflow should do. Changes are shown before they are made, and every one is one step for undo.",
       asksFirst: "Show changes before they are made",
       suggest: {
         explain: "Explain this workflow",
@@ -23,7 +24,14 @@ export default {
       discard: "Discard",
       show: "Show on the canvas",
       kind: { added: "new", changed: "changed", removed: "removed" },
-      what: { edge: "{n} edge | {n} edges", interface: "input or output", comment: "note", value: "value", group: "group", node: "node" },
+      what: {
+        edge: "{n} edge | {n} edges",
+        interface: "input or output",
+        comment: "note",
+        value: "value",
+        group: "group",
+        node: "node",
+      },
     },
   },
   zh: {

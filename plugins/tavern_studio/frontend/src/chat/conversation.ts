@@ -1,5 +1,5 @@
 import { computed, shallowReactive, shallowRef } from "vue";
-import { api, ask, type Schemas } from "../api/client";
+import { api, ask, type ApiError, type Schemas } from "../api/client";
 import { listen, onMissed, type Message } from "../api/socket";
 
 type Trace = Schemas["AgentTrace"];
@@ -16,7 +16,8 @@ export interface Call {
   taskId?: string;
 }
 
-export type Part = { kind: "text"; text: string } | { kind: "call"; call: Call } | { kind: "note"; text: string; isError: boolean };
+export type Part =
+  { kind: "text"; text: string } | { kind: "call"; call: Call } | { kind: "note"; text: string; isError: boolean };
 
 /** What a person said, and what an agent did about it. */
 export interface Turn {
@@ -69,8 +70,10 @@ export class Conversation {
   async load(): Promise<void> {
     const begun = ++this.begun;
     const params = { path: { id: this.id } };
-    const known = await ask(api.GET("/api/agent-runs", { params: { query: { conversationId: this.id, limit: "100" } as never } }));
-    const missing = (error: { status?: number }) => {
+    const known = await ask(
+      api.GET("/api/agent-runs", { params: { query: { conversationId: this.id, limit: "100" } as never } }),
+    );
+    const missing = (error: ApiError) => {
       if (error.status === 404) return [];
       throw error;
     };
@@ -83,7 +86,10 @@ export class Conversation {
     this.messages.value = messages as HistoryMessage[];
     this.tree.value = tree as TreeNode[];
     known.forEach((run) => this.runs.set(run.id, run));
-    const wanted = new Set([...this.messages.value.map((one) => one.runId), ...known.filter(isActive).map((run) => run.id)]);
+    const wanted = new Set([
+      ...this.messages.value.map((one) => one.runId),
+      ...known.filter(isActive).map((run) => run.id),
+    ]);
     await Promise.all([...wanted].filter(isAgentRun).map((run) => this.readTrace(run)));
   }
 
@@ -94,7 +100,9 @@ export class Conversation {
 
   private async readTrace(run: string): Promise<void> {
     if (this.whole.has(run)) return;
-    const trace = (await ask(api.GET("/api/agent-runs/{run}/trace", { params: { path: { run } } })).catch(() => [])) as Trace[];
+    const trace = (await ask(api.GET("/api/agent-runs/{run}/trace", { params: { path: { run } } })).catch(
+      () => [],
+    )) as Trace[];
     if (trace.some((one) => ENDS.has(one.kind))) this.whole.add(run);
     this.traces.set(run, joinTraces(trace, this.traces.get(run))); // steps may have been heard while it was read
   }
@@ -187,7 +195,9 @@ export class Conversation {
 
   private versionsOf(message: HistoryMessage): string[] {
     const parent = message.parentId ?? undefined;
-    const same = this.tree.value.filter((one) => (one.parentId ?? undefined) === parent && one.role === message.message.role);
+    const same = this.tree.value.filter(
+      (one) => (one.parentId ?? undefined) === parent && one.role === message.message.role,
+    );
     return same.length > 1 ? same.map((one) => one.id) : [];
   }
 

@@ -30,7 +30,12 @@ export default {
       },
       delete: "Delete the conversation",
       deleteSure: "“{name}” is deleted with all of its branches. It cannot be brought back.",
-      approval: { title: "Needs your approval", wants: "{tool} needs your approval", allow: "Allow once", refuse: "Refuse" },
+      approval: {
+        title: "Needs your approval",
+        wants: "{tool} needs your approval",
+        allow: "Allow once",
+        refuse: "Refuse",
+      },
     },
   },
   zh: {

@@ -1,16 +1,26 @@
 import { t } from "../i18n";
-import type { NodeDefinition } from "./definitions";
-import { addNode, connect, cornerOf, freeId, GROUP_INPUT, GROUP_OUTPUT, type Slot, type WorkflowDocument, type WorkflowNode } from "./document";
+import {
+  addNode,
+  connect,
+  cornerOf,
+  freeId,
+  GROUP_INPUT,
+  GROUP_OUTPUT,
+  type Slot,
+  type WorkflowDocument,
+  type WorkflowNode,
+} from "./document";
 import { useGestures } from "./gestures";
-import { fullType, useLibrary } from "./library";
+import { useLibrary } from "./library";
+import { fullType, type NodeDefinition } from "./nodetypes";
 import type { PickOptions } from "./panels/picking";
 import type { Session } from "./session";
 import { refusal } from "./slots";
 import { enclose, zoneOf } from "./zones";
 
 const GRID = 10;
+/** The size of a node that was not drawn yet, about. */
 const SIZE = { width: 220, height: 140 };
-/** Of a node that was not drawn yet, about. */
 
 /** Return the first slot of a type that fits what an edge was drawn from, with its key. */
 export function fitting(definition: NodeDefinition, end: Slot, isSource: boolean): string | undefined {
@@ -27,9 +37,15 @@ export function addOfType(session: Session, definition: NodeDefinition, options:
   const id = freeId(session.index.value.nodes, definition.type);
   const near = options.place ?? placeFor(session.document.value);
   const position = { x: Math.round(near.x / GRID) * GRID, y: Math.round(near.y / GRID) * GRID };
-  const parentNode = options.place && type !== GROUP_INPUT && type !== GROUP_OUTPUT ? zoneOf(session.document.value, position) : null;
+  const parentNode =
+    options.place && type !== GROUP_INPUT && type !== GROUP_OUTPUT ? zoneOf(session.document.value, position) : null;
   const corner = cornerOf(session.document.value, parentNode);
-  const node: WorkflowNode = { id, type, position: { x: position.x - corner.x, y: position.y - corner.y }, ...(parentNode && { parentNode }) };
+  const node: WorkflowNode = {
+    id,
+    type,
+    position: { x: position.x - corner.x, y: position.y - corner.y },
+    ...(parentNode && { parentNode }),
+  };
   const from = options.from;
   session.change(t("editor.add"), (document) => {
     const added = addNode(document, node);
@@ -40,8 +56,16 @@ export function addOfType(session: Session, definition: NodeDefinition, options:
     const key = end && fitting(definition, end, isSource);
     if (key === undefined) return next;
     return isSource
-      ? connect(next, { source: from.nodeId, sourceHandle: from.handleId, target: id, targetHandle: key }, definition.inputs)
-      : connect(next, { source: id, sourceHandle: key, target: from.nodeId, targetHandle: from.handleId }, session.slotsOf(from.nodeId).inputs);
+      ? connect(
+          next,
+          { source: from.nodeId, sourceHandle: from.handleId, target: id, targetHandle: key },
+          definition.inputs,
+        )
+      : connect(
+          next,
+          { source: id, sourceHandle: key, target: from.nodeId, targetHandle: from.handleId },
+          session.slotsOf(from.nodeId).inputs,
+        );
   });
   if (!session.index.value.nodes.has(id)) return; // the workflow was not read yet
   useLibrary().used(type);

@@ -34,15 +34,27 @@ export interface Nodes {
 const OFFSET = 40;
 let kept = ""; // where the browser gives no clipboard, copies stay in this page
 
-export function copyOf(document: WorkflowDocument, ids: ReadonlySet<string>, names: Pick<Nodes, "titleOf">, from?: string): Copied {
+export function copyOf(
+  document: WorkflowDocument,
+  ids: ReadonlySet<string>,
+  names: Pick<Nodes, "titleOf">,
+  from?: string,
+): Copied {
   const nodes = document.nodes.filter((node) => ids.has(node.id) || (node.parentNode && ids.has(node.parentNode)));
   const copied = new Set(nodes.map((node) => node.id));
   const isIn = (edge: WorkflowEdge) => Number(copied.has(edge.source)) + Number(copied.has(edge.target));
-  const outer = document.edges.filter((edge) => isIn(edge) === 1).flatMap((edge) => {
-    const other = nodeOf(document, copied.has(edge.source) ? edge.target : edge.source);
-    return other ? [{ edge, name: names.titleOf(other) }] : [];
-  });
-  return { tavernNodes: nodes, tavernEdges: document.edges.filter((edge) => isIn(edge) === 2), tavernOuter: outer, tavernFrom: from };
+  const outer = document.edges
+    .filter((edge) => isIn(edge) === 1)
+    .flatMap((edge) => {
+      const other = nodeOf(document, copied.has(edge.source) ? edge.target : edge.source);
+      return other ? [{ edge, name: names.titleOf(other) }] : [];
+    });
+  return {
+    tavernNodes: nodes,
+    tavernEdges: document.edges.filter((edge) => isIn(edge) === 2),
+    tavernOuter: outer,
+    tavernFrom: from,
+  };
 }
 
 export async function writeClipboard(copied: Copied): Promise<void> {
@@ -55,7 +67,10 @@ export async function readClipboard(): Promise<Copied> {
 }
 
 /** Return the document with what was copied, under ids of its own, beside where it was; `renamed` has those by the old ones. */
-export function pasteInto(document: WorkflowDocument, copied: Copied): { document: WorkflowDocument; renamed: Map<string, string> } {
+export function pasteInto(
+  document: WorkflowDocument,
+  copied: Copied,
+): { document: WorkflowDocument; renamed: Map<string, string> } {
   const taken = new Set(indexOf(document).nodes.keys());
   const renamed = new Map<string, string>();
   for (const node of copied.tavernNodes) {
@@ -73,8 +88,13 @@ export function pasteInto(document: WorkflowDocument, copied: Copied): { documen
   const nodes = copied.tavernNodes.map((node) => ({
     ...node,
     id: renamed.get(node.id) ?? node.id,
-    parentNode: node.parentNode ? (renamed.get(node.parentNode) ?? (taken.has(node.parentNode) ? node.parentNode : null)) : null,
-    position: node.parentNode && renamed.has(node.parentNode) ? node.position : { x: node.position.x + OFFSET, y: node.position.y + OFFSET },
+    parentNode: node.parentNode
+      ? (renamed.get(node.parentNode) ?? (taken.has(node.parentNode) ? node.parentNode : null))
+      : null,
+    position:
+      node.parentNode && renamed.has(node.parentNode)
+        ? node.position
+        : { x: node.position.x + OFFSET, y: node.position.y + OFFSET },
     inputConnectionOrders: Object.fromEntries(
       Object.entries(node.inputConnectionOrders ?? {}).map(([key, order]) => [
         key,
@@ -99,7 +119,12 @@ export function pasteInto(document: WorkflowDocument, copied: Copied): { documen
  * Connect what was pasted as it was connected where it was copied: with the node of the same id, else with the only one of
  * the same name, where that has the slot, the two fit, and the input is free.
  */
-export function joinOuter(pasted: WorkflowDocument, { tavernOuter = [] }: Copied, renamed: Map<string, string>, nodes: Nodes): WorkflowDocument {
+export function joinOuter(
+  pasted: WorkflowDocument,
+  { tavernOuter = [] }: Copied,
+  renamed: Map<string, string>,
+  nodes: Nodes,
+): WorkflowDocument {
   const own = new Set(renamed.values());
   const others = pasted.nodes.filter((node) => !own.has(node.id));
   return tavernOuter.reduce((document, { edge, name }) => {
@@ -128,7 +153,11 @@ function join(document: WorkflowDocument, ends: Ends, nodes: Nodes, atEnd: boole
   if (output === undefined || input === undefined || refusal(output, input) !== undefined) return undefined;
   if (!input.multi && orderOf(document, target.id, key).length > 0) return undefined;
   const { sourceHandle } = ends;
-  return connect(document, { source: source.id, sourceHandle, target: target.id, targetHandle: atEnd ? key : ends.targetHandle }, inputs);
+  return connect(
+    document,
+    { source: source.id, sourceHandle, target: target.id, targetHandle: atEnd ? key : ends.targetHandle },
+    inputs,
+  );
 }
 
 function readCopied(text: string): Copied {

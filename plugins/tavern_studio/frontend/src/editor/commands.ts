@@ -4,8 +4,9 @@ import { registerCommands } from "../registry/commands";
 import { copyOf, joinOuter, pasteInto, readClipboard, writeClipboard } from "./clipboard";
 import { changeNode, removeEdges, removeNodes } from "./document";
 import type { PickOptions } from "./panels/picking";
-import { lastInputs, type Outputs } from "./pins";
+import { lastInputs } from "./pins";
 import { inputsKept, missingInputs } from "./runinputs";
+import type { Outputs } from "./running";
 import type { Session } from "./session";
 
 const RUN = "POST /api/prompt";
@@ -20,7 +21,8 @@ interface Opens {
 export function useEditorCommands(session: Session, opens: Opens): () => void {
   const some = () => session.selected.value.size > 0;
   const one = () => session.selected.value.size === 1;
-  const toggle = (side: "history" | "assistant") => (session.side.value = session.side.value === side ? undefined : side);
+  const toggle = (side: "history" | "assistant") =>
+    (session.side.value = session.side.value === side ? undefined : side);
   const any = () => some() || session.selectedEdges.value.size > 0;
 
   async function run(targets: string[] = [], given: Outputs = {}): Promise<void> {
@@ -63,7 +65,10 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
   }
 
   async function copy(done?: string): Promise<void> {
-    await attempt(() => writeClipboard(copyOf(session.document.value, session.selected.value, session, session.id)), done);
+    await attempt(
+      () => writeClipboard(copyOf(session.document.value, session.selected.value, session, session.id)),
+      done,
+    );
   }
 
   /** Paste what was copied; from another workflow, or where that is asked for, with the edges that it had to other nodes. */
@@ -86,7 +91,13 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
     { id: "editor.run", title: "editor.run", keys: "mod+enter", needs: RUN, run: () => run() },
     { id: "editor.runTo", title: "editor.runTo", needs: RUN, when: some, run: () => run([...session.selected.value]) },
     { id: "editor.tryNode", title: "editor.tryNode", keys: "shift+enter", needs: RUN, when: one, run: tryNode },
-    { id: "editor.pin", title: "editor.pin", keys: "p", when: () => [...session.selected.value].some(givenBy), run: pin },
+    {
+      id: "editor.pin",
+      title: "editor.pin",
+      keys: "p",
+      when: () => [...session.selected.value].some(givenBy),
+      run: pin,
+    },
     {
       id: "editor.interrupt",
       title: "editor.stop",
@@ -102,17 +113,35 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
       when: () => ["error", "interrupted"].includes(session.running.status.value ?? ""),
       run: () => attempt(() => session.running.resume()),
     },
-    { id: "editor.publish", title: "editor.publish", keys: "mod+s", needs: "PUT /api/workflows/{workflowId}", run: publish },
+    {
+      id: "editor.publish",
+      title: "editor.publish",
+      keys: "mod+s",
+      needs: "PUT /api/workflows/{workflowId}",
+      run: publish,
+    },
     {
       id: "editor.history",
       title: "editor.history.title",
       keys: "mod+shift+h",
       run: () => toggle("history"),
     },
-    { id: "editor.assistant", title: "assistant.title", keys: "mod+i", needs: "POST /api/assistant/requests", run: () => toggle("assistant") },
+    {
+      id: "editor.assistant",
+      title: "assistant.title",
+      keys: "mod+i",
+      needs: "POST /api/assistant/requests",
+      run: () => toggle("assistant"),
+    },
     { id: "editor.add", title: "editor.add", keys: "a mod+space", run: () => opens.add() },
     { id: "editor.connect", title: "editor.connect", keys: "c", when: one, run: () => opens.connect() },
-    { id: "editor.undo", title: "editor.undo", keys: "mod+z", when: () => !!session.undoLabel.value, run: () => session.undo() },
+    {
+      id: "editor.undo",
+      title: "editor.undo",
+      keys: "mod+z",
+      when: () => !!session.undoLabel.value,
+      run: () => session.undo(),
+    },
     {
       id: "editor.redo",
       title: "editor.redo",

@@ -14,7 +14,11 @@ export function addComment(document: WorkflowDocument, position: { x: number; y:
 }
 
 /** Change one comment; the same document where nothing is other. */
-export function changeComment(document: WorkflowDocument, id: string, change: Partial<WorkflowComment>): WorkflowDocument {
+export function changeComment(
+  document: WorkflowDocument,
+  id: string,
+  change: Partial<WorkflowComment>,
+): WorkflowDocument {
   const found = document.comments?.find((one) => one.id === id);
   const keys = Object.keys(change) as (keyof WorkflowComment)[];
   if (found === undefined || keys.every((key) => found[key] === change[key])) return document;

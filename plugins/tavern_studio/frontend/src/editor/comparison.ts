@@ -23,7 +23,11 @@ export function compare(name: string, earlier: WorkflowDocument, later: Workflow
   return { name, nodes, edges, document };
 }
 
-function marksOf<T extends WorkflowNode | WorkflowEdge>(earlier: T[], later: T[], text: (one: T) => string): Map<string, Mark> {
+function marksOf<T extends WorkflowNode | WorkflowEdge>(
+  earlier: T[],
+  later: T[],
+  text: (one: T) => string,
+): Map<string, Mark> {
   const marks = new Map<string, Mark>();
   const before = new Map(earlier.map((one) => [one.id, one]));
   for (const one of later) {

@@ -4,45 +4,26 @@ import { api, ask } from "../api/client";
 import { useResource } from "../api/resource";
 import { listen, onMissed } from "../api/socket";
 import { i18n } from "../i18n";
-import { asDocument, type Slot, type WorkflowDocument } from "./document";
 import { withPickers } from "./controls/kinds";
+import { asDocument, type WorkflowDocument } from "./document";
 import { inLanguage } from "./languages";
-import { isTest } from "./search";
-
-/** A node type as `GET /api/nodes` has it. */
-export interface NodeDefinition {
-  type: string;
-  namespace: string;
-  category: string;
-  displayName?: string;
-  description?: string;
-  inputs: Record<string, Slot>;
-  outputs: Record<string, Slot>;
-  configSchema?: Record<string, Slot>;
-  modes?: Record<string, { displayName?: string; inputs?: Record<string, Slot>; outputs?: Record<string, Slot> }>;
-  modeConfigKey?: string;
-  defaultModeId?: string;
-  tags?: string[];
-  dynamicSlots?: boolean;
-  width?: number;
-  /** Whether it is there for trying the page, and not offered. */
-  isTest?: boolean;
-  /** By language, what its names and descriptions are in it. */
-  texts?: Record<string, Record<string, string>>;
-}
-
-/** The name of a node type without what only decorates it. */
-export function nameOf(definition: NodeDefinition | undefined, type: string): string {
-  return definition?.displayName?.replace(/^\p{Extended_Pictographic}️?\s*/u, "") || type.replace(/^.*:/, "");
-}
+import { isTest, type NodeDefinition } from "./nodetypes";
 
 /** All node types, and the workflows that node groups refer to. */
 export const useDefinitions = defineStore("definitions", () => {
-  const load = async () => ((await ask(api.GET("/api/nodes"))) as unknown as NodeDefinition[]).map((one) => ({ ...withPickers(one), isTest: isTest(one) }));
+  const load = async () =>
+    ((await ask(api.GET("/api/nodes"))) as unknown as NodeDefinition[]).map((one) => ({
+      ...withPickers(one),
+      isTest: isTest(one),
+    }));
   const resource = markRaw(useResource(load, ["NODES_RELOADED", "PLUGINS_CHANGED"])); // its own refs, not the store's
   /** All node types, in the language of the page. */
-  const all = computed(() => markRaw((resource.data.value ?? []).map((one) => inLanguage(one, i18n.global.locale.value))));
-  const byType = computed(() => markRaw(new Map<string, NodeDefinition>(all.value.map((one) => [`${one.namespace}:${one.type}`, one]))));
+  const all = computed(() =>
+    markRaw((resource.data.value ?? []).map((one) => inLanguage(one, i18n.global.locale.value))),
+  );
+  const byType = computed(() =>
+    markRaw(new Map<string, NodeDefinition>(all.value.map((one) => [`${one.namespace}:${one.type}`, one]))),
+  );
 
   const groups = shallowRef(new Map<string, WorkflowDocument | null>());
   /** Return the workflow of a group, or undefined until it was read; null where there is none. */

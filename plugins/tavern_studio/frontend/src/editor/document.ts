@@ -82,7 +82,9 @@ export const LOOP = "core:LoopZone";
 export function asDocument(stored: object): WorkflowDocument {
   const document = { nodes: [], edges: [], ...stored } as WorkflowDocument;
   const place = (index: number) => ({ x: (index % 6) * 260, y: Math.floor(index / 6) * 200 });
-  const nodes = document.nodes.map((node, index) => ((node.position as unknown) ? node : { ...node, position: place(index) }));
+  const nodes = document.nodes.map((node, index) =>
+    (node.position as unknown) ? node : { ...node, position: place(index) },
+  );
   return { ...document, nodes };
 }
 
@@ -127,7 +129,11 @@ export function indexOf(document: WorkflowDocument): Index {
 
 /** Return an id that is not taken: `upper`, `upper-2`, … */
 export function freeId(taken: { has(id: string): boolean }, wanted: string): string {
-  const base = wanted.replace(/^.*:/, "").replace(/([a-z0-9])([A-Z])/g, "$1-$2").toLowerCase() || "node";
+  const base =
+    wanted
+      .replace(/^.*:/, "")
+      .replace(/([a-z0-9])([A-Z])/g, "$1-$2")
+      .toLowerCase() || "node";
   for (let number = 1; ; number++) {
     const id = number === 1 ? base : `${base}-${number}`;
     if (!taken.has(id)) return id;
@@ -172,7 +178,7 @@ export function moveNodes(document: WorkflowDocument, to: Map<string, { x: numbe
 /** Remove nodes with their edges, and with what lies in them. */
 export function removeNodes(document: WorkflowDocument, ids: Iterable<string>): WorkflowDocument {
   const gone = new Set(ids);
-  for (let grew = true; grew; ) {
+  for (let grew = true; grew;) {
     grew = false;
     for (const node of document.nodes) {
       if (node.parentNode && gone.has(node.parentNode) && !gone.has(node.id)) {
@@ -182,7 +188,10 @@ export function removeNodes(document: WorkflowDocument, ids: Iterable<string>): 
     }
   }
   const lost = document.edges.filter((edge) => gone.has(edge.source) || gone.has(edge.target));
-  const without = removeEdges(document, lost.map((edge) => edge.id));
+  const without = removeEdges(
+    document,
+    lost.map((edge) => edge.id),
+  );
   return { ...without, nodes: without.nodes.filter((node) => !gone.has(node.id)) };
 }
 
@@ -194,7 +203,13 @@ export function removeEdges(document: WorkflowDocument, ids: Iterable<string>): 
     if (!gone.has(edge.id)) continue;
     const key = edge.targetHandle.replace(/__\d+$/, "");
     const order = nodeOf(next, edge.target)?.inputConnectionOrders?.[key];
-    if (order?.includes(edge.id)) next = reorder(next, edge.target, key, order.filter((id) => id !== edge.id));
+    if (order?.includes(edge.id))
+      next = reorder(
+        next,
+        edge.target,
+        key,
+        order.filter((id) => id !== edge.id),
+      );
   }
   return next;
 }
@@ -250,7 +265,7 @@ export function connect(document: WorkflowDocument, ends: Ends, inputs: Record<s
 export function cornerOf(document: WorkflowDocument, id: string | null): { x: number; y: number } {
   const corner = { x: 0, y: 0 };
   const seen = new Set<string>();
-  for (let at = id; at !== null && !seen.has(at); ) {
+  for (let at = id; at !== null && !seen.has(at);) {
     seen.add(at);
     const node = indexOf(document).nodes.get(at);
     corner.x += node?.position.x ?? 0;

@@ -22,7 +22,9 @@ export function useGestures(session: Session) {
     const other = isInput ? inputSlot(ends.target, ends.targetHandle) : outputSlot(ends.source, ends.sourceHandle);
     const group = nodeOf(session.document.value, isInput ? ends.source : ends.target);
     if (other === undefined || group?.type !== (isInput ? GROUP_INPUT : GROUP_OUTPUT)) return;
-    const wanted = (isInput ? slotKey(ends.targetHandle, session.slotsOf(ends.target).inputs) : ends.sourceHandle).replace(/\W/g, "_");
+    const wanted = (
+      isInput ? slotKey(ends.targetHandle, session.slotsOf(ends.target).inputs) : ends.sourceHandle
+    ).replace(/\W/g, "_");
     session.change(t("editor.newSlot"), (document) => {
       const taken = document[side] ?? {};
       let key = wanted;

@@ -67,9 +67,28 @@ export function groupCommands(session: Session, go: (path: string) => void): Com
   const some = () => session.selected.value.size > 0;
   return [
     { id: "editor.useAsTool", title: "editor.useAsTool", run: useAsTool },
-    { id: "editor.group", title: "editor.groups.make", keys: "mod+g", needs: "POST /api/workflows", when: some, run: begin },
-    { id: "editor.enterGroup", title: "editor.groups.enter", keys: "shift+g", when: () => reference() !== "", run: () => go(`/workflows/${reference()}`) },
-    { id: "editor.ungroup", title: "editor.groups.unpack", keys: "mod+shift+g", when: () => reference() !== "", run: unpack },
+    {
+      id: "editor.group",
+      title: "editor.groups.make",
+      keys: "mod+g",
+      needs: "POST /api/workflows",
+      when: some,
+      run: begin,
+    },
+    {
+      id: "editor.enterGroup",
+      title: "editor.groups.enter",
+      keys: "shift+g",
+      when: () => reference() !== "",
+      run: () => go(`/workflows/${reference()}`),
+    },
+    {
+      id: "editor.ungroup",
+      title: "editor.groups.unpack",
+      keys: "mod+shift+g",
+      when: () => reference() !== "",
+      run: unpack,
+    },
     { id: "editor.loop", title: "editor.groups.loop", keys: "l", when: some, run: loop },
     { id: "editor.takeOut", title: "editor.groups.takeOut", keys: "shift+l", when: inLoop, run: takeOut },
   ];

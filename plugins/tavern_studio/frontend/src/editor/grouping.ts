@@ -23,7 +23,7 @@ const SIZE = { width: 220, height: 140 };
 /** Return nodes with all that lies in them. */
 export function withInside(document: WorkflowDocument, ids: Iterable<string>): Set<string> {
   const found = new Set(ids);
-  for (let before = -1; before !== found.size; ) {
+  for (let before = -1; before !== found.size;) {
     before = found.size;
     for (const node of document.nodes) if (node.parentNode && found.has(node.parentNode)) found.add(node.id);
   }
@@ -78,15 +78,30 @@ export function makeGroup(document: WorkflowDocument, chosen: Iterable<string>, 
     { id: input, type: GROUP_INPUT, position: { x: border.x - BESIDE, y: middle } },
     { id: output, type: GROUP_OUTPUT, position: { x: border.x + border.width + BESIDE / 4, y: middle } },
   ];
-  const within = nodes.map((node) => (node.parentNode && !ids.has(node.parentNode) ? { ...node, parentNode: null } : node));
-  const drawn: WorkflowDocument = { name, nodes: [...ends, ...within], edges: inner, interfaceInputs: inputs, interfaceOutputs: outputs };
+  const within = nodes.map((node) =>
+    node.parentNode && !ids.has(node.parentNode) ? { ...node, parentNode: null } : node,
+  );
+  const drawn: WorkflowDocument = {
+    name,
+    nodes: [...ends, ...within],
+    edges: inner,
+    interfaceInputs: inputs,
+    interfaceOutputs: outputs,
+  };
   const made = keepPoints(document, drawn);
   const put = (reference: string): { document: WorkflowDocument; id: string } => {
     const rest = document.nodes.filter((node) => !ids.has(node.id));
     const id = freeId(new Set(rest.map((node) => node.id)), name.replace(/\W+/g, "-") || "group");
     const position = { x: border.x, y: border.y };
     const parentNode = nodes.find((node) => !node.parentNode || !ids.has(node.parentNode))?.parentNode ?? null;
-    const group = { id, type: NODE_GROUP, position, parentNode, displayName: name, configValues: { referencedWorkflowId: reference } };
+    const group = {
+      id,
+      type: NODE_GROUP,
+      position,
+      parentNode,
+      displayName: name,
+      configValues: { referencedWorkflowId: reference },
+    };
     const edges = outer.map((edge) => ({ ...edge, source: edge.source || id, target: edge.target || id }));
     return { document: { ...document, nodes: [...rest, group], edges }, id };
   };
@@ -107,7 +122,11 @@ function like(slot: Slot | undefined, key: string): Slot {
 }
 
 /** Put what a group stands for in its place; values that were given to the group go where they were used. */
-export function unpackGroup(document: WorkflowDocument, id: string, group: WorkflowDocument): { document: WorkflowDocument; ids: string[] } {
+export function unpackGroup(
+  document: WorkflowDocument,
+  id: string,
+  group: WorkflowDocument,
+): { document: WorkflowDocument; ids: string[] } {
   const self = document.nodes.find((node) => node.id === id);
   if (self === undefined) return { document, ids: [] };
   const isEnd = (node: WorkflowNode) => node.type === GROUP_INPUT || node.type === GROUP_OUTPUT;
@@ -136,14 +155,15 @@ export function unpackGroup(document: WorkflowDocument, id: string, group: Workf
   for (const edge of group.edges) {
     const feed = feeding.get(edge.sourceHandle);
     const inside = { source: renamed.get(edge.source) ?? "", sourceHandle: edge.sourceHandle };
-    const from = kind.get(edge.source) === GROUP_INPUT ? feed && { source: feed.source, sourceHandle: feed.sourceHandle } : inside;
+    const from =
+      kind.get(edge.source) === GROUP_INPUT ? feed && { source: feed.source, sourceHandle: feed.sourceHandle } : inside;
     if (kind.get(edge.target) === GROUP_OUTPUT) giving.set(edge.targetHandle, from);
     else if (from) {
       const drawn = from !== inside ? withoutPoints(edge) : frameOf(group, edge) === null ? shifted(edge, moved) : edge;
       added.push({ ...drawn, ...from, id: newIds.get(edge.id) ?? edge.id, target: renamed.get(edge.target) ?? "" });
-    }
-    else {
-      const value = self.inputValues?.[edge.sourceHandle] ?? group.interfaceInputs?.[edge.sourceHandle]?.config?.default;
+    } else {
+      const value =
+        self.inputValues?.[edge.sourceHandle] ?? group.interfaceInputs?.[edge.sourceHandle]?.config?.default;
       if (value !== undefined) values.set(edge.target, { ...values.get(edge.target), [edge.targetHandle]: value });
     }
   }
@@ -151,12 +171,13 @@ export function unpackGroup(document: WorkflowDocument, id: string, group: Workf
     ...node,
     id: renamed.get(node.id) ?? node.id,
     parentNode: node.parentNode ? renamed.get(node.parentNode) : self.parentNode,
-    position: node.parentNode
-      ? node.position
-      : { x: node.position.x + moved.x, y: node.position.y + moved.y },
+    position: node.parentNode ? node.position : { x: node.position.x + moved.x, y: node.position.y + moved.y },
     inputValues: { ...node.inputValues, ...values.get(node.id) },
     inputConnectionOrders: Object.fromEntries(
-      Object.entries(node.inputConnectionOrders ?? {}).map(([key, order]) => [key, order.map((one) => newIds.get(one) ?? one)]),
+      Object.entries(node.inputConnectionOrders ?? {}).map(([key, order]) => [
+        key,
+        order.map((one) => newIds.get(one) ?? one),
+      ]),
     ),
   }));
   const edges = document.edges.flatMap((edge) => {
@@ -166,11 +187,18 @@ export function unpackGroup(document: WorkflowDocument, id: string, group: Workf
     return from ? [{ ...edge, ...from }] : [];
   });
   const rest = document.nodes.filter((node) => node.id !== id);
-  return { document: { ...document, nodes: [...rest, ...nodes], edges: [...edges, ...added] }, ids: nodes.map((node) => node.id) };
+  return {
+    document: { ...document, nodes: [...rest, ...nodes], edges: [...edges, ...added] },
+    ids: nodes.map((node) => node.id),
+  };
 }
 
 /** Put a loop zone around nodes. What leaves it is carried from one iteration to the next, and its last value goes out. */
-export function wrapInLoop(document: WorkflowDocument, chosen: Iterable<string>, slotsOf: SlotsOf): { document: WorkflowDocument; id: string } {
+export function wrapInLoop(
+  document: WorkflowDocument,
+  chosen: Iterable<string>,
+  slotsOf: SlotsOf,
+): { document: WorkflowDocument; id: string } {
   const direct = new Set(chosen);
   const ids = withInside(document, direct);
   const nodes = document.nodes.filter((node) => direct.has(node.id));
@@ -187,7 +215,15 @@ export function wrapInLoop(document: WorkflowDocument, chosen: Iterable<string>,
     const out = { ...edge, source: id, sourceHandle: `out__${key}` };
     if (known !== undefined) return [out];
     carried.push({ key, dataFlowType: slotsOf(edge.source).outputs[edge.sourceHandle]?.dataFlowType ?? "WILDCARD" });
-    return [out, { ...withoutPoints(edge), id: freeId({ has: (one) => document.edges.some((two) => two.id === one) }, `${edge.source}-${id}`), target: id, targetHandle: `next__${key}` }];
+    return [
+      out,
+      {
+        ...withoutPoints(edge),
+        id: freeId({ has: (one) => document.edges.some((two) => two.id === one) }, `${edge.source}-${id}`),
+        target: id,
+        targetHandle: `next__${key}`,
+      },
+    ];
   });
   const corner = { x: border.x, y: border.y - ROOM.top };
   const zone = {
@@ -203,8 +239,10 @@ export function wrapInLoop(document: WorkflowDocument, chosen: Iterable<string>,
   const right = border.x + border.width;
   const moved = document.nodes.map((node) => {
     const { x, y } = node.position;
-    if (direct.has(node.id)) return { ...node, parentNode: id, position: { x: x - corner.x + ROOM.left, y: y - corner.y } };
-    const isBeside = (node.parentNode ?? null) === zone.parentNode && x >= right; // the zone is wider than what is in it
+    if (direct.has(node.id))
+      return { ...node, parentNode: id, position: { x: x - corner.x + ROOM.left, y: y - corner.y } };
+    // The zone is wider than what is in it.
+    const isBeside = (node.parentNode ?? null) === zone.parentNode && x >= right;
     return isBeside ? { ...node, position: { x: x + ROOM.left + ROOM.right, y } } : node;
   });
   return { document: { ...document, nodes: [zone, ...moved], edges }, id };
@@ -213,7 +251,12 @@ export function wrapInLoop(document: WorkflowDocument, chosen: Iterable<string>,
 /** Put a node into a zone, or (null) out of the one that it lies in, at the place where it is. */
 export function moveInto(document: WorkflowDocument, id: string, zone: string | null): WorkflowDocument {
   const node = indexOf(document).nodes.get(id);
-  if (node === undefined || (node.parentNode ?? null) === zone || (zone !== null && withInside(document, [id]).has(zone))) return document;
+  if (
+    node === undefined ||
+    (node.parentNode ?? null) === zone ||
+    (zone !== null && withInside(document, [id]).has(zone))
+  )
+    return document;
   const from = cornerOf(document, node.parentNode ?? null);
   const to = cornerOf(document, zone);
   const position = { x: node.position.x + from.x - to.x, y: node.position.y + from.y - to.y };

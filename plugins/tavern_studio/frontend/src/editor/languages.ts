@@ -1,4 +1,4 @@
-import type { NodeDefinition } from "./definitions";
+import type { NodeDefinition } from "./nodetypes";
 
 /** Under which keys a definition has texts for people; the server translates the same ones. */
 const SHOWN = new Set(["displayName", "description", "category", "label", "placeholder", "tooltip"]);

@@ -1,7 +1,7 @@
 import { defineStore } from "pinia";
 import { ref } from "vue";
 import { kindOf } from "./controls/kinds";
-import type { NodeDefinition } from "./definitions";
+import { fullType, type NodeDefinition } from "./nodetypes";
 
 /** What the library knows of a person: the node types that they like, and used last; kept in this browser. */
 export const useLibrary = defineStore("library", () => {
@@ -28,8 +28,6 @@ function kept(name: string) {
   };
   return { ids, set };
 }
-
-export const fullType = (definition: NodeDefinition) => `${definition.namespace}:${definition.type}`;
 
 /** What a node type deals with, by which the library can be narrowed: its own tags, and what its slots show. */
 export function tagsOf(definition: NodeDefinition): string[] {

@@ -8,7 +8,9 @@ import type { Session } from "./session";
 export const namingLinks = ref(false);
 
 /** What is done to edges first of all. */
-export const FOR_EDGES = new Set(["reroute", "straighten", "nameLink", "unnameLink", "delete"].map((name) => `editor.${name}`));
+export const FOR_EDGES = new Set(
+  ["reroute", "straighten", "nameLink", "unnameLink", "delete"].map((name) => `editor.${name}`),
+);
 
 /** The commands for how edges are drawn, and for the paths that they make. */
 export function linkCommands(session: Session): Command[] {
@@ -19,16 +21,31 @@ export function linkCommands(session: Session): Command[] {
       title: "editor.links.straighten",
       keys: "shift+r",
       when: () => chosen().some((edge) => pointsOf(edge).length),
-      run: () => session.change(t("editor.links.straighten"), (document) => straighten(document, session.selectedEdges.value)),
+      run: () =>
+        session.change(t("editor.links.straighten"), (document) => straighten(document, session.selectedEdges.value)),
     },
-    { id: "editor.nameLink", title: "editor.links.name", keys: "n", when: () => chosen().length > 0, run: () => (namingLinks.value = true) },
+    {
+      id: "editor.nameLink",
+      title: "editor.links.name",
+      keys: "n",
+      when: () => chosen().length > 0,
+      run: () => (namingLinks.value = true),
+    },
     {
       id: "editor.unnameLink",
       title: "editor.links.unname",
       keys: "shift+n",
       when: () => chosen().some(linkNameOf),
-      run: () => session.change(t("editor.links.unname"), (document) => nameLinks(document, session.selectedEdges.value, undefined)),
+      run: () =>
+        session.change(t("editor.links.unname"), (document) =>
+          nameLinks(document, session.selectedEdges.value, undefined),
+        ),
     },
-    { id: "editor.trace", title: "editor.links.trace", keys: "h", run: () => (session.isTracing.value = !session.isTracing.value) },
+    {
+      id: "editor.trace",
+      title: "editor.links.trace",
+      keys: "h",
+      run: () => (session.isTracing.value = !session.isTracing.value),
+    },
   ];
 }

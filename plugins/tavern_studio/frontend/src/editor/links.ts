@@ -26,11 +26,16 @@ export function frameOf(document: WorkflowDocument, edge: WorkflowEdge): string 
 
 function chainOf(document: WorkflowDocument, id: string): Set<string> {
   const chain = new Set<string>();
-  for (let at: string | null | undefined = id; at && !chain.has(at); at = nodeOf(document, at)?.parentNode) chain.add(at);
+  for (let at: string | null | undefined = id; at && !chain.has(at); at = nodeOf(document, at)?.parentNode)
+    chain.add(at);
   return chain;
 }
 
-function changeEdges(document: WorkflowDocument, ids: Iterable<string>, change: (edge: WorkflowEdge) => WorkflowEdge): WorkflowDocument {
+function changeEdges(
+  document: WorkflowDocument,
+  ids: Iterable<string>,
+  change: (edge: WorkflowEdge) => WorkflowEdge,
+): WorkflowDocument {
   const wanted = new Set(ids);
   const edges = document.edges.map((edge) => (wanted.has(edge.id) ? change(edge) : edge));
   return edges.every((edge, index) => edge === document.edges[index]) ? document : { ...document, edges };
@@ -57,7 +62,11 @@ export function middleOf(line: Point[]): Point {
   let longest = [line[0]!, line[1]!] as const;
   for (let index = 1; index + 1 < line.length; index++) {
     const part = [line[index]!, line[index + 1]!] as const;
-    if (Math.hypot(part[0].x - part[1].x, part[0].y - part[1].y) > Math.hypot(longest[0].x - longest[1].x, longest[0].y - longest[1].y)) longest = part;
+    if (
+      Math.hypot(part[0].x - part[1].x, part[0].y - part[1].y) >
+      Math.hypot(longest[0].x - longest[1].x, longest[0].y - longest[1].y)
+    )
+      longest = part;
   }
   return { x: (longest[0].x + longest[1].x) / 2, y: (longest[0].y + longest[1].y) / 2 };
 }
@@ -72,7 +81,7 @@ function distance(point: Point, a: Point, b: Point): number {
 
 export function withoutPoints(edge: WorkflowEdge): WorkflowEdge {
   const { reroute: _reroute, ...rest } = edge;
-  return edge.reroute === undefined ? edge : (rest as WorkflowEdge);
+  return edge.reroute === undefined ? edge : rest;
 }
 
 /** Remove the points of edges. */
@@ -81,10 +90,14 @@ export function straighten(document: WorkflowDocument, ids: Iterable<string>): W
 }
 
 /** Give edges a name that is drawn in place of their lines, or (undefined) their lines back. */
-export function nameLinks(document: WorkflowDocument, ids: Iterable<string>, name: string | undefined): WorkflowDocument {
+export function nameLinks(
+  document: WorkflowDocument,
+  ids: Iterable<string>,
+  name: string | undefined,
+): WorkflowDocument {
   return changeEdges(document, ids, (edge) => {
     const { linkName: _name, ...rest } = edge;
-    return (name === undefined ? rest : { ...rest, linkName: name }) as WorkflowEdge;
+    return name === undefined ? rest : { ...rest, linkName: name };
   });
 }
 
@@ -103,18 +116,22 @@ export function keepPoints(before: WorkflowDocument, after: WorkflowDocument): W
   const routed = after.edges.filter((edge) => edge.reroute !== undefined);
   if (routed.length === 0) return after;
   const old = indexOf(before).edges;
-  return changeEdges(after, routed.map((edge) => edge.id), (edge) => {
-    const was = old.get(edge.id);
-    if (was === undefined) return edge; // new here
-    if (was.source !== edge.source || was.target !== edge.target) return withoutPoints(edge);
-    const gone = (id: string) => less(cornerOf(after, id), cornerOf(before, id));
-    const [source, target] = [gone(edge.source), gone(edge.target)];
-    const [from, to] = [frameOf(before, edge), frameOf(after, edge)];
-    const corner = less(cornerOf(after, to), cornerOf(before, from));
-    const isTogether = Math.hypot(source.x - target.x, source.y - target.y) < 0.01;
-    const move = isTogether ? source : from === to ? corner : { x: 0, y: 0 };
-    return shifted(edge, less(move, corner));
-  });
+  return changeEdges(
+    after,
+    routed.map((edge) => edge.id),
+    (edge) => {
+      const was = old.get(edge.id);
+      if (was === undefined) return edge; // new here
+      if (was.source !== edge.source || was.target !== edge.target) return withoutPoints(edge);
+      const gone = (id: string) => less(cornerOf(after, id), cornerOf(before, id));
+      const [source, target] = [gone(edge.source), gone(edge.target)];
+      const [from, to] = [frameOf(before, edge), frameOf(after, edge)];
+      const corner = less(cornerOf(after, to), cornerOf(before, from));
+      const isTogether = Math.hypot(source.x - target.x, source.y - target.y) < 0.01;
+      const move = isTogether ? source : from === to ? corner : { x: 0, y: 0 };
+      return shifted(edge, less(move, corner));
+    },
+  );
 }
 
 const less = (a: Point, b: Point): Point => ({ x: a.x - b.x, y: a.y - b.y });
@@ -128,8 +145,12 @@ export function pathThrough(line: Point[]): string {
     const before = line[index - 1];
     const after = line[index + 2];
     const reach = bend(end.x - start.x);
-    const a = before ? { x: start.x + (end.x - before.x) / 6, y: start.y + (end.y - before.y) / 6 } : { x: start.x + reach, y: start.y };
-    const b = after ? { x: end.x - (after.x - start.x) / 6, y: end.y - (after.y - start.y) / 6 } : { x: end.x - reach, y: end.y };
+    const a = before
+      ? { x: start.x + (end.x - before.x) / 6, y: start.y + (end.y - before.y) / 6 }
+      : { x: start.x + reach, y: start.y };
+    const b = after
+      ? { x: end.x - (after.x - start.x) / 6, y: end.y - (after.y - start.y) / 6 }
+      : { x: end.x - reach, y: end.y };
     return `C${a.x},${a.y} ${b.x},${b.y} ${end.x},${end.y}`;
   });
   return `M${first.x},${first.y} ${parts.join(" ")}`;

@@ -20,7 +20,10 @@ export function slotsHeight(zone: WorkflowNode): number {
 }
 
 /** The slots that a variable has, by the beginning of their keys. */
-const PREFIXES: Record<VariableKind, string[]> = { carried: ["in__", "next__", "out__"], perIteration: ["each__", "list__", "stream__"] };
+const PREFIXES: Record<VariableKind, string[]> = {
+  carried: ["in__", "next__", "out__"],
+  perIteration: ["each__", "list__", "stream__"],
+};
 
 export function variablesOf(node: WorkflowNode | undefined, kind: VariableKind): Variable[] {
   const given = node?.configValues?.[kind];
@@ -40,23 +43,52 @@ export function addVariable(document: WorkflowDocument, id: string, kind: Variab
   return setValue(document, id, "configValues", kind, [...those, { key, dataFlowType: "STRING" }]);
 }
 
-export function changeVariable(document: WorkflowDocument, id: string, kind: VariableKind, key: string, change: Partial<Variable>): WorkflowDocument {
+export function changeVariable(
+  document: WorkflowDocument,
+  id: string,
+  kind: VariableKind,
+  key: string,
+  change: Partial<Variable>,
+): WorkflowDocument {
   const those = variablesOf(nodeOf(document, id), kind);
-  return setValue(document, id, "configValues", kind, those.map((one) => (one.key === key ? { ...one, ...change } : one)));
+  return setValue(
+    document,
+    id,
+    "configValues",
+    kind,
+    those.map((one) => (one.key === key ? { ...one, ...change } : one)),
+  );
 }
 
 /** Give a variable another name; what is connected with its slots stays connected. */
-export function renameVariable(document: WorkflowDocument, id: string, kind: VariableKind, key: string, name: string): WorkflowDocument {
+export function renameVariable(
+  document: WorkflowDocument,
+  id: string,
+  kind: VariableKind,
+  key: string,
+  name: string,
+): WorkflowDocument {
   const handles = new Map(PREFIXES[kind].map((prefix) => [prefix + key, prefix + name]));
   const changed = renameHandles(changeVariable(document, id, kind, key, { key: name }), id, handles);
   const values = nodeOf(changed, id)?.inputValues ?? {};
-  const inputValues = Object.fromEntries(Object.entries(values).map(([one, value]) => [handles.get(one) ?? one, value]));
+  const inputValues = Object.fromEntries(
+    Object.entries(values).map(([one, value]) => [handles.get(one) ?? one, value]),
+  );
   return changeNode(changed, id, () => ({ inputValues }));
 }
 
-export function removeVariable(document: WorkflowDocument, id: string, kind: VariableKind, key: string): WorkflowDocument {
+export function removeVariable(
+  document: WorkflowDocument,
+  id: string,
+  kind: VariableKind,
+  key: string,
+): WorkflowDocument {
   const those = variablesOf(nodeOf(document, id), kind).filter((one) => one.key !== key);
-  return withoutHandles(setValue(document, id, "configValues", kind, those), id, PREFIXES[kind].map((prefix) => prefix + key));
+  return withoutHandles(
+    setValue(document, id, "configValues", kind, those),
+    id,
+    PREFIXES[kind].map((prefix) => prefix + key),
+  );
 }
 
 /** Name the slot whose value ends the loop, or (an empty name) have none. */
@@ -79,7 +111,12 @@ function renameHandles(document: WorkflowDocument, id: string, handles: Map<stri
 
 function withoutHandles(document: WorkflowDocument, id: string, handles: string[]): WorkflowDocument {
   const lost = document.edges.filter(
-    (edge) => (edge.source === id && handles.includes(edge.sourceHandle)) || (edge.target === id && handles.includes(edge.targetHandle)),
+    (edge) =>
+      (edge.source === id && handles.includes(edge.sourceHandle)) ||
+      (edge.target === id && handles.includes(edge.targetHandle)),
   );
-  return removeEdges(document, lost.map((edge) => edge.id));
+  return removeEdges(
+    document,
+    lost.map((edge) => edge.id),
+  );
 }

@@ -1,4 +1,4 @@
-import type { NodeDefinition } from "./definitions";
+import type { NodeDefinition } from "./nodetypes";
 import { changeNode, nodeOf, setValue, type Slot, type WorkflowDocument } from "./document";
 import { modeOf, refusal } from "./slots";
 
@@ -8,7 +8,11 @@ export function modeChoice(definition: NodeDefinition | undefined): { key: strin
   if (definition === undefined || modes.length === 0) return undefined;
   const key = definition.modeConfigKey ?? "mode";
   const suggestions = modes.map(([value, mode]) => ({ value, label: mode.displayName ?? value }));
-  const made: Slot = { dataFlowType: "STRING", matchCategories: ["ComboOption"], config: { default: definition.defaultModeId, suggestions } };
+  const made: Slot = {
+    dataFlowType: "STRING",
+    matchCategories: ["ComboOption"],
+    config: { default: definition.defaultModeId, suggestions },
+  };
   return { key, slot: definition.configSchema?.[key] ?? made };
 }
 
@@ -16,7 +20,12 @@ export function modeChoice(definition: NodeDefinition | undefined): { key: strin
  * Put a node into another mode. What was connected with or written into a slot that the mode does not have goes to the
  * slot in its place, if that takes it; else it stays, as with any definition that has changed.
  */
-export function changeMode(document: WorkflowDocument, id: string, definition: NodeDefinition, mode: unknown): WorkflowDocument {
+export function changeMode(
+  document: WorkflowDocument,
+  id: string,
+  definition: NodeDefinition,
+  mode: unknown,
+): WorkflowDocument {
   const node = nodeOf(document, id);
   const choice = modeChoice(definition);
   if (node === undefined || choice === undefined) return document;

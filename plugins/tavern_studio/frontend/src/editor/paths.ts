@@ -20,7 +20,12 @@ export function pathOf(document: WorkflowDocument, ids: Iterable<string>): Path 
   return path;
 }
 
-function walk(path: Path, start: string[], edges: Map<string, WorkflowEdge[]>, end: (edge: WorkflowEdge) => string): void {
+function walk(
+  path: Path,
+  start: string[],
+  edges: Map<string, WorkflowEdge[]>,
+  end: (edge: WorkflowEdge) => string,
+): void {
   const seen = new Set(start);
   for (const id of seen) {
     for (const edge of edges.get(id) ?? []) {

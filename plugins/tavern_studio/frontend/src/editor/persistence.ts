@@ -10,10 +10,10 @@ import { asDocument, type WorkflowDocument } from "./document";
 
 type Draft = Schemas["WorkflowDraft"];
 
-const EVERY = 1000;
 /** Milliseconds after a change until the server gets it. */
-const AGAIN = 5000;
+const EVERY = 1000;
 /** Milliseconds until it is tried again where the server did not take it. */
+const AGAIN = 5000;
 
 /** What the server has of the workflow. */
 interface Found {
@@ -63,7 +63,10 @@ export class Persistence {
     readonly id: string,
     private readonly drawn: Drawn,
   ) {
-    this.stops = [listen(["WORKFLOW_CHANGED"], (message) => void this.hear(message)), onMissed(() => void this.refresh())];
+    this.stops = [
+      listen(["WORKFLOW_CHANGED"], (message) => void this.hear(message)),
+      onMissed(() => void this.refresh()),
+    ];
   }
 
   close(): void {
@@ -143,7 +146,8 @@ export class Persistence {
     clearTimeout(this.timer);
     this.timer = undefined;
     await this.sending;
-    if (this.state.value === "unsaved" && this.conflict.value !== "draft" && this.maySave.value) this.sending = this.send();
+    if (this.state.value === "unsaved" && this.conflict.value !== "draft" && this.maySave.value)
+      this.sending = this.send();
     await this.sending; // which may have been begun by who waited too
   }
 

@@ -1,9 +1,6 @@
 import { shallowReactive } from "vue";
 import { GROUP_INPUT, indexOf, nodeOf, type WorkflowDocument } from "./document";
-import type { Running } from "./running";
-
-/** Outputs by node and slot. */
-export type Outputs = Record<string, Record<string, unknown>>;
+import type { Outputs, Running } from "./running";
 
 /** Outputs that runs take in the place of what their nodes would give, until they are let go. */
 export class Pins {

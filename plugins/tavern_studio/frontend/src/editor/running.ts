@@ -5,7 +5,9 @@ import { t } from "../i18n";
 import { askHooks } from "../registry/hooks";
 import { service } from "../registry/services";
 import type { WorkflowDocument } from "./document";
-import type { Outputs } from "./pins";
+
+/** Outputs by node and slot. */
+export type Outputs = Record<string, Record<string, unknown>>;
 
 type NodeStatus = "queued" | "running" | "complete" | "error" | "interrupted" | "skipped";
 
@@ -30,8 +32,8 @@ export interface NodeRun {
 }
 
 const INTERFACE = "__WORKFLOW_INTERFACE_OUTPUTS__";
-const LONG = 200_000;
 /** Characters of a stream that are kept to be shown. */
+const LONG = 200_000;
 
 /** The run that a workflow's canvas shows: started here or elsewhere, followed by events. */
 export class Running {
@@ -77,7 +79,7 @@ export class Running {
     const mine = (this.asking = Symbol());
     let runId: string;
     try {
-      const asked = await askHooks("workflow:before-execute", { workflow: this.workflowId, document: document as never, inputs });
+      const asked = await askHooks("workflow:before-execute", { workflow: this.workflowId, document, inputs });
       const shown = asked.document as unknown as WorkflowDocument;
       const body = { ...promptOf(shown), workflowId: this.workflowId, inputs: asked.inputs, targets, overrides };
       const { promptId } = await service("workflowManager").execute(body);
@@ -120,7 +122,9 @@ export class Running {
   /** Show a run that was begun elsewhere, or offer it where another one is shown. */
   private async look(promptId: string, status: string): Promise<void> {
     if (status !== "running") return;
-    const run = await ask(api.GET("/api/runs/{runId}", { params: { path: { runId: promptId } } })).catch(() => undefined);
+    const run = await ask(api.GET("/api/runs/{runId}", { params: { path: { runId: promptId } } })).catch(
+      () => undefined,
+    );
     if (run?.workflowId !== this.workflowId || this.runId.value === promptId) return;
     if (this.runId.value === undefined && this.status.value === undefined) await this.open(promptId);
     else this.elsewhere.value = promptId;
@@ -152,13 +156,13 @@ export class Running {
   }
 
   private take(run: Schemas["Run"]): void {
-    this.status.value = run.status as NodeStatus;
+    this.status.value = run.status;
     this.error.value = run.error ?? undefined;
-    this.outputs.value = (run.outputs ?? {}) as Record<string, unknown>;
+    this.outputs.value = run.outputs ?? {};
     for (const [id, node] of Object.entries(run.nodes ?? {})) {
       const took = node.started != null && node.finished != null ? (node.finished - node.started) * 1000 : undefined;
       this.nodes.set(id, {
-        status: node.status as NodeStatus,
+        status: node.status,
         took,
         cached: node.cached,
         bypassed: node.bypassed,
@@ -166,7 +170,7 @@ export class Running {
         iterations: node.iterations ?? undefined,
         remote: node.remote ?? undefined,
         stream: node.status === "running" ? this.nodes.get(id)?.stream : undefined,
-        output: node.output as NodeRun["output"],
+        output: node.output,
         error: node.error ?? undefined,
       });
     }
@@ -177,7 +181,8 @@ export class Running {
     this.applyPending();
     const hole = `\n[${t("editor.missed")}]\n`;
     for (const key of Object.keys(this.streams)) this.streams[key] += hole;
-    for (const [id, node] of this.nodes) Object.keys(node.stream ?? {}).forEach((key) => this.append(id, key, { type: "text_chunk", content: hole }));
+    for (const [id, node] of this.nodes)
+      Object.keys(node.stream ?? {}).forEach((key) => this.append(id, key, { type: "text_chunk", content: hole }));
     void this.refresh();
   }
 
@@ -187,7 +192,8 @@ export class Running {
       return;
     }
     if (message.payload.promptId !== this.runId.value || this.runId.value === undefined) {
-      if (message.type === "EXECUTION_STATUS_UPDATE") void this.look(String(message.payload.promptId), String(message.payload.status));
+      if (message.type === "EXECUTION_STATUS_UPDATE")
+        void this.look(String(message.payload.promptId), String(message.payload.status));
       return;
     }
     // Tokens come faster than a page is drawn: what came since the last picture is applied with the next one.
@@ -256,13 +262,23 @@ export class Running {
   }
 }
 
-const endOf = (payload: Message["payload"]) => ({ status: "complete" as const, cached: !!payload.cached, given: !!payload.given, remote: remoteOf(payload) });
+const endOf = (payload: Message["payload"]) => ({
+  status: "complete" as const,
+  cached: !!payload.cached,
+  given: !!payload.given,
+  remote: remoteOf(payload),
+});
 const remoteOf = (payload: Message["payload"]) => payload.remote as NodeRun["remote"];
 
 /** Add a piece to what has streamed: text as it is (`{type: "text_chunk", content}`), anything else as a line of JSON. */
 function joined(before: string | undefined, piece: unknown): string {
   const { type, content } = Object(piece) as { type?: string; content?: unknown };
-  const text = type === "text_chunk" ? String(content) : piece == null ? "" : `${JSON.stringify(type === "custom" ? content : piece)}\n`;
+  const text =
+    type === "text_chunk"
+      ? String(content)
+      : piece == null
+        ? ""
+        : `${JSON.stringify(type === "custom" ? content : piece)}\n`;
   return ((before ?? "") + text).slice(-LONG);
 }
 

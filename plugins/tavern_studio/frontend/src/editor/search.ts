@@ -1,11 +1,6 @@
-import { nameOf, type NodeDefinition } from "./definitions";
 import { namesOf } from "./languages";
 import { tagsOf } from "./library";
-
-/** Node types that are there for trying the page are not offered: their category or a tag says so, in whatever language. */
-export function isTest(definition: NodeDefinition): boolean {
-  return /^TEST\b/.test(definition.category ?? "") || definition.type.startsWith("Test") || Boolean(definition.tags?.includes("test"));
-}
+import { nameOf, type NodeDefinition } from "./nodetypes";
 
 const collator = new Intl.Collator("zh-Hans-CN-u-co-pinyin");
 // The first character of each letter's characters in the order of pinyin; there are none for i, u and v.
@@ -33,7 +28,15 @@ function textOf(definition: NodeDefinition): string {
   let text = texts.get(definition);
   if (text === undefined) {
     const names = [nameOf(definition, definition.type), ...namesOf(definition)].map((name) => name.toLowerCase());
-    text = [...names, ...names.map(initials), definition.type, definition.namespace, definition.category, definition.description, ...tagsOf(definition)]
+    text = [
+      ...names,
+      ...names.map(initials),
+      definition.type,
+      definition.namespace,
+      definition.category,
+      definition.description,
+      ...tagsOf(definition),
+    ]
       .join(" ")
       .toLowerCase();
     texts.set(definition, text);
@@ -47,6 +50,7 @@ export function searchNodes(definitions: NodeDefinition[], words: string): NodeD
   const found = definitions.filter((one) => !one.isTest && wanted.every((word) => textOf(one).includes(word)));
   const first = wanted[0];
   if (first === undefined) return found;
-  const rank = (one: NodeDefinition) => (textOf(one).startsWith(first) || one.type.toLowerCase().startsWith(first) ? 0 : 1);
+  const rank = (one: NodeDefinition) =>
+    textOf(one).startsWith(first) || one.type.toLowerCase().startsWith(first) ? 0 : 1;
   return found.sort((a, b) => rank(a) - rank(b));
 }

@@ -5,11 +5,12 @@ import { t } from "../i18n";
 import { attempt } from "../kit/toasts";
 import { inTurn } from "../kit/late";
 import { compare, type Comparison } from "./comparison";
-import { nameOf, useDefinitions } from "./definitions";
+import { useDefinitions } from "./definitions";
 import { asDocument, indexOf, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
 import { revisionsOf, documentAt, type Revision } from "./history";
 import { Persistence } from "./persistence";
 import { keepPoints } from "./links";
+import { nameOf } from "./nodetypes";
 import { pathOf } from "./paths";
 import { Pins } from "./pins";
 import { Running } from "./running";
@@ -23,8 +24,8 @@ interface Step {
   at: number;
 }
 
-const TOGETHER = 1500;
 /** Milliseconds in which steps of one kind become one. */
+const TOGETHER = 1500;
 const STEPS = 200;
 
 /** One open workflow: its document with what was done to it, what is selected, and its run. */
@@ -80,7 +81,9 @@ export class Session {
     const published = this.persistence.published.value;
     return published !== undefined && this.document.value !== published;
   });
-  readonly undoLabel = computed(() => this.past.value.at(-1)?.label ?? (this.older.value.length > 1 ? t("editor.history.older") : undefined));
+  readonly undoLabel = computed(
+    () => this.past.value.at(-1)?.label ?? (this.older.value.length > 1 ? t("editor.history.older") : undefined),
+  );
   readonly redoLabel = computed(() => this.future.value.at(-1)?.label);
   /** What is on the canvas: while a revision is looked at, what was removed since too. */
   readonly shown = computed(() => this.comparison.value?.document ?? this.document.value);
@@ -93,7 +96,9 @@ export class Session {
     return pathOf(this.shown.value, hovered !== undefined && !isHeld ? [hovered] : selected);
   });
   /** The nodes with edges or values of slots that they have no more. */
-  readonly outdated = computed(() => this.document.value.nodes.filter((node) => this.slotsOf(node.id).gone).map((node) => node.id));
+  readonly outdated = computed(() =>
+    this.document.value.nodes.filter((node) => this.slotsOf(node.id).gone).map((node) => node.id),
+  );
 
   /** Read the workflow, and what is being made of it. */
   async load(): Promise<void> {
@@ -158,7 +163,7 @@ export class Session {
   /** Take back the last step; where this page has none, the last one that the history knows. */
   undo(): void {
     if (this.past.value.length === 0) void this.undoOlder();
-    else this.step(this.past, this.future);
+    else this.step(this.past, this.future, "editor.undo");
   }
 
   private async takeBack(): Promise<void> {
@@ -175,16 +180,16 @@ export class Session {
   }
 
   redo(): void {
-    this.step(this.future, this.past);
+    this.step(this.future, this.past, "editor.redo");
   }
 
-  private step(from: typeof this.past, to: typeof this.past): void {
+  private step(from: typeof this.past, to: typeof this.past, name: string): void {
     const step = from.value.at(-1);
     if (step === undefined) return;
     from.value = from.value.slice(0, -1);
     to.value = [...to.value, { label: step.label, document: this.document.value, at: 0 }];
     this.show(step.document);
-    this.persistence.changed(`${t(from === this.past ? "editor.undo" : "editor.redo")}: ${step.label}`);
+    this.persistence.changed(`${t(name)}: ${step.label}`);
   }
 
   private show(document: WorkflowDocument): void {

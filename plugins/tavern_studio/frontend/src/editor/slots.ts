@@ -1,4 +1,4 @@
-import type { NodeDefinition } from "./definitions";
+import type { NodeDefinition } from "./nodetypes";
 import {
   GROUP_INPUT,
   GROUP_OUTPUT,
@@ -60,7 +60,8 @@ export function slotsOf(node: WorkflowNode, document: WorkflowDocument, known: K
     slots.outputs = mode?.outputs ?? definition.outputs;
   }
   if (node.type === LOOP) addLoopSlots(node, slots);
-  if (definition !== undefined && isRouted(node)) slots.outputs = { error: { dataFlowType: "OBJECT" }, ...slots.outputs };
+  if (definition !== undefined && isRouted(node))
+    slots.outputs = { error: { dataFlowType: "OBJECT" }, ...slots.outputs };
   if (!isCertain) return withConnected(node, document, slots);
   const gone = goneOf(node, document, slots, definition);
   return gone.inputs.length + gone.outputs.length + gone.values.length ? { ...slots, gone } : slots;
@@ -72,14 +73,26 @@ function isRouted(node: WorkflowNode): boolean {
 }
 
 /** Return what edges and values name that is not among the slots. The values of another mode wait for it. */
-function goneOf(node: WorkflowNode, document: WorkflowDocument, slots: Slots, definition: NodeDefinition | undefined): Gone {
+function goneOf(
+  node: WorkflowNode,
+  document: WorkflowDocument,
+  slots: Slots,
+  definition: NodeDefinition | undefined,
+): Gone {
   const index = indexOf(document);
   const into = (index.into.get(node.id) ?? []).map((edge) => edge.targetHandle);
   const outOf = (index.outOf.get(node.id) ?? []).map((edge) => edge.sourceHandle);
   const modes = Object.values(definition?.modes ?? {}).map((mode) => mode.inputs ?? {});
-  const known = Object.assign({}, definition?.inputs, ...modes, slots.inputs, slots.innerInputs) as Record<string, Slot>;
+  const known = Object.assign({}, definition?.inputs, ...modes, slots.inputs, slots.innerInputs) as Record<
+    string,
+    Slot
+  >;
   return {
-    inputs: [...new Set(into.filter((handle) => !(slotKey(handle, slots.inputs) in slots.inputs) && !(handle in slots.innerInputs)))],
+    inputs: [
+      ...new Set(
+        into.filter((handle) => !(slotKey(handle, slots.inputs) in slots.inputs) && !(handle in slots.innerInputs)),
+      ),
+    ],
     outputs: [...new Set(outOf.filter((handle) => !(handle in slots.outputs) && !(handle in slots.innerOutputs)))],
     values: valueKeys(node).filter((key) => !(slotKey(key, known) in known)),
   };

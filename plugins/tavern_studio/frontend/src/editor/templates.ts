@@ -66,7 +66,13 @@ const loop: Template = (name) => ({
         maxIterations: 50,
       },
     },
-    { id: "twice", type: "core:MathOperation", parentNode: "loop", position: { x: 150, y: 70 }, configValues: { operationMode: "add" } },
+    {
+      id: "twice",
+      type: "core:MathOperation",
+      parentNode: "loop",
+      position: { x: 150, y: 70 },
+      configValues: { operationMode: "add" },
+    },
     {
       id: "compare",
       type: "core:Compare",
@@ -96,7 +102,10 @@ export const templates: Record<string, Template> = { empty: emptyWorkflow, text,
 
 /** Whether nothing was drawn yet but the two ends of a workflow. */
 export function isBare(document: WorkflowDocument): boolean {
-  return document.edges.length === 0 && document.nodes.every((node) => node.type === GROUP_INPUT || node.type === GROUP_OUTPUT);
+  return (
+    document.edges.length === 0 &&
+    document.nodes.every((node) => node.type === GROUP_INPUT || node.type === GROUP_OUTPUT)
+  );
 }
 
 /** Let a workflow that is bare begin with a template; its name, description and comments stay. */

@@ -51,12 +51,17 @@ function upgradeInputs(done: Upgrade, id: string, slotsIn: SlotsIn): void {
       return asking.every((edge) => isInside(edge) === to in slots.innerInputs && isAllowed(feeding(edge), slot));
     },
     isSame: (key, slot, to) =>
-      nodeOf(document, id)?.inputValues?.[to] == null && (gone.get(key) ?? []).every((edge) => feeding(edge)?.dataFlowType === slot.dataFlowType),
+      nodeOf(document, id)?.inputValues?.[to] == null &&
+      (gone.get(key) ?? []).every((edge) => feeding(edge)?.dataFlowType === slot.dataFlowType),
   });
   for (const [key, asking] of gone) {
     const to = pairs.get(key);
     const order = orderOf(done.document, id, key);
-    if (to === undefined) done.document = removeEdges(done.document, asking.map((edge) => edge.id));
+    if (to === undefined)
+      done.document = removeEdges(
+        done.document,
+        asking.map((edge) => edge.id),
+      );
     else done.document = moveEdges(done.document, id, order, to, Boolean(there[to]?.multi));
     tell(done, id, key, to);
   }
@@ -65,7 +70,13 @@ function upgradeInputs(done: Upgrade, id: string, slotsIn: SlotsIn): void {
 }
 
 /** Let edges end at another input, behind those that it has. */
-function moveEdges(document: WorkflowDocument, id: string, moving: string[], to: string, isMulti: boolean): WorkflowDocument {
+function moveEdges(
+  document: WorkflowDocument,
+  id: string,
+  moving: string[],
+  to: string,
+  isMulti: boolean,
+): WorkflowDocument {
   const order = [...orderOf(document, id, to).filter((edge) => !moving.includes(edge)), ...moving];
   const edges = document.edges.map((edge) => (moving.includes(edge.id) ? { ...edge, targetHandle: to } : edge));
   const moved = { ...document, edges };
@@ -83,19 +94,33 @@ function upgradeOutputs(done: Upgrade, id: string, slotsIn: SlotsIn): void {
   const { document } = done;
   const slots = slotsOf(document, id, slotsIn);
   const leaving = indexOf(document).outOf.get(id) ?? [];
-  const gone = byKey(leaving.filter((edge) => slots.gone?.outputs.includes(edge.sourceHandle)), (edge) => edge.sourceHandle);
+  const gone = byKey(
+    leaving.filter((edge) => slots.gone?.outputs.includes(edge.sourceHandle)),
+    (edge) => edge.sourceHandle,
+  );
   const isInside = (edge: WorkflowEdge) => nodeOf(document, edge.target)?.parentNode === id;
   const fed = (edge: WorkflowEdge) => inputOf(slotsOf(document, edge.target, slotsIn), edge.targetHandle);
-  const pairs = pair([...gone.keys()], { ...slots.outputs, ...slots.innerOutputs }, {
-    fits: (key, slot, to) =>
-      (gone.get(key) ?? []).every((edge) => isInside(edge) === to in slots.innerOutputs && isAllowed(slot, fed(edge))),
-    isSame: (key, slot, to) =>
-      !leaving.some((edge) => edge.sourceHandle === to) && (gone.get(key) ?? []).every((edge) => fed(edge)?.dataFlowType === slot.dataFlowType),
-  });
+  const pairs = pair(
+    [...gone.keys()],
+    { ...slots.outputs, ...slots.innerOutputs },
+    {
+      fits: (key, slot, to) =>
+        (gone.get(key) ?? []).every(
+          (edge) => isInside(edge) === to in slots.innerOutputs && isAllowed(slot, fed(edge)),
+        ),
+      isSame: (key, slot, to) =>
+        !leaving.some((edge) => edge.sourceHandle === to) &&
+        (gone.get(key) ?? []).every((edge) => fed(edge)?.dataFlowType === slot.dataFlowType),
+    },
+  );
   for (const [key, asking] of gone) {
     const to = pairs.get(key);
     const moving = new Set(asking);
-    if (to === undefined) done.document = removeEdges(done.document, asking.map((edge) => edge.id));
+    if (to === undefined)
+      done.document = removeEdges(
+        done.document,
+        asking.map((edge) => edge.id),
+      );
     else {
       const edges = done.document.edges.map((edge) => (moving.has(edge) ? { ...edge, sourceHandle: to } : edge));
       done.document = { ...done.document, edges };
@@ -112,10 +137,13 @@ function upgradeValues(done: Upgrade, id: string, slotsIn: SlotsIn): void {
   const values = { ...nodeOf(done.document, id)?.inputValues };
   const pairs = pair(gone, slots.inputs, {
     fits: (_key, _slot, to) => values[to] == null,
-    isSame: (key, slot, to) => typeOf(values[key]).includes(slot.dataFlowType) && orderOf(done.document, id, to).length === 0,
+    isSame: (key, slot, to) =>
+      typeOf(values[key]).includes(slot.dataFlowType) && orderOf(done.document, id, to).length === 0,
   });
   for (const key of gone) {
-    const edge = done.mapped.find((one) => one.node === id && one.from === key && values[one.to] == null && one.to in slots.inputs);
+    const edge = done.mapped.find(
+      (one) => one.node === id && one.from === key && values[one.to] == null && one.to in slots.inputs,
+    );
     const to = edge?.to ?? pairs.get(key);
     if (to !== undefined) values[to] = values[key];
     delete values[key];
@@ -131,8 +159,8 @@ function typeOf(value: unknown): string[] {
 }
 
 interface Rules {
-  fits(key: string, slot: Slot, to: string): boolean;
-  isSame(key: string, slot: Slot, to: string): boolean;
+  fits: (key: string, slot: Slot, to: string) => boolean;
+  isSame: (key: string, slot: Slot, to: string) => boolean;
 }
 
 /** Say which slot takes the place of which: by its name, else as the only one of its type, for one that asks alone. */
@@ -140,15 +168,21 @@ function pair(gone: string[], there: Record<string, Slot>, { fits, isSame }: Rul
   const pairs = new Map<string, string>();
   const taken = new Set<string>();
   for (const key of gone) {
-    const named = Object.entries(there).find(([to, slot]) => plain(to) === plain(key) && !taken.has(to) && fits(key, slot, to));
+    const named = Object.entries(there).find(
+      ([to, slot]) => plain(to) === plain(key) && !taken.has(to) && fits(key, slot, to),
+    );
     if (named === undefined) continue;
     pairs.set(key, named[0]);
     taken.add(named[0]);
   }
-  const wanted = gone.filter((key) => !pairs.has(key)).map((key) => {
-    const free = Object.entries(there).filter(([to, slot]) => !taken.has(to) && fits(key, slot, to) && isSame(key, slot, to));
-    return [key, free.map(([to]) => to)] as const;
-  });
+  const wanted = gone
+    .filter((key) => !pairs.has(key))
+    .map((key) => {
+      const free = Object.entries(there).filter(
+        ([to, slot]) => !taken.has(to) && fits(key, slot, to) && isSame(key, slot, to),
+      );
+      return [key, free.map(([to]) => to)] as const;
+    });
   for (const [key, [only, ...others]] of wanted) {
     const isAlone = wanted.every(([other, free]) => other === key || !free.includes(only ?? ""));
     if (only !== undefined && others.length === 0 && isAlone) pairs.set(key, only);
@@ -168,7 +202,8 @@ function slotsOf(document: WorkflowDocument, id: string, slotsIn: SlotsIn): Slot
   return node ? slotsIn(document, node) : { inputs: {}, outputs: {}, innerInputs: {}, innerOutputs: {} };
 }
 
-const outputOf = (slots: Slots, handle: string): Slot | undefined => slots.outputs[handle] ?? slots.innerOutputs[handle];
+const outputOf = (slots: Slots, handle: string): Slot | undefined =>
+  slots.outputs[handle] ?? slots.innerOutputs[handle];
 const inputOf = (slots: Slots, handle: string): Slot | undefined =>
   slots.inputs[handle] ?? slots.innerInputs[handle] ?? slots.inputs[keyOf(handle)];
 

@@ -9,7 +9,13 @@ import { upgradeNodes, type Upgrade } from "./upgrade";
 export function upgradeCommands(session: Session): Command[] {
   const chosen = () => session.outdated.value.filter((id) => session.selected.value.has(id));
   return [
-    { id: "editor.upgrade", title: "editor.upgrade", keys: "u", when: () => chosen().length > 0, run: () => upgrade(session, chosen()) },
+    {
+      id: "editor.upgrade",
+      title: "editor.upgrade",
+      keys: "u",
+      when: () => chosen().length > 0,
+      run: () => upgrade(session, chosen()),
+    },
     {
       id: "editor.upgradeAll",
       title: "editor.upgradeAll",

@@ -1,4 +1,14 @@
-import { changeNode, cornerOf, GROUP_INPUT, GROUP_OUTPUT, LOOP, moveNodes, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
+import {
+  changeNode,
+  cornerOf,
+  GROUP_INPUT,
+  GROUP_OUTPUT,
+  LOOP,
+  moveNodes,
+  nodeOf,
+  type WorkflowDocument,
+  type WorkflowNode,
+} from "./document";
 import { moveInto, withInside } from "./grouping";
 import { ROOM, slotsHeight } from "./loops";
 
@@ -11,10 +21,17 @@ type SizeOf = (id: string) => Size;
 
 const ZONE = { width: 600, height: 300 };
 
-export const zoneSize = (node: WorkflowNode | undefined): Size => ({ width: node?.width ?? ZONE.width, height: node?.height ?? ZONE.height });
+export const zoneSize = (node: WorkflowNode | undefined): Size => ({
+  width: node?.width ?? ZONE.width,
+  height: node?.height ?? ZONE.height,
+});
 
 /** Nodes were moved: those whose middle lies in a zone now belong to it, others to none; zones grow around what is theirs. */
-export function settle(document: WorkflowDocument, moved: Map<string, { x: number; y: number }>, sizeOf: SizeOf): WorkflowDocument {
+export function settle(
+  document: WorkflowDocument,
+  moved: Map<string, { x: number; y: number }>,
+  sizeOf: SizeOf,
+): WorkflowDocument {
   const placed = moveNodes(document, moved);
   const settled = [...moved.keys()].reduce((next, id) => {
     const node = nodeOf(next, id);
@@ -34,7 +51,11 @@ function zoneAt(document: WorkflowDocument, node: WorkflowNode, size: Size): str
 }
 
 /** The innermost zone in which a point of the canvas lies, of those that are none of `own`. */
-export function zoneOf(document: WorkflowDocument, point: { x: number; y: number }, own?: ReadonlySet<string>): string | null {
+export function zoneOf(
+  document: WorkflowDocument,
+  point: { x: number; y: number },
+  own?: ReadonlySet<string>,
+): string | null {
   const found = document.nodes.filter((zone) => {
     if (zone.type !== LOOP || own?.has(zone.id)) return false;
     const at = cornerOf(document, zone.id);
@@ -72,9 +93,16 @@ export function enclose(document: WorkflowDocument, id: string, sizeOf: SizeOf):
 export function leastSize(document: WorkflowDocument, id: string, sizeOf: SizeOf): Size {
   const inside = document.nodes.filter((node) => node.parentNode === id);
   const zone = nodeOf(document, id);
-  const drawn = (node: WorkflowNode) => (node.type === LOOP ? zoneSize(node) : sizeOf(node.id)); // an inner zone may just have grown
+  // An inner zone may just have grown.
+  const drawn = (node: WorkflowNode) => (node.type === LOOP ? zoneSize(node) : sizeOf(node.id));
   return {
-    width: Math.max(ROOM.left + ROOM.right + 60, ...inside.map((node) => node.position.x + drawn(node).width + ROOM.right)),
-    height: Math.max(zone ? slotsHeight(zone) : 0, ...inside.map((node) => node.position.y + drawn(node).height + ROOM.bottom)),
+    width: Math.max(
+      ROOM.left + ROOM.right + 60,
+      ...inside.map((node) => node.position.x + drawn(node).width + ROOM.right),
+    ),
+    height: Math.max(
+      zone ? slotsHeight(zone) : 0,
+      ...inside.map((node) => node.position.y + drawn(node).height + ROOM.bottom),
+    ),
   };
 }

@@ -29,14 +29,19 @@ export function apiOf(extension: Extension): ExtensionApi {
       registerUI(type, component) {
         extension.need(quoted("nodes.registerUI", type));
         asComponent(component);
-        return extension.hold(undefined, addLayer(`node:${type}`, { owner: extension, kind: "override", order: 0, value: component }));
+        return extension.hold(
+          undefined,
+          addLayer(`node:${type}`, { owner: extension, kind: "override", order: 0, value: component }),
+        );
       },
     },
     router: {
       addRoute({ path, component, title }) {
         extension.need(quoted("router.addRoute", path));
         const remove = addPage(extension, path, asComponent(component), title);
-        const command = title ? addCommand(extension, { id: `page:${path}`, title, run: () => leads.to(pathOf(extension, path)) }) : undefined;
+        const command = title
+          ? addCommand(extension, { id: `page:${path}`, title, run: () => leads.to(pathOf(extension, path)) })
+          : undefined;
         return extension.hold(undefined, () => (remove(), command?.()));
       },
       push(path) {
@@ -55,8 +60,9 @@ export function apiOf(extension: Extension): ExtensionApi {
         const known = hookName(name);
         const permission = `hook:client:${known}`;
         extension.need(quoted("hooks.on", name), permission);
-        if (known === "auth:login") return extension.hold(permission, onLogin(extension, hook as (event: Login) => unknown));
-        return extension.hold(permission, addHook(extension, known, hook as never, options?.order));
+        if (known === "auth:login")
+          return extension.hold(permission, onLogin(extension, hook as (event: Login) => unknown));
+        return extension.hold(permission, addHook(extension, known, hook, options?.order));
       },
     },
     services: servicesOf(extension),
@@ -87,9 +93,16 @@ function asComponent(component: unknown): Component {
 
 const pathOf = (extension: Extension, path: string) => `/x/${extension.name}/${path.replace(/^\//, "")}`;
 
-export function addCommand(extension: Extension, command: ExtensionCommand & Pick<MenuItem, "menu">, isDeclared = false): () => void {
+export function addCommand(
+  extension: Extension,
+  command: ExtensionCommand & Pick<MenuItem, "menu">,
+  isDeclared = false,
+): () => void {
   const { title, keys, when, run } = command;
-  const context = (): CommandContext => ({ workflow: current.value?.id, nodes: [...(current.value?.selected.value ?? [])] });
+  const context = (): CommandContext => ({
+    workflow: current.value?.id,
+    nodes: [...(current.value?.selected.value ?? [])],
+  });
   return registerCommands({
     id: `${extension.name}.${command.id}`,
     title: String(title),
@@ -120,12 +133,14 @@ function uiOf(extension: Extension): ExtensionApi["ui"] {
       return extension.hold(undefined, addPanel(extension, panel));
     },
     registerOutletComponent(outlet, component, options) {
-      const wanted = [outlet, outlet.replace(/\[.*$/, "")].map((one) => `ui.inject:${one}`); // a panel's, or that of all panels
+      // A panel's, or that of all panels.
+      const wanted = [outlet, outlet.replace(/\[.*$/, "")].map((one) => `ui.inject:${one}`);
       const permission = extension.need(quoted("ui.registerOutletComponent", outlet), ...wanted);
       return extension.hold(permission, fillOutlet(extension, outlet, asComponent(component), options?.order));
     },
     wrapComponent(part, wrapper, options) {
-      if (typeof wrapper !== "function") throw new TypeError("a function from the original component to another one was expected");
+      if (typeof wrapper !== "function")
+        throw new TypeError("a function from the original component to another one was expected");
       return layer("wrap", part, wrapper, options?.order);
     },
     overrideComponent: (part, component) => layer("override", part, asComponent(component)),
@@ -144,11 +159,14 @@ function servicesOf(extension: Extension): ExtensionApi["services"] {
   };
   return {
     get(name) {
-      if (name !== "workflowManager" && name !== "events") throw new TypeError(`there is no client service ${JSON.stringify(name)}`);
+      if (name !== "workflowManager" && name !== "events")
+        throw new TypeError(`there is no client service ${JSON.stringify(name)}`);
       return readOnly(name, (method, values) => {
         extension.need(`services.get("${name}").${method}`);
         if (name === "events") listening(values[0]);
-        const guarded = values.map((one) => (typeof one === "function" ? extension.guard(`service ${name}`, one as () => unknown) : one));
+        const guarded = values.map((one) =>
+          typeof one === "function" ? extension.guard(`service ${name}`, one as () => unknown) : one,
+        );
         const result = callService(name, method, guarded);
         return typeof result === "function" ? extension.hold(undefined, result as () => void) : result;
       }) as never;
@@ -156,9 +174,13 @@ function servicesOf(extension: Extension): ExtensionApi["services"] {
     override(name, given) {
       const permission = `services.override:${name}`;
       extension.need(quoted("services.override", name), permission);
-      if (name !== "workflowManager") throw new TypeError(`the client service ${JSON.stringify(name)} cannot be replaced`);
+      if (name !== "workflowManager")
+        throw new TypeError(`the client service ${JSON.stringify(name)} cannot be replaced`);
       const value = typeof given === "function" ? given(service(name)) : given;
-      return extension.hold(permission, addLayer(`service:${name}`, { owner: extension, kind: "override", order: 0, value }));
+      return extension.hold(
+        permission,
+        addLayer(`service:${name}`, { owner: extension, kind: "override", order: 0, value }),
+      );
     },
   };
 }
@@ -173,7 +195,12 @@ function configOf(extension: Extension): Pick<ExtensionApi, "getConfig" | "onCon
       const call = extension.guard(`onConfigChange ${option}`, hook);
       const scope = effectScope(true);
       // Its own scope: one that is made in a component's setup would else end with that component.
-      scope.run(() => watch(() => JSON.stringify(valueOf(option)), () => call(valueOf(option) as T)));
+      scope.run(() =>
+        watch(
+          () => JSON.stringify(valueOf(option)),
+          () => call(valueOf(option) as T),
+        ),
+      );
       return extension.hold(undefined, () => scope.stop());
     },
   };

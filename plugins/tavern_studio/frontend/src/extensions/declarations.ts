@@ -15,7 +15,12 @@ export interface Declaration {
 }
 
 /** Put what was declared where it belongs; one mistake does not keep the others away. */
-export function applyDeclarations(extension: Extension, api: ExtensionApi, declared: Declaration[], module: Record<string, unknown>): void {
+export function applyDeclarations(
+  extension: Extension,
+  api: ExtensionApi,
+  declared: Declaration[],
+  module: Record<string, unknown>,
+): void {
   for (const one of declared) {
     const where = `${one.kind} ${one.target}`;
     try {
@@ -28,11 +33,21 @@ export function applyDeclarations(extension: Extension, api: ExtensionApi, decla
   }
 }
 
-function apply({ ui, nodes, router }: ExtensionApi, { kind, target, title, order, options = {} }: Declaration, value: unknown): void {
+function apply(
+  { ui, nodes, router }: ExtensionApi,
+  { kind, target, title, order, options = {} }: Declaration,
+  value: unknown,
+): void {
   const component = value as Component;
   const named = { id: target, title: title ?? target };
   const text = (key: string) => (typeof options[key] === "string" ? options[key] : undefined);
-  if (kind === "menuItem") ui.addMenuItem({ ...named, keys: text("keys"), menu: text("menu") as MenuItem["menu"], run: value as MenuItem["run"] });
+  if (kind === "menuItem")
+    ui.addMenuItem({
+      ...named,
+      keys: text("keys"),
+      menu: text("menu") as MenuItem["menu"],
+      run: value as MenuItem["run"],
+    });
   else if (kind === "panel") ui.addPanel({ ...named, icon: text("icon"), place: text("place") as Place, component });
   else if (kind === "route") router.addRoute({ path: text("path") ?? target, title: title ?? undefined, component });
   else if (kind === "nodeUi") nodes.registerUI(target, component);
@@ -48,7 +63,12 @@ export interface Declared {
 }
 
 /** Show the commands and panels of a manifest: a command that is asked for waits until the module has given it. */
-export function announce(extension: Extension, { commands = [], panels = [] }: Declared, loaded: Promise<unknown>, runs: (id: string) => unknown): void {
+export function announce(
+  extension: Extension,
+  { commands = [], panels = [] }: Declared,
+  loaded: Promise<unknown>,
+  runs: (id: string) => unknown,
+): void {
   for (const { id, title, keys } of commands) {
     const command: ExtensionCommand = { id, title, keys: keys ?? undefined, run: () => loaded.then(() => runs(id)) };
     extension.hold(undefined, addCommand(extension, command, true));

@@ -51,9 +51,11 @@ const MOST = 20;
 
 /** The front end of one plugin in this page: what it may do, what it did, and what went wrong. */
 export class Extension implements Owner {
-  readonly state = shallowReactive<{ status: "loading" | "active" | "failed"; milliseconds?: number; reason?: string }>({
-    status: "loading",
-  });
+  readonly state = shallowReactive<{ status: "loading" | "active" | "failed"; milliseconds?: number; reason?: string }>(
+    {
+      status: "loading",
+    },
+  );
   readonly mistakes = shallowRef<Mistake[]>([]);
   /** What it called that will go, for its author. */
   readonly deprecated = shallowRef<string[]>([]);
@@ -75,7 +77,8 @@ export class Extension implements Owner {
   need(what: string, ...permissions: string[]): string | undefined {
     if (!this.isOpen) throw new Error(t("extensions.unloaded", { plugin: this.name, what }));
     const granted = permissions.find((one) => this.granted.has(one));
-    if (permissions.length > 0 && granted === undefined) throw new PermissionError(this.name, what, permissions[0] ?? "");
+    if (permissions.length > 0 && granted === undefined)
+      throw new PermissionError(this.name, what, permissions[0] ?? "");
     return granted;
   }
 
@@ -94,7 +97,8 @@ export class Extension implements Owner {
   /** Take back what is no longer granted. */
   follow(granted: ReadonlySet<string>): void {
     this.granted = granted;
-    for (const one of [...this.held].reverse()) if (one.permission !== undefined && !granted.has(one.permission)) this.release(one);
+    for (const one of [...this.held].reverse())
+      if (one.permission !== undefined && !granted.has(one.permission)) this.release(one);
   }
 
   /** Take everything back. */
@@ -116,10 +120,14 @@ export class Extension implements Owner {
     const message = String((error as Error | undefined)?.message ?? error);
     const same = this.mistakes.value.find((one) => one.where === where && one.message === message);
     const others = this.mistakes.value.filter((one) => one !== same);
-    this.mistakes.value = [{ where, message, time: Date.now(), count: (same?.count ?? 0) + 1 }, ...others].slice(0, MOST);
+    this.mistakes.value = [{ where, message, time: Date.now(), count: (same?.count ?? 0) + 1 }, ...others].slice(
+      0,
+      MOST,
+    );
     console.error(`plugin ${this.name}, ${where}:`, error);
     // Where it stands by itself, its badge says so.
-    if (!others.some((one) => one.where === where) && !same && !/^(outlet|panel|page) /.test(where)) say(t("extensions.mistake", { plugin: this.title, where, message }), "bad");
+    if (!others.some((one) => one.where === where) && !same && !/^(outlet|panel|page) /.test(where))
+      say(t("extensions.mistake", { plugin: this.title, where, message }), "bad");
   }
 
   owns(error: unknown): boolean {

@@ -22,7 +22,10 @@ export async function asLegacy<T>(extension: Extension, api: ExtensionApi, what:
     extension.deprecate("registerNodeUI", "nodes.registerUI");
     return api.nodes.registerUI(type, component);
   };
-  const mine = { extension, api: Object.freeze(Object.defineProperties({ registerNodeUI }, Object.getOwnPropertyDescriptors(api))) as LegacyApi };
+  const mine = {
+    extension,
+    api: Object.freeze(Object.defineProperties({ registerNodeUI }, Object.getOwnPropertyDescriptors(api))) as LegacyApi,
+  };
   now = mine;
   try {
     return await what();
@@ -38,7 +41,10 @@ function offer(): void {
     get: (): LegacyApi => (now?.extension.owns(new Error()) ? now.api : NOBODYS),
     enumerable: true,
   };
-  Object.defineProperty(window, "ComfyTavern", { value: Object.freeze(Object.defineProperties({}, { extensionApi })), enumerable: true });
+  Object.defineProperty(window, "ComfyTavern", {
+    value: Object.freeze(Object.defineProperties({}, { extensionApi })),
+    enumerable: true,
+  });
 }
 
 /** What is given to a call that no plugin can be named for: each of its methods refuses. */

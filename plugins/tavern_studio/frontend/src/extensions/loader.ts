@@ -7,7 +7,7 @@ import { say } from "../kit/toasts";
 import { within } from "../kit/time";
 import { commands, runCommand } from "../registry/commands";
 import { operatorOrder } from "../registry/layers";
-import { showSandboxed } from "../sandbox/sandbox";
+import { showSandboxed } from "../sandbox/panels";
 import { apiOf, leads } from "./api";
 import { announce, applyDeclarations, type Declaration, type Declared } from "./declarations";
 import { Extension } from "./extension";
@@ -20,7 +20,8 @@ const DEADLINE = 10_000;
 /** Milliseconds for which the next plugin waits for the one before, so that a start that hangs has one suspect. */
 const GRACE = 1000;
 
-type Frontend = NonNullable<Schemas["PluginInfo"]["frontend"]> & Declared & { mode?: string; api?: string; declarations?: Declaration[] };
+type Frontend = NonNullable<Schemas["PluginInfo"]["frontend"]> &
+  Declared & { mode?: string; api?: string; declarations?: Declaration[] };
 type Info = Schemas["PluginInfo"] & { frontend: Frontend };
 type Module = Record<string, unknown>;
 
@@ -36,17 +37,24 @@ const written = JSON.parse(document.documentElement.dataset.dev ?? "{}") as Reco
 const newest = new Map<string, Module>();
 
 const hasFrontend = (plugin: Schemas["PluginInfo"]): plugin is Info =>
-  plugin.frontend != null && plugin.name !== STUDIO && ["loaded", "started"].includes(plugin.state ?? "") && isWanted(plugin.name);
+  plugin.frontend != null &&
+  plugin.name !== STUDIO &&
+  ["loaded", "started"].includes(plugin.state ?? "") &&
+  isWanted(plugin.name);
 /** Whether nothing of a front end, no style either, is for the page itself. */
 const isSandboxed = ({ frontend }: Info) => frontend.mode === "sandbox";
 const keyOf = ({ version, frontend }: Info) => JSON.stringify([version, frontend]);
-const grantsOf = (plugin: Info) => new Set((plugin.permissions ?? []).filter((one) => one.granted).map((one) => one.name));
+const grantsOf = (plugin: Info) =>
+  new Set((plugin.permissions ?? []).filter((one) => one.granted).map((one) => one.name));
 const addressOf = (url: string) => new URL(url.startsWith("/") ? page.base + url : url, location.href).href;
 
 /** Load the front ends of the plugins that may run, and follow what becomes of them, as long as the page is open. */
 export function follow(goTo: (path: string) => unknown): void {
   leads.to = goTo;
-  watchForSecondVue(() => extensions.values(), (extension) => fail(extension, new Error(t("extensions.secondVue", { plugin: extension.title }))));
+  watchForSecondVue(
+    () => extensions.values(),
+    (extension) => fail(extension, new Error(t("extensions.secondVue", { plugin: extension.title }))),
+  );
   addEventListener("error", (event) => blame(event, event.error));
   addEventListener("unhandledrejection", (event) => blame(event, event.reason));
   listen(["PLUGINS_CHANGED"], ({ payload }) => {
@@ -54,7 +62,9 @@ export function follow(goTo: (path: string) => unknown): void {
     soon();
   });
   listen(["SETTINGS_CHANGED"], ({ payload }) => void configure(String(payload.plugin)));
-  addEventListener("tavern:replace", (event) => replace((event as CustomEvent<{ plugin: string; module: Module }>).detail));
+  addEventListener("tavern:replace", (event) =>
+    replace((event as CustomEvent<{ plugin: string; module: Module }>).detail),
+  );
   onMissed(soon);
   void configure(STUDIO);
   soon();
@@ -82,7 +92,7 @@ let running: Promise<void> = Promise.resolve();
 
 function soon(): void {
   clearTimeout(due);
-  due = setTimeout(() => (running = running.then(synchronize, synchronize)), 30); // events come in crowds
+  due = setTimeout(() => void (running = running.then(synchronize, synchronize)), 30); // events come in crowds
 }
 
 async function synchronize(): Promise<void> {
@@ -97,11 +107,15 @@ async function synchronize(): Promise<void> {
     if (!info || !before || keyOf(before) !== keyOf(info) || again.has(name)) drop(extension);
     else extension.follow(grantsOf(info));
   }
-  const preloads = [...wanted.values()].filter((one) => !extensions.has(one.name) && !isSandboxed(one)).flatMap(preload);
+  const preloads = [...wanted.values()]
+    .filter((one) => !extensions.has(one.name) && !isSandboxed(one))
+    .flatMap(preload);
   for (const info of wanted.values()) {
     if (extensions.has(info.name)) continue;
     const done = start(info, newest.get(info.name));
-    await (info.frontend.api === "legacy" ? done : Promise.race([done, new Promise((resolve) => setTimeout(resolve, GRACE))]));
+    await (info.frontend.api === "legacy"
+      ? done
+      : Promise.race([done, new Promise((resolve) => setTimeout(resolve, GRACE))]));
   }
   preloads.forEach((link) => link.remove());
 }
@@ -160,7 +174,8 @@ async function start(info: Info, module?: Module): Promise<void> {
   const unmark = marked(name);
   const loaded = within(DEADLINE, run(extension, info, first, module)).then(
     () => {
-      if (extension.state.status === "loading") Object.assign(extension.state, { status: "active", milliseconds: performance.now() - began });
+      if (extension.state.status === "loading")
+        Object.assign(extension.state, { status: "active", milliseconds: performance.now() - began });
     },
     (error: unknown) => {
       failed.add(first);
@@ -200,10 +215,13 @@ async function configure(plugin: string): Promise<void> {
   const extension = extensions.get(plugin);
   if (extension === undefined && plugin !== STUDIO) return;
   const params = { path: { name: plugin } };
-  const values = (await ask(api.GET("/api/plugins/{name}/settings", { params })).catch(() => undefined)) as Record<string, unknown> | undefined;
+  const values = await ask(api.GET("/api/plugins/{name}/settings", { params })).catch(() => undefined);
   if (values === undefined) return;
   if (extension !== undefined) extension.config.value = values;
   else operatorOrder.value = namesIn(values["extensions.tavern-studio.uiOrder"]);
 }
 
-const namesIn = (value: unknown) => String(value ?? "").split(/[\s,]+/).filter(Boolean);
+const namesIn = (value: unknown) =>
+  String(value ?? "")
+    .split(/[\s,]+/)
+    .filter(Boolean);

@@ -36,7 +36,13 @@ function read<T>(store: Storage, key: string): T | undefined {
 }
 
 /** Return what is to be loaded: nothing after a start that did not finish, since the same would happen again. */
-export function planOf(address: string, mark: Mark | undefined, choice: Partial<Plan> | undefined, now: number, me: string): Plan {
+export function planOf(
+  address: string,
+  mark: Mark | undefined,
+  choice: Partial<Plan> | undefined,
+  now: number,
+  me: string,
+): Plan {
   const plan: Plan = { mode: "all", suspects: [], without: [], ...choice };
   if (new URL(address).searchParams.get("safe") === "1") return { ...plan, mode: "safe" };
   const hung = mark !== undefined && (mark.window === me || now - mark.at > HANGS) ? mark.names : [];
@@ -44,7 +50,13 @@ export function planOf(address: string, mark: Mark | undefined, choice: Partial<
 }
 
 export const plan = shallowRef(
-  planOf(location.href, read<Mark>(localStorage, MARK), read<Partial<Plan>>(sessionStorage, CHOICE), Date.now(), windowId),
+  planOf(
+    location.href,
+    read<Mark>(localStorage, MARK),
+    read<Partial<Plan>>(sessionStorage, CHOICE),
+    Date.now(),
+    windowId,
+  ),
 );
 if (plan.value.mode === "safe") localStorage.removeItem(MARK);
 
@@ -62,7 +74,11 @@ export function marked(name: string): () => void {
 
 function leave(): void {
   if (loading.size === 0) localStorage.removeItem(MARK);
-  else localStorage.setItem(MARK, JSON.stringify({ window: windowId, at: Date.now(), names: [...loading] } satisfies Mark));
+  else
+    localStorage.setItem(
+      MARK,
+      JSON.stringify({ window: windowId, at: Date.now(), names: [...loading] } satisfies Mark),
+    );
 }
 
 // A page that is left in the middle of its start did not hang: one that hangs comes to nothing any more.

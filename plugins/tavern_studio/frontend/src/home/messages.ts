@@ -8,7 +8,12 @@ export default {
       search: "Search workflows",
       new: "New workflow",
       template: "Begin with",
-      templates: { empty: "An empty canvas", text: "Text in, text out", model: "A question to a language model", loop: "A loop until it is enough" },
+      templates: {
+        empty: "An empty canvas",
+        text: "Text in, text out",
+        model: "A question to a language model",
+        loop: "A loop until it is enough",
+      },
       make: "Create",
       steps: {
         sample: "New here? Open the sample workflow, type a name, and press Run.",

@@ -17,7 +17,12 @@ const KEPT = "tavern.language";
 export function preferredLanguage(): keyof Messages {
   const kept = localStorage.getItem(KEPT);
   if (kept === "en" || kept === "zh") return kept;
-  return navigator.languages.find((one) => /^(en|zh)\b/i.test(one))?.toLowerCase().startsWith("zh") ? "zh" : "en";
+  return navigator.languages
+    .find((one) => /^(en|zh)\b/i.test(one))
+    ?.toLowerCase()
+    .startsWith("zh")
+    ? "zh"
+    : "en";
 }
 
 export const i18n = createI18n({
@@ -29,7 +34,7 @@ export const i18n = createI18n({
 
 export function setLanguage(language: keyof Messages): void {
   localStorage.setItem(KEPT, language);
-  i18n.global.locale.value = language as never;
+  i18n.global.locale.value = language;
   document.documentElement.lang = language;
 }
 

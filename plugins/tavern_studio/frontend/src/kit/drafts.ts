@@ -19,7 +19,7 @@ function database(): Promise<IDBDatabase> {
     const request = indexedDB.open("tavern-studio", 1);
     request.onupgradeneeded = () => request.result.createObjectStore(STORE);
     request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
+    request.onerror = () => reject(request.error!);
   });
   return opened;
 }
@@ -29,7 +29,7 @@ async function act<T>(mode: IDBTransactionMode, what: (store: IDBObjectStore) =>
   return new Promise((resolve, reject) => {
     const request = what(store);
     request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
+    request.onerror = () => reject(request.error!);
   });
 }
 
@@ -92,7 +92,10 @@ export async function localDrafts(): Promise<Map<string, Draft>> {
   const range = IDBKeyRange.bound(start, `${start}\uffff`);
   const stored = await act("readonly", (store) => store.getAllKeys(range)).catch(() => []);
   const keys = [...stored.map(String), ...Object.keys(localStorage).map((key) => key.replace("tavern.draft.", ""))];
-  const ids = new Set([...keys.filter((key) => key.startsWith(start)).map((key) => key.slice(start.length)), ...waiting.keys()]);
+  const ids = new Set([
+    ...keys.filter((key) => key.startsWith(start)).map((key) => key.slice(start.length)),
+    ...waiting.keys(),
+  ]);
   const found = new Map<string, Draft>();
   for (const id of ids) {
     const draft = await localDraft(id);

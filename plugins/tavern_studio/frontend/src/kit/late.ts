@@ -2,7 +2,9 @@ import type { Router } from "vue-router";
 import { asError } from "../api/resource";
 
 /** Return a function whose calls wait for the ones before: what is asked for twice is done with what came of the first time. */
-export function inTurn<Values extends unknown[], T>(what: (...values: Values) => Promise<T>): (...values: Values) => Promise<T> {
+export function inTurn<Values extends unknown[], T>(
+  what: (...values: Values) => Promise<T>,
+): (...values: Values) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (...values) => {
     const done = last.then(() => what(...values));
@@ -15,7 +17,11 @@ export function inTurn<Values extends unknown[], T>(what: (...values: Values) =>
  * Save something. Where that is refused because it has changed, and what is there is what was to be saved, it was saved before
  * and the answer never came: return what was read.
  */
-export async function savedOnce<T>(save: () => Promise<T>, read: () => Promise<T>, isSaved: (found: T) => boolean): Promise<T> {
+export async function savedOnce<T>(
+  save: () => Promise<T>,
+  read: () => Promise<T>,
+  isSaved: (found: T) => boolean,
+): Promise<T> {
   try {
     return await save();
   } catch (thrown) {

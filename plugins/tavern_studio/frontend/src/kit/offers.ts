@@ -24,5 +24,10 @@ const MOST = 500;
 export const useFilePaths = defineStore("filePaths", () => {
   const query = { recursive: true, limit: MOST } as never;
   const resource = markRaw(useResource(() => ask(api.GET("/api/files", { params: { query } }))));
-  return { paths: computed(() => resource.data.value?.entries?.filter((one) => one.kind === "file").map((one) => one.path) ?? []), reload: resource.reload };
+  return {
+    paths: computed(
+      () => resource.data.value?.entries?.filter((one) => one.kind === "file").map((one) => one.path) ?? [],
+    ),
+    reload: resource.reload,
+  };
 });

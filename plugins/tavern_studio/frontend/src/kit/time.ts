@@ -14,7 +14,8 @@ export function timeAgo(moment: string | number | null | undefined): string {
   const locale = i18n.global.locale.value;
   if (Math.abs(seconds) > 30 * 86_400) return date.toLocaleDateString(locale);
   const format = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
-  for (const [unit, size] of STEPS) if (Math.abs(seconds) >= size) return format.format(Math.round(seconds / size), unit);
+  for (const [unit, size] of STEPS)
+    if (Math.abs(seconds) >= size) return format.format(Math.round(seconds / size), unit);
   return format.format(0, "second");
 }
 

@@ -6,5 +6,9 @@ export function withWords<T>(all: readonly T[] | undefined, words: string, textO
 
 /** Return a number of bytes as people read it: `312 B`, `4.2 KiB`, `1.5 MiB`. */
 export function sizeOf(bytes: number): string {
-  return bytes < 1024 ? `${bytes} B` : bytes < 1024 ** 2 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
+  return bytes < 1024
+    ? `${bytes} B`
+    : bytes < 1024 ** 2
+      ? `${(bytes / 1024).toFixed(1)} KiB`
+      : `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
 }

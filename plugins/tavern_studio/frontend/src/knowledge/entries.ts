@@ -37,7 +37,11 @@ export function withFields(entry: Partial<Entry>, fields: EntryFields): Partial<
     content: { ...entry.content, value: fields.text } as Entry["content"],
     activation_criteria: { ...entry.activation_criteria, keywords: fields.keywords } as Entry["activation_criteria"],
     usage_metadata: { ...entry.usage_metadata, priority: fields.priority } as Entry["usage_metadata"],
-    management_metadata: { ...entry.management_metadata, tags: fields.tags, is_enabled: fields.isEnabled } as Entry["management_metadata"],
+    management_metadata: {
+      ...entry.management_metadata,
+      tags: fields.tags,
+      is_enabled: fields.isEnabled,
+    } as Entry["management_metadata"],
   };
 }
 
@@ -49,7 +53,11 @@ export function titleOf(entry: Partial<Entry>): string {
 
 /** Return an id for a base that is called so. */
 export function baseIdOf(name: string): string {
-  return name.trim().toLowerCase().replace(/[^\p{L}\p{N}_-]+/gu, "-").replace(/^-+|-+$/g, "");
+  return name
+    .trim()
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}_-]+/gu, "-")
+    .replace(/^-+|-+$/g, "");
 }
 
 export function readEntry(base: string, entry: string): Promise<Schemas["StoredEntry"]> {
@@ -57,12 +65,18 @@ export function readEntry(base: string, entry: string): Promise<Schemas["StoredE
 }
 
 /** Write an entry: a new one, or one that is still of the revision that it was read at. */
-export async function writeEntry(base: string, entry: Partial<Entry>, revision?: string): Promise<Schemas["StoredEntry"]> {
+export async function writeEntry(
+  base: string,
+  entry: Partial<Entry>,
+  revision?: string,
+): Promise<Schemas["StoredEntry"]> {
   if (entry.id && revision !== undefined) {
     const params = { path: { base, entry: entry.id }, query: { revision } as never };
     return await ask(api.PUT("/api/knowledge/{base}/entries/{entry}", { params, body: entry as never }));
   }
-  const written = await ask(api.POST("/api/knowledge/{base}/entries", { params: { path: { base } }, body: { entries: [entry] } as never }));
+  const written = await ask(
+    api.POST("/api/knowledge/{base}/entries", { params: { path: { base } }, body: { entries: [entry] } as never }),
+  );
   return written[0]!;
 }
 

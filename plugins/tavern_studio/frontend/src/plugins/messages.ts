@@ -7,7 +7,8 @@ export default {
       choose: "Choose a plugin to see what it is and what it may do.",
       missing: "There is no plugin {name}.",
       install: "Install…",
-      installText: "It is installed into a folder of its own. Nothing of it runs before you have reviewed what it asks for.",
+      installText:
+        "It is installed into a folder of its own. Nothing of it runs before you have reviewed what it asks for.",
       installWhat: "Name in the index, perhaps with versions, or the address of a wheel",
       installing: "Installing. This may take a minute.",
       installed: "Installed. Review what it asks for.",
@@ -87,7 +88,8 @@ export default {
         embedded: "Part of the program: {what}",
       },
       sure: {
-        disable: "{name} is unloaded: its nodes, tools and pages are gone until it is enabled again. What it has saved stays.",
+        disable:
+          "{name} is unloaded: its nodes, tools and pages are gone until it is enabled again. What it has saved stays.",
         revoke: "{name} may no longer do what you granted, from its next call on. It waits for review again.",
       },
     },

@@ -18,7 +18,10 @@ export function shownPart(id: string): Component | undefined {
   const original = originals.get(id);
   if (original === undefined) return undefined;
   const { wraps, override } = layersOf(id);
-  return [...(override ? [override] : []), ...wraps].reduce((inner, layer) => around(id, layer, inner, original), original);
+  return [...(override ? [override] : []), ...wraps].reduce(
+    (inner, layer) => around(id, layer, inner, original),
+    original,
+  );
 }
 
 function around(id: string, layer: Layer, inner: Component, original: Component): Component {

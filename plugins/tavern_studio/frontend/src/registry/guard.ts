@@ -17,7 +17,13 @@ type Shown = (attrs: Record<string, unknown>, slots: Slots, error: unknown, agai
  * Return a component that shows one of a plugin, and `instead` once that has made a mistake: while it is drawn, in an event,
  * or in a promise. What goes wrong inside of `original` is not the plugin's, unless its code took part.
  */
-export function guarded(owner: Owner, where: string, component: Component, instead: Shown, original?: Component): Component {
+export function guarded(
+  owner: Owner,
+  where: string,
+  component: Component,
+  instead: Shown,
+  original?: Component,
+): Component {
   return defineComponent({
     name: "PluginGuard",
     inheritAttrs: false,

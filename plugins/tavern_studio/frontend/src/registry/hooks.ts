@@ -26,20 +26,32 @@ export class Veto extends Error {
   }
 }
 
-const NAMES: readonly string[] = ["workflow:before-execute", "node:render:after", "settings:before-save", "auth:login"] satisfies HookName[];
+const NAMES: readonly string[] = [
+  "workflow:before-execute",
+  "node:render:after",
+  "settings:before-save",
+  "auth:login",
+] satisfies HookName[];
 
 /** Return the name that the host uses for a hook; the documents have two for one of them. */
 export function hookName(name: string): HookName {
   const known = name.replace(/^hook:client:/, "").replace(/^settings:save:before$/, "settings:before-save");
-  if (!NAMES.includes(known)) throw new TypeError(`there is no client hook ${JSON.stringify(name)}; there are ${NAMES.join(", ")}`);
+  if (!NAMES.includes(known))
+    throw new TypeError(`there is no client hook ${JSON.stringify(name)}; there are ${NAMES.join(", ")}`);
   return known as HookName;
 }
 
 export function addHook(owner: Owner, name: HookName, call: Entry["call"], order = 0): () => void {
   const entry = { owner, call, order };
-  const sorted = [...(all.get(name) ?? NONE), entry].sort((a, b) => a.order - b.order || a.owner.name.localeCompare(b.owner.name));
+  const sorted = [...(all.get(name) ?? NONE), entry].sort(
+    (a, b) => a.order - b.order || a.owner.name.localeCompare(b.owner.name),
+  );
   all.set(name, sorted);
-  return () => all.set(name, (all.get(name) ?? NONE).filter((one) => one !== entry));
+  return () =>
+    all.set(
+      name,
+      (all.get(name) ?? NONE).filter((one) => one !== entry),
+    );
 }
 
 type Changed<Name extends HookName> = Omit<ClientHooks[Name], "veto">;

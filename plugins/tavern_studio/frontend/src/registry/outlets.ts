@@ -17,13 +17,17 @@ let next = 0;
 
 /** Return a component of a plugin that stands by itself; when it makes a mistake, a badge names the plugin. */
 export function standing(owner: Owner, where: string, component: Component): Component {
-  return guarded(owner, where, component, (_attrs, _slots, error, again) => h(PluginBadge, { owner, error, onAgain: again }));
+  return guarded(owner, where, component, (_attrs, _slots, error, again) =>
+    h(PluginBadge, { owner, error, onAgain: again }),
+  );
 }
 
 /** Put a plugin's component into a place of the page; the function that is returned takes it out. */
 export function fillOutlet(owner: Owner, name: OutletName, component: Component, order = 0): () => void {
   const entry = { component: standing(owner, `outlet ${name}`, component), order, owner, key: next++ };
-  const sorted = [...(outlets.get(name) ?? NONE), entry].sort((a, b) => a.order - b.order || a.owner.name.localeCompare(b.owner.name));
+  const sorted = [...(outlets.get(name) ?? NONE), entry].sort(
+    (a, b) => a.order - b.order || a.owner.name.localeCompare(b.owner.name),
+  );
   outlets.set(name, sorted);
   return () => {
     const left = (outlets.get(name) ?? NONE).filter((one) => one !== entry);

@@ -18,14 +18,19 @@ export function addPage(owner: Owner, path: string, component: Component, title 
   const pattern = new RegExp(`^/?${escaped.replace(/^\/|\/$/g, "")}/?$`);
   const entry = { pattern, names, component: standing(owner, `page ${path}`, component), title };
   all.set(owner.name, [...(all.get(owner.name) ?? []), entry]);
-  return () => all.set(owner.name, (all.get(owner.name) ?? []).filter((one) => one !== entry));
+  return () =>
+    all.set(
+      owner.name,
+      (all.get(owner.name) ?? []).filter((one) => one !== entry),
+    );
 }
 
 /** Return the page of a plugin at a path, with its parameters. */
 export function pageAt(plugin: string, path: string): (PageEntry & { parameters: Record<string, string> }) | undefined {
   for (const entry of all.get(plugin) ?? []) {
     const match = entry.pattern.exec(path);
-    if (match) return { ...entry, parameters: Object.fromEntries(entry.names.map((name, at) => [name, match[at + 1] ?? ""])) };
+    if (match)
+      return { ...entry, parameters: Object.fromEntries(entry.names.map((name, at) => [name, match[at + 1] ?? ""])) };
   }
   return undefined;
 }

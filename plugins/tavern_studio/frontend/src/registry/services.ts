@@ -7,11 +7,15 @@ import { layersOf } from "./layers";
 const copy = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
 
 const workflowManager: WorkflowManager = {
-  current: () => current.value && { id: current.value.id, document: copy(current.value.document.value) as Record<string, unknown> },
+  current: () =>
+    current.value && { id: current.value.id, document: copy(current.value.document.value) as Record<string, unknown> },
   list: async () => (await ask(api.GET("/api/workflows"))).map(({ id, name }) => ({ id, name: name ?? id })),
-  get: async (workflowId) => ({ ...(await ask(api.GET("/api/workflows/{workflowId}", { params: { path: { workflowId } } }))) }),
+  get: async (workflowId) => ({
+    ...(await ask(api.GET("/api/workflows/{workflowId}", { params: { path: { workflowId } } }))),
+  }),
   execute: async (prompt) => ({ promptId: (await ask(api.POST("/api/prompt", { body: prompt as never }))).promptId }),
-  interrupt: async (promptId) => void (await ask(api.DELETE("/api/interrupt/{promptId}", { params: { path: { promptId } } }))),
+  interrupt: async (promptId) =>
+    void (await ask(api.DELETE("/api/interrupt/{promptId}", { params: { path: { promptId } } }))),
 };
 
 export const services: ClientServices = {
@@ -51,12 +55,22 @@ export function service<Name extends keyof ClientServices>(name: Name): ClientSe
 }
 
 /** Return a view of a service that only reads: it shows nothing else, and cannot be changed. `call` makes its calls. */
-export function readOnly<Name extends keyof ClientServices>(name: Name, call: (method: string, values: unknown[]) => unknown): object {
+export function readOnly<Name extends keyof ClientServices>(
+  name: Name,
+  call: (method: string, values: unknown[]) => unknown,
+): object {
   const refuse = () => {
     throw new TypeError(`services.get("${name}") is read-only`);
   };
-  const methods = Object.fromEntries(READS[name].map((method) => [method, (...values: unknown[]) => call(method, values)]));
-  return new Proxy(Object.freeze(methods), { set: refuse, defineProperty: refuse, deleteProperty: refuse, setPrototypeOf: refuse });
+  const methods = Object.fromEntries(
+    READS[name].map((method) => [method, (...values: unknown[]) => call(method, values)]),
+  );
+  return new Proxy(Object.freeze(methods), {
+    set: refuse,
+    defineProperty: refuse,
+    deleteProperty: refuse,
+    setPrototypeOf: refuse,
+  });
 }
 
 /** Call a method of a service as the studio does. */

@@ -1,11 +1,12 @@
-import { defineComponent, h, type Component } from "vue";
 import { ApiError } from "../api/client";
 import { page } from "../api/page";
-import SandboxPanel from "./SandboxPanel.vue";
 import type { Disposer, ExtensionApi } from "../extensions/types";
 
 /** What of a plugin's interface the code in a frame gets to, by messages. */
-export type Asked = Pick<ExtensionApi, "plugin" | "apiVersion" | "locale" | "ui" | "commands" | "getConfig" | "onConfigChange">;
+export type Asked = Pick<
+  ExtensionApi,
+  "plugin" | "apiVersion" | "locale" | "ui" | "commands" | "getConfig" | "onConfigChange"
+>;
 
 /** A front end that runs in frames, as `GET /api/plugins` has it. */
 export interface SandboxedFrontend {
@@ -13,17 +14,6 @@ export interface SandboxedFrontend {
   styleUrls?: string[];
   commands?: { id: string; title: string; keys?: string | null }[];
   panels?: { id: string; title: string; icon?: string | null; place?: "left" | "bottom" | "right" }[];
-}
-
-/** Add the panels that a manifest declares, each of which runs the plugin's code in a frame of its own. */
-export function showSandboxed(api: Asked, frontend: SandboxedFrontend, addressOf: (url: string) => string): void {
-  const files = { entry: addressOf(frontend.entryUrl ?? ""), styles: (frontend.styleUrls ?? []).map(addressOf) };
-  for (const { id, title, icon, place } of frontend.panels ?? []) {
-    const component: Component = defineComponent(
-      () => () => h(SandboxPanel, { api, files, panel: id, title, commands: frontend.commands ?? [] }),
-    );
-    api.ui.addPanel({ id, title, icon: icon ?? undefined, place, component });
-  }
 }
 
 /** The longest message that is read, in characters; how many come within a second; how much is asked for at a time. */
@@ -126,14 +116,19 @@ function counter(): () => boolean {
 export async function request(plugin: string, path: unknown, method: unknown, body: unknown): Promise<unknown> {
   const own = new URL(`${page.base}/api/x/${plugin}/`, location.href);
   const url = new URL(text(path).replace(/^\/+/, ""), own);
-  if (!url.href.startsWith(own.href) || /%2f|%5c/i.test(url.pathname)) throw new TypeError("a path of the plugin's own was expected");
+  if (!url.href.startsWith(own.href) || /%2f|%5c/i.test(url.pathname))
+    throw new TypeError("a path of the plugin's own was expected");
   if (method !== "GET" && method !== "POST") throw new TypeError("GET or POST was expected");
   url.searchParams.set("projectId", page.project.id);
-  const sent = method === "POST" ? { body: JSON.stringify(body ?? null), headers: { "Content-Type": "application/json" } } : {};
+  const sent =
+    method === "POST" ? { body: JSON.stringify(body ?? null), headers: { "Content-Type": "application/json" } } : {};
   const response = await fetch(url, { method, redirect: "error", ...sent });
-  if (!response.ok) throw new ApiError(response.status, "", `${url.pathname.slice(own.pathname.length)} answered ${response.status}`);
+  if (!response.ok)
+    throw new ApiError(response.status, "", `${url.pathname.slice(own.pathname.length)} answered ${response.status}`);
   const answered = await response.text();
-  return response.headers.get("Content-Type")?.startsWith("application/json") ? (JSON.parse(answered) as unknown) : answered;
+  return response.headers.get("Content-Type")?.startsWith("application/json")
+    ? (JSON.parse(answered) as unknown)
+    : answered;
 }
 
 /** Return the text of a file of the plugin, as the server has it under its hash. */

@@ -2,7 +2,14 @@ export default {
   en: {
     settings: {
       sections: "Sections of the settings",
-      section: { general: "General", models: "Models", audit: "Audit log", account: "My access", users: "Users and roles", figures: "Figures" },
+      section: {
+        general: "General",
+        models: "Models",
+        audit: "Audit log",
+        account: "My access",
+        users: "Users and roles",
+        figures: "Figures",
+      },
       extensions: "Extensions",
       language: "Language of this page",
       dark: "Dark",
@@ -25,7 +32,8 @@ export default {
       noOptions: "{plugin} has no settings, or is not there.",
       models: {
         add: "Add a model",
-        addText: "Any server does that speaks OpenAI's chat completions. The model is tried first, and saved only if it answers.",
+        addText:
+          "Any server does that speaks OpenAI's chat completions. The model is tried first, and saved only if it answers.",
         name: "Name here",
         url: "Address of the server",
         key: "API key",
@@ -97,7 +105,8 @@ export default {
         plugins: "Calls per plugin in the last {span}",
         lately: "Calls a minute",
         most: "At most {value}",
-        sinceBegin: "Figures are collected while this page is looked at. What a plugin took since the host began stands at the plugin.",
+        sinceBegin:
+          "Figures are collected while this page is looked at. What a plugin took since the host began stands at the plugin.",
         plugin: "Plugin",
       },
       origin: {
@@ -111,7 +120,14 @@ export default {
   zh: {
     settings: {
       sections: "设置的分区",
-      section: { general: "通用", models: "模型", audit: "审计日志", account: "我的访问", users: "用户和角色", figures: "指标" },
+      section: {
+        general: "通用",
+        models: "模型",
+        audit: "审计日志",
+        account: "我的访问",
+        users: "用户和角色",
+        figures: "指标",
+      },
       extensions: "扩展",
       language: "页面语言",
       dark: "深色",

@@ -5,7 +5,21 @@ import { removeLocalDraft, saveLocalDraft, localDraft } from "../kit/drafts";
 import { t } from "../i18n";
 import { inTurn } from "../kit/late";
 import { say } from "../kit/toasts";
-import { at, documentOf, having, idKey, implementationKey, isObject, languageOf, nameOf, newSource, textOf, withDraft, type NewKind, type Problem } from "./toolfile";
+import {
+  at,
+  documentOf,
+  having,
+  idKey,
+  implementationKey,
+  isObject,
+  languageOf,
+  nameOf,
+  newSource,
+  textOf,
+  withDraft,
+  type NewKind,
+  type Problem,
+} from "./toolfile";
 import { checkTool, deleteTool, draftOf, readTool, saveTool, tryTool } from "./toolfiles";
 
 interface Source {
@@ -40,7 +54,9 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
   const isScript = computed(() => ["script", "external-script"].includes(String(implementation.value.type)));
   const hasCode = computed(() => isScript.value && implementation.value.command === undefined);
   const isService = computed(() => String(implementation.value.type).startsWith("service"));
-  const isDirty = computed(() => stored.value !== undefined && (text.value !== stored.value.text || code.value !== stored.value.code));
+  const isDirty = computed(
+    () => stored.value !== undefined && (text.value !== stored.value.text || code.value !== stored.value.code),
+  );
   const source = computed(() => ({ text: text.value, code: hasCode.value && code.value !== "" ? code.value : null }));
 
   function take(now: Source): void {
@@ -64,7 +80,8 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
       problems.value = opened?.file.problems ?? [];
       if (kept === undefined || (kept.document.text === text.value && kept.document.code === code.value)) return;
       take(kept.document);
-      tag.value = given.name ? kept.etag : undefined; // what others saved meanwhile is a conflict, and is not overwritten
+      // What others saved meanwhile is a conflict, and is not overwritten.
+      tag.value = given.name ? kept.etag : undefined;
       isRestored.value = true;
     } catch (thrown) {
       error.value = asError(thrown);

@@ -17,7 +17,14 @@ export interface Parameters {
   required?: string[];
 }
 
-const TYPES: Record<string, string> = { string: "STRING", integer: "INTEGER", number: "FLOAT", boolean: "BOOLEAN", array: "ARRAY", object: "OBJECT" };
+const TYPES: Record<string, string> = {
+  string: "STRING",
+  integer: "INTEGER",
+  number: "FLOAT",
+  boolean: "BOOLEAN",
+  array: "ARRAY",
+  object: "OBJECT",
+};
 
 /** Return a property of a schema as a slot, so that it has the same control as an input of a node. */
 export function slotOf(key: string, field: Field): Slot {

@@ -21,7 +21,14 @@ export interface Row {
   field: Field;
 }
 
-const LANGUAGES: Record<string, string> = { py: "python", js: "nodejs", mjs: "nodejs", cjs: "nodejs", ts: "bun", mts: "bun" };
+const LANGUAGES: Record<string, string> = {
+  py: "python",
+  js: "nodejs",
+  mjs: "nodejs",
+  cjs: "nodejs",
+  ts: "bun",
+  mts: "bun",
+};
 
 const CODE = `def run(text: str, times: int = 1) -> str:
     """What the tool does, and when it is to be called.
@@ -34,8 +41,15 @@ const CODE = `def run(text: str, times: int = 1) -> str:
 `;
 
 export function newSource(kind: NewKind): { text: string; code: string } {
-  const implementation = { script: { type: "script", scriptPath: "", entryPoint: "run" }, node: { type: "node", nodeType: "" }, workflow: { type: "workflow", workflowId: "" } };
-  return { text: textOf({ id: "", description: "", implementation: implementation[kind] }), code: kind === "script" ? CODE : "" };
+  const implementation = {
+    script: { type: "script", scriptPath: "", entryPoint: "run" },
+    node: { type: "node", nodeType: "" },
+    workflow: { type: "workflow", workflowId: "" },
+  };
+  return {
+    text: textOf({ id: "", description: "", implementation: implementation[kind] }),
+    code: kind === "script" ? CODE : "",
+  };
 }
 
 export function textOf(document: ToolDocument): string {
@@ -98,7 +112,13 @@ export function rowsOf(schema: unknown): Row[] {
   return Object.entries(isObject(properties) ? properties : {}).map(([name, given]) => {
     const field: Field = isObject(given) ? given : {};
     const type = typeof field.type === "string" ? field.type : "any";
-    return { name, type, required: Array.isArray(required) && required.includes(name), description: field.description ?? "", field };
+    return {
+      name,
+      type,
+      required: Array.isArray(required) && required.includes(name),
+      description: field.description ?? "",
+      field,
+    };
   });
 }
 
@@ -110,7 +130,7 @@ export function isSimple(row: Row): boolean {
 
 /** Return a schema whose parameters are these rows; all else that it says stays. */
 export function schemaOf(schema: unknown, rows: Row[]): Record<string, unknown> {
-  const { required: _, properties: __, ...rest } = (isObject(schema) ? schema : {}) as Record<string, unknown>;
+  const { required: _, properties: __, ...rest } = isObject(schema) ? schema : {};
   const required = rows.filter((row) => row.required).map((row) => row.name);
   return {
     type: "object",
@@ -145,11 +165,15 @@ export function freeName(rows: Row[]): string {
 /** Return a document with what was drafted from its code. What a person wrote about the tool or a parameter stays. */
 export function withDraft(document: ToolDocument, draft: Schemas["ToolDraft"]): ToolDocument {
   const before = new Map(rowsOf(document.parameters).map((row) => [row.name, row]));
-  const rows = rowsOf(draft.parameters).map((row) => ({ ...row, description: row.description || before.get(row.name)?.description || "" }));
+  const rows = rowsOf(draft.parameters).map((row) => ({
+    ...row,
+    description: row.description || before.get(row.name)?.description || "",
+  }));
   let found = having(document, [implementationKey(document), "entryPoint"], draft.entryPoint ?? undefined);
   if (!document.displayName && draft.displayName) found = having(found, ["displayName"], draft.displayName);
   if (!document.description && draft.description) found = having(found, ["description"], draft.description);
-  if (rows.length > 0 || document.parameters === undefined) found = having(found, ["parameters"], schemaOf(draft.parameters, rows));
+  if (rows.length > 0 || document.parameters === undefined)
+    found = having(found, ["parameters"], schemaOf(draft.parameters, rows));
   return draft.output ? having(found, ["output"], draft.output) : found;
 }
 

@@ -16,10 +16,13 @@ export async function readTool(name: string): Promise<Opened> {
 export async function saveTool(name: string, source: Schemas["ToolSource"], tag?: string): Promise<Opened> {
   const headers: Record<string, string> = tag === undefined ? { "If-None-Match": "*" } : { "If-Match": tag };
   const save = async (): Promise<Opened> => {
-    const { data, response } = await askWhole(api.PUT("/api/tool-files/{name}", { params: { path: { name } }, body: source, headers }));
+    const { data, response } = await askWhole(
+      api.PUT("/api/tool-files/{name}", { params: { path: { name } }, body: source, headers }),
+    );
     return { file: data, tag: response.headers.get("ETag") ?? "" };
   };
-  const isSaved = ({ file }: Opened) => file.source?.text === source.text && (file.source.code ?? null) === (source.code ?? null);
+  const isSaved = ({ file }: Opened) =>
+    file.source?.text === source.text && (file.source.code ?? null) === (source.code ?? null);
   return savedOnce(save, () => readTool(name), isSaved);
 }
 
@@ -36,6 +39,10 @@ export function draftOf(code: string, language: string, entryPoint?: string): Pr
   return ask(api.POST("/api/tool-draft", { body: { code, language, ...(entryPoint && { entryPoint }) } as never }));
 }
 
-export function tryTool(name: string, source: Schemas["ToolSource"], values: Record<string, unknown>): Promise<Schemas["ToolResult"]> {
+export function tryTool(
+  name: string,
+  source: Schemas["ToolSource"],
+  values: Record<string, unknown>,
+): Promise<Schemas["ToolResult"]> {
   return ask(api.POST("/api/tool-try", { body: { name, source, arguments: values } as never }));
 }

@@ -26,10 +26,13 @@ export function sizeOf(flow: VueFlowStore, id: string): Size {
 
 /** Show a session's document on the canvas: what is new, gone or another since the last picture is put there. */
 export function useFlow(session: Session, flow: VueFlowStore): void {
-  flow.connectionLookup.value = markRaw(new Map()); // for composables that nothing here uses; two reactive maps for each edge
+  // For composables that nothing here uses; two reactive maps for each edge.
+  flow.connectionLookup.value = markRaw(new Map());
   let shown = new Map<string, WorkflowNode>();
   // Edges are drawn once it is known where the handles of their nodes are; before, each would be drawn twice.
-  let ready = session.shown.value.nodes.length ? new Promise<void>((done) => flow.onNodesInitialized(() => done())) : Promise.resolve();
+  let ready = session.shown.value.nodes.length
+    ? new Promise<void>((done) => flow.onNodesInitialized(() => done()))
+    : Promise.resolve();
   let looks = new Map<string, string>();
   const outdated = computed(() => new Set(session.outdated.value));
 
@@ -45,19 +48,29 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
       selected: session.selected.value.has(node.id),
       ariaLabel: node.displayName ?? node.id,
       data: NOTHING,
-      handleBounds: shallowReactive({ source: [], target: [] }), // edges follow the lists, which are another after each measuring
+      // Edges follow the lists, which are another after each measuring.
+      handleBounds: shallowReactive({ source: [], target: [] }),
     };
   }
 
   function noteFor({ id, position }: WorkflowComment): Node {
-    return { id: onCanvas(id), type: "comment", position: { ...position }, selectable: false, zIndex: -2, data: { id } };
+    return {
+      id: onCanvas(id),
+      type: "comment",
+      position: { ...position },
+      selectable: false,
+      zIndex: -2,
+      data: { id },
+    };
   }
 
   /** The classes of an edge, apart from those of the path that is highlighted. */
   function lookOf(edge: WorkflowEdge): string {
     const slots = session.slotsOf(edge.source);
     const slot = slots.outputs[edge.sourceHandle] ?? slots.innerOutputs[edge.sourceHandle];
-    const isGhost = !slot || (outdated.value.has(edge.target) && session.slotsOf(edge.target).gone?.inputs.includes(edge.targetHandle));
+    const isGhost =
+      !slot ||
+      (outdated.value.has(edge.target) && session.slotsOf(edge.target).gone?.inputs.includes(edge.targetHandle));
     const classes = isGhost ? ["ghost"] : [slotLook(slot), slot.isStream && "stream"];
     classes.push(session.comparison.value?.edges.get(edge.id) ?? false);
     return classes.filter(Boolean).join(" ");
@@ -114,7 +127,11 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
           const there = flow.findNode(node.id);
           if (there) there.position = { ...node.position };
         }
-        if (before !== undefined && node.type === LOOP && (before.width !== node.width || before.height !== node.height)) {
+        if (
+          before !== undefined &&
+          node.type === LOOP &&
+          (before.width !== node.width || before.height !== node.height)
+        ) {
           const there = flow.findNode(node.id);
           if (there) there.style = zoneStyle(node);
         }
@@ -127,7 +144,8 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
           flow.addNodes(added);
           flow.setEdges(session.shown.value.edges.map(edgeFor));
         });
-      } else if (flow.nodes.value.length === 0) flow.setNodes(added); // to add many takes the square of their number
+      } else if (flow.nodes.value.length === 0)
+        flow.setNodes(added); // to add many takes the square of their number
       else if (added.length) flow.addNodes(added);
       shown = new Map(index);
     },

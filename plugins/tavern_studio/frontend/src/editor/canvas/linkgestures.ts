@@ -33,7 +33,10 @@ export function useLinks(session: Session, flow: VueFlowStore) {
     if (drawn === undefined || edge === undefined) return;
     const corner = cornerOf(document, frameOf(document, edge));
     const inFrame = ({ x, y }: Point) => ({ x: x - corner.x, y: y - corner.y });
-    const ends: [Point, Point] = [inFrame({ x: drawn.sourceX, y: drawn.sourceY }), inFrame({ x: drawn.targetX, y: drawn.targetY })];
+    const ends: [Point, Point] = [
+      inFrame({ x: drawn.sourceX, y: drawn.sourceY }),
+      inFrame({ x: drawn.targetX, y: drawn.targetY }),
+    ];
     const { x, y } = at ? inFrame(at) : middleOf([ends[0], ...pointsOf(edge), ends[1]]);
     const place = { x: Math.round(x / GRID) * GRID, y: Math.round(y / GRID) * GRID };
     session.change(t("editor.links.reroute"), (before) => addPoint(before, id, place, ends));
@@ -71,7 +74,13 @@ export function useLinks(session: Session, flow: VueFlowStore) {
   const one = () => session.selectedEdges.value.size === 1;
   onScopeDispose(
     registerCommands(
-      { id: "editor.nextEdge", title: "editor.links.next", keys: "e", when: () => session.selected.value.size === 1 || one(), run: selectNext },
+      {
+        id: "editor.nextEdge",
+        title: "editor.links.next",
+        keys: "e",
+        when: () => session.selected.value.size === 1 || one(),
+        run: selectNext,
+      },
       { id: "editor.reroute", title: "editor.links.reroute", keys: "r", when: one, run: rerouteSelected },
     ),
   );

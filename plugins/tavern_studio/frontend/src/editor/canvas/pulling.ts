@@ -2,7 +2,12 @@ import { shallowRef } from "vue";
 import type { Size } from "../zones";
 
 /** The size that a box on the canvas has while the pointer pulls its corner; what it is in the end is kept. */
-export function usePulling(box: () => HTMLElement | undefined, size: () => Size, least: () => Size, keep: (size: Size) => void) {
+export function usePulling(
+  box: () => HTMLElement | undefined,
+  size: () => Size,
+  least: () => Size,
+  keep: (size: Size) => void,
+) {
   const pulled = shallowRef<Size>();
 
   function pull(down: PointerEvent): void {

@@ -1,5 +1,5 @@
-import type { NodeDefinition } from "../definitions";
 import type { Slot } from "../document";
+import type { NodeDefinition } from "../nodetypes";
 
 type ControlKind =
   | "toggle"
@@ -63,7 +63,9 @@ export function withPickers(definition: NodeDefinition): NodeDefinition {
 /** The language of a text that is edited with colours. */
 export function languageOf(slot: Slot): string {
   if (slot.config?.languageHint) return String(slot.config.languageHint);
-  return ["Json", "Markdown", "JavaScript", "Python"].find((one) => slot.matchCategories?.includes(one))?.toLowerCase() ?? "";
+  return (
+    ["Json", "Markdown", "JavaScript", "Python"].find((one) => slot.matchCategories?.includes(one))?.toLowerCase() ?? ""
+  );
 }
 
 export function suggestionsOf(slot: Slot): Suggestion[] {
@@ -97,8 +99,8 @@ export function numberProblem(slot: Slot, value: number): string | undefined {
   return min === -Infinity ? "controls.number.max" : max === Infinity ? "controls.number.min" : "controls.number.range";
 }
 
+/** How many positions of a slider a hand can still tell apart. */
 const POSITIONS = 1000;
-/** So many positions of a slider a hand can still tell apart. */
 
 /** Whether a slider can show all values of a number; `step` is what it moves by. */
 export function sliderOf(slot: Slot): { min: number; max: number; step: number } | undefined {
@@ -129,6 +131,11 @@ export function placeOnNode(slot: Slot): "beside" | "below" | "preview" | "none"
 /** The first lines of a value, for where it is only shown. */
 export function previewOf(value: unknown): string {
   if (value === undefined || value === null || value === "") return "";
-  const text = typeof value === "string" ? value : Array.isArray(value) && value.every((one) => typeof one === "string") ? value.join(", ") : JSON.stringify(value);
+  const text =
+    typeof value === "string"
+      ? value
+      : Array.isArray(value) && value.every((one) => typeof one === "string")
+        ? value.join(", ")
+        : JSON.stringify(value);
   return text.split("\n").slice(0, 3).join("\n").slice(0, 200);
 }
