@@ -37,8 +37,6 @@ LATER = 0.06
 """Up to how many seconds a kill comes after the nodes that it waits for have ended."""
 AGAIN = 0.3
 """How often, of all kills, the host that takes the runs up is killed, too."""
-PYTHON: tuple[str, ...] = (sys.executable,)
-"""What the hosts that are killed are started with."""
 DEADLINE = 60.0
 TICK = 0.002
 
@@ -148,7 +146,7 @@ async def kill_one(place: Place, moments: list[Moment]) -> Account:
 async def _killed(place: Place, moment: Moment, first: int) -> tuple[list[str], float]:
     """Start a host, kill it; return the runs that it had accepted, and when it was killed."""
     child = await asyncio.create_subprocess_exec(
-        *PYTHON,
+        sys.executable,
         *("-m", "benchmarks.faultchild", str(place.root), str(first), str(RUNS)),
         stdout=asyncio.subprocess.PIPE,
         cwd=Path(__file__).parent.parent,

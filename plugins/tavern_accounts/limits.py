@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 
+from tavern_host import clock
 from tavern_host.contracts.errors import LimitReached
 
 WINDOW = 300.0
@@ -20,8 +20,7 @@ class LoginLimits:
     """Counts attempts of the last minutes, by name and by address. An attempt counts from when it begins, so that many
     at once do not pass together."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._attempts: dict[str, deque[float]] = {}
 
     def begin(self, name: str, client: str) -> Callable[[], None]:
@@ -29,7 +28,7 @@ class LoginLimits:
 
         An empty name or client is not counted. Raises `LimitReached` with `retry_after` where there were too many.
         """
-        now, by_name, by_client = self._clock(), f"name:{name}", f"client:{client}"
+        now, by_name, by_client = clock.monotonic(), f"name:{name}", f"client:{client}"
         keys = {key: most for key, most, what in ((by_name, PER_NAME, name), (by_client, PER_CLIENT, client)) if what}
         wait = max((self._wait(key, most, now) for key, most in keys.items()), default=0.0)
         if wait > 0:

@@ -19,7 +19,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 from pydantic import Field
 
-from tavern_host import PluginContext
+from tavern_host import PluginContext, clock
 from tavern_host.contracts.accounts import OpenIdLogin
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import InvalidInput, Misconfigured, NotFound, ServiceUnavailable, Unauthorized
@@ -226,6 +226,7 @@ def _verified(token: Any, keys: dict[str, Any], provider: Provider, nonce: str) 
     try:
         claims = jwt.decode(str(token), KeySet.import_key_set(keys), algorithms=_ALGORITHMS).claims  # type: ignore[arg-type]
         jwt.JWTClaimsRegistry(
+            now=int(clock.seconds()),
             leeway=_LEEWAY,
             iss={"essential": True, "value": provider.issuer},
             aud={"essential": True, "value": provider.client_id},

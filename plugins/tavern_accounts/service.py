@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from tavern_accounts.limits import LoginLimits
 from tavern_accounts.openid import OpenId, Provider
 from tavern_accounts.store import AccountStore
-from tavern_host import PluginContext
+from tavern_host import PluginContext, clock
 from tavern_host.contracts.accounts import (
     Accounts,
     Identity,
@@ -140,11 +139,11 @@ class HostAccounts(Accounts):
                 _, own, _, _ = await self._store.of_user(mapped)
             except NotFound:
                 raise Forbidden("you are a user here who is not there any more: ask the operator") from None
-            return User(name=mapped, role=own, created_at=datetime.now(UTC))
+            return User(name=mapped, role=own, created_at=clock.now())
         if (role := provider.role_of(claims)) is None:
             raise Forbidden(f"{provider.title} knows you, but you are no user here: ask the operator")
         self._check_role(role)
-        new = User(name=self._fitting(provider.name_of(claims)), role=role, created_at=datetime.now(UTC))
+        new = User(name=self._fitting(provider.name_of(claims)), role=role, created_at=clock.now())
         try:
             user, is_new = await self._store.of_identity(provider.issuer, claims["sub"], new)
         except Conflict:
@@ -166,7 +165,7 @@ class HostAccounts(Accounts):
         """Add a user."""
         name = self._fitting(name)
         self._check_role(role)
-        user = User(name=name, role=role, created_at=datetime.now(UTC))
+        user = User(name=name, role=role, created_at=clock.now())
         await self._store.add(user, await self._hash(password))
         self._record("account.added", name, call, role=role)
         return user

@@ -10,10 +10,11 @@ import hashlib
 import logging
 import secrets
 import sqlite3
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
+from tavern_host import clock
 from tavern_host.contracts.accounts import Member, Members, NewSession, Session, User
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, NotFound
@@ -133,7 +134,7 @@ class AccountStore:
     ) -> NewSession:
         """Begin a session, and forget those that have expired. Raises `NotFound`, also where the user's hash is no
         longer `password`."""
-        token, now = _PREFIX + secrets.token_urlsafe(32), datetime.now(UTC)
+        token, now = _PREFIX + secrets.token_urlsafe(32), clock.now()
         session = Session(
             id=new_id(kind), user=user, kind=kind, name=label, created_at=now, expires_at=now + timedelta(days=days)
         )
@@ -154,7 +155,7 @@ class AccountStore:
     async def sessions(self, user: str) -> list[Session]:
         """Return a user's sessions that have not expired, the latest first."""
         query = f"SELECT {_SESSION} FROM sessions WHERE user = ? AND expires > ? ORDER BY created DESC"
-        now = datetime.now(UTC).isoformat()
+        now = clock.now().isoformat()
         return await self._database.read(lambda c: [_session(row) for row in c.execute(query, (user, now))], [])
 
     async def of_token(self, token: str) -> Found | None:
@@ -162,7 +163,7 @@ class AccountStore:
         if not token.startswith(_PREFIX):
             return None
         query = "SELECT name, role, id FROM sessions JOIN users ON user = name WHERE token = ? AND expires > ?"
-        values = (_hash(token), datetime.now(UTC).isoformat())
+        values = (_hash(token), clock.now().isoformat())
 
         def work(connection: sqlite3.Connection) -> Found | None:
             row = connection.execute(query, values).fetchone()

@@ -6,10 +6,8 @@ Each step is stored before the next one begins; a run that is resumed begins wit
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, NoReturn, cast
 
 from tavern_agents.call_execution import CallExecution, take_calls_back, unsettled
@@ -27,6 +25,7 @@ from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore, Progress
 from tavern_agents.tracing import Tracer
 from tavern_agents.watch import CycleWatch, about, added, used_up
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentLimits, AgentProfile, AgentRun, AgentStatus
 from tavern_host.contracts.calls import CallContext
@@ -69,12 +68,12 @@ class AgentLoop:
     """The tools as the deliberation takes them, and as text."""
     _models: dict[str, LlmModelInfo] = field(default_factory=dict)
     _worked: float = 0.0
-    """When the run began, by the clock of `time.monotonic`, moved on by the time in which it waited."""
+    """When the run began, by the clock's `monotonic`, moved on by the time in which it waited."""
     _waits_since: float = 0.0
 
     async def work(self, kept: KeptRun | None = None) -> None:
         """Work until the run ends, and store how. `kept` is what is known of a run that is resumed."""
-        self._worked = time.monotonic()
+        self._worked = clock.monotonic()
         self.recorder.is_on = self.player is None and self.context.settings.get("recordRuns", True) is True
         self._cycles = CycleWatch(self.limits.repeats)
         try:
@@ -149,7 +148,7 @@ class AgentLoop:
     """Whether something may be in the inbox."""
 
     async def _step(self) -> None:
-        if (limit := used_up(self.limits, self.run.usage, time.monotonic() - self._worked)) is not None:
+        if (limit := used_up(self.limits, self.run.usage, clock.monotonic() - self._worked)) is not None:
             raise await self._last(limit)
         answer = await self._deliberate()
         decision = await read_decision(
@@ -371,7 +370,7 @@ class AgentLoop:
 
     def _seconds_left(self) -> float | None:
         seconds = self.limits.seconds
-        return None if seconds is None else max(1.0, seconds - (time.monotonic() - self._worked))
+        return None if seconds is None else max(1.0, seconds - (clock.monotonic() - self._worked))
 
     # --- what is stored and said ------------------------------------------------------------------
 
@@ -412,9 +411,9 @@ class AgentLoop:
 
     def _approvals(self) -> None:
         if self.waiting and self.run.status is AgentStatus.RUNNING:
-            self._waits_since = time.monotonic()
+            self._waits_since = clock.monotonic()
         elif not self.waiting:
-            self._worked += time.monotonic() - self._waits_since  # waiting for a person is not working
+            self._worked += clock.monotonic() - self._waits_since  # waiting for a person is not working
         status = AgentStatus.WAITING if self.waiting else AgentStatus.RUNNING
         self._stands(status=status, approvals=list(self.waiting))
 
@@ -443,7 +442,7 @@ class AgentLoop:
         )
         used = self.run.usage
         said = {AgentStatus.REPLY: text, AgentStatus.LIMIT: f"Stopped: {reason}"}.get(status, reason or "")
-        self._stands(status=status, text=text, reason=reason, approvals=[], finished_at=datetime.now(UTC))
+        self._stands(status=status, text=text, reason=reason, approvals=[], finished_at=clock.now())
         self.trace.say(cast("Any", kind), said, tokens=used.prompt_tokens + used.completion_tokens, **self._answered)
         await self.write(messages=messages)
 

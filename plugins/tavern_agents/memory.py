@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -18,6 +17,7 @@ from tavern_agents.histories import changed
 from tavern_agents.history_tree import find_end, id_of, read_states, write_states
 from tavern_agents.store import AgentStore, stand_of
 from tavern_agents.tracing import agent_of
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile
 from tavern_host.contracts.calls import CallContext
@@ -235,7 +235,7 @@ def _changed(profile: AgentProfile, memory: KeptMemory, change: MemoryChange, by
         goals[one.id] = goals.get(one.id, AgentGoal(id=one.id)).model_copy(update=given)
     notes = list(memory.notes)
     if change.note is not None:
-        notes.append(AgentNote(at=datetime.now(UTC), by=by, text=change.note))
+        notes.append(AgentNote(at=clock.now(), by=by, text=change.note))
     while len(notes) > MAX_NOTES or sum(len(note.text) for note in notes) > MAX_LOG:
         del notes[0]
     new = KeptMemory(state=state, goals=list(goals.values()), notes=notes)

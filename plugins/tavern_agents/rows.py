@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
+from tavern_host import clock
 from tavern_host.contracts.agents import AgentRequest, AgentRun, AgentStatus, AgentUsage
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
@@ -141,7 +141,7 @@ def message_body(message: ChatMessage) -> bytes:
 
 
 def now() -> int:
-    return time.time_ns() // 1000
+    return clock.microseconds()
 
 
 def micros(moment: datetime) -> int:

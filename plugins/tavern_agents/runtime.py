@@ -6,7 +6,6 @@ What a run does is the loop's business; workflows are run by the engine, calls m
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 
 from pydantic import JsonValue
 
@@ -25,6 +24,7 @@ from tavern_agents.replay.recordings import play, recording_of
 from tavern_agents.rows import KeptRun, RunEntry
 from tavern_agents.store import store_of
 from tavern_agents.tracing import Tracer, tracer_of
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import (
     AgentProblem,
@@ -132,7 +132,7 @@ class Runtime(AgentRuntime):
             profile_id=profile.id,
             conversation_id=request.conversation_id or run_id,
             status=AgentStatus.RUNNING,
-            started_at=datetime.now(UTC),
+            started_at=clock.now(),
             parent_run_id=None if parent is None else parent.agent_run_id,
             trace_id=call.trace_id,
         )

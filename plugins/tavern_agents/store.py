@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,6 +42,7 @@ from tavern_agents.rows import (
     unknown_run,
 )
 from tavern_agents.schema import AGENTS
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentRun, AgentRunFilter, AgentStatus, AgentTrace
 from tavern_host.contracts.calls import new_id
@@ -208,7 +208,7 @@ class AgentStore:
 
     async def give_up(self, run: AgentRun, reason: str, status: AgentStatus = AgentStatus.ERROR) -> None:
         """Keep that a claimed run ended without having been at work."""
-        ended = {"status": status, "reason": reason, "finished_at": datetime.now(UTC)}
+        ended = {"status": status, "reason": reason, "finished_at": clock.now()}
         await self.write(Progress(run=run.model_copy(update=ended)))
 
     async def abandoned(self) -> list[str]:

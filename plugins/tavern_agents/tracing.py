@@ -5,14 +5,14 @@ Nodes of a deliberation find the tracer of the agent that they work for by their
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentTrace, TraceKind
 from tavern_host.contracts.calls import CallContext
@@ -55,8 +55,8 @@ class Tracer:
         self.allowed = list(allowed)
         self.shown: list[str] | None = None
         """Those of the tools that the model is shown; None as long as that is all."""
-        since = 0.0 if began is None else (datetime.now(UTC) - began).total_seconds()
-        self._began = time.monotonic() - since
+        since = 0.0 if began is None else (clock.now() - began).total_seconds()
+        self._began = clock.monotonic() - since
         self._unwritten: list[AgentTrace] = []
         self._seq = seq
         self.step = 0
@@ -68,7 +68,7 @@ class Tracer:
             **self._about,
             step=self.step,
             seq=self._seq,
-            at=round(time.monotonic() - self._began, 3),
+            at=round(clock.monotonic() - self._began, 3),
             kind=kind,
             text=cut_middle(text, MAX_TEXT),
             data={key: _cut(value) for key, value in data.items()},

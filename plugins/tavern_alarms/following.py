@@ -13,14 +13,13 @@ import hashlib
 import hmac
 import json
 import secrets
-import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tavern_alarms.patterns import Limits, Patterns
-from tavern_host import PluginContext
+from tavern_host import PluginContext, clock
 from tavern_host.contracts.advisories import ADVISORY
 from tavern_host.contracts.audit import AUDIT, AuditEntry
 from tavern_host.contracts.errors import TavernError
@@ -110,7 +109,11 @@ async def _sent(context: PluginContext, address: str, message_id: str, body: byt
     """Send a message; return why it did not arrive, or None."""
     from aiohttp import ClientError, ClientSession, ClientTimeout
 
-    headers = {"Content-Type": "application/json", "webhook-id": message_id, "webhook-timestamp": str(int(time.time()))}
+    headers = {
+        "Content-Type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(int(clock.seconds())),
+    }
     try:
         if secret := context.settings.get("webhookSecret", ""):
             headers["webhook-signature"] = signature(secret, message_id, headers["webhook-timestamp"], body)

@@ -4,14 +4,13 @@ password of a key at the terminal."""
 from __future__ import annotations
 
 import ssl
-from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography.x509 import load_pem_x509_certificate
 from distributed.comm import CommClosedError, get_address_host_port
 from distributed.security import Security
 
-from tavern_host import PluginContext
+from tavern_host import PluginContext, clock
 from tavern_host.contracts.errors import Misconfigured, describe
 
 _OWN = "extensions.tavern-dask."
@@ -33,7 +32,7 @@ def security_of(address: str, context: PluginContext) -> Security | None:
     for key, path in given.items():
         try:
             content, tls = path.read_bytes(), ssl.create_default_context(cafile=given["tlsCa"])
-            if key == "tlsCert" and (end := load_pem_x509_certificate(content).not_valid_after_utc) < datetime.now(UTC):
+            if key == "tlsCert" and (end := load_pem_x509_certificate(content).not_valid_after_utc) < clock.now():
                 raise Misconfigured(f"{_OWN}{key}: {path} was valid until {end:%Y-%m-%d %H:%M} UTC")
             if key == "tlsKey":
                 tls.load_cert_chain(given["tlsCert"], path, password="")  # a password would be asked for

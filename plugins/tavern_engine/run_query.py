@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from typing import Any
 
 from tavern_engine.cli.run_text import point_in_time
-from tavern_host import EXECUTION_ENGINE, InvalidInput, NotFound, PluginContext
+from tavern_host import EXECUTION_ENGINE, InvalidInput, NotFound, PluginContext, clock
 from tavern_host.contracts.executions import Run, RunFilter, RunStatus
 from tavern_host.contracts.queries import read_filter, statuses
 
@@ -19,7 +19,7 @@ _SHOWN = 5
 def run_filter(query: Mapping[str, str], zone: tzinfo | None = UTC) -> RunFilter:
     """Return what a query asks for: `status` (several with commas), `workflowId`, `since`, `until`, `text`, `limit`,
     `offset`. Raises `InvalidInput` for a value that cannot be; empty ones are no values."""
-    now = datetime.now(UTC)
+    now = clock.now()
     found: dict[str, Any] = {
         key: query[key].strip() for key in ("workflowId", "text", "limit", "offset") if query.get(key, "").strip()
     }

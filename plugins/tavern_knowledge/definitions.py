@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.knowledge import NODES, TOOLS, BaseHeader, KnowledgeEntry
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition, SlotDefinition
@@ -99,9 +99,9 @@ class Definitions(Entries):
 
     async def _look(self) -> None:
         revision = self._context.hooks.revision
-        if revision == self._revision and time.monotonic() - self._looked_at < _FRESH:
+        if revision == self._revision and clock.monotonic() - self._looked_at < _FRESH:
             return
-        began = time.monotonic()
+        began = clock.monotonic()
         if revision != self._revision:
             nodes = await self._context.services.get(NODE_MANAGER).list_nodes()
             if nodes != self._nodes:

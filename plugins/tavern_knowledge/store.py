@@ -10,10 +10,10 @@ import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+from tavern_host import clock
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
@@ -301,4 +301,4 @@ def _dumped(header: BaseHeader) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import random
 
+from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import LimitReached, Misconfigured, PluginFailure, TavernError
-from tavern_llm.clock import Clock
 
 BUSY = frozenset({429, 503, 529})
 """The HTTP status codes of a server that will have time later: it is asked again until `retry_seconds` are over."""
@@ -42,12 +42,9 @@ class ChannelStates:
 class Attempts:
     """The attempts of one request. `call` has its deadline."""
 
-    def __init__(
-        self, model: str, states: ChannelStates, retry_seconds: float, clock: Clock, call: CallContext
-    ) -> None:
+    def __init__(self, model: str, states: ChannelStates, retry_seconds: float, call: CallContext) -> None:
         self._model = model
         self._states = states
-        self._clock = clock
         self._call = call
         self._until = clock.monotonic() + retry_seconds
         self._may_retry = retry_seconds > 0
@@ -62,7 +59,7 @@ class Attempts:
 
         Raises the error of the last attempt where that would take too long, `LimitReached` before the first.
         """
-        now, states = self._clock.monotonic(), self._states
+        now, states = clock.monotonic(), self._states
 
         def preference(channel: int) -> tuple[bool, bool, float, int]:
             start = max(now, states.busy_until[channel], self._not_before[channel])
@@ -76,12 +73,12 @@ class Attempts:
                     f"the servers of the model {self._model!r} are busy for another {start - now:.0f} s",
                     retry_after=start - now,
                 )
-            await self._clock.sleep(start - now)
+            await asyncio.sleep(start - now)
         return channel
 
     def failed(self, channel: int, error: TavernError) -> None:
         """Take note of a failure. Raises it where there is nothing left to try."""
-        info, states, now = error.info, self._states, self._clock.monotonic()
+        info, states, now = error.info, self._states, clock.monotonic()
         status = info.details.get("status")
         may_pass = info.code in (PluginFailure.code, Misconfigured.code)
         if not may_pass or status in REFUSED or info.details.get("overflow"):

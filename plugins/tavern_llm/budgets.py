@@ -13,12 +13,12 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import LimitReached, Misconfigured
 from tavern_host.contracts.llm import LlmChunk, LlmRequest, LlmResponse, LlmUsage
 from tavern_host.storage.sqlite import DatabaseThread, Schema
-from tavern_llm.clock import Clock
 
 if TYPE_CHECKING:
     import sqlite3
@@ -87,9 +87,8 @@ class Charge:
 class Budgets:
     """The budgets of the setting, and the days of their use."""
 
-    def __init__(self, context: PluginContext, clock: Clock) -> None:
+    def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._clock = clock
         self._database = DatabaseThread(context.operator_dir, USAGE, context.log, "token budgets")
         self._reserved: Counter[str] = Counter()
 
@@ -104,7 +103,7 @@ class Budgets:
         if budget is None:
             yield None
             return
-        size, now = prompt(), self._clock.time()
+        size, now = prompt(), clock.seconds()
         used = await self._used(int(now // DAY), who) + self._reserved[who]
         if used + size > budget or used >= budget:
             day = datetime.fromtimestamp(now, UTC).date().isoformat()

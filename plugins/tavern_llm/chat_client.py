@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from tavern_host import clock
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, PluginFailure
@@ -209,11 +209,11 @@ class ChatClient:
 
     async def _chunks(self, response: aiohttp.ClientResponse, reader: AnswerReader) -> AsyncGenerator[LlmChunk]:
         """Yield what a stream adds to the answer. Raises `BrokenOff` where it ends early or falls silent."""
-        first_until: float | None = time.monotonic() + self._options.first_token
+        first_until: float | None = clock.monotonic() + self._options.first_token
         ended = False
         async with aclosing(_events(response)) as events:
             while True:
-                seconds = self._options.timeout if first_until is None else first_until - time.monotonic()
+                seconds = self._options.timeout if first_until is None else first_until - clock.monotonic()
                 try:
                     async with asyncio.timeout(max(seconds, 0)):
                         data = await anext(events, None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+from tavern_host import clock
 from tavern_host.contracts.errors import PluginFailure, one_line
 from tavern_llm.chat_wire import WireError, error_message, parse_json
 from tavern_llm.dialects import is_overflow
@@ -126,7 +126,7 @@ def _seconds(wait: str) -> float | None:
         seconds = float(wait)
     except ValueError:
         try:
-            seconds = parsedate_to_datetime(wait).timestamp() - time.time()
+            seconds = parsedate_to_datetime(wait).timestamp() - clock.seconds()
         except (ValueError, TypeError):
             return None
     return min(max(seconds, 0.0), 1e6) if seconds == seconds else None

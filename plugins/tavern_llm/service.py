@@ -20,7 +20,6 @@ from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFou
 from tavern_host.contracts.llm import Llm, LlmChunk, LlmEmbeddings, LlmModelInfo, LlmRequest, LlmResponse, LlmUsage
 from tavern_host.contracts.metrics import Tally, tally
 from tavern_host.contracts.spans import Tell, of_answer, of_usage, span
-from tavern_llm import clock
 from tavern_llm.adapters import Adapters, OpenAdapter
 from tavern_llm.answers import pieces_of
 from tavern_llm.attempts import Attempts, ChannelStates, Turns
@@ -76,9 +75,8 @@ class LlmService(Llm):
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._clock = clock.CLOCK
         self._adapters = Adapters(context)
-        self._budgets = Budgets(context, self._clock)
+        self._budgets = Budgets(context)
         self._models: dict[str, _Model] = {}
         self._setups: dict[str, ModelSetup] = {}
         self._settings_revision: int | None = None
@@ -233,7 +231,7 @@ class LlmService(Llm):
                     await model.turns.enter(model.setup.name)
                 try:
                     seconds = model.setup.options.retry_seconds
-                    attempts = Attempts(model.setup.name, model.states, seconds, self._clock, call)
+                    attempts = Attempts(model.setup.name, model.states, seconds, call)
                     with self._counted(model.setup.name):
                         yield _Session(model, attempts, charge, call, tell, self._tokens)
                 finally:

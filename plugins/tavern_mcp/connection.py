@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
@@ -18,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import (
@@ -85,7 +85,7 @@ class Connection:
         if self._task is not None and self._ended.is_set():
             await asyncio.wait([self._task])
         if self._task is None or self._task.done():
-            wait = self._not_before - time.monotonic()
+            wait = self._not_before - clock.monotonic()
             if wait > 0:
                 raise self._unavailable(f"{self.problem or 'it was lost'}; it is tried again in {wait:.0f} s")
             self._ready = asyncio.Event()
@@ -142,7 +142,7 @@ class Connection:
             if self.problem and not self._context.is_stopping():
                 self._failures += 1
                 wait = 0.0 if self._failures == 1 else min(_LONGEST, _BACKOFF * 2 ** (self._failures - 2))
-                self._not_before = time.monotonic() + wait
+                self._not_before = clock.monotonic() + wait
                 if self.problem != self._told:
                     self._context.log.warning("the MCP server %s: %s", self.declared.name, self.problem)
                     if self._context.serving:

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
@@ -22,6 +21,7 @@ from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import ListenHandler, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import NotFound, TavernError
@@ -99,7 +99,7 @@ class Offering:
         """Call a tool, and return what it gave."""
         try:
             definition = (self._names or {}).get(params.name)
-            if definition is None or time.monotonic() - self._named_at > _FRESH:
+            if definition is None or clock.monotonic() - self._named_at > _FRESH:
                 definition = (await self._offered()).get(params.name)
             if definition is None:
                 raise NotFound(f"there is no tool {params.name!r:.200}")
@@ -123,7 +123,7 @@ class Offering:
                 name = f"{name[:50]}_{sha256(one.id.encode()).hexdigest()[:8]}"
             if one.unavailable is None:
                 found[name] = one
-        before, self._names, self._named_at = self._names, found, time.monotonic()
+        before, self._names, self._named_at = self._names, found, clock.monotonic()
         if before is not None and before != found:
             await self.changes.publish(ToolsListChanged())
         return found

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any
@@ -19,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
+from tavern_host import clock
 from tavern_host.contracts.errors import LimitReached, TavernError, describe
 from tavern_host.contracts.scripts import ProgramRequest, SandboxOutput
 
@@ -47,7 +47,7 @@ class Paced(ObjectReceiveStream[SessionMessage | Exception], ObjectSendStream[Se
         self._write = write
         self._on_end = on_end
         self._asked = self._unasked = self._crowded = 0
-        self._since = time.monotonic()
+        self._since = clock.monotonic()
 
     async def send(self, item: SessionMessage) -> None:
         self._asked += isinstance(item.message, JSONRPCRequest)  # which may be answered once
@@ -65,10 +65,10 @@ class Paced(ObjectReceiveStream[SessionMessage | Exception], ObjectSendStream[Se
             if self._crowded > _PATIENT:
                 self._on_end(f"it sends {MOST_UNASKED} messages that nobody asked for in a second, and more")
                 raise anyio.EndOfStream
-            await asyncio.sleep(max(0.0, self._since + 1 - time.monotonic()))
-            self._unasked, self._since = 0, time.monotonic()
-        elif time.monotonic() - self._since > 1:
-            self._unasked, self._crowded, self._since = 1, 0, time.monotonic()
+            await asyncio.sleep(max(0.0, self._since + 1 - clock.monotonic()))
+            self._unasked, self._since = 0, clock.monotonic()
+        elif clock.monotonic() - self._since > 1:
+            self._unasked, self._crowded, self._since = 1, 0, clock.monotonic()
         return item
 
     async def aclose(self) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host import EXECUTION_ENGINE, CommandOutput, InvalidInput, PluginContext
+from tavern_host import EXECUTION_ENGINE, CommandOutput, InvalidInput, PluginContext, clock
 from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
 from tavern_host.contracts.metrics import METRICS
 
@@ -105,7 +105,7 @@ async def _look(context: PluginContext) -> Look:
     if context.services.has(EXECUTION_ENGINE):
         active = RunFilter(statuses=[RunStatus.RUNNING, RunStatus.QUEUED], limit=MOST_RUNS)
         runs = await context.services.get(EXECUTION_ENGINE).history(active)
-    return Look(datetime.now(UTC), values, costs, runs)
+    return Look(clock.now(), values, costs, runs)
 
 
 def _summary(now: Look, before: Look | None) -> str:

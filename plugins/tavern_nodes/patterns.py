@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tavern_host import InvalidInput
+from tavern_host import InvalidInput, clock
 from tavern_nodes.jsregex import PatternError, translate
 from tavern_nodes.values import MAX_TEXT, bounded, shorten
 
@@ -44,7 +44,7 @@ class OutOfTime(Exception):
 
 
 class Allowance:
-    """The time that is left for a piece of work."""
+    """The time that is left for a piece of work, on a thread that really computes."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -86,8 +86,9 @@ async def within(work: Callable[[Allowance], T], who: str, seconds: float = LIMI
 
     threading.Thread(target=body, name=who, daemon=True).start()
     try:
-        async with asyncio.timeout(seconds + GRACE_SECONDS):
-            return await outcome
+        with clock.awaits_thread():
+            async with asyncio.timeout(seconds + GRACE_SECONDS):
+                return await outcome
     except (OutOfTime, TimeoutError):
         raise InvalidInput(
             f"{who}: the patterns took longer than {seconds:g} s on this text; make them simpler "

@@ -15,10 +15,9 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
-from tavern_host import Folders, __version__
+from tavern_host import Folders, __version__, clock
 from tavern_host.context import Project
 from tavern_host.contracts.errors import Conflict, DeadlineExceeded, InvalidInput
 from tavern_host.storage.confined_fs import is_text
@@ -60,7 +59,7 @@ def make_backup(project: Project, folders: Folders, target: Path) -> Generator[C
         raise InvalidInput(f"there is no folder {target.parent}")
     if os.path.lexists(target):
         raise Conflict(f"{target} is there already: give the name of a new file")
-    contents = Contents(version=__version__, root=str(project.root), made_at=datetime.now(UTC))
+    contents = Contents(version=__version__, root=str(project.root), made_at=clock.now())
     with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=target.parent) as folder:
         new = Path(folder, "backup")
         with open(new, "xb", opener=private) as file:
@@ -153,7 +152,7 @@ def _is_database(name: str, names: Collection[str]) -> bool:
 def _snapshots(find: Callable[[], Paths]) -> Iterator[tuple[Paths, dict[str, sqlite3.Connection]]]:
     """Give the databases that `find` returns, and connections that see them as they are at one moment, when nobody is
     within a change of any; none for a file that is no database. Raises `DeadlineExceeded`."""
-    deadline = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + BUSY_SECONDS  # this thread really waits for locks
     while time.monotonic() < deadline:
         databases = find()
         locks = {path.with_name(OPENING) for path in databases.values()}

@@ -12,10 +12,9 @@ import shutil
 import zipfile
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from tavern_host import Folders
+from tavern_host import Folders, clock
 from tavern_host.context import Project
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.storage.files import locked, make_folder, write_atomic
@@ -169,7 +168,7 @@ def _move_grants(path: Path, old: Path, new: Path) -> None:
 
 def _swap(pairs: list[tuple[Path, Path]]) -> list[Path]:
     """Put new folders in their places; return what the old ones are called now. Where one fails, none has changed."""
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    moment = clock.now().strftime("%Y%m%dT%H%M%S%fZ")
     with contextlib.ExitStack() as undo:
         replaced = []
         for new, place in pairs:

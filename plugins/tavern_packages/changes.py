@@ -14,11 +14,10 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from importlib.metadata import distributions
 from pathlib import Path
 
-from tavern_host import Folders, Host, PluginContext
+from tavern_host import Folders, Host, PluginContext, clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.packages import Package, PackageChange
@@ -144,7 +143,7 @@ class Changes:
             plugins=sorted(entry.name for entry in entries),
             folder=str(folder.relative_to(self.store.folder)),
             requested=wanted.requested,
-            installed_at=datetime.now(UTC),
+            installed_at=clock.now(),
             sha256=wanted.sha256,
             dependencies=beside,
         )

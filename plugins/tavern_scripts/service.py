@@ -185,7 +185,7 @@ class Scripts(ScriptExecution):
 
     async def _settled(self, request: ScriptRequest, call: CallContext, say: Say) -> ScriptResult | TavernError:
         """Return the result of a run, or the error for its caller."""
-        began = time.monotonic()
+        began = time.perf_counter()
         state: RunState | None = None
         output: JsonValue = None
         error: ScriptError | None = None
@@ -199,10 +199,10 @@ class Scripts(ScriptExecution):
             error = refused.error
         except TavernError as wrong:
             return wrong
-        result = result_of_run(state, output, error, (time.monotonic() - began) * 1000)
+        result = result_of_run(state, output, error, (time.perf_counter() - began) * 1000)
         self._record(request, result, state, call)
         backend = state.enforced.backend if state is not None else "none"
-        self._tally.add(backend, "done" if error is None else "error", seconds=time.monotonic() - began)
+        self._tally.add(backend, "done" if error is None else "error", seconds=time.perf_counter() - began)
         return result
 
     async def _run(self, state: RunState, backend: ScriptBackend, call: CallContext, say: Say) -> JsonValue:
@@ -275,7 +275,7 @@ class Scripts(ScriptExecution):
         remaining = call.remaining()  # less than before, where it had to wait for its turn
         wall = state.plan.limits.wall if remaining is None else min(state.plan.limits.wall, remaining)
         ended: SandboxOutput | None = None
-        began = time.monotonic()
+        began = time.perf_counter()
         try:
             async with asyncio.timeout(wall) as timer, aclosing(outputs) as coming:  # type: ignore[type-var]
                 if channel is not None:
@@ -299,7 +299,7 @@ class Scripts(ScriptExecution):
             raise Refused(ScriptErrorType.SECURITY, message) from None
         finally:
             if ended is None:
-                state.usage = ScriptUsage(wall_ms=(time.monotonic() - began) * 1000)
+                state.usage = ScriptUsage(wall_ms=(time.perf_counter() - began) * 1000)
                 state.outcome.close()
         if channel is not None and channel.broken is not None:
             raise channel.broken

@@ -1,8 +1,9 @@
 """pytest fixtures for tests of what people see: a browser, and in it the page of the test's host.
 
 Write `pytest_plugins = ["tavern_host.testing", "tavern_studio.testing"]` into the `conftest.py` at the top of the
-tests. Playwright drives a Chromium that is there, of the system or its own; without one the tests are skipped, and say
-how to get one. Screenshots are kept in the folder that `TAVERN_SCREENSHOTS` names.
+tests. Playwright drives a Chromium that is there, of the system or its own, or the program that `TAVERN_BROWSER` names;
+without one the tests are skipped, and say how to get one. Screenshots are kept in the folder that `TAVERN_SCREENSHOTS`
+names.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 
 
 def chromium() -> str | None:
-    """Return the system's browser, or None where there is only Playwright's own, or none."""
-    return next(filter(None, map(shutil.which, BROWSERS)), None)
+    """Return the browser that was asked for, else the system's, or None where there is only Playwright's own, or none."""
+    asked = os.environ.get("TAVERN_BROWSER")
+    return next(filter(None, map(shutil.which, [asked] if asked else BROWSERS)), None)
 
 
 class Studio:

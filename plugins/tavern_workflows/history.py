@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tavern_host import clock
 from tavern_host.contracts.documents import MAX_DOCUMENT
 from tavern_host.contracts.errors import Conflict, NotFound
 from tavern_host.contracts.workflow_history import Document, KeptDraft, NewDraft, WorkflowHistoryStore
@@ -206,7 +207,7 @@ def _add(
 ) -> int:
     number = _last(connection, workflow) + 1
     body = zlib.compress(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(), 1)
-    now = int(datetime.now(UTC).timestamp() * 1_000_000)
+    now = clock.microseconds()
     values = (workflow, number, revision, kind, now, by, reason, len(body), body)
     query = "INSERT INTO revisions (workflow, number, revision, kind, at, by, reason, size, body)"
     connection.execute(f"{query} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)

@@ -7,13 +7,13 @@ import contextlib
 import json
 import os
 import stat
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tavern_host import clock
 from tavern_host.contracts.documents import MAX_DOCUMENT, read_document_file, revision_of
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, TavernError
 from tavern_host.contracts.workflows import Workflow, WorkflowProblem, workflow_id_of
@@ -141,7 +141,7 @@ class WorkflowFiles:
             return known[1]
         document = read_document_file(path)
         entry = _make_entry(path, folder, document, datetime.fromtimestamp(about.st_mtime, UTC))
-        if time.time() - about.st_mtime > _SETTLED:
+        if clock.file_seconds() - about.st_mtime > _SETTLED:
             self._known[path] = (stamp, entry)
         return entry
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
 from contextvars import Context
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import timedelta
 from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile, AgentRequest, AgentRun, AgentRunFilter
 from tavern_host.contracts.calls import CallContext, new_id
@@ -67,7 +66,7 @@ _LOOK_EVERY = 0.3
 
 
 class Scenes(SceneManager):
-    """The scenes of the project. `clock` tells the time of scheduled tasks."""
+    """The scenes of the project."""
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
@@ -75,7 +74,6 @@ class Scenes(SceneManager):
         self._folder = context.project.folder("scenes")
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
-        self.clock: Callable[[], datetime] = partial(datetime.now, UTC)
         context.state[STATE] = self
 
     async def close(self) -> None:
@@ -125,7 +123,7 @@ class Scenes(SceneManager):
 
     async def start(self, scene_id: str, *, call: CallContext | None = None) -> SceneRun:
         """Start a scene; see the interface."""
-        scene, now, run_id = await self.get_scene(scene_id), self.clock(), new_id("scene")
+        scene, now, run_id = await self.get_scene(scene_id), clock.now(), new_id("scene")
         profiles = [await self._profile(agent) for agent in scene.agent_instances]
         pairs = list(zip(scene.agent_instances, profiles, strict=True))
         names = [agent.name or profile.name for agent, profile in pairs]
@@ -204,7 +202,7 @@ class Scenes(SceneManager):
             run = await self._store.change(run.id, lambda run: changes.change_world(run, patch) if patch else {})
         except TavernError as error:
             ended["problem"] = error.message
-        run = await self._store.change(run.id, lambda run: {**ended, "ended_at": self.clock()})
+        run = await self._store.change(run.id, lambda run: {**ended, "ended_at": clock.now()})
         self._changed(run, "ended")
         return run
 
@@ -293,7 +291,7 @@ class Scenes(SceneManager):
 
     async def look(self) -> None:
         """Resume what waits in running scenes, and what is due."""
-        for scene in await self._store.due(self.clock()):
+        for scene in await self._store.due(clock.now()):
             self._poke(scene)
 
     def _changed(self, run: SceneRun, what: str, **about: JsonValue) -> None:
@@ -328,7 +326,7 @@ class Scenes(SceneManager):
         if run.status == "ended":
             return False
         try:
-            now = self.clock()
+            now = clock.now()
             if any(at <= now for at in run.due.values()):
                 subscribed, due = await self._subscriptions(run), [id for id, at in run.due.items() if at <= now]
                 run = await self._store.change(scene, lambda run: changes.publish_due(run, subscribed, now))

@@ -19,6 +19,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_host import clock
 from tavern_host.audit.details import encoded
 from tavern_host.audit.store import SqliteAuditStore, now
 from tavern_host.contracts.audit import Audit, AuditEntry, AuditLimits, AuditStore, UnnumberedEntry
@@ -183,7 +184,8 @@ class AuditLog:
             self._waiting.append((number, answer))
             self._is_urgent = True
             self._wake()
-        problem = await asyncio.wrap_future(answer)
+        with clock.awaits_thread():
+            problem = await asyncio.wrap_future(answer)
         if problem is not None:
             raise ServiceUnavailable(f"the audit log {self.path} cannot be written: {problem}")
 

@@ -17,12 +17,13 @@ import logging
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from tavern_host import clock
 from tavern_host.audit.anchor import MARKS, AnchorProblem, Mark, read_anchor, write_anchor
 from tavern_host.contracts.audit import AuditCheck, AuditEntry, AuditLimits, AuditStore, UnnumberedEntry
 from tavern_host.storage.damage import Corrupt, is_corruption, rename_database, unread
@@ -79,7 +80,7 @@ class SqliteAuditStore(AuditStore):
     def _rotate(self, connection: sqlite3.Connection) -> None:
         """Let the file be a piece of the log where it is full, unless somebody uses it meanwhile."""
         first = _entries(connection.execute("SELECT entry FROM entries ORDER BY seq LIMIT 1"))
-        is_old = bool(first) and datetime.now(UTC) - first[0].time > timedelta(days=self._limits.days)
+        is_old = bool(first) and clock.now() - first[0].time > timedelta(days=self._limits.days)
         (size,) = connection.execute(
             "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
         ).fetchone()
@@ -195,7 +196,7 @@ def _hash(previous: str, entry: bytes) -> str:
 
 def now() -> str:
     """Return the time as entries have it."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+    return clock.now().isoformat(timespec="microseconds")
 
 
 # --- reading ------------------------------------------------------------------------------------------

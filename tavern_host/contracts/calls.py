@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from pydantic import Field
 
+from tavern_host import clock
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.wire import Model
 
@@ -70,7 +71,7 @@ class CallContext(Model):
             )
         deadline = self.deadline
         if timeout is not None:
-            limit = datetime.now(UTC) + timedelta(seconds=timeout)
+            limit = clock.now() + timedelta(seconds=timeout)
             deadline = limit if deadline is None else min(deadline, limit)
         return CallContext.trusted(
             principal=principal or self.principal,
@@ -87,7 +88,7 @@ class CallContext(Model):
         """Return the seconds left until the deadline, never below 0, or None without a deadline."""
         if self.deadline is None:
             return None
-        return max(0.0, (self.deadline - datetime.now(UTC)).total_seconds())
+        return max(0.0, (self.deadline - clock.now()).total_seconds())
 
 
 def system_call(project: str | None = None) -> CallContext:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from tavern_host import clock
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.executions import RunFilter, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry
@@ -75,7 +76,7 @@ class RunRows:
         """Return how a run stands, by column; `started` only where it says so. Raises `InvalidInput` for outputs that
         cannot be kept."""
         message = None if end.error is None else self.text(end.error.message)
-        finished = datetime.now(UTC) if end.finished_at is None and end.status.is_final else end.finished_at
+        finished = clock.now() if end.finished_at is None and end.status.is_final else end.finished_at
         stands = {
             "status": end.status.value,
             "is_final": end.status.is_final,

@@ -12,12 +12,13 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_host import clock
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.events.payloads import copied_object
@@ -127,7 +128,7 @@ class EventBus:
         so."""
         is_here = threading.get_ident() == self._thread
         with self._lock:
-            time = datetime.now(UTC)
+            time = clock.now()
             numbered = [
                 (seq, type, payload, plugin, time, size + _EVENT_BYTES)
                 for seq, (type, payload, size) in enumerate(events, self._seq + 1)

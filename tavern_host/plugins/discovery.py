@@ -6,6 +6,7 @@ folders in the project's `plugins/`, folders given with `--dev`, and what an emb
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import time
@@ -94,12 +95,18 @@ def _link_out(root: Path) -> Path | None:
     return next((link for link in links if not Path(os.path.realpath(link)).is_relative_to(inside)), None)
 
 
+_read_first_party = functools.cache(read_manifest)
+"""Reads what stays as it is as long as this process runs, for each of its hosts."""
+
+
 def _read(record: Record, *, expected_name: str | None = None) -> Record:
     began = time.perf_counter()
     if record.root is None:
         return _without_manifest(record)
     try:
-        manifest, record.notes, record.places = read_manifest(record.root, is_dev=record.is_dev)
+        read = _read_first_party if record.first_party and not record.is_dev else read_manifest
+        manifest, notes, record.places = read(record.root, is_dev=record.is_dev)
+        record.notes = [*notes]
     except InvalidFile as error:
         record.refuse(PluginState.INVALID, *error.problems)
         return record

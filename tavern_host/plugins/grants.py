@@ -7,14 +7,14 @@ lock, from what is in the file at that moment.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from pydantic import Field, ValidationError
 
+from tavern_host import clock
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured
 from tavern_host.contracts.plugins import PermissionInfo, Problem
 from tavern_host.contracts.wire import Model
@@ -102,7 +102,7 @@ class GrantStore(_Store[Grants]):
     def grant(self, plugin: str, source: str, permissions: Iterable[PermissionInfo], version: str = "") -> None:
         """Record that exactly these permissions were granted to this plugin from this source."""
         names = sorted(p.name for p in permissions)
-        grant = Grant(source=source, permissions=names, granted_at=datetime.now(UTC), version=version)
+        grant = Grant(source=source, permissions=names, granted_at=clock.now(), version=version)
         self._change(lambda now: Grants(grants={**now.grants, plugin: grant}))
 
     def revoke(self, plugin: str) -> None:
@@ -126,4 +126,4 @@ class SwitchStore(_Store[Switches]):
 
     def ask_to_reload(self, plugin: str) -> None:
         """Let running hosts reload a plugin; look for all, where the name is empty."""
-        self._change(lambda now: now.model_copy(update={"reloads": {**now.reloads, plugin: time.time()}}))
+        self._change(lambda now: now.model_copy(update={"reloads": {**now.reloads, plugin: clock.seconds()}}))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError, describe, one_line
@@ -52,7 +52,7 @@ class Record:
     first_party: bool = False
     pending_restart: bool = False
     is_dev: bool = False
-    read_at: float = field(default_factory=time.time)
+    read_at: float = field(default_factory=clock.file_seconds)
     fingerprint: int = 0
     reviewed: Mapping[str, bytes] | None = None
     code_hash: str | None = None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+from tavern_host import clock
 from tavern_host.contracts.errors import DeadlineExceeded, PluginFailure, describe
 
 T = TypeVar("T")
@@ -73,8 +74,9 @@ async def run_in_thread(function: Callable[[], T], *, what: str, deadline: float
 
     _hand_over(body, what)
     try:
-        async with asyncio.timeout(deadline):
-            return await outcome
+        with clock.awaits_thread():
+            async with asyncio.timeout(deadline):
+                return await outcome
     except TimeoutError:
         if outcome.done() and not outcome.cancelled() and outcome.exception() is not None:
             raise  # the plugin's own TimeoutError, not ours

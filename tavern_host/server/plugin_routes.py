@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from aiohttp import web
 
+from tavern_host import clock
 from tavern_host.contracts.errors import PluginFailure, TavernError
 from tavern_host.contracts.http import (
     HttpRequest,
@@ -114,13 +114,13 @@ async def send_events(
 ) -> web.StreamResponse:
     """Send events as they come, to their end or until the client is gone, or `still` returns None; what fails then is
     reported, and ends the stream."""
-    looked = monotonic()
+    looked = clock.monotonic()
     stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await stream.prepare(request)
     try:
         async for one in events:
-            if monotonic() - looked > STILL_IN:
-                looked = monotonic()
+            if clock.monotonic() - looked > STILL_IN:
+                looked = clock.monotonic()
                 if await still() is None:
                     break
             data = f"event: {one.event}\ndata: {json.dumps(one.data)}\n\n" if one.event else ":\n\n"

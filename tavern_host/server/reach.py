@@ -9,12 +9,12 @@ import re
 import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 from aiohttp import web
 
+from tavern_host import clock
 from tavern_host.contracts.errors import InvalidInput
 
 ADDRESS = "127.0.0.1"
@@ -147,7 +147,7 @@ def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> Non
     from cryptography.x509 import load_pem_x509_certificate
 
     ends = load_pem_x509_certificate(Path(certificate).read_bytes()).not_valid_after_utc
-    if ends < datetime.now(UTC):
+    if ends < clock.now():
         _log.warning("the certificate %s was valid until %s: clients refuse it", certificate, ends.isoformat(" "))
 
 

@@ -11,10 +11,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
+from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import PluginFailure, Recursion, ServiceUnavailable, TavernError, describe
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, gives_new, is_new
@@ -51,7 +52,7 @@ class Provider:
     report: Report | None = None
     in_flight: InFlight | None = None
     interface: type[ServiceInterface] = ServiceInterface
-    since: datetime = field(default_factory=lambda: datetime.now(UTC))
+    since: datetime = field(default_factory=clock.now)
     opening: Callable[[], Any] | None = None
     on_opened: Callable[[], None] | None = None
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from pydantic import ValidationError
 
+from tavern_host import clock
 from tavern_host.contracts.blobs import BINARY, Blob
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, ServiceUnavailable, TavernError, describe
 from tavern_host.storage.content_files import ContentFiles
@@ -108,7 +108,7 @@ class BlobStore:
         connection.execute(
             "INSERT INTO blobs VALUES (?, ?, ?, ?) ON CONFLICT (hash) DO UPDATE SET size = excluded.size,"
             " media_type = excluded.media_type, kept = excluded.kept",
-            (blob.hash, blob.length, blob.media_type, _now()),
+            (blob.hash, blob.length, blob.media_type, clock.microseconds()),
         )
         if holder is not None:
             self._hold(connection, holder, blob)
@@ -184,7 +184,7 @@ class BlobStore:
 
         def work(connection: sqlite3.Connection) -> None:
             held = "SELECT hash FROM holds WHERE holder = ?"
-            connection.execute(f"UPDATE blobs SET kept = ? WHERE hash IN ({held})", (_now(), name))
+            connection.execute(f"UPDATE blobs SET kept = ? WHERE hash IN ({held})", (clock.microseconds(), name))
             connection.execute("DELETE FROM holds WHERE holder = ?", (name,))
 
         await self._database.write(work)
@@ -209,7 +209,7 @@ class BlobStore:
 
     async def sweep(self, unused_seconds: float = UNUSED_SECONDS) -> int:
         """Remove what nobody has held for so long, and files that a killed process left; return how many Blobs."""
-        before, swept = _now() - int(unused_seconds * 1_000_000), 0
+        before, swept = clock.microseconds() - int(unused_seconds * 1_000_000), 0
         if not await self._database.read(lambda _: True, absent=False):
             return 0
         while count := await self._database.write(lambda connection: self._remove_unheld(connection, before)):
@@ -259,7 +259,3 @@ async def _on_thread(work: Callable[..., T], *arguments: Any) -> T:
 
 def _unknown(blob: Blob) -> NotFound:
     return NotFound(f"the Blob {blob.hash} is not kept any more, or its file is damaged")
-
-
-def _now() -> int:
-    return time.time_ns() // 1000

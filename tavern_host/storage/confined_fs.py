@@ -81,7 +81,7 @@ def writing(folder: int, seconds: float) -> Iterator[None]:
 
 
 def _lock(handle: int, seconds: float) -> None:
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds  # this thread really waits, whatever clock the host asks
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

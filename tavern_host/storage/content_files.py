@@ -13,12 +13,12 @@ import errno
 import hashlib
 import os
 import re
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from tavern_host import clock
 from tavern_host.storage.confined_fs import confined_folder, open_file
 from tavern_host.storage.files import TEMPORARY, begin, make_folder
 
@@ -136,7 +136,7 @@ class ContentFiles:
             for entry in sorted(self._folder.iterdir()):
                 if entry.name.startswith(_TEMPORARY):
                     with contextlib.suppress(OSError):
-                        if time.time() - entry.lstat().st_mtime > UNUSED_SECONDS:
+                        if clock.file_seconds() - entry.lstat().st_mtime > UNUSED_SECONDS:
                             entry.unlink()
                 elif len(entry.name) == 2 and entry.is_dir() and not entry.is_symlink():
                     yield [path.name for path in entry.iterdir() if _HASH.fullmatch(path.name)]

@@ -13,8 +13,9 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
+
+from tavern_host import clock
 
 OPENING = ".opening.lock"
 """The file in a database's folder that is locked while one is opened, or moved aside."""
@@ -61,7 +62,7 @@ def move_aside(path: Path, error: Exception, log: logging.Logger, *, is_read: bo
 
     The database is the last, so that a new one never meets the old one's journal.
     """
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    moment = clock.now().strftime("%Y%m%dT%H%M%SZ")
     aside = path.with_name(f"{path.name}.damaged-{moment}-{uuid.uuid4().hex[:4]}")
     rename_database(path, aside if is_read else aside.with_name(aside.name + _UNREAD))
     with contextlib.suppress(FileExistsError):

@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from tavern_host import clock
 from tavern_host.contracts.plugins import RunningHost, Stamps
 from tavern_host.storage.files import make_folder, write_atomic
 from tavern_host.storage.process_locks import ProcessLocks
@@ -64,13 +64,13 @@ class RunningHosts:
 
         One that does not answer within `ANSWER_SECONDS` says so as its problem.
         """
-        deadline = time.monotonic() + ANSWER_SECONDS
+        deadline = clock.monotonic() + ANSWER_SECONDS
         while True:
             found, now = self.all(), stamps()
             late = [host for host in found if host.stamps != now and host.problem is None]
             if not late:
                 return found
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 problem = f"it has not answered within {ANSWER_SECONDS:g} s"
                 return [h.model_copy(update={"problem": problem}) if h in late else h for h in found]
             await asyncio.sleep(_POLL_SECONDS)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
+from tavern_host import clock
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, ServiceUnavailable, TavernError
 from tavern_host.storage import damage
 from tavern_host.storage.damage import Corrupt, Identity, identity_of, is_corruption
@@ -342,7 +343,8 @@ class DatabaseThread:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
             self._jobs.put(job)
-        return await asyncio.wrap_future(job.future)
+        with clock.awaits_thread():
+            return await asyncio.wrap_future(job.future)
 
     def _run(self) -> None:
         is_open = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -11,7 +10,7 @@ from tavern_engine.cli.progress_view import ProgressView, text_chunk
 from tavern_engine.cli.run_text import value_text
 from tavern_engine.cli.stream_text import StreamTexts
 from tavern_engine.journal.recorder import NOT_RECORDED
-from tavern_host import EXECUTION_ENGINE, CommandOutput, InvalidInput, PluginContext
+from tavern_host import EXECUTION_ENGINE, CommandOutput, InvalidInput, PluginContext, clock
 from tavern_host.contracts.dataflow import GROUP_REFERENCE
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.executions import Run, RunStatus
@@ -88,7 +87,7 @@ async def follow(
                 yield output
             return
         texts = StreamTexts(documents.title)
-        view = ProgressView(await engine.get(run_id), documents.label, time.monotonic)
+        view = ProgressView(await engine.get(run_id), documents.label)
         ended = asyncio.create_task(engine.wait(run_id), name=f"end of {run_id}")
         is_left = False
         try:
@@ -126,7 +125,7 @@ async def _watch(
     engine = context.services.get(EXECUTION_ENGINE)
     has_missed = False
     picture_at = ask_at = 0.0
-    summary_at = time.monotonic() + SUMMARY
+    summary_at = clock.monotonic() + SUMMARY
     while True:
         try:
             event = await _next(events)
@@ -141,7 +140,7 @@ async def _watch(
                 yield CommandOutput(kind="progress", text=line)
             if event.type == "EXECUTION_STATUS_UPDATE" and RunStatus(str(event.payload["status"])).is_final:
                 return
-        now = time.monotonic()
+        now = clock.monotonic()
         if now < picture_at:
             continue
         picture_at = now + PICTURE

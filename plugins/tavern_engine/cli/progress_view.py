@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_engine.cli.run_text import counted, duration, shortened, span_of, tally, word_of
-from tavern_host import CommandOutput
+from tavern_host import CommandOutput, clock
 from tavern_host.contracts.executions import Run, RunStatus
 
 FEW = 15
@@ -47,13 +47,12 @@ class _Node:
 
 
 class ProgressView:
-    """The nodes of one run. `label` says what a node is called; `clock` is in seconds."""
+    """The nodes of one run. `label` says what a node is called."""
 
-    def __init__(self, run: Run, label: Callable[[str], str], clock: Callable[[], float]) -> None:
+    def __init__(self, run: Run, label: Callable[[str], str]) -> None:
         self._label = label
-        self._clock = clock
         self._name = run.workflow_name or run.workflow_id or "the workflow"
-        self._began = clock()
+        self._began = clock.monotonic()
         self._status = run.status
         self._nodes: dict[str, _Node] = {}
         self._done = 0
@@ -76,7 +75,7 @@ class ProgressView:
             node.took = span_of(state) if node.word in _DONE else None
             node.times = state.iterations or node.times
             if node.word == "running" and node.began is None:
-                node.began = self._clock()
+                node.began = clock.monotonic()
             if state.error is not None:
                 node.detail = state.error.message
 
@@ -119,13 +118,13 @@ class ProgressView:
 
     def _begins(self, node_id: str, node: _Node) -> str | None:
         self._turn(node, "running")
-        node.began, node.took, node.detail = self._clock(), None, ""
+        node.began, node.took, node.detail = clock.monotonic(), None, ""
         node.times += 1
         return f"{self._label(node_id)} …" if self.is_small and node.times == 1 else None
 
     def _ends(self, node_id: str, node: _Node, word: str, detail: str = "") -> str | None:
         self._turn(node, word)
-        node.took = self._clock() - node.began if node.began is not None else None
+        node.took = clock.monotonic() - node.began if node.began is not None else None
         node.detail = detail
         if word == "failed":
             self._failed_lines += 1
@@ -146,7 +145,7 @@ class ProgressView:
 
     def picture(self) -> CommandOutput:
         """Return how the run stands, for a terminal."""
-        now = self._clock()
+        now = clock.monotonic()
         spent = duration(now - self._began)
         title = f"{self._name}: waiting for its turn" if self._status is RunStatus.QUEUED else f"{self._name} · {spent}"
         if len(self._nodes) <= FEW:
@@ -159,9 +158,9 @@ class ProgressView:
     def last_picture(self, run: Run) -> CommandOutput:
         """Return how the run ended, for a terminal: all nodes of a small one, else those that failed."""
         self.sync(run)
-        title = f"{self._name}: {run.status} after {duration(self._clock() - self._began)} · {self.tally(run)}"
+        title = f"{self._name}: {run.status} after {duration(clock.monotonic() - self._began)} · {self.tally(run)}"
         shown = list(self._nodes.items()) if len(self._nodes) <= FEW else self._failed()
-        return self._output(title, shown, self._clock()).model_copy(update={"done": 0, "total": 0})
+        return self._output(title, shown, clock.monotonic()).model_copy(update={"done": 0, "total": 0})
 
     def tally(self, run: Run) -> str:
         """Return how many nodes came to which end."""

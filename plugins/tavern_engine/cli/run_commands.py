@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
@@ -25,7 +24,7 @@ from tavern_engine.cli.run_text import (
 )
 from tavern_engine.journal.documents import documents_of
 from tavern_engine.run_query import find_run, run_filter
-from tavern_host import EXECUTION_ENGINE, CommandOutput, NotFound, PluginContext
+from tavern_host import EXECUTION_ENGINE, CommandOutput, NotFound, PluginContext, clock
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.errors import Conflict, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunSummary
@@ -44,7 +43,7 @@ async def list_runs(arguments: dict[str, Any], context: PluginContext) -> AsyncI
         "since": arguments["since"] or "",
         "limit": str(arguments["limit"]),
     }
-    here = datetime.now().astimezone().tzinfo
+    here = clock.now().astimezone().tzinfo
     found = await context.services.get(EXECUTION_ENGINE).history(run_filter(query, zone=here))
     width = _id_width([run.id for run in found])
     columns = ["run", "status", "workflow", "asked for", "took", "error"]

@@ -7,13 +7,13 @@ import contextlib
 from collections import Counter
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from tavern_engine.run.node_table import State
 from tavern_engine.run.priority_semaphore import Ticket
 from tavern_engine.run.record import RunRecord
 from tavern_engine.run.run_execution import RunExecution
+from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.executions import Run, RunStatus
 from tavern_host.contracts.metrics import tally
@@ -55,7 +55,7 @@ class ActiveRun:
         one in a loop its last iteration counts."""
         record, nodes = self.record, self.record.nodes
         began = record.started_at
-        seconds = (datetime.now(UTC) - began).total_seconds() if began is not None else 0.0
+        seconds = (clock.now() - began).total_seconds() if began is not None else 0.0
         tally(state, "runs", "Runs that ended.", "status").add(status.value, seconds=seconds)
         counts = tally(state, "nodes", "Nodes of runs that ended.", "plugin", "type", "status")
         if not (types := self.execution.types):

@@ -15,6 +15,7 @@ from typing import Any
 from tavern_engine.cache.cache import copied
 from tavern_engine.compile.plan import Level, PlanNode
 from tavern_engine.run.event_batch import EventBatch
+from tavern_host import clock
 
 DELAY = 0.025
 """Seconds that the progress of an iteration waits for others, to be published with them."""
@@ -78,7 +79,7 @@ class LoopLog:
                 self._each.setdefault(key, []).append(value)
         if self._timer is not None:
             return
-        left = self._next - time.perf_counter()
+        left = self._next - clock.monotonic()
         if left <= 0:
             self._write()
         else:
@@ -102,8 +103,7 @@ class LoopLog:
         if self._writes_state:
             self._write_state()
         self._written = self._index
-        ended = time.perf_counter()
-        self._next = ended + max(DELAY, SHARE * (ended - began))
+        self._next = clock.monotonic() + max(DELAY, SHARE * (time.perf_counter() - began))
 
     def _write_state(self) -> None:
         # Copies, since they are encoded later, and a node might change what it was given.

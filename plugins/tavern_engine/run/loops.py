@@ -16,6 +16,7 @@ from tavern_engine.run.loop_log import LoopLog, LoopState
 from tavern_engine.run.preview import preview
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.selection import Selection
+from tavern_host import clock
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput, TavernError
 from tavern_host.contracts.loops import (
@@ -158,7 +159,7 @@ class _Body:
         left = Selection(selection.waiting_for.copy(), selection.ready, selection.count, known, [], [])
         body = self._iterate(loop.body, self._written, left, self._scope, state.index)
         await body.run()
-        if time.perf_counter() > self._flush_at:
+        if clock.monotonic() > self._flush_at:
             self.flush()
         if body.error is not None:
             error = body.error
@@ -191,7 +192,7 @@ class _Body:
     def flush(self) -> None:
         """Pass on the events of the last iterations."""
         self._scope.events.flush()
-        self._flush_at = time.perf_counter() + FLUSH
+        self._flush_at = clock.monotonic() + FLUSH
 
 
 def _without(level: Level, sources: Any) -> Selection:

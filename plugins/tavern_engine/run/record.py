@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
@@ -13,6 +13,7 @@ from tavern_engine.run.event_batch import Publish
 from tavern_engine.run.json_values import INTERFACE_OUTPUTS, MESSAGE, without_large
 from tavern_engine.run.node_table import NodeTable
 from tavern_engine.run.stream_messages import placeholder
+from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import NodeState, Run, RunFilter, RunRequest, RunStatus, RunSummary
@@ -50,7 +51,7 @@ class RunRecord:
         self.streams: frozenset[str] = frozenset()
         self.workflow_id = request.workflow_id or workflow.id
         self.workflow_name = workflow.name or None
-        self.submitted_at = submitted_at or datetime.now(UTC)
+        self.submitted_at = submitted_at or clock.now()
         self.started_at: datetime | None = None
         self.finished_at: datetime | None = None
         self._publish = publish
@@ -62,7 +63,7 @@ class RunRecord:
     def started(self) -> None:
         """Set the run to running, and publish that."""
         self.status = RunStatus.RUNNING
-        self.started_at = datetime.now(UTC)
+        self.started_at = clock.now()
         self._publish_one("EXECUTION_STATUS_UPDATE", status=self.status.value)
 
     def announce_end(self, run: Run) -> None:
@@ -95,7 +96,7 @@ class RunRecord:
         """Return the run in its present state, or ended with `status` and `outputs`; `nodes` where they are known."""
         status = status or self.status
         if status.is_final and self.finished_at is None:
-            self.finished_at = datetime.now(UTC)
+            self.finished_at = clock.now()
         return run_of(self, status, outputs or {}, dict(self.nodes.node_states()) if nodes is None else nodes)
 
     def summary(self) -> dict[str, JsonValue]:

@@ -14,10 +14,10 @@ import re
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+from tavern_host import clock
 from tavern_scripts.sandbox.processes import to_the_end
 
 _RECORD = "record.json"
@@ -96,7 +96,7 @@ class Store:
                 for name in names:
                     if name.startswith(f"{_BUILDING}{key}"):
                         remove(self._folder / name)
-                if time.time() - os.fstat(number).st_mtime >= older_than:
+                if clock.file_seconds() - os.fstat(number).st_mtime >= older_than:
                     removed += [key] if key in names else []
                     self._forget(key)
                     lock.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ class Store:
 
     def _note(self, key: str) -> None:
         """Note that an environment is used, by the time of its lock."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if now - self._noted.get(key, -_USED_EVERY) >= _USED_EVERY:
             self._noted[key] = now
             with contextlib.suppress(OSError):

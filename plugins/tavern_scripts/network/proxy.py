@@ -20,6 +20,7 @@ from types import TracebackType
 
 import h11
 
+from tavern_host import clock
 from tavern_scripts.network.allowlist import Address, AllowList, Scheme, Target
 from tavern_scripts.network.http1 import (
     MAX_HEAD,
@@ -210,7 +211,7 @@ class _Exchange:
 
     async def run(self) -> None:
         """Serve the connection and record it, whatever happens."""
-        began = time.monotonic()
+        began = time.perf_counter()
         try:
             try:
                 await self._serve()
@@ -231,7 +232,7 @@ class _Exchange:
                         address=str(self._address or ""),
                         sent=self._sent,
                         received=self._received,
-                        seconds=time.monotonic() - began,
+                        seconds=time.perf_counter() - began,
                     )
                 )
 
@@ -339,7 +340,7 @@ class _Exchange:
         self, pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter, *, out: bool, end: bool = True
     ) -> None:
         async for piece in pieces:
-            self._active = time.monotonic()
+            self._active = clock.monotonic()
             if out:
                 self._sent += len(piece)
             else:
@@ -358,13 +359,13 @@ class _Exchange:
     async def _guarded(self) -> AsyncIterator[None]:
         """Raise `_Stopped` in the block when nothing has gone either way for too long."""
         loop = asyncio.get_running_loop()
-        self._active = time.monotonic()
+        self._active = clock.monotonic()
         try:
             async with asyncio.timeout(self._limits.idle_seconds) as guard:
 
                 def look() -> None:
                     if not guard.expired():
-                        silent = time.monotonic() - self._active
+                        silent = clock.monotonic() - self._active
                         guard.reschedule(loop.time() + self._limits.idle_seconds - silent)
                         timers.append(loop.call_later(self._limits.idle_seconds / 4, look))
                         timers.popleft()

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tavern_host import clock
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptUsage
 from tavern_scripts.sandbox.cgroups import Group, Groups
 from tavern_scripts.sandbox.guard import Guard
@@ -87,7 +88,7 @@ class _Box:
     def __init__(self, recipe: Recipe, stdin: AsyncIterator[bytes]) -> None:
         self._recipe = recipe
         self._stdin = stdin
-        self._since = time.monotonic()
+        self._since = time.perf_counter()
         self._maker: Process | None = None
         self._first: Process | None = None
         self._info: asyncio.Task[bytes] | None = None
@@ -163,7 +164,7 @@ class _Box:
         """Return the final output."""
         counts = self._counts
         usage = ScriptUsage(
-            wall_ms=(time.monotonic() - self._since) * 1000,
+            wall_ms=(time.perf_counter() - self._since) * 1000,
             cpu_ms=self._watch.cpu_ms if self._watch is not None else None,
             peak_memory=self._watch.peak if self._watch is not None else None,
             input=counts["input"],
@@ -299,9 +300,9 @@ class _Box:
     async def _mounted(self, mark: str) -> None:
         """Wait until the root folder is that of the sandbox and everything in it is mounted."""
         assert self._maker is not None
-        until = time.monotonic() + _PATIENCE
+        until = clock.monotonic() + _PATIENCE
         while not os.access(mark, os.F_OK):
-            if self._maker.has_ended or time.monotonic() > until:
+            if self._maker.has_ended or clock.monotonic() > until:
                 raise StagingError(await self._complained())
             await asyncio.sleep(0.0005)
 

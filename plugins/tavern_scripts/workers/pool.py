@@ -7,10 +7,10 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 
+from tavern_host import clock
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
 from tavern_scripts.sandbox.processes import to_the_end
 from tavern_scripts.workers.warm_interpreter import LaunchShape, WarmInterpreter, shape_of
@@ -125,7 +125,7 @@ class WarmPool:
         shape = shape_of(launch) if size else None
         if shape is None or self._is_closed:
             return None
-        self._last = time.monotonic()
+        self._last = clock.monotonic()
         self._turn_to(backend, shape)
         if self._filling is None or self._filling.done():
             self._filling = asyncio.create_task(self._fill(), name="keep interpreters warm")
@@ -152,15 +152,15 @@ class WarmPool:
 
     async def _fill(self) -> None:
         """Keep as many interpreters waiting as are wanted, until no script came for as long as one may wait."""
-        while (idle := self._idle()) + self._last > time.monotonic():
+        while (idle := self._idle()) + self._last > clock.monotonic():
             await self._throw_away(idle)
-            resting = self._resting_until - time.monotonic()
+            resting = self._resting_until - clock.monotonic()
             is_missing = len(self._waiting) < self._wanted()
             if is_missing and resting <= 0:
                 if await self._is_quiet():
                     await self._start()
                 continue
-            pause = [idle, *(warm.since + idle - time.monotonic() for warm in self._waiting)]
+            pause = [idle, *(warm.since + idle - clock.monotonic() for warm in self._waiting)]
             await self._change(min([*pause, resting] if is_missing else pause))
         await self._throw_away(0)
 
@@ -183,7 +183,7 @@ class WarmPool:
 
     async def _throw_away(self, idle: float) -> None:
         """End those that ended, waited too long, are of another kind or too many."""
-        oldest = time.monotonic() - idle
+        oldest = clock.monotonic() - idle
         good = [warm for warm in self._waiting if warm.is_usable and warm.since > oldest and warm.kind == self._kind]
         kept = good[: self._wanted()]
         gone = [*self._spent, *(warm for warm in self._waiting if warm not in kept)]
@@ -205,7 +205,7 @@ class WarmPool:
                 await warm.close()
             raise
         if why or warm is None:
-            self._resting_until = time.monotonic() + _REST
+            self._resting_until = clock.monotonic() + _REST
             self._log.warning("no interpreter could be started beforehand, scripts start as ever: %s", why)
             if warm is not None:
                 await warm.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cachetools import LRUCache
 
+from tavern_host import clock
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import (
     SandboxLaunch,
@@ -141,7 +142,7 @@ class Sessions:
         """End sessions that wait too long, as long as there are any."""
         while self._sessions:
             idle = self._limits().idle
-            oldest = time.monotonic() - idle
+            oldest = clock.monotonic() - idle
             waiting = {key: session for key, session in self._sessions.items() if not session.turn.locked()}
             for key, session in waiting.items():
                 if session.since <= oldest:
@@ -170,7 +171,7 @@ class Session:
 
     def __init__(self, backend: ScriptBackend, first: Call, cpu: float, make_folder: Callable[[], Path]) -> None:
         self.turn = asyncio.Lock()
-        self.since = time.monotonic()
+        self.since = clock.monotonic()
         self.why_ended = ""
         self.had_calls = False
         self._backend = backend
@@ -196,7 +197,7 @@ class Session:
             listener = CallOutput(call, secrets.token_bytes(MARK), self._early)
             self._calls += 1
             self.had_calls = True
-            began = time.monotonic()
+            began = time.perf_counter()
             kept.tell(frame_of(call, listener.mark, self._calls, len(given)))
             kept.tell(given)
             while not listener.is_over:
@@ -206,7 +207,7 @@ class Session:
                         yield rest
                     ended = output or SandboxOutput(kind="ended", exit_code=-9)
                     self.why_ended = _why(ended)
-                    yield measured(ended, len(given), listener, time.monotonic() - began)
+                    yield measured(ended, len(given), listener, time.perf_counter() - began)
                     return
                 for heard in listener.feed(output):
                     yield heard
@@ -215,13 +216,13 @@ class Session:
             ended, results = listener.end()
             for heard in results:
                 yield heard
-            yield measured(ended, len(given), listener, time.monotonic() - began)
+            yield measured(ended, len(given), listener, time.perf_counter() - began)
         except BadReport as error:
             self.why_ended = str(error)
             raise Refused(ScriptErrorType.SCRIPT, f"the session was ended: {error}") from None
         finally:
             if is_over:
-                self.since = time.monotonic()
+                self.since = clock.monotonic()
                 kept.listen()
             else:
                 await to_the_end(self.end("a call was ended before it was over"))

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from tavern_host import clock
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend, ScriptLimits
 from tavern_scripts.workers.launches import RUNNERS
 from tavern_scripts.workers.sandboxed_program import SandboxedProgram
@@ -130,7 +131,7 @@ class WarmInterpreter:
 
     def __init__(self, backend: ScriptBackend, shape: LaunchShape, folder: Path) -> None:
         self.kind = (backend, shape)
-        self.since = time.monotonic()
+        self.since = clock.monotonic()
         self._folder = folder
         self._launch = shape.launch(folder)
         for mount in self._launch.mounts:
@@ -158,13 +159,13 @@ class WarmInterpreter:
         if ready is None:
             return _why(output)
         self._cpu = float(ready["cpu"])
-        self.since = time.monotonic()
+        self.since = clock.monotonic()
         self._kept.listen()
         return ""
 
     async def run(self, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> AsyncGenerator[SandboxOutput, None]:
         """Run a script and yield what comes out; nothing, without reading `stdin`, where it did not begin."""
-        began = time.monotonic()
+        began = time.perf_counter()
         try:
             self._hand_over(launch)
         except OSError:
@@ -187,7 +188,7 @@ class WarmInterpreter:
                 continue
             if output.exit_code == 0 and output.reason is None:
                 self._hand_back(launch)
-            yield self._corrected(output, launch, counts, time.monotonic() - began)
+            yield self._corrected(output, launch, counts, time.perf_counter() - began)
 
     async def close(self) -> None:
         """End it, and remove its folder."""

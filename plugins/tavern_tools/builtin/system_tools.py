@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
@@ -34,7 +34,7 @@ class System(SystemTools):
 
     async def get_current_time(self, timezone: str | None = None) -> CurrentTime:
         """Return the time now; see the interface."""
-        now = datetime.now(UTC)
+        now = clock.now()
         if timezone is None or not timezone.strip():
             local, name = now.astimezone(), None
         else:

@@ -10,10 +10,11 @@ import contextlib
 import itertools
 import secrets
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from pydantic import JsonValue
 
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.documents import json_path
@@ -176,7 +177,7 @@ class Caller:
             raise ToolFailure(ToolErrorType.PERMISSION_DENIED, message)
         approval = None
         if verdict.kind == "approve":
-            now = datetime.now(UTC)
+            now = clock.now()
             expires_at = now + timedelta(seconds=verdict.expires_in)
             approval = ToolApproval(
                 reason=verdict.reason, requested_at=now, expires_at=expires_at, default=verdict.default

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from types import TracebackType
 
+from tavern_host import clock
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_tools.calls.call import Call
@@ -30,11 +29,9 @@ _SHARED = ""
 
 
 class Limits:
-    """The rates and the turns of all tools. `clock` gives seconds; one that jumps back stands still."""
+    """The rates and the turns of all tools."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._latest = -math.inf
+    def __init__(self) -> None:
         self._swept = -math.inf
         self._windows: dict[_Key, _Window] = {}
         self._lines: dict[str, _Line] = {}
@@ -55,7 +52,7 @@ class Limits:
         rate = tool.definition.rate_limit
         if rate is None:
             return None
-        self._latest = now = max(self._clock(), self._latest)
+        now = clock.monotonic()
         window = self._window((tool.definition.id, rate.seconds, principal.kind, principal.id), now)
         return window.admit(now, rate.calls)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
+from tavern_host import clock
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
 from tavern_tools.catalog.failures import ToolFailure
@@ -34,7 +34,7 @@ class Names:
     variables: Mapping[str, JsonValue] = field(default_factory=dict)
     request_id: str | None = None
     results: dict[int, ToolResult] = field(default_factory=dict)
-    timestamp: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    timestamp: str = field(default_factory=lambda: clock.now().isoformat(timespec="seconds"))
 
     def resolved(self, arguments: dict[str, JsonValue]) -> tuple[dict[str, JsonValue], list[str]]:
         """Return the arguments with references replaced, and a warning for each unknown name.

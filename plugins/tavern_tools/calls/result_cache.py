@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from cachetools import TLRUCache
 from pydantic import JsonValue
 
+from tavern_host import clock
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.toolcalls import ToolResult
 from tavern_tools.calls.call import Call
@@ -35,20 +35,21 @@ class _Entry:
 
 
 class ResultCache:
-    """Results by the keys of calls, the least recently used evicted first. `clock` gives seconds and never jumps back.
+    """Results by the keys of calls, the least recently used evicted first.
 
     A key is for one tool as it was prepared: where plugins, tools or workflows have changed, tools are prepared
     again, and what they returned before is not returned again; nor is it when any setting has changed: `settings`
     returns their revision.
     """
 
-    def __init__(
-        self, settings: Callable[[], int], max_bytes: int = MAX_BYTES, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, settings: Callable[[], int], max_bytes: int = MAX_BYTES) -> None:
         self._settings = settings
         self._max_bytes = max_bytes
         self._entries: TLRUCache[bytes, _Entry] = TLRUCache(
-            max_bytes, ttu=lambda _, entry, now: now + entry.seconds, timer=clock, getsizeof=lambda entry: entry.size
+            max_bytes,
+            ttu=lambda _, entry, now: now + entry.seconds,
+            timer=clock.monotonic,
+            getsizeof=lambda entry: entry.size,
         )
 
     def look_up(self, call: Call, key: bytes) -> ToolResult | None:

@@ -6,10 +6,10 @@ Recomputed when plugins, grants, tool files or workflows have changed, and only 
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
@@ -131,7 +131,7 @@ class Registry:
         stamp = self._stamp
         if stamp is None or (stamp.plugins, stamp.offers) != (self._context.hooks.revision, self.offers):
             return False
-        return time.monotonic() - self._looked_at < seconds
+        return clock.monotonic() - self._looked_at < seconds
 
     async def recent(self) -> Catalog:
         """Return all tools, as they were within the last seconds. After the first of them the files are looked at in
@@ -145,11 +145,11 @@ class Registry:
 
     async def catalog(self) -> Catalog:
         """Return all tools as they are now. Looks at each file, which is for lists and not for every call or text."""
-        began = time.monotonic()
+        began = clock.monotonic()
         stamp = await self._now()
         if stamp != self._stamp:
             async with self._lock:
-                began = time.monotonic()
+                began = clock.monotonic()
                 stamp = await self._now()
                 if stamp != self._stamp:
                     catalog = await self._collect(stamp)

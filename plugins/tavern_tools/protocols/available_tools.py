@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.macros import MacroRequest
 from tavern_host.contracts.observations import documented_tools
@@ -23,5 +22,5 @@ async def available_tools(request: MacroRequest, context: PluginContext) -> str:
 
 async def time(request: MacroRequest, context: PluginContext) -> str:
     """Return the day of the week, the date and the time."""
-    now = datetime.now().astimezone()
+    now = clock.now().astimezone()
     return f"{now:%A, %Y-%m-%d %H:%M} {offset_text(now)}"

@@ -6,11 +6,11 @@ Pure; the store sees to it that of two decisions one wins.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import JsonValue
 
+from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.tasks import TaskRow
@@ -36,7 +36,7 @@ def decided(
             "decision": "approved" if decision == "approve" else "refused",
             "decided_by": call.principal,
             "decided_via": call.via,
-            "decided_at": datetime.now(UTC),
+            "decided_at": clock.now(),
             "comment": comment[:MAX_COMMENT],
             "edited": edited,
         }
@@ -48,7 +48,7 @@ def closed(approval: ToolApproval) -> ToolApproval:
     return approval.model_copy(
         update={
             "decision": "approved" if approval.default == "approve" else "refused",
-            "decided_at": datetime.now(UTC),
+            "decided_at": clock.now(),
             "comment": "nobody decided in time",
         }
     )

@@ -16,12 +16,11 @@ import ipaddress
 import json
 import re
 import socket
-import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
+from tavern_host import clock
 from tavern_host.context import Settings
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied, TavernError, describe
 from tavern_host.contracts.toolcalls import TaskCallback, ToolTask
@@ -82,7 +81,7 @@ class Callbacks:
             status = "failed" if is_over else "waiting"
             after = before.model_copy(update={"status": status, "attempts": attempts, "error": message[:300]})
             return Delivery(after, None if is_over else PAUSES[attempts - 1])
-        update = {"status": "delivered", "attempts": attempts, "delivered_at": datetime.now(UTC), "error": None}
+        update = {"status": "delivered", "attempts": attempts, "delivered_at": clock.now(), "error": None}
         return Delivery(before.model_copy(update=update))
 
     async def _post(self, url: str, task: ToolTask) -> None:
@@ -176,7 +175,7 @@ def _body(task: ToolTask) -> bytes:
 
 
 def _headers(task_id: str, body: bytes, secret: str) -> dict[str, str]:
-    timestamp = str(int(time.time()))
+    timestamp = str(int(clock.seconds()))
     return {
         "Content-Type": "application/json",
         "User-Agent": "tavern-host",

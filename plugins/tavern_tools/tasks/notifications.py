@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from datetime import timedelta
 
 from pydantic import JsonValue
 
+from tavern_host import clock
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.tasks import TaskRow, TaskStore
 from tavern_tools.tasks.callbacks import Callbacks
@@ -68,13 +68,13 @@ class Notifier:
 
     async def tell(self, keep: timedelta) -> None:
         """Deliver the callbacks that are due now; tasks are kept for `keep` after their end."""
-        if time.monotonic() < self._rests_until:
+        if clock.monotonic() < self._rests_until:
             return
         try:
             while rows := await self._store.callbacks():
                 await asyncio.gather(*(self._deliver(row, keep) for row in rows[:AT_ONCE]))
         except TavernError as error:
-            self._rests_until = time.monotonic() + PAUSE
+            self._rests_until = clock.monotonic() + PAUSE
             self._log.error("callbacks of tasks could not be delivered: %s", error.message)
 
     async def _deliver(self, row: TaskRow, keep: timedelta) -> None:

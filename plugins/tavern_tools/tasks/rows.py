@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
 
+from tavern_host import clock
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.tasks import TaskEntry, TaskRow
 from tavern_host.contracts.toolcalls import (
@@ -111,7 +111,7 @@ def failed(task_id: str, request: ToolCallRequest, type: ToolErrorType, message:
 
 def now() -> int:
     """Return this moment in microseconds since 1970."""
-    return time.time_ns() // 1000
+    return clock.microseconds()
 
 
 def moment(micros: int | None) -> datetime | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from pydantic import JsonValue
 
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
 from tavern_host.contracts.databases import shared_database
@@ -139,7 +139,7 @@ class Tasks:
         """Return a task as it stands, or as soon as it has ended within `wait` seconds. Raises `NotFound`."""
         row = await self._visible(task_id, call)
         remaining = call.remaining()
-        ends = time.monotonic() + max(0.0, wait if remaining is None else min(wait, remaining))
+        ends = clock.monotonic() + max(0.0, wait if remaining is None else min(wait, remaining))
         if row.is_final or not wait > 0:
             return shown(row, self._keep())
         changed = asyncio.Event()
@@ -147,7 +147,7 @@ class Tasks:
         try:
             while True:
                 row = await self._visible(task_id, call)
-                left = ends - time.monotonic()
+                left = ends - clock.monotonic()
                 if row.is_final or left <= 0:
                     return shown(row, self._keep())
                 changed.clear()
@@ -244,8 +244,8 @@ class Tasks:
         while not self._is_stopping:
             try:
                 await self._look()
-                if self._context.serving and time.monotonic() >= next_pruning:
-                    next_pruning = time.monotonic() + _PRUNE_EVERY
+                if self._context.serving and clock.monotonic() >= next_pruning:
+                    next_pruning = clock.monotonic() + _PRUNE_EVERY
                     before = now() - int(self._keep().total_seconds() * 1e6)
                     await self._store.prune(before, self._number("keepTasksMegabytes", 256) * 2**20)
                 told = ""

@@ -20,7 +20,7 @@ from tavern_engine.cache.disk import tables
 from tavern_engine.cache.disk.entries import FORMAT, MAX_ENTRY, encode_entry
 from tavern_engine.cache.disk.tables import OUTPUTS, Found
 from tavern_engine.journal.keys import ProjectKey
-from tavern_host import __version__
+from tavern_host import __version__, clock
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.storage.sqlite import DatabaseThread
 
@@ -84,11 +84,11 @@ class _CircuitBreaker:
     @property
     def is_open(self) -> bool:
         """Whether the operation is suspended."""
-        return time.monotonic() < self._until
+        return clock.monotonic() < self._until
 
     def record_failure(self, error: BaseException) -> None:
         """Suspend the operation."""
-        self._until = time.monotonic() + PAUSE
+        self._until = clock.monotonic() + PAUSE
         if not self._is_logged:
             reason = error.message if isinstance(error, TavernError) else describe(error)
             self._log.error("%s the cache on disk fails; runs continue without it: %s", self._what, reason)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tavern_engine.cache.disk.entries import Entry, decode_entry
+from tavern_host import clock
 from tavern_host.storage.sqlite import Schema
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _read(found: Found, signature: bytes, content: object) -> None:
 
 def write(connection: sqlite3.Connection, entries: Iterable[tuple[bytes, bytes]]) -> None:
     """Insert entries, as used now."""
-    now = _now()
+    now = clock.microseconds()
     connection.executemany(
         "INSERT INTO outputs (signature, used, size, content) VALUES (?, ?, ?, ?) ON CONFLICT (signature) DO UPDATE"
         " SET used = excluded.used, size = excluded.size, content = excluded.content",
@@ -105,7 +106,7 @@ def write(connection: sqlite3.Connection, entries: Iterable[tuple[bytes, bytes]]
 
 def touch(connection: sqlite3.Connection, signatures: Iterable[bytes]) -> None:
     """Mark entries as used now."""
-    now = _now()
+    now = clock.microseconds()
     before = now - USED_SECONDS * 1_000_000
     connection.executemany(
         "UPDATE outputs SET used = ? WHERE signature = ? AND used < ?", [(now, s, before) for s in signatures]
@@ -155,7 +156,3 @@ def count(connection: sqlite3.Connection) -> tuple[int, int]:
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-def _now() -> int:
-    return time.time_ns() // 1000

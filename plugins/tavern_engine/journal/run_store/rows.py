@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 
+from tavern_host import clock
 from tavern_host.contracts.errors import Interrupted
 from tavern_host.contracts.executions import RunStatus
 from tavern_host.contracts.run_rows import RunRows, lease_seconds
@@ -29,7 +29,7 @@ ROWS = RunRows(
 
 def now() -> int:
     """Return the time in microseconds since 1970, UTC."""
-    return time.time_ns() // 1000
+    return clock.microseconds()
 
 
 def lease_end(now: int, lease: float) -> int:
