@@ -1,7 +1,6 @@
 """Every test gets operator folders and a log of its own, so that none sees this machine or another test.
 
 `--extended` repeats more: examples of hypothesis, cycles, data, and the tests that are marked `extended`.
-Where Python may keep no bytecode beside its sources, all processes of a session keep it in a temporary folder.
 """
 
 from __future__ import annotations
@@ -9,37 +8,34 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from helpers.forking import fork_what_is_preloaded
-from helpers.read_once import read_installation_once
 from helpers.repetition import repetitions, set_extended
 from hypothesis import HealthCheck, settings
 
-from tavern_host.hooks import dispatch
-from tavern_host.plugins import lifecycle
-from tavern_metrics import watchdog
-from tavern_scripts.sandbox import canary, running
-
-pytest_plugins = ["pytester", "tavern_devtools.testing"]
+pytest_plugins = [
+    "pytester",
+    "tavern_devtools.testing",
+    "helpers.lanes",
+    "helpers.reruns",
+    "helpers.summary",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--extended", action="store_true", help="repeat what is repeated many times, on much data")
+    parser.addoption(
+        "--cluster", action="store_true", help="run the nodes of tests/engine on a Dask cluster; with -m real"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "extended: repeats what another test shows; run with --extended only")
     os.environ["LC_ALL"] = "C.UTF-8"  # messages are in English, whoever runs the tests
     set_extended(config.getoption("extended"))
-    watchdog.LIMIT = 60.0  # on a busy machine whatever runs may stand still for seconds, which is no plugin's fault
-    dispatch.DEADLINE = lifecycle.IMPORT_DEADLINE = lifecycle.OPEN_DEADLINE = lifecycle.SHUTDOWN_DEADLINE = 100.0
-    running._PATIENCE = canary._SECONDS = 100.0
     settings.register_profile(
         "tests",
         max_examples=repetitions(15, 200),
@@ -48,75 +44,20 @@ def pytest_configure(config: pytest.Config) -> None:
         suppress_health_check=[HealthCheck.too_slow],  # which is the machine's fault
     )
     settings.load_profile("tests")
-    _keep_bytecode(config)
-    _begin_elsewhere(config)
-
-
-def _keep_bytecode(config: pytest.Config) -> None:
-    """Compile each module once a session: otherwise each of the hundreds of processes compiles the whole host."""
-    if os.environ.get("PYTHONDONTWRITEBYTECODE") and not os.environ.get("PYTHONPYCACHEPREFIX"):
-        del os.environ["PYTHONDONTWRITEBYTECODE"]
-        folder = tempfile.mkdtemp(prefix="tavern-bytecode-")
-        Path(folder).chmod(0o755)  # some tests are run as an ordinary user too
-        os.environ["PYTHONPYCACHEPREFIX"] = folder
-        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    _write_bytecode(False)
-
-
-def _write_bytecode(is_collecting: bool) -> None:
-    """Keep what collecting compiles, test files with their assertions above all; later what tests compile in this
-    process lies where it does for everybody, and none is written: tests change packages twice in a second, which
-    Python's check does not notice."""
-    sys.pycache_prefix = os.environ.get("PYTHONPYCACHEPREFIX") if is_collecting else None
-    sys.dont_write_bytecode = not is_collecting
-
-
-def _begin_elsewhere(config: pytest.Config) -> None:
-    """Let each worker begin to collect in another folder, so that what one compiled the others only read."""
-    worker = getattr(config, "workerinput", None)
-    if worker is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
-        return
-    inner = [path for path in sorted((config.rootpath / "tests").iterdir()) if _has_tests(path)]
-    places = [*map(str, inner), *config.args[1:]]
-    first = int(worker["workerid"].removeprefix("gw")) * len(places) // worker["workercount"]
-    config.args = [*places[first:], *places[:first]]
-
-
-def _has_tests(path: Path) -> bool:
-    return path.match("test_*.py") or (path.is_dir() and any(path.rglob("test_*.py")))
-
-
-LONG = (
-    "attacks",
-    "install",
-    "broken",
-    "test_sandbox_as_an_ordinary_user",
-    "test_many_cycles",
-    "test_docs",
-    "test_testing",
-    "test_author_commands",
-    "test_disk_cache",
-    "test_faults",
-    "test_end_of_the_process",
-    "test_task_faults",
-    "test_benchmarks",
-    "e2e",
-)
-"""What takes longest: folders of tests, and files."""
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """With `-n auto` start two workers for each processor: tests wait for processes, sandboxes and the disk."""
-    return None if config.option.numprocesses == "logical" else len(os.sched_getaffinity(0)) * 2
+    """With `-n auto` start two workers for each processor where tests wait for processes, sandboxes and the disk."""
+    is_fast_alone = config.option.markexpr == "fast"
+    return None if config.option.numprocesses == "logical" or is_fast_alone else len(os.sched_getaffinity(0)) * 2
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that several workers end at about the same time."""
+    """Leave out what only repeats."""
     if not config.getoption("extended"):
         repeating = [item for item in items if item.get_closest_marker("extended")]
         config.hook.pytest_deselected(items=repeating)
         items[:] = [item for item in items if not item.get_closest_marker("extended")]
-    items.sort(key=lambda i: (i.path.stem not in LONG and i.path.parent.name not in LONG, i.path))
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
@@ -132,13 +73,11 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Let garbage collections leave out what thousands of collected tests hold, and be rare: a tenth of all else."""
     gc.disable()
-    _write_bytecode(True)
     try:
         return (yield)
     finally:
-        _write_bytecode(False)
-        read_installation_once()
-        fork_what_is_preloaded(at_once=hasattr(session.config, "workerinput"))
+        sys.dont_write_bytecode = True  # tests change packages twice in a second, which Python's check does not notice
+        sys.pycache_prefix = None  # what they import has its bytecode where it has for everybody
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         gc.enable()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,7 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 12_000, "file": 450, "function": 60}
+MOST = {"core": 4_000, "kernel": 12_050, "file": 450, "function": 60}
 """Lines of code of the core, and of the kernel without contracts; all lines of one product file, and lines of one
 function from its `def` to its end, without its docstring, blank lines and comments. Decision 25 says why the kernel's
 is what it is."""
@@ -48,9 +49,21 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("storage",),
     ("context",),
     ("contracts",),
+    ("clock",),
 )
 """The rooms of the kernel, the highest first. A module imports from its own row and from lower ones only, type checking
 included. `__init__` gives authors what they import; modules of `sdk` are opened by name where nodes run."""
+
+OTHER_CLOCKS = (
+    "tavern_host/clock.py",
+    # They run in other processes than the host.
+    *("plugins/tavern_dask/worker.py", "plugins/tavern_nodes/worker_main.py", "plugins/tavern_scripts/runners"),
+    *("plugins/tavern_scripts/network/relay.py", "plugins/tavern_scripts/sandbox/inner.py"),
+    "plugins/tavern_scripts/sandbox/canary_program.py",
+    # Threads in them really wait or compute.
+    *("plugins/tavern_nodes/patterns.py", "plugins/tavern_operations/backup.py", "tavern_host/storage/confined_fs.py"),
+)
+"""Files and folders that may ask the machine for the time; all others ask `tavern_host.clock`, which tests hold."""
 
 
 # --- counting ---------------------------------------------------------------------------------------------
@@ -198,6 +211,81 @@ def all_circles() -> Iterator[str]:
         yield from circles(runtime)
 
 
+# --- the clock --------------------------------------------------------------------------------------------
+
+_MACHINE = re.compile(r"time\.(monotonic|time|time_ns)|(datetime\.)?datetime\.(now|utcnow)")
+
+
+def asks_machine(file: Path) -> Iterator[str]:
+    """Yield where a file asks the machine for the time, or has what does."""
+    for part in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        named = [ast.unparse(part)] if isinstance(part, ast.Attribute) else []
+        if isinstance(part, ast.ImportFrom) and part.module == "time":
+            named = [f"time.{alias.name}" for alias in part.names]
+        for name in filter(_MACHINE.fullmatch, named):
+            yield f"{file.relative_to(ROOT)}:{part.lineno} has {name}: ask tavern_host.clock"
+
+
+def all_that_ask_the_machine() -> Iterator[str]:
+    """Yield where the product asks the machine for the time and not its clock."""
+    others = {ROOT / name for name in OTHER_CLOCKS}
+    for file in python_files(PRODUCT):
+        if "tests" not in file.parts and not others & {file, *file.parents}:
+            yield from asks_machine(file)
+
+
+# --- the fast lane ----------------------------------------------------------------------------------------
+
+_TIMING = re.compile(
+    r"(\w*_)?(DEADLINE|SECONDS|GRACE|PATIENCE|RETRY|TRIES|DELAY|INTERVAL|EVERY|LEASE|HEARTBEAT)(_\w*)?|LIMIT"
+)
+"""What constants of the product are called that say how long something takes."""
+
+
+def fast_files() -> list[Path]:
+    """Return the files of the fast tests and of what they share with others."""
+    found = python_files([ROOT / "tests", *ROOT.glob("contrib/*/tests")])
+    return [file for file in found if "real" not in file.parts and "documentation" not in file.parts]
+
+
+def sleeps(file: Path) -> Iterator[str]:
+    """Yield where a fast test sleeps. Plugins of tests may wait for time that is held, but not for the machine's."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for call in [part for part in ast.walk(tree) if isinstance(part, ast.Call)]:
+        name = ast.unparse(call.func)
+        is_nothing = bool(call.args) and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
+        if name == "time.sleep" or (name == "asyncio.sleep" and not is_nothing and "plugins" not in file.parts):
+            yield f"{file.relative_to(ROOT)}:{call.lineno} sleeps: hold the time, or wait for what happens"
+
+
+def private_assignments(file: Path) -> Iterator[str]:
+    """Yield where a fast test assigns to a private name, or to how long the product takes for something."""
+    for part in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "setattr":
+            named = [one.value for one in part.args[:2] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+            names = named[-1].split(".") if named else []
+        elif isinstance(part, ast.Assign):
+            targets = [one for given in part.targets for one in getattr(given, "elts", [given])]
+            names = [
+                one.attr
+                for one in targets
+                if isinstance(one, ast.Attribute) and ast.unparse(one.value) not in ("self", "cls")
+            ]
+        for name in names:
+            if (name.startswith("_") and not name.startswith("__")) or (name.isupper() and _TIMING.fullmatch(name)):
+                where = f"{file.relative_to(ROOT)}:{getattr(part, 'lineno', 0)}"
+                yield f"{where} assigns to {name}: let its time pass, or give the product a parameter"
+
+
+def lane_faults() -> Iterator[str]:
+    """Yield what the fast lane has that it may not have."""
+    for file in fast_files():
+        if file != ROOT / "tests" / "helpers" / "waiting.py":
+            yield from sleeps(file)
+        yield from private_assignments(file)
+
+
 def faults() -> dict[str, list[str]]:
     """Return what does not hold, by limit."""
     return {
@@ -206,6 +294,8 @@ def faults() -> dict[str, list[str]]:
         "functions": [*all_long_functions()],
         "circles": [*all_circles()],
         "rooms": [*upward_imports(kernel_graph())],
+        "fast": [*lane_faults()],
+        "clock": [*all_that_ask_the_machine()],
     }
 
 

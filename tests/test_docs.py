@@ -443,6 +443,8 @@ def test_each_page_has_one_title() -> None:
 
 
 PAGES = [path for path in pages() if not path.startswith("docs/decisions/")]
+IN_PROCESSES = ("docs/routes.md", "docs/scripts.md", "docs/testing.md")
+"""Pages with tests or scripts, which run in processes: what they say is done in `real/test_docs_in_processes.py`."""
 
 
 def done(path: Path, page: Page) -> str:
@@ -455,13 +457,18 @@ def done(path: Path, page: Page) -> str:
     return ""
 
 
-@pytest.mark.parametrize("path", [*PAGES, "docs/decisions"])
+@pytest.mark.parametrize("path", [*(path for path in PAGES if path not in IN_PROCESSES), "docs/decisions"])
 def test_a_page_does_what_it_says(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
+    does_what_it_says(path, tmp_path)
+
+
+def does_what_it_says(path: str, folder: Path) -> None:
+    """Fail where a page, or one of the pages in a folder of them, does not do what it says."""
     read = [page(one) for one in pages() if one == path or one.startswith(f"{path}/")]
     assert read
     for number, one in enumerate(read):
-        if wrong := done(tmp_path / f"work {number}", one):
+        if wrong := done(folder / f"work {number}", one):
             pytest.fail(wrong, pytrace=False)
 
 
@@ -478,10 +485,6 @@ BROKEN = [
     (["```console", "$ tavern --version", "tavern-host 0.0.0", "```"], "the page says"),
     (["```console", "$ tavern plugins show nobody", "```"], "it ended with 2"),
     (["<!-- snippet: file ../x.py -->", "```python", "1", "```"], "not a file of this folder"),
-    (
-        ["<!-- snippet: file test_x.py -->", "```python", "def test_x():", "    assert False", "```"],
-        "its tests end with 1",
-    ),
     (
         [
             "<!-- snippet: file acme/plugin.yaml -->",

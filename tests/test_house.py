@@ -49,3 +49,59 @@ def test_circles_and_upward_imports_are_found() -> None:
     ]
     with pytest.raises(LookupError, match="stands in no room"):
         house.room_of("tavern_host.attic.box")
+
+
+def test_what_asks_the_machine_for_the_time_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(house, "ROOT", tmp_path)
+    monkeypatch.setattr(house, "PRODUCT", (tmp_path / "plugins",))
+    monkeypatch.setattr(house, "OTHER_CLOCKS", ("plugins/runners",))
+    text = (
+        "from time import monotonic, perf_counter\nimport time\nfrom functools import partial\n"
+        "at: float = field(default_factory=time.time)\ndef f(clock=time.monotonic): return time.time_ns() // 1000\n"
+        "began, now, there = time.perf_counter(), partial(datetime.now, UTC), datetime.datetime.utcnow()\n"
+        "text = 'time.time()'\nthen, moment = entry.time, clock.now()\n"
+    )
+    for name in ("wrong.py", "runners/other.py", "tests/test_it.py"):
+        file = tmp_path / "plugins" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    found = [line.removeprefix("plugins/wrong.py:") for line in house.all_that_ask_the_machine()]
+    assert sorted(found) == [
+        "1 has time.monotonic: ask tavern_host.clock",
+        "4 has time.time: ask tavern_host.clock",
+        "5 has time.monotonic: ask tavern_host.clock",
+        "5 has time.time_ns: ask tavern_host.clock",
+        "6 has datetime.datetime.utcnow: ask tavern_host.clock",
+        "6 has datetime.now: ask tavern_host.clock",
+    ]
+
+
+def test_sleeps_and_private_assignments_of_fast_tests_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(house, "ROOT", tmp_path)
+    text = (
+        "import asyncio, time\n"
+        "async def test_it(monkeypatch):\n"
+        "    await asyncio.sleep(0)\n"
+        "    await asyncio.sleep(0.1)\n"
+        "    time.sleep(1)\n"
+        "    monkeypatch.setattr(dispatch, 'DEADLINE', 5)\n"
+        "    monkeypatch.setattr('tavern_host.x._SLICE', 5)\n"
+        "    monkeypatch.setattr(blobs, 'MAX_BLOB', 5)\n"
+        "    host._left, self._right = 1, 2\n"
+    )
+    for name in ("test_it.py", "real/test_it.py", "plugins/acme/nodes.py"):
+        file = tmp_path / "tests" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    found = {line.removeprefix("tests/").partition(":")[0::2] for line in house.lane_faults()}
+    assert {(file, rest.partition(": ")[0]) for file, rest in found} == {
+        *(("test_it.py", fault) for fault in ("4 sleeps", "5 sleeps")),
+        ("plugins/acme/nodes.py", "5 sleeps"),
+        *(
+            (file, fault)
+            for file in ("test_it.py", "plugins/acme/nodes.py")
+            for fault in ("6 assigns to DEADLINE", "7 assigns to _SLICE", "9 assigns to _left")
+        ),
+    }

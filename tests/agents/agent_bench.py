@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from helpers import told_model
-from helpers.forking import PYTHON
 from helpers.tavern_project import MODELS, Tavern
 from helpers.told_model import Model, Say, in_turn
+from helpers.waiting import until
 from helpers.workflow_documents import function
 
 from tavern_host import AGENT_RUNTIME, Host
@@ -22,6 +21,7 @@ from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentRun, Age
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.llm import LlmResponse
+from tavern_host.contracts.scenes import SCENE_MANAGER
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER
 
@@ -36,18 +36,6 @@ def agent(id: str, *tools: str, **more: Any) -> dict[str, Any]:
 def tool(id: str, node: str = "core:UpperCase", **more: Any) -> dict[str, Any]:
     """Return a tool that is a node."""
     return {"id": id, "implementation": {"type": "node", "nodeType": node}, **more}
-
-
-async def until(find: Callable[[], Any]) -> Any:
-    """Return what a function gives, once that is true; it may be a coroutine function."""
-    async with asyncio.timeout(200):
-        while True:
-            found = find()
-            if inspect.isawaitable(found):
-                found = await found
-            if found:
-                return found
-            await asyncio.sleep(0.01)
 
 
 def thinking(system: str = "You keep the bar.\n{{{system:available_tools}}}") -> dict[str, Any]:
@@ -158,10 +146,16 @@ async def agent_bench(
         yield AgentBench(host, project)
 
 
+async def scenes_behind(bench: AgentBench) -> Any:
+    """Return what is behind the service of scenes."""
+    await bench.host.services.get(SCENE_MANAGER).list_runs()  # makes it
+    return bench.host._manager.active["tavern-worlds"].context.state["worlds.scenes"]
+
+
 async def killed(program: str, *arguments: str | Path, lines: int) -> list[str]:
     """Run a program of the tests until it has said so many lines, and kill it; return all whole lines that it said."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = (*PYTHON, "-m", f"tests.{program}", *map(str, arguments))
+    command = (sys.executable, "-m", f"tests.{program}", *map(str, arguments))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
     assert process.stdout is not None
     try:

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from helpers.tavern_project import Tavern
 from helpers.told_model import Said, said, written
+from helpers.waiting import until
 
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.memory import MemoryChange
 from tavern_host.contracts.scenes import SCENE_MANAGER
-from tests.agents.agent_bench import AgentBench, agent, agent_bench, tool, until
+from tests.agents.agent_bench import AgentBench, agent, agent_bench, tool
 
 # --- agents at work -----------------------------------------------------------------------------------
 

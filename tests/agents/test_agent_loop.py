@@ -9,6 +9,7 @@ import re
 import pytest
 from helpers.tavern_project import MODELS, Tavern
 from helpers.told_model import last, said, written
+from helpers.waiting import until
 from helpers.workflow_documents import function
 
 from tavern_host.contracts.agents import AgentLimits, AgentStatus
@@ -18,7 +19,7 @@ from tavern_host.contracts.executions import EXECUTION_ENGINE
 from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse, LlmToolCall
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolScope
-from tests.agents.agent_bench import AgentBench, agent, thinking, tool, until
+from tests.agents.agent_bench import AgentBench, agent, thinking, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from typing import Any
 
 import pytest
+from helpers.held_time import HeldClock
 from helpers.repetition import Failures
 from helpers.tavern_project import Tavern
 from helpers.told_model import Call, last, said, written
@@ -126,20 +126,20 @@ async def test_an_injected_prompt_cannot_leave_the_inventory(bench: AgentBench) 
     assert (reply.tool_results[1].error.type.value, reply.text) == ("PermissionDenied", "I may not.")
 
 
-async def test_a_limit_ends_with_a_last_answer(bench: AgentBench) -> None:
+async def test_a_limit_ends_with_a_last_answer(bench: AgentBench, held_clock: HeldClock) -> None:
     numbers = itertools.count()
 
     def say(request: LlmRequest) -> LlmResponse:
         if "Answer now" in last(request).content:
             return said(f"So far.\n{written('tam', SHOUT).text.removeprefix('Working on it.')}")
-        time.sleep(0.03)
+        held_clock.advance(0.6)
         return written("tam", ("shout", {"text": str(next(numbers))}))
 
     rows: list[tuple[dict[str, float], str]] = [
         ({"steps": 2}, "no final reply within 2 steps"),
         ({"tokens": 20}, "it has used 30 of 20 tokens"),
         ({"calls": 1}, "it may make 1 calls, has made 1, and asks for 1 more"),
-        ({"seconds": 0.05}, "it has worked for 0.05 seconds"),
+        ({"seconds": 1}, "it has worked for 1 seconds"),
     ]
     with Failures() as failures:
         for limits, reason in rows:

@@ -7,10 +7,7 @@ from typing import Any
 from helpers.command_line import Ran
 from helpers.command_line import tavern as tavern_command
 from helpers.repetition import Failures
-from helpers.screen import on_screen
 from helpers.tavern_project import Tavern, action
-
-from tests.agents.agent_bench import tool
 
 SHOUTED = {"last_contains": "executed successfully"}
 
@@ -104,24 +101,6 @@ def test_agents_are_listed_and_checked(tavern: Tavern) -> None:
     (problem, *_) = command(tavern, "agent", "check", "--profile", "keeper", "--json").json()
     assert (problem["level"], problem["path"]) == ("error", "$.core_deliberation_workflow_id")
     fail(tavern, "agent", (("check", "--profile", "keper"), 2, "did you mean keeper?"))
-
-
-def test_a_person_talks_to_an_agent_and_approves(tavern: Tavern) -> None:
-    tavern.write("tools/shout.tool.json", tool("shout", requiresApproval=True))
-    tavern.replies(
-        ({"last_contains": "ApprovalRefused"}, "Then not."),
-        ({"last_contains": "WINE"}, "Wine it is."),
-        ({"last_contains": "please"}, action("shout", text="ale")),
-        ({"contains": "please"}, "We talked before."),
-    )
-    typed = 'Shout please\nn\nOnce more, please\ne\n{"text": "wine"}\nBye\n\n'
-    code, screen, _ = on_screen("--project", tavern.root, "agent", "run", "keeper", typed=typed, columns=200)
-    assert code == 0, screen.text
-    for part in (
-        *('keeper wants to call shout {"text": "ale"}', "Then not.", "Wine it is.", "We talked before."),
-        "To continue this conversation: tavern agent run keeper --conversation agent_",
-    ):
-        assert part in screen.text, screen.text
 
 
 def test_a_conversation_is_branched_by_commands(tavern: Tavern) -> None:

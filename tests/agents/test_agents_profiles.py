@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -12,6 +11,7 @@ import jsonschema
 import pytest
 from helpers.repetition import Failures
 from helpers.tavern_project import Tavern
+from helpers.waiting import until
 
 from tavern_agents.profile_checks import profile_schema
 from tavern_agents.profiles import read_profiles
@@ -208,13 +208,15 @@ async def test_an_agent_that_is_added_becomes_a_tool(tavern: Tavern) -> None:
         assert (await tools.get("agent:keeper")).display_name == "The keeper"
         tavern.write("agents/cook/agent_profile.json", {**PROFILE, "id": "cook", "name": "Cook"})
         (tavern.root / "agents" / "keeper.json").unlink()
-        async with asyncio.timeout(60):
-            changed = set[str]()
-            while changed != {"cook", "keeper"}:  # together, or each by itself
-                event = await anext(aiter(changes))
-                assert isinstance(event, Event)
-                changed |= {*event.payload["changed"]}
-            while (await tools.describe(["agent:cook"])).endswith("no tool has this id"):
-                await asyncio.sleep(0.01)
+        changed = set[str]()
+        while changed != {"cook", "keeper"}:  # together, or each by itself
+            event = await anext(aiter(changes))
+            assert isinstance(event, Event)
+            changed |= {*event.payload["changed"]}
+
+        async def is_told() -> bool:
+            return not (await tools.describe(["agent:cook"])).endswith("no tool has this id")
+
+        await until(is_told, "the new agent is a tool")
         with pytest.raises(TavernError):
             await tools.get("agent:keeper")

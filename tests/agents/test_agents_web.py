@@ -14,9 +14,10 @@ from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
+from helpers.waiting import until
 
 from tavern_host.testing.http import HttpClient, served
-from tests.agents.agent_bench import AgentBench, agent, thinking, tool, until
+from tests.agents.agent_bench import AgentBench, agent, thinking, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from helpers.repetition import repetitions
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
+from helpers.waiting import until
 
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
-from tests.agents.agent_bench import agent_bench, until
+from tests.agents.agent_bench import agent_bench
 
 AGENTS = repetitions(15, 500)
 AT_ONCE = 4  # runs that the engine has by default

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from helpers.held_time import HeldClock
 from helpers.repetition import refused
 from helpers.tavern_project import Tavern
 from helpers.told_model import said
+from helpers.waiting import until
 from helpers.workflow_documents import function
 
+from tavern_host import clock
 from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, Misconfigured, NotFound, TavernError
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.scenes import SCENE_MANAGER, SceneManager, SceneRun
-from tavern_worlds import commands
-from tests.agents.agent_bench import AgentBench, agent, thinking, tool, until
+from tavern_worlds import commands, turns
+from tests.agents.agent_bench import AgentBench, agent, scenes_behind, thinking, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -74,15 +77,6 @@ def prepare(project: Tavern) -> None:
 def scenes(bench: AgentBench) -> SceneManager:
     """Return the service of scenes."""
     return bench.host.services.get(SCENE_MANAGER)
-
-
-@pytest.fixture
-async def provider(bench: AgentBench, scenes: SceneManager) -> AsyncIterator[Any]:
-    """Return what is behind the service, and give it back its clock."""
-    await scenes.list_runs()  # makes it
-    behind = bench.host._manager.active["tavern-worlds"].context.state["worlds.scenes"]
-    yield behind
-    behind.clock = lambda: datetime.now(UTC)
 
 
 async def tell(scenes: SceneManager, run: SceneRun, text: str = "", **more: Any) -> SceneRun:
@@ -247,20 +241,20 @@ async def test_events_that_follow_from_events_end(bench: AgentBench, scenes: Sce
     gate.set()
 
 
-async def test_the_clock_publishes_events_once(bench: AgentBench, scenes: SceneManager, provider: Any) -> None:
-    begin = datetime(2030, 1, 1, tzinfo=UTC)
+async def test_the_clock_publishes_events_once(bench: AgentBench, scenes: SceneManager, held_clock: HeldClock) -> None:
+    begin, provider = clock.now(), await scenes_behind(bench)
     tasks = [
         {"id": "bell", "event_type": "bell", "every": 60},
         {"id": "late", "event_type": "late", "after": 90, "payload": {"n": 1}},
-        {"id": "dawn", "event_type": "dawn", "at": "2030-01-01T02:00:00Z"},
+        {"id": "dawn", "event_type": "dawn", "at": (begin + timedelta(hours=2)).isoformat()},
     ]
     bench.project.write("scenes/clock.json", {**INN, "id": "clock", "scheduled_tasks": tasks})
-    model, times = bench.model(lambda request: said("[silent]")), [begin]
-    provider.clock = lambda: times[0]
+    model, passed = bench.model(lambda request: said("[silent]")), 0
     run = await scenes.start("clock")
     events = {}
     for seconds in (59, 60, 61, 120, 3600, 3659, 3660, 7200):
-        times[0], model.asked = begin + timedelta(seconds=seconds), []
+        held_clock.advance(seconds - passed)
+        passed, model.asked = seconds, []
         await provider.look()
         if provider._tasks:
             await asyncio.wait(provider._tasks.values())
@@ -299,11 +293,13 @@ async def test_a_talk_ends_where_an_agent_fails(bench: AgentBench, scenes: Scene
     assert runs[0].status.value == "interrupted"
 
 
-async def test_an_unforeseen_failure_ends_a_talk_once(bench: AgentBench, scenes: SceneManager, provider: Any) -> None:
+async def test_an_unforeseen_failure_ends_a_talk_once(
+    bench: AgentBench, scenes: SceneManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.model(lambda request: said("Good evening."))
     run = await scenes.start("inn")
-    broken = iter([lambda: 1 // 0])
-    provider.clock = lambda: next(broken, lambda: datetime.now(UTC))()
+    broken, sound = iter([lambda *_: 1 // 0]), turns.give_turn
+    monkeypatch.setattr(turns, "give_turn", lambda *given: next(broken, sound)(*given))
     run = await tell(scenes, run, "Hello?", turns=1)
     assert (run.turns, run.wakes, await heard(bench, run)) == (0, [], ["User: Hello?"])
     assert "ZeroDivisionError" in str(run.problem)

@@ -1,4 +1,4 @@
-"""A served host with workflows for the tests of a module."""
+"""A served host with workflows for the tests of a module, and a project whose model changes a workflow."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from helpers.tavern_project import MODELS
 from helpers.workflow_documents import edge
 
 from tavern_host import Host
@@ -38,6 +39,24 @@ SHOP: dict[str, Any] = {
     "extra": {"kept": [1, None]},
 }  # fmt: skip
 """The workflow that patches change."""
+
+GREET: dict[str, Any] = {
+    "name": "Greet",
+    "nodes": [{"id": "up", "type": "core:UpperCase", "inputValues": {"text": "ale"}, "position": {"x": 0, "y": 0}}],
+    "edges": [],
+}
+COUNT = {
+    "reply": "I count with [it](node:n) behind [up](node:up).",
+    "operations": [
+        {"op": "add", "path": "/nodes/-", "value": {"localId": "n", "type": "core:TextLength", "displayName": "Count"}},
+        {
+            "op": "add",
+            "path": "/edges/-",
+            "value": {"source": "up", "sourceHandle": "text", "targetLocalId": "n", "targetHandle": "text"},
+        },
+        {"op": "replace", "path": "/nodes/up/inputValues/text", "value": "beer"},
+    ],
+}
 
 
 @dataclass
@@ -102,3 +121,20 @@ async def patches(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pat
     (root / "tavern.yaml").write_text("name: test\n")
     async with Host(root, third_party=False) as host, served(host) as client:
         yield PatchBench(client, root)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a project with a workflow, and a model that counts, explains, or makes no sense."""
+    root = tmp_path / "project"
+    (root / "workflows").mkdir(parents=True)
+    (root / "workflows" / "greet.json").write_text(json.dumps(GREET))
+    replies = [
+        {"when": {"last_contains": "count"}, "reply": json.dumps(COUNT)},
+        {"when": {"last_contains": "explain"}, "reply": json.dumps({"reply": "It shouts.", "operations": []})},
+        {"reply": "No idea."},
+    ]
+    (root / "replies.json").write_text(json.dumps(replies))
+    settings = {MODELS: {"m": {"adapter": "scripted", "file": "replies.json"}}}
+    (root / "tavern.yaml").write_text(json.dumps({"settings": settings}))
+    return root

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from helpers.repetition import Failures
 
-from tavern_assistant.patches.operations import Copies
+from tavern_assistant.patches import operations
 from tavern_host.contracts.calls import operator_call
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -91,7 +91,7 @@ REFUSED: tuple[tuple[str, list[Any], str], ...] = (
 
 
 async def test_attacks_are_refused_and_change_nothing(patches: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Copies, "_left", 100_000)  # what copies of copies reach sooner
+    monkeypatch.setattr(operations, "MAX_COPIED", 20_000)  # what copies of copies reach sooner
     with Failures() as failures:
         for name, patch, code in REFUSED:
             with failures.row(name):

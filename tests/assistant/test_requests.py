@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
-from helpers.repetition import Failures
+from helpers.repetition import Failures, repetitions
 from helpers.told_model import in_turn, said
 from helpers.workflow_documents import function
 
@@ -27,7 +27,11 @@ from tests.agents.agent_bench import AgentBench, agent_bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ROWS: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "requests.yaml").read_text(encoding="utf-8"))
+ROWS: list[dict[str, Any]] = [
+    row
+    for row in yaml.safe_load((Path(__file__).parent / "requests.yaml").read_text(encoding="utf-8"))
+    if repetitions(0, 1) or not row.get("repeats")
+]
 ROWS.append(
     {
         **{"request": "Say it at length.", "open": "greet", "outcome": "answered", "reply": "Short.", "asked": 2},
@@ -131,11 +135,12 @@ async def asked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Asked
 
 
 async def test_requests_come_to_what_they_are_meant_to(asked: Asked) -> None:
+    for number, row in enumerate(ROWS):  # all at once: workflows are tools, which are read again after each change
+        await asked.manager.save(f"w{number}", Workflow.model_validate(DOCUMENTS[row["open"]]))
     with Failures() as failures:
         for number, row in enumerate(ROWS):
             with failures.row(row["request"]):
                 await check(asked, f"w{number}", row)
-    assert len(ROWS) == 44
 
 
 async def test_a_workflow_deleted_meanwhile_stays_deleted(asked: Asked) -> None:
@@ -153,7 +158,6 @@ async def test_a_workflow_deleted_meanwhile_stays_deleted(asked: Asked) -> None:
 
 
 async def check(asked: Asked, id: str, row: dict[str, Any]) -> None:
-    await asked.manager.save(id, Workflow.model_validate(DOCUMENTS[row["open"]]))
     if row["open"] == "failed":
         await asked.bench.host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow_id=id, inputs={"name": "Ann"}))
     before = await asked.now(id)

@@ -45,7 +45,7 @@ refused("hook-generator", GENERATOR, "tavern_startup: a hookimpl returns, it doe
 
 # --- declarations that fail, or are outside of its own space ------------------------------------------
 
-HANGS = f"@hookimpl  {HERE}\ndef {ROUTES}():\n    sys.release.wait(60)\n"
+HANGS = f"@hookimpl  {HERE}\ndef {ROUTES}():\n    sys.hang()\n"
 refused("declare-hangs", HANGS, f"{ROUTES} of declare-hangs{LATE}", hook=ROUTES)
 WAITS = f"@hookimpl  {HERE}\nasync def {ROUTES}():\n    await asyncio.sleep(3600)\n"
 refused("declare-waits", WAITS, f"{ROUTES} of declare-waits{LATE}", hook=ROUTES)

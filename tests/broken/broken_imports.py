@@ -42,7 +42,7 @@ code("import-unspeakable-exit", f"{UNSPEAKABLE}  {HERE}\n", "Odd: (its text cann
 ENDLESS = "class Odd:\n    def __repr__(self): return repr(self)\nraise KeyError(Odd())"
 code("import-endless-repr", f"{ENDLESS}  {HERE}\n", "KeyError: (its text cannot be shown)")
 code("import-huge-text", f"raise RuntimeError('no ' * 100_000)  {HERE}\n", "RuntimeError: no no no")
-code("import-hangs", "sys.release.wait(60)\n", f"importing import-hangs{LATE}", file="")
+code("import-hangs", "sys.hang()\n", f"importing import-hangs{LATE}", file="")
 
 # --- what it does to the process, which goes on ------------------------------------------------------
 

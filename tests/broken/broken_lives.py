@@ -41,7 +41,7 @@ startup("start-cancels", f"raise asyncio.CancelledError  {HERE}", "waited for so
 startup("start-timeout", f"raise TimeoutError('mine')  {HERE}", "tavern_startup: TimeoutError: mine", kind="def")
 startup("start-waits", "await asyncio.sleep(3600)", f"tavern_startup of start-waits{LATE}")
 startup("start-swallows", SWALLOWS, f"tavern_startup of start-swallows{LATE}")
-startup("start-hangs", "sys.release.wait(60)", f"tavern_startup of start-hangs{LATE}", kind="def")
+startup("start-hangs", "sys.hang()", f"tavern_startup of start-hangs{LATE}", kind="def")
 
 
 async def loop_runs(host: Host) -> None:
@@ -50,7 +50,8 @@ async def loop_runs(host: Host) -> None:
 
 
 BLOCKS, MEND = "tavern_startup kept the whole host waiting", "let it await, or run it in a thread"
-startup("start-blocks", f"sys.block_until_blamed()  {HERE}", BLOCKS, MEND, state=STARTED, at="use", use=loop_runs)
+BLOCKING = f"sys.block_until_blamed()  {HERE}"
+startup("start-blocks", BLOCKING, BLOCKS, MEND, state=STARTED, at="use", use=loop_runs, real=True)
 startup(
     "acts-unasked",
     f"await context.services.get(LLM).complete(None)  {HERE}",
@@ -87,7 +88,7 @@ life(SHUTDOWN, "stop-exits", f"sys.exit(1)  {HERE}", f"{ENDS} (SystemExit: 1)")
 life(SHUTDOWN, "stop-cancels", f"raise asyncio.CancelledError  {HERE}", "waited for something that was cancelled")
 life(SHUTDOWN, "stop-waits", "await asyncio.sleep(3600)", f"{SHUTDOWN} of stop-waits{LATE}")
 life(SHUTDOWN, "stop-swallows", SWALLOWS, f"{SHUTDOWN} of stop-swallows{LATE}")
-life(SHUTDOWN, "stop-hangs", "sys.release.wait(60)", f"{SHUTDOWN} of stop-hangs{LATE}", kind="def")
+life(SHUTDOWN, "stop-hangs", "sys.hang()", f"{SHUTDOWN} of stop-hangs{LATE}", kind="def")
 TASK_SWALLOWS = """
 async def sweep():
     while not sys.release.is_set():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,9 +37,9 @@ class Says:
     source: str = ""
     at: Moment = "load"
 
-    def of(self, host: Host) -> PluginInfo | None:
-        """Return the plugin that is meant, or None where there are none or several."""
-        found = [p for p in host.plugins() if p.name == self.plugin and self.source in p.source]
+    def of(self, plugins: Iterable[PluginInfo]) -> PluginInfo | None:
+        """Return which of a host's plugins is meant, or None where there are none or several."""
+        found = [p for p in plugins if p.name == self.plugin and self.source in p.source]
         return found[0] if len(found) == 1 else None
 
 
@@ -49,7 +49,8 @@ class Broken:
 
     `write` puts the plugins into an inn, `tamper` changes them after the operator reviewed what there was.
     `use` provokes what only shows in use, and fails where others than the plugin pay for it. `threads` and
-    `tasks` begin the names of what the plugin leaves hanging for good.
+    `tasks` begin the names of what the plugin leaves hanging for good. `real` needs a thread's own time, which no test
+    can hold.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Broken:
     use: Use | None = None
     tamper: Callable[[Inn], object] | None = None
     unreviewed: bool = False
+    real: bool = False
     threads: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
 
@@ -89,6 +91,7 @@ class Corpus:
         at: Moment = "load",
         use: Use | None = None,
         tasks: tuple[str, ...] = (),
+        real: bool = False,
         **plugin: Any,
     ) -> None:
         """Write down a plugin with this code; `plugin` is what else `Inn.code` takes.
@@ -98,6 +101,7 @@ class Corpus:
         """
         file = file or ("__init__.py" if HERE in code else "")
         mend = mend or (f"tavern plugins disable {name}" if reason else "")
-        threads = (reason.removesuffix(LATE),) if "sys.release" in code and reason.endswith(LATE) else ()
+        threads = (reason.removesuffix(LATE),) if "sys.hang" in code and reason.endswith(LATE) else ()
         says = Says(name, state, reason, mend, file or None, at=at)
-        self.add(name, lambda inn: inn.code(name, HEAD + code, **plugin), says, use=use, threads=threads, tasks=tasks)
+        options = {"use": use, "real": real, "threads": threads, "tasks": tasks}
+        self.add(name, lambda inn: inn.code(name, HEAD + code, **plugin), says, **options)

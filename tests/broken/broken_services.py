@@ -34,7 +34,7 @@ CORPUS.code("override-async", IS_ASYNC, FAILED, "Mine.stream", "def that", permi
 for name, made, reason in (
     ("provider-raises", f"raise RuntimeError('no')  {HERE}", "RuntimeError: no"),
     ("provider-exits", f"sys.exit(1)  {HERE}", "tried to end the program (SystemExit: 1)"),
-    ("provider-hangs", "sys.release.wait(60)", f"making llm of provider-hangs{LATE}"),
+    ("provider-hangs", "sys.hang()", f"making llm of provider-hangs{LATE}"),
 ):
     CORPUS.code(name, override("LLM", "", made=made), FAILED, reason, permissions=overriding("llm"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Iterable
 
@@ -12,13 +13,14 @@ import broken_manifests
 import broken_places
 import broken_services
 from broken_plugins import Broken, Moment, Says
-from inn import HERE, Inn
+from inn import HERE, Inn, everything_else_works
 
 from tavern_host import Host
-from tavern_host.contracts.plugins import PluginState, Problem
+from tavern_host.contracts.plugins import PluginInfo, PluginState, Problem
 
 CHAPTERS = (broken_manifests, broken_places, broken_imports, broken_hooks, broken_services, broken_lives)
-CORPUS: tuple[Broken, ...] = tuple(row for chapter in CHAPTERS for row in chapter.CORPUS.rows)
+EVERY: tuple[Broken, ...] = tuple(row for chapter in CHAPTERS for row in chapter.CORPUS.rows)
+CORPUS = tuple(row for row in EVERY if not row.real)
 
 
 async def prepare(inn: Inn, rows: Iterable[Broken]) -> Host:
@@ -43,15 +45,29 @@ def names(rows: Iterable[Broken]) -> set[str]:
     return {says.plugin for row in rows for says in row.says}
 
 
+async def fails_alone(inn: Inn, row: Broken) -> None:
+    """Fail where a host does not say of the plugins of a row what it must, or all else does not work beside them."""
+    host = await prepare(inn, [row])
+    async with asyncio.timeout(100):
+        async with host:
+            says_all(inn, host, [row], "link", "load")
+            await everything_else_works(host, names([row]))
+            if row.use is not None:
+                await row.use(host)
+                says_all(inn, host, [row], "use")
+                await everything_else_works(host, names([row]))
+    says_all(inn, host, [row], "stop", stopped=True)
+
+
 def says_all(inn: Inn, host: Host, rows: Iterable[Broken], *moments: Moment, stopped: bool = False) -> None:
     """Fail with everything that a host should say at these moments and does not."""
     wanted = [says for row in rows for says in row.says if says.at in moments]
-    unsaid = [line for says in wanted for line in _unsaid(inn, host, says, stopped)]
+    plugins = host.plugins()
+    unsaid = [line for says in wanted for line in _unsaid(inn, says, says.of(plugins), stopped)]
     assert not unsaid, "\n".join(unsaid)
 
 
-def _unsaid(inn: Inn, host: Host, says: Says, stopped: bool) -> list[str]:
-    plugin = says.of(host)
+def _unsaid(inn: Inn, says: Says, plugin: PluginInfo | None, stopped: bool) -> list[str]:
     if plugin is None:
         return [f"{says.plugin} is not listed, or not once"]
     state = PluginState.STOPPED if stopped and says.state is PluginState.STARTED else says.state

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from broken_plugins import Says
-from helpers.command_line import tavern, tavern_process
+from helpers.command_line import tavern
 from helpers.repetition import repetitions
 from inn import Inn, everything_else_works
 from saying import CORPUS, names, prepare, says_all
@@ -22,6 +22,7 @@ from tavern_host.testing.http import served
 SAID = [says for row in CORPUS for says in row.says]
 
 
+@pytest.mark.usefixtures("hanging")
 async def test_broken_plugins_leave_all_else_working(inn: Inn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     imported = tmp_path / "imported"
     imported.mkdir()
@@ -76,14 +77,14 @@ async def they_are_listed_over_http(host: Host) -> None:
 async def they_are_taken_out(host: Host) -> None:
     """Disable and enable those that run, and revoke those that say nothing when they stop: nothing of them stays."""
     running = [name for row in CORPUS for name in row.running if name != "twins"]  # two of the same name
-    for name in running[:: repetitions(3, 1)]:
+    for name in running[:: repetitions(8, 1)]:
         gone = await host.disable(name)
         assert (gone.state, gone.contributions) == (PluginState.DISABLED, {}), name
         assert (await host.enable(name)).state is PluginState.STARTED, name
     at_stop = {says.plugin for says in SAID if says.at == "stop"}
     granted = [n for n in running if n not in at_stop and any(p.level != "add" for p in host.plugin(n).permissions)]
     assert len(granted) > len(running) / 2
-    for name in granted[:: repetitions(3, 1)]:
+    for name in granted[:: repetitions(8, 1)]:
         gone = await host.revoke(name)
         assert (gone.state, gone.contributions) == (PluginState.NEEDS_REVIEW, {}), name
 
@@ -117,23 +118,3 @@ def unsaid(says: Says, plugins: list[dict[str, Any]]) -> Iterator[str]:
         yield f"{says.plugin} is {found[0]['state']}, expected {expected}: {told}"
     if says.at == "link" and not any(says.reason in text and says.mend in text for text in told):
         yield f"{says.plugin}: {says.reason!r} ({says.mend!r}) is not said in {told}"
-
-
-RUDE = (
-    "print('hello')",
-    "import threading; threading.Thread(target=threading.Event().wait).start()",
-    "import warnings; warnings.simplefilter('error')",
-    "import logging; logging.disable(); logging.shutdown()",
-    "import os; os.chdir('/')",
-    "sys.stdout = sys.stderr = None",
-)
-
-
-@pytest.mark.parametrize("statements", [RUDE, ["sys.stdout.close()"]], ids=["takes", "closes"])
-async def test_no_plugin_takes_output_or_keeps_commands_running(inn: Inn, statements: list[str]) -> None:
-    for number, statement in enumerate(statements):
-        inn.code(f"rude-{number}", f"import sys\n{statement}\n")
-    await (await inn.reviewed()).stop()
-    words = ("workflow", "run", "toast", "--input", "name=Ada", "--json")
-    ran = tavern_process("--project", inn.root, *words, cwd=inn.root)
-    assert (ran.code, ran.json()["outputs"]) == (0, {"said": "HELLO, ADA"})

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import signal
 import sqlite3
-import subprocess
 from pathlib import Path
 
-import pytest
-from helpers.command_line import COMMAND, minds_ctrl_c, tavern
+from helpers.command_line import tavern
 from helpers.folder_plugins import write_plugin
 
 from tavern_host import Host
 from tavern_host.audit.log import AuditLog
-
-
-@pytest.fixture
-def log(project: Path) -> AuditLog:
-    """Return the project's log with five entries in it."""
-    log = Host(project).audit
-    for number in range(4):
-        log.record("acme.done", actor="plugin:acme", subject=f"job {number}")
-        log.flush()
-    log.record("plugin.granted", actor="user:operator", subject="acme", details={"permissions": ["a:b"], "token": "x"})
-    log.flush()
-    return log
 
 
 def tamper(log: AuditLog, statement: str) -> None:
@@ -81,37 +65,6 @@ def test_a_log_in_pieces_is_shown_and_checked_as_one(project: Path, operator_fol
     assert "entry 2 follows entry 0" in tavern("--project", project, "audit", "verify").error
     host_file.write_text("audit: {days: 0}\n")
     assert tavern("--project", project, "audit", "tail").code == 2
-
-
-@pytest.mark.parametrize("options", [[], ["--json"]])
-def test_following_shows_what_is_recorded_until_ended(project: Path, log: AuditLog, options: list[str]) -> None:
-    following = subprocess.Popen(
-        [*COMMAND, "--project", str(project), "audit", "tail", "--lines", "1", "--follow", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=minds_ctrl_c,  # noqa: PLW1509
-    )
-
-    def line() -> str:
-        """Return a line, or a whole document, of which there is one for each entry."""
-        text = following.stdout.readline()
-        while options and not text.endswith("\n}\n"):
-            text += following.stdout.readline()
-        return f"{json.loads(text)['action']}  {json.loads(text)['subject']}\n" if options else text
-
-    try:
-        assert "plugin.granted  acme" in line()
-        for number in range(3):
-            log.record("acme.followed", actor="plugin:acme", subject=str(number))
-            log.flush()
-            assert line().endswith(f"acme.followed  {number}\n")
-        following.send_signal(signal.SIGINT)
-        assert following.wait(60) == 130
-    finally:
-        following.kill()
-        _, err = following.communicate()
-    assert err == "interrupted\n"
 
 
 def test_a_changed_log_fails_with_the_entry(project: Path, log: AuditLog) -> None:

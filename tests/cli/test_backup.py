@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import re
 import shutil
 import sqlite3
 import stat
-import subprocess
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from documentation.pages import ROOT
 from helpers.command_line import tavern
-from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
-from helpers.forking import PYTHON
-from helpers.repetition import Failures, repetitions
+from helpers.repetition import Failures
 
 from tavern_engine.journal.run_store.schema import RUNS
-from tavern_host.audit.store import SqliteAuditStore
-from tavern_host.contracts.audit import AuditLimits
 from tavern_host.contracts.errors import Misconfigured, TavernError
 from tavern_host.projects import Folders, find_project
 from tavern_host.server.holder import Server, held
@@ -35,18 +27,6 @@ from tavern_operations.archive import _seal
 from tavern_operations.backup import make_backup
 from tavern_operations.restore import _swap, restore_backup
 from tavern_operations.stores import SCHEMAS, refuse_newer, schemas
-
-DATABASES = 16
-
-WRITER = """
-import itertools, sqlite3, sys
-connections = [sqlite3.connect(path, timeout=30, isolation_level=None) for path in sys.argv[1:]]
-for number in itertools.count(1):
-    for connection in connections:
-        connection.execute("UPDATE t SET n = ?", (number,))
-    if number == 1:
-        print(flush=True)
-"""
 
 
 def write(path: Path, text: str) -> Path:
@@ -64,23 +44,6 @@ def tree(*folders: Path) -> dict[str, bytes]:
     """Return the files below folders with what is in them, but for locks."""
     files = (path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
     return {str(path): path.read_bytes() for path in files}
-
-
-@pytest.fixture
-def saved(project: Path, tmp_path: Path) -> Path:
-    """Return a backup of the project, which has a plugin that was granted what it asks for."""
-    write_plugin(project / "plugins" / "acme", {"__init__.py": GREETS_IN_ITS_OWN_WAY}, **INTERCEPTING)
-    assert tavern("--project", project, "plugins", "grant", "acme").code == 0
-    write(project / "files" / "run.sh", "echo").chmod(0o755)
-    os.utime(project / "files" / "run.sh", ns=(0, 10**18))
-    write(project / "files" / "uv.lock", "")
-    (project / "files" / "link").symlink_to("run.sh")
-    write(project / ".tavern" / "cache" / "x", "derived")
-    file = tmp_path / "inn.backup"
-    ran = tavern("--project", project, "backup", file, "--json")
-    assert ran.code == 0, ran.err
-    assert ran.json()["leftOut"] == ["project/files/link"]
-    return file
 
 
 def test_a_project_is_restored_elsewhere_with_its_grants(project: Path, saved: Path, tmp_path: Path) -> None:
@@ -122,58 +85,6 @@ def test_what_was_there_before_is_kept(project: Path, saved: Path) -> None:
     assert "acme" in json.loads((state_of(project) / "grants.json").read_text())["grants"]
 
 
-def test_databases_are_copied_as_at_one_moment(project: Path, tmp_path: Path) -> None:
-    """Databases are written in turn: no copy has the write of a later one without those of all before it."""
-    paths = [project / ".tavern" / "acme" / f"{number:02}.sqlite3" for number in range(DATABASES)]
-    paths[0].parent.mkdir()
-    paths[0].with_name("link.db").symlink_to(paths[0].name)
-    for path in paths:
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            connection.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER); INSERT INTO t VALUES (0);")
-    with subprocess.Popen([*PYTHON, "-c", WRITER, *map(str, paths)], stdout=subprocess.PIPE) as writer:
-        try:
-            assert writer.stdout is not None
-            writer.stdout.readline()  # it has begun
-            seen = [numbers(project, tmp_path / str(attempt)) for attempt in range(repetitions(3, 30))]
-        finally:
-            writer.kill()
-    assert [row for row in seen if row != sorted(row, reverse=True) or row[0] - row[-1] > 1] == []
-    assert seen[-1][0] > 0
-
-
-def test_an_audit_log_that_rotates_meanwhile_is_whole(project: Path, tmp_path: Path) -> None:
-    log, anchor = project / ".tavern" / "audit" / "audit.sqlite3", state_of(project) / "audit.json"
-    stores = [SqliteAuditStore(log, anchor, AuditLimits(days=days)) for days in (1, *[36500] * 4)]
-    entry = ("1970-01-01T00:00:00+00:00", b'"actor":"a","action":"b.c"}')
-
-    def step(number: int) -> None:
-        # On a busy machine a backup may hold the log for longer than a store waits; the host tries again, too.
-        assert any(stores[number % len(stores)].append([entry]) is None for _ in range(10))
-
-    def append() -> None:
-        for number in itertools.count(2):
-            step(number)
-            if end.wait(0.002):
-                return
-
-    step(0)
-    step(1)
-    end = threading.Event()
-    with ThreadPoolExecutor(1) as pool, Failures() as failures:
-        appending = pool.submit(append)
-        for attempt in range(repetitions(5, 30)):
-            copy = copied(project, tmp_path / str(attempt))
-            with failures.row(attempt):
-                state = copy / "state" / "audit.json"
-                check = SqliteAuditStore(copy / "project" / log.relative_to(project), state).verify()
-                assert (check.problem, check.entries > 0) == (None, True)
-        end.set()
-        appending.result()
-    for store in stores:
-        store.close()
-    assert list(log.parent.glob("*.db"))
-
-
 def copied(project: Path, folder: Path) -> Path:
     """Make a backup and return a folder with what is in it."""
     folders, file = Folders.of_user(), folder.with_suffix(".backup")
@@ -181,16 +92,6 @@ def copied(project: Path, folder: Path) -> Path:
     with zipfile.ZipFile(file) as archive:
         archive.extractall(folder)
     return folder
-
-
-def numbers(project: Path, folder: Path) -> list[int]:
-    """Make a backup and return the numbers in its databases."""
-    found = []
-    for copy in sorted((copied(project, folder) / "project" / ".tavern" / "acme").iterdir()):
-        with contextlib.closing(sqlite3.connect(copy)) as connection:
-            found.append(connection.execute("SELECT n FROM t").fetchone()[0])
-    assert len(found) == DATABASES
-    return found
 
 
 def test_no_backup_over_or_within_what_is_there(project: Path, saved: Path) -> None:
@@ -365,40 +266,6 @@ def test_no_restore_where_something_else_is(project: Path, saved: Path, tmp_path
             ran = tavern("restore", saved)
             assert (ran.code, f"process {os.getpid()} at http://127.0.0.1:1 has the project" in ran.error) == (2, True)
             assert tavern("--project", project, "migrate").code == 2
-
-
-DIES = """
-import os, pathlib, sys
-from tavern_host.cli.terminal import run
-
-rename, left = pathlib.Path.rename, int(sys.argv[1])
-
-def dying(path, target):
-    global left
-    if "restor" in f"{path}{target}":
-        left -= 1
-        if left == 0:
-            os._exit(9)
-    return rename(path, target)
-
-pathlib.Path.rename = dying
-sys.exit(run(["restore", sys.argv[2]]))
-"""
-
-
-@pytest.mark.parametrize("nth", [2, 3, 4])
-def test_a_half_replaced_project_is_not_opened(nth: int, project: Path, saved: Path) -> None:
-    (project / "files" / "link").unlink()  # links are in no backup
-    before = tree(project / "plugins", project / "files")
-    write(project / "files" / "new.txt", "new")
-
-    died = subprocess.run([*PYTHON, "-c", DIES, str(nth), saved], check=False, capture_output=True)
-
-    ran = tavern("--project", project, "plugins", "list")
-    assert (died.returncode, ran.code, f"a restore of {project} has not ended" in ran.error) == (9, 2, True)
-    assert tavern("restore", saved).code == 0
-    assert tavern("--project", project, "plugins", "list").code == 0
-    assert tree(project / "plugins", project / "files") == before
 
 
 # --- migrations ---------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from helpers.command_line import tavern
@@ -15,17 +13,6 @@ COMMANDS = (
     "agent list | agent run | demo | init | nodes list | parse | plugins grant | plugins list | plugins revoke"
     " | plugins show | serve | tools call | tools list | tools show | workflow check | workflow list | workflow run"
 )
-
-
-def test_the_version_costs_no_import_of_what_does_the_work() -> None:
-    script = (
-        "import sys; sys.argv = ['tavern', '--version']\n"
-        "from tavern_host.cli import main; main()\n"
-        "print(sorted({'pluggy', 'aiohttp', 'pydantic', 'yaml', 'click', 'asyncio'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_help_names_every_group_of_commands(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.audit_logs import tail
-from helpers.command_line import tavern, tavern_process
+from helpers.command_line import tavern
 from helpers.folder_plugins import write_plugin
 
 BROKEN = {"__init__.py": "import no_such_module\n"}
@@ -30,14 +30,14 @@ def state(project: Path, name: str, *options: str) -> str:
 
 
 def test_a_plugin_is_disabled_until_it_is_enabled(project: Path) -> None:
-    ran = tavern_process("--project", project, "plugins", "disable", "looks")
+    ran = tavern("--project", project, "plugins", "disable", "looks")
     assert (ran.code, ran.out) == (0, "looks is disabled. No host runs for this project.\n")
     assert state(project, "looks") == "disabled"
     shown = tavern("--project", project, "plugins", "show", "looks")
     assert "the operator has disabled it (`tavern plugins enable looks`)" in shown.out
     assert tavern("--project", project, "--strict", "plugins", "list").code == 0, "a disabled plugin is in order"
 
-    ran = tavern_process("--project", project, "plugins", "enable", "looks")
+    ran = tavern("--project", project, "plugins", "enable", "looks")
     assert ran.out == "looks is enabled; it is discovered. No host runs for this project.\n"
     assert state(project, "looks") == "discovered"
     entries = tavern("--project", project, "audit", "tail", "--json").json()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
-from helpers.command_line import COMMAND, Ran, minds_ctrl_c, tavern
+from helpers.command_line import Ran, tavern
 from helpers.repetition import Failures
 from helpers.workflow_documents import workflow_document
 
@@ -108,25 +106,6 @@ def test_a_run_that_fails_says_which_node_and_why(tmp_path: Path) -> None:
     assert "stop (core:Fail) failed: " in ran.err
     assert ran.error.startswith("Error: ") and "enough" in ran.error
     assert (as_json.code, as_json.json()["status"]) == (1, "error")
-
-
-def test_ctrl_c_interrupts_a_run(tmp_path: Path) -> None:
-    path = write(tmp_path, {"id": "w", "type": "core:Wait", "inputValues": {"seconds": 60}})
-    process = subprocess.Popen(
-        [*COMMAND, "workflow", "run", str(path)],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        preexec_fn=minds_ctrl_c,  # noqa: PLW1509
-    )
-    try:
-        assert process.stderr.readline().decode() == "w (core:Wait) …\n"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-
-    assert (process.returncode, out) == (130, b"")
-    assert err.decode().endswith("` resumes it from here.\ninterrupted\n")
 
 
 # --- tools ----------------------------------------------------------------------------------------

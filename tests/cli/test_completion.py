@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.command_line import tavern, tavern_process
+from helpers.command_line import tavern
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
 from helpers.tavern_project import deliberation
@@ -40,11 +38,6 @@ def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         assert complete() == 0
     out.seek(0)
     return [one.removeprefix("plain,") for one in out.read().split()]
-
-
-def test_the_process_of_a_shell_is_answered(tmp_path: Path) -> None:
-    ran = tavern_process(cwd=tmp_path, **asked("tavern plu"))
-    assert (ran.code, ran.out, ran.err) == (0, "plain,plugins\n", "")
 
 
 def test_commands_options_and_names_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,14 +76,3 @@ def test_commands_options_and_names_are_completed(tmp_path: Path, monkeypatch: p
         ):
             with failures.row(line):
                 assert offered(line, monkeypatch) == names
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_is_given_its_script(tmp_path: Path, shell: str) -> None:
-    ran = tavern("completion", "ksh")
-    assert (ran.code, ran.error) == (2, "Error: 'ksh': expected bash, zsh or fish")
-    ran = tavern("completion", shell)
-    assert (ran.code, f"_TAVERN_COMPLETE={shell}_complete" in ran.out) == (0, True)
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed, so its script is not read by it")
-    assert subprocess.run([shell, "-n"], input=ran.out.encode(), check=False).returncode == 0

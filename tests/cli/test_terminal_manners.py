@@ -3,31 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
-from helpers.command_line import COMMAND, minds_ctrl_c, tavern
+from helpers.command_line import tavern
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
-
-STOPS = """
-import os, signal, sys
-from tavern_host.cli import main
-
-wanted = sys.argv[1]
-
-
-class Stop:
-    def find_spec(self, name, path=None, target=None):
-        if name == wanted:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-sys.meta_path.insert(0, Stop())
-sys.argv[1:] = ["tools", "list"]
-main()
-"""
-"""Runs `tavern` and presses Ctrl-C at the import of a module."""
 
 
 def test_the_project_stands_before_or_after_the_command(project: Path, tmp_path: Path) -> None:
@@ -105,23 +85,6 @@ def test_broken_plugins_take_one_line(project: Path) -> None:
         "Warning: plugins are not in order: one (invalid), three (incompatible), two (invalid); "
         "`tavern plugins list --check` says why\n"
     )
-
-
-def test_ctrl_c_while_it_imports_shows_no_traceback(project: Path) -> None:
-    stops = project / "stops.py"
-    stops.write_text(STOPS)
-    with Failures() as failures:
-        for module in ("click", "tavern_host.cli.terminal", "pydantic", "tavern_host.plugins.manager"):
-            with failures.row(module):
-                done = subprocess.run(
-                    [COMMAND[0], str(stops), module],
-                    cwd=project,
-                    capture_output=True,
-                    preexec_fn=minds_ctrl_c,
-                    timeout=60,
-                    check=False,
-                )
-                assert (done.returncode, done.stderr.decode()) == (130, "interrupted\n")
 
 
 def test_a_path_that_is_not_utf_8_is_a_sentence(project: Path, tmp_path: Path) -> None:

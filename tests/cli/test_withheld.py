@@ -47,7 +47,7 @@ def test_what_is_withheld_is_named_with_what_helps(project: Path) -> None:
                 ("tools", "show", f"node:{name}:Say"),
                 ("workflow", "check", file),
             )
-            for words in commands if name == "waits" else commands[: repetitions(2, 6)]:
+            for words in commands if name == "waits" else commands[: repetitions(1, 6)]:
                 with failures.row(f"{name}: {words[:2]}"):
                     assert f"; the plugin {name} {why}" in said(*words, node=f"{name}:Say")
         with failures.row("a command of another name"):

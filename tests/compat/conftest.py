@@ -10,8 +10,20 @@ from pathlib import Path
 
 import pytest
 from example_bench import Bench, OpenBench
+from platform_documents import block
+from script_plugin import write_script_plugin
 
 from tavern_host import Host
+
+ANALYZER = """
+import json, sys
+given = json.load(sys.stdin)
+assert given == {"data_url": "http://example.com/data.csv", "threshold": 0.75}
+print(json.dumps({"processed_items": 10, "report_url": "/reports/analyzer_123.html"}))
+"""
+ECHO = "import json, sys\nprint(json.dumps({'received_message': json.load(sys.stdin)['message']}))\n"
+SLOW = "import time\ntime.sleep(60)\n"
+BROKEN = "1 / 0\n"
 
 
 @pytest.fixture
@@ -38,3 +50,18 @@ def open_bench(tmp_path: Path) -> OpenBench:
             yield Bench(host)
 
     return opened
+
+
+@pytest.fixture
+async def scripts(open_bench: OpenBench, spec_dir: Path, tmp_path: Path) -> AsyncIterator[Bench]:
+    """Return a host with the tool of §2.2.3 and a service that runs scripts."""
+    plugin = write_script_plugin(
+        tmp_path,
+        user_scripts__data_analysis__analyzer=ANALYZER,
+        examples__echo=ECHO,
+        examples__long_running=SLOW,
+        broken=BROKEN,
+    )
+    async with open_bench(plugin) as bench:
+        bench.write_tool("execute-python-script", block(spec_dir, "003", "2.2.3", 1))
+        yield bench

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from platform_documents import blocks
 
-TESTS = "".join(p.read_text("utf-8") for p in Path(__file__).parent.glob("test_*.py") if p != Path(__file__))
+TESTS = "".join(p.read_text("utf-8") for p in Path(__file__).parent.rglob("test_*.py") if p != Path(__file__))
 
 ELSEWHERE = {
     "000 §6.1 (1)": "the folders of plugins",

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from example_bench import OpenBench
 from platform_documents import block, blocks, data_file, plain_json
-from script_plugin import write_script_plugin
 
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_tools.catalog.files import read_file
@@ -90,18 +89,6 @@ async def test_the_tool_of_the_case_study_is_listed_and_says_what_it_needs(
     assert tool.unavailable == "needs service scriptExecution"
     assert result.error.type == ToolErrorType.SERVICE_UNAVAILABLE
     assert result.error.message == f"{tool.id} cannot be called now: needs service scriptExecution"
-
-
-async def test_the_tool_of_the_case_study_runs_its_script_where_there_is_a_service(
-    open_bench: OpenBench, spec_dir: Path, tmp_path: Path
-) -> None:
-    plugin = write_case_study(spec_dir, tmp_path, BILIBILI["000 §16.2"](spec_dir))
-    runner = write_script_plugin(tmp_path, scripts__BilibiliFetch=SUBTITLES)
-    async with open_bench(plugin, runner) as bench:
-        done = await bench.call("BilibiliFetch:getSubtitle", url="BV1")
-        without = await bench.call("BilibiliFetch:getSubtitle")
-    assert (done.status, done.structured) == ("done", {"subtitle": "of BV1"})
-    assert without.error.message.endswith("url: is required and missing")
 
 
 async def test_the_folder_of_10_2_1_holds_the_tool_of_10_2_2(

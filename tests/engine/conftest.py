@@ -1,4 +1,5 @@
-"""A host with the test plugins; its nodes run in its process, and with `cluster` also on a Dask cluster."""
+"""A host with the test plugins. Its nodes run in its process; in files `…_on_a_cluster.py`, and with `--cluster`, on a
+Dask cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from engine_bench import PLUGINS, Bench, OpenHost
+from cache_bench import Place
+from engine_bench import Bench, OpenHost, plugin_folders
 from helpers.dask_cluster import shared_cluster
 
 from tavern_host import Host
@@ -29,26 +31,39 @@ HERE_ALONE = {
     "test_a_node_may_clean_up_before_its_run_ends": "it would still be on its way",
     "test_quick_iterations_are_kept_together": "none is quick that goes to a worker and back",
     "test_a_loop_cut_off_anywhere_gives_the_same": "hundreds of runs, with thousands of round trips",
+    "held_clock": "the time of workers is not held",
 }
-"""Tests, and files of tests, whose nodes run at the host alone, with the reason."""
-BY_DEFAULT = {"test_runs", "test_policies", "test_branches"}
-"""Files whose tests run on a cluster without `--extended`: about a tenth of all."""
+"""Tests, files of tests, and fixtures of tests, whose nodes run at the host alone, with the reason."""
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test that has a host on a cluster too."""
-    if "placement" not in metafunc.fixturenames:
-        return
-    file = metafunc.module.__name__
-    far = pytest.param("cluster", marks=[] if file in BY_DEFAULT else [pytest.mark.extended])
-    is_here = not HERE_ALONE.keys().isdisjoint({file, metafunc.function.__name__})
-    metafunc.parametrize("placement", ["here"] if is_here else ["here", far], scope="module", indirect=True)
+def _is_on_a_cluster(module: str, config: pytest.Config) -> bool:
+    return module.endswith("_on_a_cluster") or bool(config.getoption("cluster"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out of those that run on a cluster what belongs at the host alone."""
+    here = [
+        item
+        for item in items
+        if isinstance(item, pytest.Function)
+        and Path(__file__).parent in item.path.parents
+        and _is_on_a_cluster(item.module.__name__, config)
+        and not HERE_ALONE.keys().isdisjoint({item.module.__name__, item.originalname, *item.fixturenames})
+    ]
+    config.hook.pytest_deselected(items=here)
+    items[:] = [item for item in items if item not in here]
 
 
 @pytest.fixture(scope="module")
 def placement(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Return the settings with which nodes run at the host, or on a cluster."""
-    return shared_cluster().settings if request.param == "cluster" else {}
+    return shared_cluster().settings if _is_on_a_cluster(request.module.__name__, request.config) else {}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Return where a plugin whose nodes say when they run, and a project, are."""
+    return Place(tmp_path)
 
 
 @pytest.fixture
@@ -78,7 +93,7 @@ def open_host(tmp_path: Path, placement: dict[str, Any]) -> OpenHost:
         names = ["acme_nodes", *plugins]
         host = Host(
             tmp_path / "project",
-            plugins=[PLUGINS / name for name in names],
+            plugins=plugin_folders(*names),
             trust=[name.replace("_", "-") for name in names] if trust else [],
             settings=placement | (settings or {}),
         )
@@ -99,7 +114,7 @@ async def module_host(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, placement: dict[str, Any]
 ) -> AsyncIterator[Host]:
     names = ["acme_nodes", *getattr(request.module, "SHARED_PLUGINS", [])]
-    plugins, trust = [PLUGINS / name for name in names], [name.replace("_", "-") for name in names]
+    plugins, trust = plugin_folders(*names), [name.replace("_", "-") for name in names]
     folder, settings = tmp_path_factory.mktemp("project"), getattr(request.module, "SHARED_SETTINGS", {})
     async with Host(folder, plugins=plugins, trust=trust, settings=placement | settings) as host:
         yield host

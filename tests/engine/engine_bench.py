@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.waiting import until
 from helpers.workflow_documents import workflow_document
 
 from tavern_engine.engine import Engine
@@ -23,6 +24,11 @@ from tavern_host.contracts.nodes import NodeManager
 from tavern_host.contracts.workflows import Workflow, WorkflowManager
 
 PLUGINS = Path(__file__).parent / "plugins"
+
+
+def plugin_folders(*names: str) -> list[Path]:
+    """Return the folders of test plugins, of which some are for real tests alone."""
+    return [folder if (folder := PLUGINS / name).is_dir() else PLUGINS.parent / "real/plugins" / name for name in names]
 
 
 def edges_in(texts: Iterable[str]) -> Iterator[str]:
@@ -70,9 +76,7 @@ LASTING = ("leases", "journal", "tavern-engine: follow node types")
 
 
 async def no_tasks_are_left(before: set[asyncio.Task[Any]]) -> None:
-    async with asyncio.timeout(60):
-        while {t for t in asyncio.all_tasks() - before if not t.get_name().startswith(LASTING)}:
-            await asyncio.sleep(0.01)
+    await until(lambda: all(t.get_name().startswith(LASTING) for t in asyncio.all_tasks() - before), "no task is left")
 
 
 class Bench:
@@ -83,7 +87,7 @@ class Bench:
         self.engine: ExecutionEngine = host.services.get(EXECUTION_ENGINE)
         self.nodes: NodeManager = host.services.get(NODE_MANAGER)
         self.workflows: WorkflowManager = host.services.get(WORKFLOW_MANAGER)
-        self._since = self._begun = host.events.last_seq
+        self.since = self.begun = host.events.last_seq
 
     def forget(self) -> None:
         """Empty the cache of outputs."""
@@ -92,11 +96,11 @@ class Bench:
             engine.cache.clear()
 
     async def run(self, document: Workflow, call: CallContext | None = None, **inputs: Any) -> Run:
-        self._begun = self.host.events.last_seq
+        self.begun = self.host.events.last_seq
         return await self.engine.run(RunRequest(workflow=document, inputs=inputs), call=call)
 
     async def start(self, document: Workflow, call: CallContext | None = None, **inputs: Any) -> str:
-        self._begun = self.host.events.last_seq
+        self.begun = self.host.events.last_seq
         return await self.engine.submit(RunRequest(workflow=document, inputs=inputs), call=call)
 
     async def late(
@@ -125,7 +129,7 @@ class Bench:
     async def events(self, run: Run, *types: str) -> list[Event]:
         """Return the events of the run that was begun last and has finished, of these types."""
         found = []
-        async for event in self.host.events.subscribe(*types, "EXECUTION_STATUS_UPDATE", since=self._begun):
+        async for event in self.host.events.subscribe(*types, "EXECUTION_STATUS_UPDATE", since=self.begun):
             assert isinstance(event, Event), "events were lost"
             if event.payload.get("promptId", run.id) == run.id:
                 if event.type in types:
@@ -136,7 +140,7 @@ class Bench:
 
     async def until(self, type: str, **payload: Any) -> None:
         """Wait until an event with this payload has been published, now or since this bench is there."""
-        async for event in self.host.events.subscribe(type, since=self._since):
+        async for event in self.host.events.subscribe(type, since=self.since):
             if payload.items() <= getattr(event, "payload", {}).items():
                 return
 

@@ -7,13 +7,13 @@ import json
 import logging
 import os
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from helpers.forking import PYTHON
 from hypothesis import strategies as st
 
 from tavern_engine.journal.keys import ProjectKey
@@ -56,7 +56,7 @@ async def begin(code: str, **more: Any) -> asyncio.subprocess.Process:
     path = os.pathsep.join([str(HERE), str(HERE.parent), str(PLUGINS), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path}
     pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(*PYTHON, "-c", code, stdout=pipe, env=env, **more)
+    return await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=pipe, env=env, **more)
 
 
 class Child:
@@ -81,7 +81,7 @@ class Child:
         )
         path = os.pathsep.join([str(HERE), str(HERE.parent), str(PLUGINS), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
-            [*PYTHON, "-c", program],
+            [sys.executable, "-c", program],
             stdout=subprocess.PIPE,
             stdin=subprocess.PIPE,
             text=True,

@@ -12,7 +12,6 @@ from engine_bench import Bench, OpenHost, workflow
 from helpers.repetition import Failures
 
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure
-from tavern_host.plugins import lifecycle
 from tavern_host.testing.http import HttpClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -41,15 +40,13 @@ async def test_a_failing_button_is_its_plugins_failure(shared: Bench, caplog: py
     with caplog.at_level(logging.WARNING), pytest.raises(PluginFailure) as failed:
         await shared.nodes.act(DICE, "fail", inputs={}, config={})
     message = "action 'fail' of acme-buttons:Dice failed: ValueError: the dice fell off the table"
-    assert (failed.value.info.plugin, message in failed.value.message) == ("acme-buttons", True)
+    assert failed.value.info.plugin == "acme-buttons"
+    assert message in failed.value.message
     assert message in caplog.text and "Traceback" in caplog.text
 
 
 @pytest.mark.asyncio(loop_scope="function")
-async def test_an_unloaded_plugin_does_not_wait_for_buttons(
-    open_host: OpenHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 0.05)
+async def test_an_unloaded_plugin_does_not_wait_for_buttons(open_host: OpenHost) -> None:
     async with open_host("acme_buttons") as bench:
         pressed = asyncio.create_task(bench.nodes.act(DICE, "wait", inputs={}, config={}))
         await bench.until("ACME_WAITS")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_bench import PLUGINS, Bench, slot, workflow
-from helpers.repetition import Failures, repetitions
-from runs_bench import begin
 
 from tavern_host import Host
 from tavern_host.contracts.blobs import Blob
@@ -47,50 +44,6 @@ def blob(content: bytes, kind: str = "text/plain") -> dict[str, Any]:
 
 
 HANDLE = blob(b"\x07" * SIZE, "application/octet-stream")
-TEXT, DEEP = blob(b"tell me"), blob(b"deep down")
-FLOWING: dict[str, tuple[dict[str, Any], Any]] = {
-    "make": (acme("Produce", size=SIZE), HANDLE),
-    "text": (acme("Make", text="tell me"), TEXT),
-    "deep": (acme("MakeDeep", text="deep down"), {"all": [{"blob": DEEP}]}),
-    "few": (acme("Produce", size=10), {"type": "opaque", "python": "builtins.bytes"}),
-    "count": (acme("Count"), SIZE),
-    "all": (acme("CountAll"), SIZE + 7),
-    "apart": (acme("CountApart"), SIZE),
-    "name": (acme("NameApart"), "Blob"),
-    "take": (acme("Take"), "text/plain 7 b'tell' 7"),
-    "small": (acme("Take"), "application/octet-stream 10 b'\\x07\\x07\\x07\\x07' 10"),
-    "pieces": (acme("Pieces"), [1_000_000] * 3),
-}
-"""Nodes, and what they give."""
-
-
-@pytest.mark.parametrize("place", ["in-process", "loopback"])
-async def test_blobs_flow_as_handles_and_open_as_bytes(tmp_path: Path, place: Any) -> None:
-    document = workflow(
-        {name: node for name, (node, _) in FLOWING.items()}
-        | {"both": acme("ProduceBoth", size=SIZE), "out": "core:GroupOutput"},
-        "make.result > count.data, make.result > all.data, text.result > all.data, make.result > apart.data",
-        "make.result > name.data, make.result > pieces.data, text.result > take.data, few.result > small.data",
-        "make.result > out.x",
-        interfaceOutputs={"x": slot("BINARY")},
-    )
-    async with host(tmp_path, placement=place) as opened:
-        bench = Bench(opened)
-        run = await bench.run(document)
-        assert run.error is None, run.error
-        with Failures() as failures:
-            for name, (_, value) in FLOWING.items():
-                with failures.row(name):
-                    assert (run.nodes[name].output or {})["result"] == value
-            with failures.row("outputs and messages"):
-                assert run.nodes["both"].output == {"data": HANDLE, "size": SIZE}
-                assert run.outputs == {"x": HANDLE}
-                done = {e.payload["nodeId"]: e.payload["output"] for e in await bench.events(run, "NODE_COMPLETE")}
-                assert done["make"] == {"result": HANDLE}
-            with failures.row("held"):
-                assert await opened.blobs.holders() == [f"tavern-engine/{run.id}"]
-                assert await opened.blobs.sweep(0) == 1  # what was made of ten bytes to be shown to `small`
-                assert all(opened.blobs.has(Blob.model_validate(one)) for one in (HANDLE, TEXT, DEEP))
 
 
 async def test_an_upload_is_the_input_of_a_run(tmp_path: Path) -> None:
@@ -135,7 +88,8 @@ async def test_blobs_go_when_their_last_run_goes(tmp_path: Path) -> None:
             await prune(opened)
         assert not opened.blobs.has(Blob.model_validate(HANDLE))
         fourth = await bench.run(document)  # what is cached is worth nothing without its Blob
-        assert (fourth.nodes["both"].cached, opened.blobs.has(Blob.model_validate(HANDLE))) == (False, True)
+        assert not fourth.nodes["both"].cached
+        assert opened.blobs.has(Blob.model_validate(HANDLE))
 
 
 COUNTED = workflow({"both": acme("ProduceBoth", size=SIZE), "count": "acme-blobs:Count", "wait": "Hang"},
@@ -163,9 +117,8 @@ async def test_a_resumed_run_has_its_blobs(tmp_path: Path) -> None:
     async with host(tmp_path) as opened:
         bench = Bench(opened)
         await bench.engine.resume(run_id)
-        async with asyncio.timeout(60):
-            while (run := await bench.engine.get(run_id)).nodes["both"].output is None:
-                await asyncio.sleep(0.01)
+        await bench.until("NODE_EXECUTING", promptId=run_id, nodeId="wait")
+        run = await bench.engine.get(run_id)
         assert run.nodes["both"].output == {"data": HANDLE, "size": SIZE}
         await bench.engine.interrupt(run_id)
 
@@ -174,47 +127,10 @@ async def test_a_tool_gives_large_bytes_by_their_handle(tmp_path: Path) -> None:
     request = ToolCallRequest(tool_id="node:acme-blobs:Produce", arguments={"size": SIZE})
     async with host(tmp_path) as opened, served(opened) as site:
         result = await opened.services.get(TOOL_MANAGER).call(request, call=opened.call())
-        assert (result.status, HANDLE in (result.structured, *(result.structured or {}).values())) == ("done", True)
+        assert result.status == "done"
+        assert HANDLE in (result.structured, *(result.structured or {}).values())
         part = await site.get(f"/api/blobs/{HANDLE['hash']}", headers={"Range": f"bytes={SIZE - 2}-"})
         assert (part.status, await part.read()) == (206, b"\x07\x07")
-
-
-ENDLESS = """
-import asyncio, sys
-from pathlib import Path
-from test_blobs_in_runs import acme, host
-from engine_bench import Bench, workflow
-
-async def main():
-    async with host(Path(sys.argv[1])) as opened:
-        bench = Bench(opened)
-        for number in range(10**6):
-            size = 2_000_000 + number
-            nodes = {"a": acme("Produce", size=size), "b": acme("Make", text=f"text {size}")}
-            run = await bench.run(workflow(nodes))
-            print(run.id, flush=True)
-            await opened.blobs.sweep(0)
-
-asyncio.run(main())
-"""
-
-
-async def test_no_blob_of_a_recorded_run_is_lost_by_a_kill(tmp_path: Path) -> None:
-    said: list[str] = []
-    for _ in range(repetitions(1, 20)):
-        child = await begin(ENDLESS.replace("sys.argv[1]", repr(str(tmp_path))))
-        assert child.stdout is not None
-        said += [(await child.stdout.readline()).decode().strip() for _ in range(3)]
-        child.kill()
-        await child.wait()
-    async with host(tmp_path) as opened:
-        bench = Bench(opened)
-        await opened.blobs.sweep(0)
-        for run_id in said:
-            run = await bench.engine.get(run_id)
-            for node_id in ("a", "b"):
-                blob = Blob.model_validate((run.nodes[node_id].output or {})["result"])
-                assert len(await opened.blobs.read(blob)) == blob.length
 
 
 async def test_a_plugin_that_is_gone_opens_none(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ PLUS = workflow({"in": IN, "add": "Add", "out": OUT}, "in.n > add.a, add.sum > o
 
 
 async def ran(bench: Bench, document: Workflow, overrides: dict[str, Any], **more: Any) -> Run:
-    bench._begun = bench.host.events.last_seq
+    bench.begun = bench.host.events.last_seq
     return await bench.engine.run(RunRequest(workflow=document, overrides=overrides, **more))
 
 
@@ -45,7 +45,7 @@ def chain(file: Path) -> Workflow:
 async def test_given_outputs_count_as_done_and_are_marked(shared: Bench, tmp_path: Path) -> None:
     run = await ran(shared, chain(tmp_path / "notes"), {"b": {"value": "pinned"}})
     events = [(e.payload.get("nodeId"), e.payload.get("given")) for e in await shared.events(run, "NODE_COMPLETE")]
-    view = ProgressView(run, lambda node_id: node_id, lambda: 0.0)
+    view = ProgressView(run, lambda node_id: node_id)
 
     assert run.status == "complete"
     assert shown(run) == {"a": "skipped", "b": "given", "c": "complete", "d": "complete"}

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import sqlite3
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.held_time import HeldClock
 from helpers.run_entries import accepted
+from helpers.waiting import let_pass
 from runs_bench import LOG, opened
 
-from tavern_engine.journal import recorder
 from tavern_engine.journal.documents import documents_of, pack, unpack
-from tavern_engine.journal.journal import Journal, read_results
+from tavern_engine.journal.journal import DELAY, Journal, read_results
 from tavern_engine.journal.leases import Leases
 from tavern_engine.journal.run_store.store import SqliteRunStore
-from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.runs import RUN_STORE, RunEnd
+from tavern_host.contracts.executions import RunStatus
+from tavern_host.contracts.runs import RunEnd
 from tavern_host.contracts.workflows import Workflow
 
 SIGNATURE = bytes(16)
@@ -154,12 +152,14 @@ async def test_a_failing_store_is_reported_once(
     assert errors(caplog) == [line]
 
 
-async def test_a_run_of_another_worker_is_not_written(store: SqliteRunStore, journal: Journal, tmp_path: Path) -> None:
-    await accepted(store, "run_1", lease=0.01)
+async def test_a_run_of_another_worker_is_not_written(
+    store: SqliteRunStore, journal: Journal, tmp_path: Path, held_clock: HeldClock
+) -> None:
+    await accepted(store, "run_1", lease=30)
     told: list[str] = []
     run = journal.begin("run_1", lost=lambda: told.append("lost"), not_resumable=told.append)
     async with opened(tmp_path) as another:
-        await asyncio.sleep(0.02)
+        held_clock.advance(31)
         assert await another.claim("other", 30) is not None
         for number in range(3):
             add(run, f"n{number}", {"value": number})
@@ -169,16 +169,16 @@ async def test_a_run_of_another_worker_is_not_written(store: SqliteRunStore, jou
 
 
 async def test_runs_wait_while_the_store_is_behind(
-    store: SqliteRunStore, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    store: SqliteRunStore, journal: Journal, held_clock: HeldClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tavern_engine.journal.journal.MAX_WAITING", 100)
-    monkeypatch.setattr("tavern_engine.journal.journal.DELAY", 0)
     await accepted(store, "run_1")
     run = journal.begin("run_1")
     waited = 0
     for number in range(3_000):
         add(run, f"n{number}", {"value": number})
         if number % 100 == 0:
+            held_clock.advance(DELAY)
             await asyncio.sleep(0)
             if run.is_full:
                 waited += 1
@@ -218,37 +218,40 @@ def not_lost() -> None:
     pytest.fail("nobody said that the run is another's")
 
 
+@pytest.mark.usefixtures("held_clock")
 async def test_a_claim_is_renewed_while_held(store: SqliteRunStore) -> None:
     await accepted(store, "run_1", lease=30)
-    leases = Leases(store, "w", LOG, lease=0.03)
+    leases = Leases(store, "w", LOG, lease=30)
 
-    async def until() -> datetime:
+    async def lease_until() -> datetime:
         found = (await store.get("run_1")).lease_until
         assert found is not None
         return found
 
-    async def renewed(times: int) -> None:
+    async def is_renewed(times: int) -> None:
         for _ in range(times):
-            before = await until()
-            while await until() == before:
-                await asyncio.sleep(0.005)
+            before = await lease_until()
+            await let_pass(15)
+            assert await lease_until() > before
 
     leases.hold("run_1", not_lost, wanted)
-    await renewed(3)
+    await is_renewed(3)
     leases.release("run_1")
-    assert leases._task is not None
-    await leases._task  # one renewal may be on the way
+    await let_pass(15)  # one renewal may be on the way
+    before = await lease_until()
+    await let_pass(15)
+    assert await lease_until() == before
     leases.hold("run_1", not_lost, wanted)
-    await renewed(1)
+    await is_renewed(1)
     await leases.close()
 
 
 async def test_a_run_that_another_worker_claimed_is_told_of_once(
-    store: SqliteRunStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store: SqliteRunStore, tmp_path: Path, held_clock: HeldClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await accepted(store, "run_1", "run_2", lease=0.01)
-    await asyncio.sleep(0.02)
-    leases = Leases(store, "w", LOG, lease=0.1)
+    await accepted(store, "run_1", "run_2", lease=30)
+    held_clock.advance(31)
+    leases = Leases(store, "w", LOG, lease=30)
     lost = asyncio.Event()
     async with opened(tmp_path) as another:
         assert await another.claim("other", 30, run_id="run_1") is not None
@@ -260,16 +263,15 @@ async def test_a_run_that_another_worker_claimed_is_told_of_once(
     await leases.close()
 
 
+@pytest.mark.usefixtures("held_clock")
 async def test_a_store_that_fails_loses_no_run_and_is_told_once(
     store: SqliteRunStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await accepted(store, "run_1")
     await store.close()
-    leases = Leases(store, "w", LOG, lease=0.03)
+    leases = Leases(store, "w", LOG, lease=30)
     leases.hold("run_1", not_lost, wanted)
-    while not errors(caplog):
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.1)
+    await let_pass(100)
     await leases.close()
     assert errors(caplog) == ["the claims of running workflows could not be prolonged: the run store is closed"]
 
@@ -296,22 +298,3 @@ def test_a_document_that_cannot_be_kept_or_read_is_named() -> None:
     for content in (b"", b"[]", b"{", b"\xff", b'{"nodes": 1}'):
         with pytest.raises(TavernError, match="a stored workflow cannot be read"):
             unpack(content)
-
-
-async def test_an_end_that_the_store_takes_long_for_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "PATIENCE", 0.05)
-    nodes = [{"id": "n", "type": "core:Wait", "inputValues": {"value": "v" * 100_000, "seconds": 0.3}}]
-    document = Workflow.model_validate({"nodes": nodes, "edges": []})
-    async with Host(tmp_path / "project") as host:
-        engine, runs = host.services.get(EXECUTION_ENGINE), host.services.get(RUN_STORE)
-        run_id = await engine.submit(RunRequest(workflow=document))
-        while (await runs.get(run_id)).status is not RunStatus.RUNNING:
-            await asyncio.sleep(0.01)
-        path = tmp_path / "project" / ".tavern" / "runs" / "runs.sqlite3"
-        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            assert (await engine.wait(run_id)).status is RunStatus.COMPLETE
-            other.execute("ROLLBACK")
-        while (await runs.get(run_id)).status is not RunStatus.COMPLETE:
-            await asyncio.sleep(0.01)
-        assert len(await runs.batches(run_id)) == 1

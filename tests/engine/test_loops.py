@@ -374,5 +374,6 @@ async def test_quick_iterations_leave_the_event_loop_to_others(shared: Bench) ->
     for body, edges, least in (({"add": ADD}, COUNTING, 1000), ({}, ["z.index > z.next__n"], 3)):
         before = turns
         run = await shared.run(workflow({"z": zone, **body}, *edges))
-        assert (output(run, "z", "iterations"), turns - before >= least) == (3000, True)
+        assert output(run, "z", "iterations") == 3000
+        assert turns - before >= least
     other.cancel()

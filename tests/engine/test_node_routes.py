@@ -45,21 +45,24 @@ async def test_node_types_are_sent_once_while_they_stay(open_host: OpenHost) -> 
     async with open_host() as bench, served(bench.host) as site:
         first = await site.get("/api/nodes")
         tag, body = first.headers["ETag"], await first.read()
-        assert (first.status, first.content_type, len(json.loads(body)) > 1) == (200, "application/json", True)
+        assert (first.status, first.content_type) == (200, "application/json")
+        assert len(json.loads(body)) > 1
         for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
             again = await site.get("/api/nodes", headers={"If-None-Match": known})
             assert (again.status, await again.read(), again.headers["ETag"]) == (304, b"", tag), known
             assert again.headers["Cache-Control"] == "private, no-cache", "a browser keeps it to send the tag"
         for unknown in ('"other"', tag[1:-1], '"', ""):
             again = await site.get("/api/nodes", headers={"If-None-Match": unknown})
-            assert (again.status, await again.read() == body) == (200, True), unknown
+            assert (again.status, await again.read()) == (200, body), unknown
         assert (await site.get("/api/projects/default/nodes", headers={"If-None-Match": tag})).status == 304
         head = await site.request("HEAD", "/api/nodes", headers={"If-None-Match": tag})
         assert (head.status, head.headers["ETag"]) == (304, tag)
 
         await bench.host.disable("acme-nodes")
         fewer = await site.get("/api/nodes", headers={"If-None-Match": tag})
-        assert (fewer.status, "acme-nodes" in await fewer.text(), fewer.headers["ETag"] != tag) == (200, False, True)
+        assert fewer.status == 200
+        assert "acme-nodes" not in await fewer.text()
+        assert fewer.headers["ETag"] != tag
         await bench.host.enable("acme-nodes")
         back = await site.get("/api/nodes")
         assert (await back.read(), back.headers["ETag"]) == (body, tag)
@@ -99,7 +102,7 @@ async def test_an_override_may_change_its_list_at_any_time(tmp_path: Path) -> No
             whole = await answers[0].json()
             assert [len(whole) - len(await answer.json()) for answer in answers] == [0, 1, 2, 3, 0], path
             tags = [answer.headers["ETag"] for answer in answers]
-            assert (len(set(tags)), tags[0] == tags[-1]) == (4, True), path
+            assert (len(set(tags)), tags[0]) == (4, tags[-1]), path
 
 
 async def test_a_tool_file_is_listed_as_soon_as_it_is_there(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ async def test_a_resumed_run_tells_in_order_what_was_done(shared: Bench, tmp_pat
     assert run.status == "error"
     await check(shared, run, nodes, edges)
 
-    shared._begun = shared.host.events.last_seq
+    shared.begun = shared.host.events.last_seq
     await shared.engine.resume(run.id)
     run = await shared.engine.wait(run.id)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from engine_bench import Bench, give, group, output, slot, state, workflow
+from helpers.waiting import until
 from loops_bench import flow, notes, policy
 from run_cases import case, check
 
@@ -108,8 +109,7 @@ async def test_an_interrupt_ends_the_delay_before_a_retry(shared: Bench, file: P
     """While the node waits for its next try, another one is run."""
     node = policy(flow("FailTimes", file=file, times=9), retry=9, retryDelay=60)
     run_id = await shared.start(workflow({"n": node, "other": flow("Note", file=tmp_path / "other", value=1)}))
-    while not notes(file) or not notes(tmp_path / "other"):
-        await asyncio.sleep(0.01)
+    await until(lambda: notes(file) and notes(tmp_path / "other"))
 
     run = await asyncio.wait_for(shared.interrupted(run_id), 60)
 
@@ -154,16 +154,11 @@ async def test_a_node_that_ignores_its_limit_is_left_behind(
     shared: Bench, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     late = policy(flow("Swallow", file=file, seconds=90), timeout=0.1, onError="default", defaults={"value": "instead"})
-    document = workflow(
-        {"n": late, "after": "Take", "b": policy(flow("Block", file=file, seconds=90), timeout=0.1)}, "n > after"
-    )
 
     with caplog.at_level(logging.WARNING):
-        run = await shared.run(document)
+        run = await shared.run(workflow({"n": late, "after": "Take"}, "n > after"))
 
     assert output(run, "after") == "instead"
     assert "ended" not in notes(file)
     file.with_name(f"{file.name}.over").touch()
     assert any("ignores that its time is over" in record.message for record in caplog.records)
-    error = state(run, "b").error
-    assert error is not None and error.code == "deadline_exceeded"

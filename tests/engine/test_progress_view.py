@@ -6,19 +6,12 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
+from helpers.held_time import HeldClock
+
 from tavern_engine.cli.progress_view import LINES, ProgressView
 from tavern_engine.cli.stream_text import StreamTexts
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def run_of(*nodes: str, status: RunStatus = RunStatus.RUNNING, **states: NodeState) -> Run:
@@ -28,18 +21,17 @@ def run_of(*nodes: str, status: RunStatus = RunStatus.RUNNING, **states: NodeSta
     )
 
 
-def board_of(run: Run) -> tuple[ProgressView, Clock]:
-    clock = Clock()
-    return ProgressView(run, lambda node_id: f"{node_id} (Type)", clock), clock
+def board_of(run: Run) -> ProgressView:
+    return ProgressView(run, lambda node_id: f"{node_id} (Type)")
 
 
-def test_a_small_run_has_a_row_for_each_node() -> None:
-    view, clock = board_of(run_of("a", "b", "c"))
+def test_a_small_run_has_a_row_for_each_node(held_clock: HeldClock) -> None:
+    view = board_of(run_of("a", "b", "c"))
     view.see("NODE_EXECUTING", {"nodeId": "a"})
-    clock.now = 1.5
+    held_clock.advance(1.5)
     view.see("NODE_COMPLETE", {"nodeId": "a"})
     view.see("NODE_EXECUTING", {"nodeId": "b"})
-    clock.now = 2.0
+    held_clock.advance(0.5)
 
     shown = view.picture()
 
@@ -49,7 +41,7 @@ def test_a_small_run_has_a_row_for_each_node() -> None:
 
 
 def test_each_event_of_a_small_run_is_worth_a_line() -> None:
-    view, _ = board_of(run_of("a", "b", "c", "d"))
+    view = board_of(run_of("a", "b", "c", "d"))
     events: list[tuple[str, dict[str, Any], list[str]]] = [
         ("NODE_EXECUTING", {"nodeId": "a"}, ["a (Type) …"]),
         ("NODE_COMPLETE", {"nodeId": "a", "output": {}}, ["a (Type) done"]),
@@ -64,7 +56,7 @@ def test_each_event_of_a_small_run_is_worth_a_line() -> None:
 
 
 def test_a_node_in_a_loop_has_its_lines_once_and_counts_its_times() -> None:
-    view, _ = board_of(run_of("a"))
+    view = board_of(run_of("a"))
 
     lines = [view.see(type, {"nodeId": "a"}) for _ in range(100) for type in ("NODE_EXECUTING", "NODE_COMPLETE")]
 
@@ -72,11 +64,11 @@ def test_a_node_in_a_loop_has_its_lines_once_and_counts_its_times() -> None:
     assert view.picture().rows == [["✓", "a (Type)", "0 ms", "100×"]]
 
 
-def test_a_large_run_has_rows_for_those_that_run_and_those_that_failed() -> None:
+def test_a_large_run_has_rows_for_those_that_run_and_those_that_failed(held_clock: HeldClock) -> None:
     ids = [f"n{place}" for place in range(5000)]
-    view, clock = board_of(run_of(*ids))
-    for place, node_id in enumerate(ids[:100]):
-        clock.now = place
+    view = board_of(run_of(*ids))
+    for node_id in ids[:100]:
+        held_clock.advance(1)
         view.see("NODE_EXECUTING", {"nodeId": node_id})
     for node_id in ids[:20]:
         view.see("NODE_ERROR", {"nodeId": node_id, "errorDetails": {"message": "no"}})
@@ -91,7 +83,7 @@ def test_a_large_run_has_rows_for_those_that_run_and_those_that_failed() -> None
 
 def test_a_large_run_says_few_lines() -> None:
     ids = [f"n{place}" for place in range(LINES + 1)]
-    view, _ = board_of(run_of(*ids))
+    view = board_of(run_of(*ids))
 
     begun = [view.see("NODE_EXECUTING", {"nodeId": node_id}) for node_id in ids]
     failed = [view.see("NODE_ERROR", {"nodeId": node_id, "errorDetails": {"message": "no"}}) for node_id in ids]
@@ -101,7 +93,7 @@ def test_a_large_run_says_few_lines() -> None:
 
 
 def test_what_a_node_says_while_it_runs_is_beside_it() -> None:
-    view, _ = board_of(run_of("a", "b"))
+    view = board_of(run_of("a", "b"))
     for node_id in "ab":
         view.see("NODE_EXECUTING", {"nodeId": node_id})
     view.see("NODE_PROGRESS", {"nodeId": "b", "value": 3, "max": 10})
@@ -114,11 +106,11 @@ def test_what_a_node_says_while_it_runs_is_beside_it() -> None:
     assert view.picture().rows[1][3] == "2.5/10 reading"
 
 
-def test_after_lost_events_the_run_itself_says_how_it_stands() -> None:
-    view, clock = board_of(run_of("a", "b", "c"))
+def test_after_lost_events_the_run_itself_says_how_it_stands(held_clock: HeldClock) -> None:
+    view = board_of(run_of("a", "b", "c"))
     failed = NodeState(status=RunStatus.ERROR, started=1, finished=3, error=ErrorInfo(code="x", message="no"))
     view.see("NODE_EXECUTING", {"nodeId": "c"})
-    clock.now = 4
+    held_clock.advance(4)
 
     view.sync(run_of("b", a=failed, c=NodeState(status=RunStatus.RUNNING)))
 
@@ -126,9 +118,9 @@ def test_after_lost_events_the_run_itself_says_how_it_stands() -> None:
     assert view.picture().rows == rows
 
 
-def test_the_last_picture_tells_how_the_run_ended() -> None:
-    view, clock = board_of(run_of("a"))
-    clock.now = 3
+def test_the_last_picture_tells_how_the_run_ended(held_clock: HeldClock) -> None:
+    view = board_of(run_of("a"))
+    held_clock.advance(3)
     cached = NodeState(status=RunStatus.COMPLETE, started=1, finished=1, cached=True)
 
     shown = view.last_picture(run_of(status=RunStatus.COMPLETE, a=cached))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import sqlite3
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.repetition import repetitions
 from helpers.run_entries import accepted, finished
-from runs_bench import Child, opened
+from runs_bench import opened
 
 from tavern_host.contracts.errors import Conflict, Misconfigured, TavernError
 from tavern_host.contracts.executions import RunFilter
@@ -131,34 +130,6 @@ async def test_a_folder_that_cannot_be_used_is_named_in_one_line(tmp_path: Path)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    child = Child(
-        tmp_path,
-        """
-import resource, signal
-from tavern_host.contracts.errors import TavernError
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-await accepted(store, "run_1")
-resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
-for attempt in (store.append("w", "run_1", b"x" * 1_000_000), store.put(b"x" * 1_000_000)):
-    try:
-        await attempt
-    except TavernError as error:
-        say(error.message)
-await store.append("w", "run_1", b"small")
-say(len(await store.batches("run_1")))
-""",
-    )
-    said = await child.says_all()
-    assert child.process.returncode == 0
-    assert said[0].startswith(f"{tmp_path}/runs.sqlite3: ")
-    assert said[1] == f"{tmp_path}/values: the disk is full: make room"
-    assert said[2] == 1
-    assert await ids(tmp_path) == ["run_1"]
-    assert damaged(tmp_path) == []
-    assert [path for path in (tmp_path / "values").iterdir() if path.is_file()] == []
-
-
 async def test_damaged_records_hold_up_no_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with opened(tmp_path) as first:
         await accepted(first, "broken", "odd", "sound", worker="first")
@@ -173,17 +144,3 @@ async def test_damaged_records_hold_up_no_others(tmp_path: Path, caplog: pytest.
         assert (shown["broken"], shown.keys()) == (("error", False), {"broken", "sound"})
         assert "the record of the run odd is damaged" in caplog.text
         assert await store.delete("broken") is True
-
-
-async def test_another_process_that_does_not_let_go_is_waited_for(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await accepted(store, "run_1")
-        with sqlite3.connect(tmp_path / "runs.sqlite3", isolation_level=None) as other:
-            other.execute("BEGIN IMMEDIATE")
-            writing = asyncio.create_task(store.append("w", "run_1", b"batch"))
-            await asyncio.sleep(0.1)
-            assert not writing.done()
-            assert [run.id for run in await store.list_runs(RunFilter())] == ["run_1"]
-            other.execute("COMMIT")
-        await writing
-        assert await store.batches("run_1") == [b"batch"]

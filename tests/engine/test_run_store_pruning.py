@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from helpers.held_time import HeldClock
 from helpers.run_entries import accepted, entry, finished
 from runs_bench import opened
 
-from tavern_engine.journal.run_store import pruning as pruning_module
+from tavern_engine.journal.run_store.pruning import KEPT_SECONDS
+from tavern_host import clock
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.executions import RunFilter, RunStatus
 from tavern_host.contracts.runs import RunEnd, RunStore
 
 FOREVER = 1e12
 ALL = 2**60
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values that no run needs may go at once, not only after an hour."""
-    monkeypatch.setattr(pruning_module, "KEPT_SECONDS", 0)
 
 
 async def ids(store: RunStore) -> list[str]:
@@ -36,7 +32,7 @@ def files(folder: Path) -> list[Path]:
 
 
 async def test_only_old_finished_runs_are_pruned(tmp_path: Path) -> None:
-    now = datetime.now(UTC)
+    now = clock.now()
     async with opened(tmp_path) as store:
         for run_id, hours in (("old", 48), ("older", 72), ("new", 1)):
             await finished(store, run_id, finished_at=now - timedelta(hours=hours))
@@ -65,7 +61,7 @@ async def test_the_oldest_are_pruned_by_size(tmp_path: Path) -> None:
     assert (tmp_path / "runs.sqlite3").stat().st_size < 1_000_000
 
 
-async def test_shared_values_count_once(tmp_path: Path, at_once: None) -> None:
+async def test_shared_values_count_once(tmp_path: Path, held_clock: HeldClock) -> None:
     async with opened(tmp_path) as store:
         await accepted(store, "a", "b", "c")
         shared, own = await store.put(b"s" * 100_000), await store.put(b"o" * 100_000)
@@ -74,6 +70,7 @@ async def test_shared_values_count_once(tmp_path: Path, at_once: None) -> None:
             await store.append("w", name, b"batch", contents=contents)
             await store.update("w", name, RunEnd(status=RunStatus.COMPLETE))
 
+        held_clock.advance(KEPT_SECONDS + 1)
         assert await store.prune(max_age=FOREVER, max_bytes=150_000) == 1
 
         assert await ids(store) == ["b", "c"]
@@ -83,7 +80,7 @@ async def test_shared_values_count_once(tmp_path: Path, at_once: None) -> None:
                 await store.content(gone)
 
 
-async def test_documents_of_many_runs_are_kept_once(tmp_path: Path, at_once: None) -> None:
+async def test_documents_of_many_runs_are_kept_once(tmp_path: Path, held_clock: HeldClock) -> None:
     large = b'{"nodes":[%s]}' % b",".join(b'{"id":"n%d"}' % i for i in range(10_000))
     async with opened(tmp_path) as store:
         document = await store.put(large)
@@ -93,6 +90,7 @@ async def test_documents_of_many_runs_are_kept_once(tmp_path: Path, at_once: Non
         for i in range(200):
             await store.update("w", f"run_{i}", RunEnd(status=RunStatus.COMPLETE))
 
+        held_clock.advance(KEPT_SECONDS + 1)
         assert await store.prune(max_age=0, max_bytes=ALL) == 200
 
         assert files(tmp_path) == []

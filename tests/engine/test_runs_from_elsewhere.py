@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import shutil
@@ -15,7 +14,9 @@ from typing import Any
 
 import pytest
 from engine_bench import PLUGINS, Bench, output, workflow
+from helpers.held_time import HeldClock
 from helpers.run_entries import accepted, finished
+from helpers.waiting import until
 from loops_bench import flow, notes
 from runs_bench import opened
 
@@ -66,8 +67,11 @@ class Place:
         async with self.host(name, serving=True) as bench:
             runs = [await bench.start(self.document) for _ in range(count)]
             store = bench.host.services.get(RUN_STORE)
-            while not all([await store.batches(run) for run in runs]):  # until the results of the notes are kept
-                await asyncio.sleep(0.01)
+
+            async def are_noted() -> bool:
+                return all([await store.batches(run) for run in runs])
+
+            await until(are_noted)
             with closing(sqlite3.connect(database)) as now, closing(sqlite3.connect(then)) as copy:
                 now.backup(copy)
         for path in database.parent.glob("runs.sqlite3*"):
@@ -230,8 +234,7 @@ async def test_without_operator_folder_nothing_is_resumed_or_cached(
     caplog.clear()
 
     async with place.host("mine", serving=True, cacheOnDisk=True) as bench:
-        while not said(caplog, logging.ERROR):
-            await asyncio.sleep(0.01)
+        await until(lambda: said(caplog, logging.ERROR))
         left = await bench.engine.get(run_id)
         await bench.engine.resume(run_id)
         resumed = await bench.engine.wait(run_id)
@@ -285,13 +288,15 @@ def test_a_seal_fits_one_name_content_and_key(tmp_path: Path) -> None:
 # --- the store ------------------------------------------------------------------------------------
 
 
-async def test_many_runs_from_elsewhere_hold_up_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_many_runs_from_elsewhere_hold_up_no_other(
+    tmp_path: Path, held_clock: HeldClock, caplog: pytest.LogCaptureFixture
+) -> None:
     async with opened(tmp_path / "theirs") as store:
         await accepted(store, *(f"run_{i}" for i in range(120)), priority=5, worker="theirs")
     shutil.copytree(tmp_path / "theirs", tmp_path / "mine")
     async with opened(tmp_path / "mine") as store:
-        await accepted(store, "own", worker="gone", lease=0.001)
-        await asyncio.sleep(0.02)
+        await accepted(store, "own", worker="gone", lease=30)
+        held_clock.advance(31)
         odd = '{"outputs": {"a": NaN}, "error": null}'
         change(tmp_path / "mine", "UPDATE runs SET state = ? WHERE id = 'run_7'", odd)
         change(tmp_path / "mine", "UPDATE runs SET entry = CAST(entry AS TEXT) WHERE id = 'run_8'")
@@ -304,10 +309,11 @@ async def test_many_runs_from_elsewhere_hold_up_no_other(tmp_path: Path, caplog:
     assert len([r for r in caplog.records if "119 not resumed" in r.getMessage()]) == 1
 
 
-async def test_a_store_of_an_earlier_version_is_migrated(tmp_path: Path) -> None:
+async def test_a_store_of_an_earlier_version_is_migrated(tmp_path: Path, held_clock: HeldClock) -> None:
     async with opened(tmp_path / "runs") as store:
         await finished(store, "done")
-        await accepted(store, "open", worker="gone", lease=0.001)
+        await accepted(store, "open", worker="gone", lease=30)
+    held_clock.advance(31)
     for column in ("seal", "is_unwanted"):
         change(tmp_path / "runs", f"ALTER TABLE runs DROP COLUMN {column}")
     change(tmp_path / "runs", "DROP TABLE bodies")
@@ -320,11 +326,11 @@ async def test_a_store_of_an_earlier_version_is_migrated(tmp_path: Path) -> None
         assert await store.claim("w", 30, run_id="open") is not None
 
 
-async def test_a_damaged_store_begun_anew_resumes_own_runs(tmp_path: Path) -> None:
+async def test_a_damaged_store_begun_anew_resumes_own_runs(tmp_path: Path, held_clock: HeldClock) -> None:
     async with opened(tmp_path / "runs") as store:
         await accepted(store, "lost")
     (tmp_path / "runs" / "runs.sqlite3").write_bytes(b"not a database" * 1000)
     async with opened(tmp_path / "runs") as store:
-        await accepted(store, "own", worker="gone", lease=0.001)
-        await asyncio.sleep(0.02)
+        await accepted(store, "own", worker="gone", lease=30)
+        held_clock.advance(31)
         assert (await store.claim("w", 30)).id == "own"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from engine_bench import Bench, group, no_tasks_are_left, output, slot, state, take, workflow
+from helpers.held_time import HeldClock
 from helpers.repetition import Failures
 from loops_bench import policy
 from run_cases import case, check
@@ -423,7 +424,7 @@ async def test_an_interrupt_closes_generators_and_leaves_no_tasks(shared: Bench)
     before = asyncio.all_tasks()
     for source in (node("Ticks", first=5), node("Endless")):
         document = workflow({"s": source, **readers}, "s.items > r.items, r.items > t.items, u.items > v.items")
-        shared._since = shared.host.events.last_seq
+        shared.since = shared.host.events.last_seq
         run_id = await shared.start(document)
         await shared.until("ACME_STREAM", node="v", what="read")
         run = await shared.interrupted(run_id)
@@ -459,17 +460,24 @@ async def test_a_stream_too_long_to_keep_is_read_whole(shared: Bench) -> None:
     assert not state(await shared.run(document), "u").cached
 
 
-async def test_a_long_stream_takes_bounded_memory(shared: Bench) -> None:
+async def test_a_long_stream_takes_bounded_memory(shared: Bench, held_clock: HeldClock) -> None:
+    async def pass_time() -> None:
+        while True:
+            held_clock.advance(0.001)
+            await asyncio.sleep(0)
+
     document = workflow(
         {"s": node("Blocks", count=4_000, size=50_000), "r": node("Relay"), "t": node("Heavy")},
         "s.items > r.items, r.items > t.items",
     )
+    passing = asyncio.create_task(pass_time())
     tracemalloc.start()
     try:
         run = await shared.run(document)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+        passing.cancel()
     assert output(run, "t", "bytes") == 2 * 10**8
     assert peak < 10**8
 

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers.forking import PYTHON
 from tavern_host.cli.terminal import run
 
 SECONDS = 100.0
-COMMAND = (*PYTHON, "-m", "tavern_host.cli")
+COMMAND = (sys.executable, "-m", "tavern_host.cli")
 FEW_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p asyncio"}
 """The environment of pytest for an author, who has fewer of its plugins than there are here: it starts sooner."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from .ports import free_port
 
 TESTS = Path(__file__).parents[1]
-FOLDERS = [TESTS / "engine/plugins/acme_nodes", TESTS / "dask/plugins/acme_far"]
+FOLDERS = [TESTS / "engine/plugins/acme_nodes", TESTS / "real/dask/plugins/acme_far"]
 TRUST = ["acme-nodes", "acme-far"]
 _ROLES = ("scheduler", "worker", "client")
 

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,13 +96,13 @@ def openai_server(folder: Path, answers: list[dict[str, Any]]) -> Iterator[OpenA
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        if process.poll() is not None:
-            break
         try:
             with _opener().open(f"http://127.0.0.1:{port}/health", timeout=30):
                 return
         except (urllib.error.URLError, OSError):
-            time.sleep(0.05)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+                break
     raise RuntimeError(f"the server did not start:\n{log.read_text(errors='replace')[-2000:]}")
 
 

@@ -47,8 +47,9 @@ class WireServer:
                     return
                 writer.write(piece)
                 await writer.drain()
-                await asyncio.sleep(0.01)
+                for _ in range(2):  # the turns of the loop in which what was written reaches its reader
+                    await asyncio.sleep(0)
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+            self.closed.set()
         finally:
             writer.close()

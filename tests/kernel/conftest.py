@@ -1,11 +1,12 @@
-"""A project with a workflow, and an audit log."""
+"""A project with a workflow, an audit log, and its table alone."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from audit_table import AuditTable
 
 from tavern_host.audit.log import AuditLog
 
@@ -26,3 +27,11 @@ async def log(tmp_path: Path) -> AsyncIterator[AuditLog]:
     log = AuditLog(tmp_path / "audit" / "audit.sqlite3", anchor=tmp_path / "state" / "audit.json")
     yield log
     await log.close()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[AuditTable]:
+    """Return the table of an audit log that is not written yet."""
+    table = AuditTable(tmp_path)
+    yield table
+    table.store.close()

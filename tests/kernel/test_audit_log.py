@@ -4,48 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.audit_logs import tail, unwritable, verify
-from helpers.forking import PYTHON
 from helpers.repetition import Failures
+from helpers.waiting import until
 
+from tavern_host import clock
 from tavern_host.audit import log as audit
 from tavern_host.audit.log import AuditLog, HostAudit
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
 
-ENDS_AT_ONCE = """
-import sys
-from pathlib import Path
-from tavern_host.audit.log import AuditLog
-
-log = AuditLog(Path(sys.argv[1]))
-log.record("plugin.granted", actor="user:operator", subject="acme")
-"""
-
 
 def written(log: AuditLog) -> list[AuditEntry]:
     return tail(log.path, 100_000)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 # --- what is recorded ---------------------------------------------------------------------------------
 
 
 async def test_entries_name_actor_action_subject_and_time(log: AuditLog) -> None:
-    before = time.time()
+    before = clock.seconds()
     details: dict[str, Any] = {"permissions": ["a"], "token": "x"}
     log.record("plugin.granted", actor="user:operator", subject="acme", details=details)
     details["permissions"].append("changed later")
@@ -54,7 +38,7 @@ async def test_entries_name_actor_action_subject_and_time(log: AuditLog) -> None
     first, second = written(log)
     assert (first.seq, first.actor, first.action, first.subject) == (1, "user:operator", "plugin.granted", "acme")
     assert first.details == {"permissions": ["a"], "token": "********"}
-    assert before - 1 <= first.time.timestamp() <= time.time() + 1
+    assert before - 1 <= first.time.timestamp() <= clock.seconds() + 1
     assert (second.seq, second.actor, second.subject, second.details) == (2, "user:operator", "", {})
 
 
@@ -64,13 +48,6 @@ async def test_entries_reach_the_disk_unasked(log: AuditLog) -> None:
     log.record("plugin.revoked", actor="user:operator")
     await until(lambda: len(written(log)) == 2)
     await until(lambda: verify(log.path, log.anchor) == AuditCheck(entries=2))
-
-
-def test_entries_survive_a_program_ending_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "audit.sqlite3"
-    subprocess.run([*PYTHON, "-c", ENDS_AT_ONCE, str(path)], check=True)
-    assert [entry.action for entry in tail(path, 10)] == ["plugin.granted"]
-    assert verify(path) == AuditCheck(entries=1)
 
 
 async def test_a_log_that_is_not_used_touches_nothing(log: AuditLog, tmp_path: Path) -> None:
@@ -103,24 +80,7 @@ async def test_threads_record_in_the_order_of_each(log: AuditLog) -> None:
 # --- what goes wrong ----------------------------------------------------------------------------------
 
 
-async def test_an_unwritable_log_is_told_once_and_retried(
-    log: AuditLog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(audit, "RETRY", 0.01)
-    mend = unwritable(log)
-    for number in range(5):
-        log.record("thing.done", actor="system:host", details={"n": number})
-        log.flush()
-    (problem,) = [r for r in caplog.records if r.levelno == logging.ERROR]
-    assert problem.getMessage() == f"the audit log {log.path} cannot be written: File exists"
-    mend()
-    await until(lambda: len(written(log)) == 5)
-    assert [entry.details["n"] for entry in written(log)] == [0, 1, 2, 3, 4]
-    await until(lambda: "is written again; 0 entries were lost" in caplog.messages[-1])
-
-
 async def test_entries_without_room_are_counted(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "RETRY", 0.01)
     monkeypatch.setattr(audit, "MAX_PENDING", 100_000)
     mend = unwritable(log)
     for number in range(2000):

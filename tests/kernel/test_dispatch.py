@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.held_time import HeldClock
 from helpers.repetition import Failures
 from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, problems_of
 
@@ -15,9 +16,7 @@ from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import Forbidden, Vetoed
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.hooks import dispatch
 from tavern_host.hooks.dispatch import Dispatcher
-from tavern_host.runtime import threads
 
 BEFORE = "tavern_before_execute"
 HEAD = """
@@ -172,16 +171,14 @@ async def test_cancelling_the_caller_reaches_the_implementation(tmp_path: Path) 
 ENDLESS = [
     "await asyncio.sleep(60)",
     "await asyncio.get_running_loop().create_future()",
-    "while True:\n    await asyncio.sleep(0)",
+    "while True:\n    SEEN[0](1)  # a second passes\n    await asyncio.sleep(0)",
     "try:\n    await asyncio.sleep(60)\nfinally:\n    await asyncio.sleep(0.01)",
     "while True:\n    try:\n        await asyncio.sleep(60)\n    except asyncio.CancelledError:\n        pass",
     "while True:\n    try:\n        await asyncio.sleep(0.001)\n    except asyncio.CancelledError:\n        pass",
 ]
 
 
-async def test_endless_implementations_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "DEADLINE", 0.05)
-    monkeypatch.setattr(threads, "GRACE", 0.1)
+async def test_endless_implementations_are_given_up(tmp_path: Path, held_clock: HeldClock) -> None:
     rows = {f"a{number}": body.replace("\n", "\n    ") for number, body in enumerate(ENDLESS)}
     folders = [
         implementing(tmp_path, name, f"if value.workflow_id == {name!r}:\n    {body}", kind="async def")
@@ -189,17 +186,18 @@ async def test_endless_implementations_are_given_up(tmp_path: Path, monkeypatch:
     ]
     async with host_with(tmp_path / "p", *folders) as host:
         for name in rows:
-            with pytest.raises(Vetoed, match=rf"{BEFORE} of {name} did not end within 0\.05 s"):
+            module_of(name).SEEN.append(held_clock.advance)
+            with pytest.raises(Vetoed, match=rf"{BEFORE} of {name} did not end within 10 s"):
                 await run_through(host, RunRequest(workflow_id=name))
             assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
-        await asyncio.sleep(0.15)  # nothing is left that would cancel this task later
+        held_clock.advance(60)
+        for _ in range(3):
+            await asyncio.sleep(0)  # nothing is left that would cancel this task later
 
 
-async def test_one_that_answers_within_the_grace_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "DEADLINE", 0.05)
-    monkeypatch.setattr(threads, "GRACE", 100.0)
+async def test_one_that_answers_within_the_grace_is_heard(tmp_path: Path) -> None:
     body = (
-        "try:\n    await asyncio.sleep(3600)\nexcept asyncio.CancelledError:\n    await asyncio.sleep(0.01)\n"
+        "try:\n    await asyncio.sleep(3600)\nexcept asyncio.CancelledError:\n    await asyncio.sleep(0.9)\n"
         "    return Veto(reason='sorry')"
     )
     async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:

@@ -6,18 +6,16 @@ import csv
 import io
 import json
 import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from helpers.command_line import tavern, tavern_process
+from helpers.command_line import tavern
 from helpers.repetition import Failures
 
 import tavern_host
 from tavern_host import Host
-from tavern_host.contracts.plugins import PluginInfo, PluginState
+from tavern_host.contracts.plugins import PluginState
 
 RAN = "import os, pathlib; pathlib.Path(os.environ['ACME_RAN']).touch()\n"
 HOOK = "hook:server:tool:before-call"
@@ -54,41 +52,13 @@ def wheel(
     return path
 
 
-def plugins_with(site: Path, tmp_path: Path) -> list[PluginInfo]:
-    """Return what `tavern plugins list` says where `site` is earlier on the path; nothing of it is imported."""
-    ran = tmp_path / "ran"
-    done = tavern_process(*("plugins", "list", "--json"), cwd=tmp_path, PYTHONPATH=str(site), ACME_RAN=str(ran))
-    assert not ran.exists(), done.err
-    return [PluginInfo.model_validate(plugin) for plugin in done.json()]
-
-
 def unpack(path: Path, site: Path) -> None:
     """Install a wheel as an installer does that checks nothing."""
     with zipfile.ZipFile(path) as archive:
         archive.extractall(site)
 
 
-def of_name(plugins: list[PluginInfo], name: str) -> list[PluginInfo]:
-    """Return the plugins of a name."""
-    return [plugin for plugin in plugins if plugin.name == name]
-
-
-def test_a_wheels_description_makes_it_not_first_party(tmp_path: Path) -> None:
-    wheels = []
-    for number, header in enumerate(("name: acme_", "NAME:acme_", "Name:\tacme_")):
-        metadata = f"Metadata-Version: 2.1\n{header}{number}\nVersion: 9.0\n\nName: tavern-host\n"
-        wheels.append(wheel(tmp_path, f"acme_{number}", entry=f"acme-{number}", metadata=metadata))
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-compile", "--target"]
-    subprocess.run([*pip, tmp_path / "site", *wheels], check=True, timeout=120)
-    plugins = plugins_with(tmp_path / "site", tmp_path)
-    for number in range(len(wheels)):
-        (plugin,) = of_name(plugins, f"acme-{number}")
-        assert (plugin.source, plugin.first_party) == (f"entry-point:acme_{number}", False)
-        assert [permission.granted for permission in plugin.permissions] == [False]
-
-
 UPWARDS = os.path.relpath(Path(tavern_host.__file__), "/")
-EDITABLE = json.dumps({"url": "file:///", "dir_info": {"editable": True}})
 METADATA = "Metadata-Version: 2.1\nName: {}\nVersion: 9.0\n"
 CLAIMS = {
     "its metadata say another name": {"name": "acme_pack", "metadata": METADATA.format("tavern-host")},
@@ -113,29 +83,6 @@ def test_no_distribution_claims_to_be_the_hosts(tmp_path: Path) -> None:
                 assert (host.plugin("acme").state, host.plugin("acme").first_party) == (PluginState.INVALID, False)
                 engine = host.plugin("tavern-engine")
                 assert (engine.state, engine.first_party) == (PluginState.DISCOVERED, True)
-
-
-def test_two_hosts_leave_nothing_first_party(tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    unpack(wheel(tmp_path, "tavern_host", files={"direct_url.json": EDITABLE}), site)
-    plugins = plugins_with(site, tmp_path)
-    assert {(plugin.state, plugin.first_party) for plugin in plugins} == {(PluginState.INVALID, False)}
-    (engine,) = of_name(plugins, "tavern-engine")
-    assert f"the running host was installed by {site}/tavern_host-9.0.dist-info and " in engine.problems[0].message
-    assert engine.problems[0].hint == "uninstall all but one"
-    plain = tavern_process("plugins", "list", "--check", cwd=tmp_path, PYTHONPATH=str(site))
-    assert plain.code == 0, "the list works where first-party plugins cannot be used"
-    (line,) = [line for line in plain.out.splitlines() if "tavern-engine " in line]
-    assert " invalid " in line
-
-
-def test_packages_earlier_on_the_path_are_refused(tmp_path: Path) -> None:
-    unpack(wheel(tmp_path, "acme_pack", entry="tavern-demo", package="tavern_demo"), tmp_path / "site")
-    plugins = plugins_with(tmp_path / "site", tmp_path)
-    found = {plugin.source: plugin for plugin in of_name(plugins, "tavern-demo")}
-    assert {(plugin.state, plugin.first_party) for plugin in found.values()} == {(PluginState.INVALID, False)}
-    (problem,) = found["entry-point:tavern-host"].problems
-    assert problem.message == f"{tmp_path}/site/tavern_demo is not what was installed with tavern-host"
 
 
 def test_packages_belong_to_their_distributions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

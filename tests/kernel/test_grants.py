@@ -6,11 +6,11 @@ import asyncio
 import json
 import os
 import py_compile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from helpers.repetition import Failures
+from helpers.waiting import until
 from plugin_maker import make_plugin, problems_of, write
 
 from tavern_host import Host
@@ -211,13 +211,8 @@ async def test_following_survives_a_damaged_grants_file(
     file = grants_file(operator_folders)
     good = file.read_text()
 
-    async def until(condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():
-                await asyncio.sleep(0.01)
-
     async with Host(project) as host:
-        watch = asyncio.create_task(host.watch_decisions(every=0.01))
+        watch = asyncio.create_task(host.watch_decisions())
         file.write_text("{")
         await until(lambda: "grants.json" in caplog.text)
         assert not watch.done()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from helpers.waiting import until
 from plugin_maker import context_of, contextual, host_with, make_plugin, write
 
 from tavern_host import PLUGINS, Host
@@ -46,7 +47,7 @@ async def test_whatever_plugins_left_open_is_closed(tmp_path: Path) -> None:
 
     async def work() -> None:
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         finally:
             ended.append("task")
 
@@ -84,26 +85,42 @@ async def test_a_host_that_fails_cleans_up(tmp_path: Path) -> None:
     assert others() == set()
 
 
-@pytest.mark.parametrize("seconds", [0, 0.01, 0.03, 0.06, 0.1])
-async def test_a_start_that_is_cancelled_cleans_up(tmp_path: Path, seconds: float) -> None:
+@pytest.mark.parametrize("moment", ["begin", "import", "registration", "startup"])
+async def test_a_start_that_is_cancelled_cleans_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
     code = """
-import asyncio
+import asyncio, sys
 from tavern_host import hookimpl
+
+sys.reached("import")
+
+@hookimpl
+def tavern_register_services():
+    sys.reached("registration")
+    return []
 
 @hookimpl
 async def tavern_startup(context):
     context.tasks.spawn(asyncio.sleep(3600), name="long")
+    sys.reached("startup")
     await asyncio.sleep(3600)
 """
-    host = host_with(tmp_path / "p", make_plugin(tmp_path, "acme", code, hooked=["tavern_startup"]))
+    folder = make_plugin(tmp_path, "acme", code, hooked=["tavern_register_services", "tavern_startup"])
+    host, loop = host_with(tmp_path / "p", folder), asyncio.get_running_loop()
 
     async def run() -> None:
         async with host:
             raise AssertionError("it started")
 
+    def reached(what: str) -> None:
+        if what == moment:
+            loop.call_soon_threadsafe(task.cancel)
+
+    monkeypatch.setattr(sys, "reached", reached, raising=False)
     task = asyncio.create_task(run())
-    await asyncio.sleep(seconds)
-    task.cancel()
+    await asyncio.sleep(0)
+    reached("begin")
     with pytest.raises(asyncio.CancelledError):
         await task
     await asyncio.sleep(0)
@@ -112,26 +129,34 @@ async def tavern_startup(context):
 
 
 async def test_a_start_cancelled_during_import_leaves_no_module(tmp_path: Path) -> None:
-    release = threading.Event()
-    sys.release = release  # type: ignore[attr-defined]  # where the plugin's module reaches it
-    folder = make_plugin(tmp_path, "acme", "import sys\nsys.release.wait()\n")
+    loop, began, release = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def hang() -> None:
+        loop.call_soon_threadsafe(began.set)
+        release.wait()
+
+    sys.hang = hang  # type: ignore[attr-defined]  # where the plugin's module reaches it
+    folder = make_plugin(tmp_path, "acme", "import sys\nsys.hang()\n")
     task = asyncio.create_task(host_with(tmp_path / "p", folder).__aenter__())
-    while "tavern_plugins.acme" not in sys.modules:
-        await asyncio.sleep(0.001)
+    await began.wait()
+    assert "tavern_plugins.acme" in sys.modules
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
     assert "tavern_plugins.acme" not in sys.modules
     taken = reserve("acme")  # by another host, while the first import still runs
     release.set()
-    while (freed := reserve("acme")) != "tavern_plugins.acme":
-        release_name(freed)
-        await asyncio.sleep(0.001)
-    release_name(freed)
+
+    def is_free() -> bool:
+        name = reserve("acme")
+        release_name(name)
+        return name == "tavern_plugins.acme"
+
+    await until(is_free, "the import ends, and its name is free")
     release_name(taken)
     assert taken == "tavern_plugins.acme_2"
     assert "tavern_plugins.acme" not in sys.modules
-    del sys.release  # type: ignore[attr-defined]
+    del sys.hang  # type: ignore[attr-defined]
 
 
 def test_a_plugin_unloaded_before_its_import_began_is_not_imported(tmp_path: Path) -> None:

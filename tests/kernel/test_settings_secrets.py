@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.forking import PYTHON
 from helpers.repetition import Failures, repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,21 +57,6 @@ async def test_secrets_are_saved_encrypted(tmp_path: Path) -> None:
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     assert (tmp_path / "secret.key").is_file()
     assert token_in(tmp_path) == "hunter2"
-
-
-def test_concurrent_processes_make_one_key(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from tavern_host.settings.secrets import SecretBox\n"
-        "sys.stdin.readline(); print(SecretBox(Path(sys.argv[1])).encrypt('x', sys.argv[2]))"
-    )
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    makers = [subprocess.Popen([*PYTHON, "-c", code, str(tmp_path), str(n)], **pipes) for n in range(3)]
-    for maker in makers:  # all have been started: let them go
-        maker.stdin.write("\n")
-        maker.stdin.flush()
-    tokens = [maker.communicate(timeout=100)[0].strip() for maker in makers]
-    assert [SecretBox(tmp_path).decrypt("x", token) for token in tokens] == ["0", "1", "2"]
-    assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
 
 
 async def test_another_key_unsets_saved_secrets(tmp_path: Path) -> None:
@@ -180,24 +162,6 @@ async def test_the_same_secret_saved_again_changes_nothing(tmp_path: Path) -> No
 def test_every_value_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, value: Any, name: str) -> None:
     box = SecretBox(tmp_path_factory.getbasetemp() / "keys")
     assert json.dumps(box.decrypt(name, box.encrypt(name, value))) == json.dumps(value)
-
-
-def test_encryption_is_imported_only_for_secrets(tmp_path: Path) -> None:
-    code = """
-import asyncio, sys
-sys.path.insert(0, sys.argv[2])
-from pathlib import Path
-from settings_maker import manifest_with, store_with
-acme = manifest_with({"key": "size", "type": "number"}, {"key": "token", "type": "password"})
-store = store_with(Path(sys.argv[1]), environment={"extensions.acme.token": "e"})
-for key, value in (("size", 5), ("token", "x")):
-    asyncio.run(store.save({f"extensions.acme.{key}": value}, encrypted=["extensions.acme.token"]))
-    assert store.of(acme).get("size") == 5 and store.problems(acme) == []
-    print("cryptography" in sys.modules)
-"""
-    arguments = [sys.executable, "-c", code, tmp_path, Path(__file__).parent]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["False", "True"], done.stderr
 
 
 # --- masks ------------------------------------------------------------------------------------------------

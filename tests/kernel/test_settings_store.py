@@ -7,14 +7,12 @@ import fcntl
 import gc
 import json
 import os
-import subprocess
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.forking import PYTHON
 from helpers.repetition import repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +21,6 @@ from settings_maker import file_in, full, manifest_with, store_with
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured
 from tavern_host.settings.file import SavedSettings
 from tavern_host.settings.store import LAYERS, SettingsChanges
-from tavern_host.storage.files import TEMPORARY
 from tavern_host.storage.yaml_file import InvalidFile
 
 SIZE, COLOUR = "extensions.acme.size", "extensions.acme.colour"
@@ -203,56 +200,11 @@ async def test_changes_can_be_requested_on_any_thread(tmp_path: Path) -> None:
     assert found.get("size") == 49 % 9 + 1
 
 
-# --- the file ---------------------------------------------------------------------------------------------
-
-
-WRITER = """
-import asyncio, sys
-sys.path.insert(0, sys.argv[2])
-from pathlib import Path
-from settings_maker import store_with
-async def main(name, count, size):
-    store = store_with(Path(sys.argv[1]))
-    for number in range(count):
-        key = f"extensions.acme.k{name}" if size else f"extensions.acme.k{name}-{number}"
-        await store.save({key: "x" * size + str(number)}, encrypted=[key] if number == 7 and not size else [])
-        print(number, flush=True)
-asyncio.run(main(sys.argv[3], int(sys.argv[4]), int(sys.argv[5])))
-"""
-
-
-def writing(state: Path, name: str, count: int, size: int) -> subprocess.Popen[bytes]:
-    arguments = [state, Path(__file__).parent, name, str(count), str(size)]
-    return subprocess.Popen([*PYTHON, "-c", WRITER, *arguments], stdout=subprocess.PIPE)
-
-
-def test_saving_at_once_in_several_processes_loses_nothing(tmp_path: Path) -> None:
-    writers = [writing(tmp_path, str(number), 20, 0) for number in range(3)]
-    for writer in writers:
-        writer.communicate(timeout=100)
-    assert [writer.returncode for writer in writers] == [0, 0, 0]
-    saved = file_in(tmp_path).read()
-    assert (len(saved.values), len(saved.secrets)) == (57, 3)
-    assert not list(tmp_path.rglob(f"{TEMPORARY}*"))
-
-
-def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
-    for saves in (1, 5):
-        with writing(tmp_path, "", 100_000, 50_000) as writer:
-            for _ in range(saves):
-                writer.stdout.readline()
-            writer.kill()
-        saved = file_in(tmp_path).read().values["extensions.acme.k"]
-        assert int(str(saved).lstrip("x")) >= saves - 1
-        asyncio.run(store_with(tmp_path).save({SIZE: saves}))
-        assert store_with(tmp_path).of(ACME).get("size") == saves
-
-
 async def test_a_cancelled_save_changes_nothing(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     async with file_in(tmp_path).locked():
         saving = asyncio.create_task(store.save({SIZE: 5}))
-        await asyncio.sleep(0.05)
+        assert await asyncio.wait([saving], timeout=1) == (set(), {saving})
         saving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await saving
@@ -267,17 +219,11 @@ async def test_a_held_lock_ends_in_a_deadline(tmp_path: Path) -> None:
     file.path.parent.mkdir(parents=True)
     with file.path.with_name(".settings.json.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        ticks = asyncio.create_task(_count(5))
+        other = asyncio.create_task(asyncio.sleep(0, "done"))
         with pytest.raises(DeadlineExceeded, match=r"process \d+ \(.+\) has held .*\.settings\.json\.lock for 0\.2 s"):
             async with file.locked(deadline=0.2):
                 raise AssertionError("the lock was given twice")
-        assert await ticks == 5
-
-
-async def _count(to: int) -> int:
-    for _ in range(to):
-        await asyncio.sleep(0.01)
-    return to
+        assert other.done(), "the loop was free meanwhile"
 
 
 # --- others write it ----------------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ async def test_a_revoked_plugin_starts_nothing_through_its_context(project: Path
                 await call
         for start in (
             lambda: context.services.get(WORKFLOW_MANAGER),
-            lambda: context.tasks.spawn(asyncio.sleep(60), name="late"),
+            lambda: context.tasks.spawn(asyncio.sleep(0), name="late"),
             context.events.subscribe,
             lambda: context.events.publish("LATE", {}),
             context.http.session,

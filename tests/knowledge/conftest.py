@@ -108,7 +108,7 @@ BENCHES = {"files": Bench, "postgres": SharedBench}
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
     """Give one host for all tests of a file."""
-    kind = BENCHES[getattr(request, "param", "files")]
+    kind = BENCHES["postgres" if request.module.__name__.endswith("_on_postgres") else "files"]
     root = tmp_path_factory.mktemp("inn") / "project"
     async with Host(root, settings=kind.settings(root)) as host:
         made = kind(host, root)

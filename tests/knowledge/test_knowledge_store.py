@@ -17,10 +17,7 @@ from tavern_host.contracts.errors import Conflict, PermissionDenied
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, NODES, TOOLS, BaseHeader, KnowledgeEntry
 from tests.knowledge.conftest import Bench
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.parametrize("bench", ["files", "postgres"], indirect=True, scope="module"),
-]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DRAGON = {
     **{"id": "dragon", "version": 1, "entry_type": "lore_detail", "displayName": "红龙"},

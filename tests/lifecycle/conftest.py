@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from lifecycle_stage import STAGE
 
-from tavern_host.plugins import lifecycle
-
 
 @pytest.fixture(autouse=True)
 def stage() -> Iterator[None]:
@@ -18,12 +16,6 @@ def stage() -> Iterator[None]:
     STAGE.reset()
     yield
     STAGE.reset()
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what is in flight be waited for on a busy machine too; tests of the deadline set their own."""
-    monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 100.0)
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.waiting import until
 from lifecycle_maker import get, nodes, plugin, states
 from lifecycle_stage import STAGE
 
@@ -27,9 +27,9 @@ async def go(request, context):
 """
 
 
-def routed(project: Path, body: str) -> None:
+def routed(project: Path, body: str, **manifest: str) -> None:
     """Write a plugin whose route does what `body` says."""
-    plugin(project / "plugins", "acme", ROUTED.replace("BODY", body), "tavern_register_routes")
+    plugin(project / "plugins", "acme", ROUTED.replace("BODY", body), "tavern_register_routes", **manifest)
 
 
 def acme(project: Path) -> Path:
@@ -62,7 +62,7 @@ async def test_a_plugin_left_out_cannot_be_enabled(project: Path) -> None:
 async def test_a_host_follows_decisions_of_another_process(project: Path) -> None:
     routed(project, "return HttpResponse(data='one')")
     async with running(project) as host:
-        watch = asyncio.create_task(host.watch_decisions(every=0.01))
+        watch = asyncio.create_task(host.watch_decisions())
         other = running(project)
         other.link()
         await other.disable("acme")
@@ -70,19 +70,12 @@ async def test_a_host_follows_decisions_of_another_process(project: Path) -> Non
         await other.enable("acme")
         await until(lambda: states(host, "acme") == ["started"])
         assert await get(host, "/api/x/acme/go") == "one"
-        routed(project, "return HttpResponse(data='two')")
+        routed(project, "return HttpResponse(data='two')", version="2.0.0")
         other.ask_to_reload("acme")
-        async with asyncio.timeout(60):
-            while await get(host, "/api/x/acme/go") != "two":
-                await asyncio.sleep(0.01)
+        await until(lambda: host.plugin("acme").version == "2.0.0" and states(host, "acme") == ["started"])
+        assert await get(host, "/api/x/acme/go") == "two"
         watch.cancel()
         await asyncio.wait([watch])
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_simultaneous_decisions_are_carried_out_in_turn(project: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from helpers.repetition import repetitions
+from helpers.waiting import let_pass
 from lifecycle_maker import begin, get, installed, plugin
 
 from tavern_host import LLM, Host, PluginContext
@@ -35,7 +36,7 @@ from tavern_host.services.registry import Views
 from tavern_host.services.views import ViewHandle
 from tavern_host.settings.store import PluginSettings
 
-CYCLES = repetitions(16, 200)
+CYCLES = repetitions(10, 200)
 FIRST_LOOK = repetitions(6, 50)
 """After how many cycles what is there is counted for the first time."""
 
@@ -276,15 +277,15 @@ class Tavern:
                 except InvalidInput as error:
                     assert not types[0].startswith("core:"), error  # else one of the plugins is not there just now
                     seen["not accepted"] += 1
-                    await asyncio.sleep(0.005)
                 else:
                     seen[f"{run.status}: {run.error.message if run.error else ''}"] += 1
+                await let_pass(0.02)
 
         async def ask_without_end(name: str) -> None:
             while not stop.is_set():
                 version = await get(self.host, f"/api/x/{name}/version")
                 seen["asked" if version else "not there"] += 1
-                await asyncio.sleep(0.001)
+                await let_pass(0.001)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(run_without_end("core:UpperCase"))
@@ -447,7 +448,7 @@ async def at_rest(host: Host, looks: list[dict[str, Any]]) -> dict[str, Any]:
         before, look = look, counted(host)
         if look == (looks[0] if looks else before):
             break
-        await asyncio.sleep(0.1)
+        await let_pass(1)
     return look
 
 
@@ -484,4 +485,4 @@ async def all_taken_out(host: Host) -> None:
     await host._manager.lifecycle.drained()
     await (await begin(host, "core:UpperCase"))
     await host.services.get(LLM).models()
-    await asyncio.sleep(0.05)
+    await let_pass(1)

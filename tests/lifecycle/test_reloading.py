@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from helpers.handing_on import overriding
 from helpers.repetition import Failures
+from helpers.waiting import until
 from lifecycle_maker import HEAD, begin, get, installed, nodes, plugin, problems, run, states, write
 from lifecycle_stage import STAGE
 
-from tavern_host import WORKFLOW_MANAGER, Host
+from tavern_host import WORKFLOW_MANAGER, Host, clock
 from tavern_host.contracts.errors import Conflict, NotFound
 from tavern_host.contracts.executions import RunStatus
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
-from tavern_host.plugins import lifecycle
 
 ROUTED = f"""{HEAD}
 @hookimpl
@@ -128,12 +128,11 @@ async def test_dependents_unload_with_a_failed_load(project: Path) -> None:
         assert (states(host, "acme", "user"), problems(host, "user")) == (["started", "started"], [])
 
 
-async def test_the_old_version_answers_until_the_new_starts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_old_version_answers_until_the_new_starts(project: Path) -> None:
     hangs = "\n@hookimpl\nasync def tavern_shutdown():\n    await asyncio.sleep(3600)\n"
     waits = "\n@hookimpl\nasync def tavern_startup():\n    await STAGE.wait('startup')\n"
     answering(project, "one", "acme", hangs, "tavern_shutdown")
     async with Host(project, trust=["acme"]) as host:
-        monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.02)
         answering(project, "two", "acme", waits, "tavern_startup")
         reading = asyncio.create_task(host.reload("acme"))
         await STAGE.seen("startup").wait()
@@ -142,9 +141,8 @@ async def test_the_old_version_answers_until_the_new_starts(project: Path, monke
         await reading
         assert await ask(host) == "two"
         await host._manager.lifecycle.drained()
-        monkeypatch.undo()
         assert (states(host, "acme"), await ask(host)) == (["started"], "two"), "the shutdown of the old one hangs"
-        assert "tavern_shutdown of acme did not end within 0.02 s" in problems(host)[0]
+        assert "tavern_shutdown of acme did not end within 5 s" in problems(host)[0]
 
 
 # --- which are reloaded ----------------------------------------------------------------------------------
@@ -331,14 +329,15 @@ async def test_dependents_are_reloaded_with_a_plugin(project: Path, site: Path) 
 # --- what cannot be reloaded yet -------------------------------------------------------------------------
 
 
-def upgrade(site: Path, name: str) -> None:
-    """Install a distribution anew: its files are written."""
+def upgrade(site: Path, name: str) -> float:
+    """Install a distribution anew: its files are written. Return when, as the file system says."""
     info = site / f"{name}-1.0.0.dist-info"
     info.mkdir(exist_ok=True)
     for file in ("METADATA", "RECORD"):
         (info / file).unlink(missing_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0.0\n")
     (info / "RECORD").write_text(f"{name}-1.0.0.dist-info/METADATA,,\n{name}-1.0.0.dist-info/RECORD,,\n")
+    return (info / "METADATA").stat().st_ctime
 
 
 def needing(site: Path, name: str, needed: str, answer: str, **manifest: object) -> None:
@@ -354,9 +353,8 @@ async def test_an_upgraded_requirement_waits_for_a_restart(project: Path, site: 
     needing(site, "acme", "library", "one", requires={"plugins": {"base": ">=1"}})
     names = ["base", "acme"]
     async with Host(project, trust=names) as host:
-        before = loads(host)
-        await asyncio.sleep(0.05)
-        upgrade(site, "library")
+        before, now = loads(host), clock.file_seconds()
+        await until(lambda: upgrade(site, "library") > now)
         needing(site, "acme", "library", "two", requires={"plugins": {"base": ">=1"}})
         installed(site, "base", routed("two", "base"), "tavern_register_routes")
         for wanted in ("acme", None, "base"):
@@ -484,7 +482,8 @@ async def test_unreadable_code_costs_the_plugin(project: Path) -> None:
         await host.grant("acme")
         (folder / "__init__.py").chmod(0)
         await host.reload("acme")
-        assert (states(host, "acme"), "plugin.yaml" in problems(host)[0]) == (["started"], True)
+        assert states(host, "acme") == ["started"]
+        assert "plugin.yaml" in problems(host)[0]
 
 
 async def test_a_folder_being_replaced_comes_back_whole(project: Path) -> None:

@@ -8,11 +8,9 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.openai_server import answer, openai_server
 from helpers.repetition import Failures, refused
 from helpers.wire_server import WireServer
 from pydantic import ValidationError
@@ -60,23 +58,6 @@ async def failure(awaitable: Awaitable[Any]) -> PluginFailure:
         await awaitable
     assert "\n" not in caught.value.message
     return caught.value
-
-
-async def test_a_real_server_answers_whole_and_streamed(tmp_path: Path, client: MakeClient) -> None:
-    chinese = "你好，旅人。要喝点什么？"
-    answers = [
-        answer("greeting", said=["good morning"], content="Good morning to you, too."),
-        answer("chinese", said=["你好"], content=chinese),
-    ]
-    with openai_server(tmp_path, answers) as server:
-        made = await client(server.base_url)
-        whole = await made.complete(ask("Good morning!"))
-        chunks = await collect(made, ask("你好"))
-    assert (whole.text, whole.model, whole.finish_reason) == ("Good morning to you, too.", "tiny", "stop")
-    assert whole.usage == LlmUsage(prompt_tokens=10, completion_tokens=20)
-    assert ("".join(chunk.text for chunk in chunks), len(chunks) > 2) == (chinese, True)
-    last = chunks[-1].response
-    assert last is not None and (last.text, last.finish_reason) == (chinese, "stop")
 
 
 # --- what is sent ---------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 from collections.abc import Callable
@@ -114,16 +113,6 @@ def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(
         write_inside(root, "x", b"new")
     monkeypatch.undo()
     assert (everything(root), read_inside(root, "x")) == (["x"], b"old")
-
-
-def test_a_file_that_another_program_keeps_locked_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LOCK_SECONDS", 0.05)
-    append_inside(root, "log", b"1")
-    with (root / "log").open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(InvalidInput, match=r"^'log' is kept locked by another program$"):
-            append_inside(root, "log", b"2")
-    assert append_inside(root, "log", b"3") == 2
 
 
 def test_a_stamp_differs_once_the_file_was_written_again(root: Path) -> None:

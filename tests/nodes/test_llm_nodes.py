@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.openai_server import OpenAiServer, answer, openai_server
 from helpers.repetition import Failures
-from node_bench import DEFINITIONS, HostedNodes, node_call
+from node_bench import DEFINITIONS, HostedNodes
 
 from tavern_host import Host, TavernError
 from tavern_host.contracts.llm import LlmResponse
@@ -35,17 +34,6 @@ on_module_loop = pytest.mark.asyncio(loop_scope="module")
 async def host_with(project: Path, models: dict[str, Any]) -> AsyncIterator[HostedNodes]:
     async with Host(project=project, settings={MODELS: models}) as host:
         yield HostedNodes(host, project / "files")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAiServer]:
-    answers = [
-        answer("greeting", said=["good morning"], content="Good morning to you, too."),
-        answer("long", said=["tell me everything"], content="word " * 2000, stream_chunk_delay_ms=20),
-        answer("locked", said=["secret door"], content="", http_status=401, error_message="Wrong key."),
-    ]
-    with openai_server(tmp_path_factory.mktemp("openai"), answers) as running:
-        yield running
 
 
 def openai_inputs(prompt: str, **more: Any) -> dict[str, Any]:
@@ -180,23 +168,6 @@ async def test_a_wrong_request_is_told(hosted: HostedNodes) -> None:
             with failures.row((inputs, message)):
                 given = {"messages": '[{"role": "user", "content": "a"}]', **inputs}
                 assert await failure(hosted, "GenericLlmRequest", **given) == message
-
-
-# --- what is asked of a real server ---------------------------------------------------------------------------
-
-
-def served(server: OpenAiServer, **more: Any) -> dict[str, Any]:
-    return {"tiny": {"adapter": "openai", "base_url": server.base_url, "model": "tiny-1", **more}}
-
-
-async def test_a_reader_that_leaves_ends_the_answer(tmp_path: Path, server: OpenAiServer) -> None:
-    async with host_with(tmp_path / "project", served(server)) as hosted:
-        inputs = openai_inputs("tell me everything", model="tiny", stream=True)
-        stream = hosted.open("OpenAI").stream(inputs, node_call())
-        assert "word".startswith((await anext(stream))["stream_output"].strip())
-        await stream.aclose()  # type: ignore[attr-defined]
-        with pytest.raises(StopAsyncIteration):
-            await anext(stream)
 
 
 # --- without a model ------------------------------------------------------------------------------------------

@@ -68,8 +68,11 @@ class Row:
     manifest: dict[str, Any] = field(default_factory=dict)
     is_folder: bool = False
     without: tuple[str, ...] = ()
+    real: bool = False
 
 
+STARTS_PROCESSES = ("scriptExecution", "scriptTools")
+"""Services whose methods start processes: what is for them stands in rows of its own, which are `real`."""
 KEEPS_CONTEXT = """
 @hookimpl
 async def tavern_startup(context):
@@ -88,13 +91,8 @@ def rows() -> list[Row]:
     replaced = {f"services.override:{service}": interface for service, interface in interfaces().items()}
     shared = {name: replaced.pop(name) for name in [f"services.override:{SHARED_DATABASES.name}"]}
     single = [_hook(p) for p in kinds["hook"] if p.name not in client]
-    usual = [*replaced.values()]
-    use = [
-        replace(_use(p.name, p.level, [SharedDatabases], p.name.partition(":")[2]), without=ALL_OTHERS)
-        if SHARED_DATABASES.name in p.name
-        else _use(p.name, p.level, usual, p.name.partition(":")[2])
-        for p in kinds["services.use"]
-    ]
+    real = {name: replaced.pop(name) for name in [f"services.override:{service}" for service in STARTS_PROCESSES]}
+    use = [row for p in kinds["services.use"] for row in _uses(p, [*replaced.values()], [*real.values()])]
     return [
         *_together(row for row in single if row is not None),
         *_together(use),
@@ -102,8 +100,21 @@ def rows() -> list[Row]:
         *(_ui(kind, [p.name for p in listed if p.name.startswith(f"ui.{kind}:")]) for kind in _UI),
         _override(replaced),
         replace(_override(shared), without=ALL_OTHERS),
+        replace(_override(real), real=True),
         *_beside(),
     ]
+
+
+def _uses(p: PermissionInfo, usual: list[Any], real: list[Any]) -> Iterator[Row]:
+    """Yield rows with a plugin that uses those of these services for which a permission is needed."""
+    permission = p.name.partition(":")[2]
+    if SHARED_DATABASES.name in p.name:
+        yield replace(_use(p.name, p.level, [SharedDatabases], permission), without=ALL_OTHERS)
+        return
+    for among, is_real in ((usual, False), (real, True)):
+        needed = {info.permission for interface in among for info in interface_methods(interface).values()} - {None}
+        if permission == "*" or permission in needed:
+            yield replace(_use(p.name, p.level, among, permission), real=is_real)
 
 
 def _together(single: Iterable[Row]) -> list[Row]:
@@ -111,7 +122,7 @@ def _together(single: Iterable[Row]) -> list[Row]:
     groups: dict[Any, list[Row]] = {}
     for row in single:
         everything = row.names == ("services.use:*",)
-        groups.setdefault((row.level, row.without, everything), []).append(row)
+        groups.setdefault((row.level, row.without, row.real, everything), []).append(row)
     return [_joined(group) for group in groups.values()]
 
 
@@ -127,7 +138,7 @@ def _joined(group: list[Row]) -> Row:
         asks = merged(asks, row.asks)
     names, refused = tuple(n for row in group for n in row.names), tuple(r for row in group for r in row.refused)
     code = "".join(dict.fromkeys(row.code for row in group))
-    return Row(names, first.level, code, tries, asks, refused, first.besides, first.manifest, without=first.without)
+    return replace(first, names=names, code=code, tries=tries, asks=asks, refused=refused)
 
 
 def _beside() -> Iterator[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ import pytest_asyncio
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
 
-from tavern_host import CallContext, Host, Principal
+from tavern_host import CallContext, Host, Principal, clock
 from tavern_host.contracts.audit import AUDIT, AuditEntry
 from tavern_host.contracts.errors import DeadlineExceeded, Forbidden
 from tavern_host.contracts.http import HttpRequest
@@ -244,7 +244,7 @@ async def test_every_entry_names_its_plugin(scene: Scene) -> None:
 
 
 async def test_no_deadline_is_put_off(scene: Scene) -> None:
-    deadline = datetime.now(UTC) + timedelta(seconds=30)
+    deadline = clock.now() + timedelta(seconds=30)
     seen: list[CallContext] = []
 
     async def act(call: CallContext) -> None:
@@ -273,7 +273,7 @@ async def test_a_call_is_settled_at_its_deadline(scene: Scene) -> None:
     files = scene.host.services.get(PROJECT_FILES)
     for act in (ignore, lambda call: over.wait()):
         scene.module.DO["service"] = act
-        deadline = datetime.now(UTC) + timedelta(seconds=0.1)
+        deadline = clock.now() + timedelta(seconds=0.1)
         with pytest.raises(DeadlineExceeded, match="projectFiles.read_file did not end before"):
             await files.read_file("x", call=CallContext(principal=OPERATOR, deadline=deadline))
     over.set()

@@ -49,3 +49,11 @@ async def elsewhere() -> AsyncIterator[Index]:
 def shop(tmp_path: Path, house: Index) -> Workshop:
     """What builds environments of the packages of `house`."""
     return Workshop(tmp_path, house)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder on a machine that says nothing to pip, uv and npm."""
+    monkeypatch.setattr("tavern_scripts.environments.python_indexes.SYSTEM_FILES", ())
+    monkeypatch.setattr("tavern_scripts.environments.node_registries.SYSTEM_FILES", ())
+    return tmp_path

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from helpers.waiting import until
 
 from tavern_scripts.network.allowlist import Address
 from tavern_scripts.network.proxy import Proxy
@@ -49,9 +50,7 @@ class Proxied:
 
     async def last(self) -> Connection:
         """Return what was recorded last, as soon as something was."""
-        async with asyncio.timeout(60):
-            while not self.connections:
-                await asyncio.sleep(0.005)
+        await until(lambda: self.connections, "something was recorded")
         return self.connections[-1]
 
 
@@ -106,8 +105,6 @@ async def telling_server(secured: ssl.SSLContext | None = None) -> AsyncIterator
             return web.Response(status=302, headers={"Location": request.query["place"]})
         if request.path == "/large":
             return web.Response(body=b"x" * int(request.query["size"]))
-        if request.path == "/slow":
-            await asyncio.sleep(60)
         return web.Response(text=f"hello from {request.path}")
 
     app = web.Application(client_max_size=1 << 26)

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import pytest
 from pip._internal.models.index import PyPI
 
 from tavern_scripts.environments.addresses import Reached, redact, without_credentials
 from tavern_scripts.environments.node_registries import node_registries
-from tavern_scripts.environments.public_indexes import node_registry
 from tavern_scripts.environments.python_indexes import python_indexes
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("tavern_scripts.environments.python_indexes.SYSTEM_FILES", ())
-    monkeypatch.setattr("tavern_scripts.environments.node_registries.SYSTEM_FILES", ())
-    return tmp_path
 
 
 def write(path: Path, text: str) -> Path:
@@ -34,14 +23,6 @@ def test_without_settings_packages_come_from_the_public_index(home: Path) -> Non
     assert indexes.variables()["UV_DEFAULT_INDEX"] == PyPI.simple_url
     assert list(indexes.reached().hosts) == [f"{PyPI.netloc}:443", f"{PyPI.file_storage_domain}:443"]
     assert indexes.variables()["UV_NO_CONFIG"] == "1"
-
-
-@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
-def test_without_settings_packages_come_from_the_public_registry(home: Path) -> None:
-    (registry,) = node_registries({"HOME": str(home)}).registries
-
-    assert registry.startswith("https://")
-    assert node_registries({"HOME": str(home)}).hosts() == {urlsplit(registry).netloc}
 
 
 def test_pips_settings_are_mapped_for_uv(home: Path) -> None:
@@ -113,8 +94,6 @@ def test_npms_settings_are_read_and_nothing_else_of_its_files(home: Path) -> Non
     assert found.certificates == "/certs.pem"
     set_there = node_registries({"HOME": str(home), "NPM_CONFIG_REGISTRY": "https://env.example/"})
     assert set_there.registries[0] == "https://env.example/"  # the environment counts before the files
-    public = node_registry()
-    assert found.hosts() == {"npm.example", "mine.example", *([urlsplit(public).netloc] if public else [])}
 
 
 def test_of_an_index_in_a_folder_only_that_and_what_it_links_to_is_shown(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.forking import PYTHON
 from helpers.repetition import Failures
+from helpers.waiting import until_idle
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,38 +79,11 @@ async def test_one_that_was_changed_is_built_again(tmp_path: Path) -> None:
                 assert content is not None and [path.name for path in content.rglob("*.py")] == ["a.py"]
 
 
-async def test_what_a_killed_process_left_is_cleared_and_its_lock_is_free(tmp_path: Path) -> None:
-    code = (
-        "import asyncio, sys, pathlib\n"
-        "from tavern_scripts.environments.store import Store\n"
-        "async def main():\n"
-        "    async with Store(pathlib.Path(sys.argv[1])).building(sys.argv[2], lambda: None) as folder:\n"
-        "        (folder / 'half').write_text('x')\n"
-        "        print('ready', flush=True)\n"
-        "        await asyncio.sleep(60)\n"
-        "asyncio.run(main())\n"
-    )
-    command = [*PYTHON, "-c", code, str(tmp_path), KEY]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    assert process.stdout is not None and await process.stdout.readline() == b"ready\n"
-    store, waited = Store(tmp_path), list[bool]()
-    task = asyncio.create_task(build(store, {"a": "1"}, wait=lambda: waited.append(True)))
-    while not waited:
-        await asyncio.sleep(0.01)
-    assert waited == [True] and not task.done()
-    assert store.prune(0) == [] and any(entry.name.startswith(".building") for entry in tmp_path.iterdir())
-    process.kill()
-    await process.communicate()
-
-    assert await task
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == [KEY, f"{KEY}.lock"]
-
-
 async def test_who_waits_can_be_cancelled(tmp_path: Path) -> None:
     store = Store(tmp_path)
     async with store.building(KEY, lambda: None):
         waiting = asyncio.create_task(build(store, {"a": "1"}))
-        await asyncio.sleep(0.1)
+        await until_idle()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

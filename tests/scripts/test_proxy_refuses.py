@@ -9,6 +9,7 @@ from typing import Any
 import h11
 import pytest
 from helpers.repetition import Failures
+from helpers.waiting import let_pass, until, until_idle
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -193,9 +194,8 @@ async def test_a_second_request_on_the_connection_never_reaches_the_server() -> 
         request = f"GET http://127.0.0.1:{server.port}/one HTTP/1.1\r\nHost: h\r\n\r\n"
         writer.write((request + request.replace("one", "two") + "GET /three HTTP/1.1\r\nHost: other\r\n\r\n").encode())
         await writer.drain()
-        while not server.requests:
-            await asyncio.sleep(0.005)
-        await asyncio.sleep(0.05)
+        await until(lambda: server.requests, "the server was asked")
+        await until_idle()
         writer.close()
 
     received = b"".join(request[3] for request in server.requests)
@@ -224,7 +224,7 @@ async def test_who_sends_a_request_too_slowly_or_too_long_is_cut_off() -> None:
         reader, writer = await proxy.open()
         for _ in range(10):
             writer.write(b"G")
-            await asyncio.sleep(0.04)
+            await let_pass(0.04)
         answer = await reader.read()
         writer.close()
         slow = await proxy.last()
@@ -257,7 +257,7 @@ async def test_time_is_limited_for_a_connection_and_for_silence() -> None:
             writer.write(connect.encode())
             for _ in range(8):  # as long as something goes through, it is not silent
                 writer.write(b"x")
-                await asyncio.sleep(0.6)
+                await let_pass(0.6)
             assert not proxy.connections
             await reader.read()
             silent = await proxy.last()

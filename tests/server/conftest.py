@@ -37,5 +37,5 @@ async def own_site(tmp_path: Path) -> AsyncIterator[HttpClient]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run a test in the loop of its module's server."""
     for item in items:
-        if item.path.parent == ACME.parents[1] and "site" in getattr(item, "fixturenames", ()):
+        if ACME.parents[1] in item.path.parents and "site" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import WSMsgType
 from helpers.folder_plugins import write_plugin
+from helpers.held_time import HeldClock
 from helpers.repetition import Failures
 
 from tavern_accounts.limits import PER_CLIENT, PER_NAME, WINDOW, LoginLimits
@@ -182,9 +183,8 @@ async def test_wrong_logins_are_slowed_down(inn: HttpClient) -> None:
     assert (await inn.get("/api/me", headers=browser(inn, cookie))).status == 200
 
 
-def test_failed_logins_count_for_minutes_and_by_address() -> None:
-    now = [1000.0]
-    limits = LoginLimits(lambda: now[0])
+def test_failed_logins_count_for_minutes_and_by_address(held_clock: HeldClock) -> None:
+    limits = LoginLimits()
     for _ in range(3 * PER_NAME):
         limits.begin("ann", "a")()  # each succeeds
     for number in range(PER_CLIENT):
@@ -193,7 +193,7 @@ def test_failed_logins_count_for_minutes_and_by_address() -> None:
         limits.begin("ann", "a")
     assert refused.value.info.details["retry_after"] == WINDOW
     limits.begin("ann", "b")
-    now[0] += WINDOW
+    held_clock.advance(WINDOW)
     limits.begin("ann", "a")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import zipfile
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from helpers.command_line import tavern
 from helpers.repetition import Failures
 
-from tavern_advisories import regular
 from tavern_advisories.database import compare
 from tavern_advisories.installed import Installed
 from tavern_host import Host
@@ -145,8 +143,7 @@ async def test_a_server_publishes_an_advisory(tmp_path: Path, monkeypatch: pytes
     database.write_text(json.dumps([advisory(name, ranges=EVERYTHING) for name in ("pluggy", "wine")]))
     given = {"extensions.tavern-advisories.database": str(database), "extensions.tavern-advisories.hours": 1}
     monkeypatch.setenv("TAVERN_SETTINGS", json.dumps(given))
-    monkeypatch.setattr(regular, "FIRST", 0.0)
-    async with asyncio.timeout(60), Host(tmp_path / "inn", serving=True, third_party=False) as host:
+    async with Host(tmp_path / "inn", serving=True, third_party=False) as host:
         events = host.events.subscribe("ADVISORY", since=0)
         event = await anext(events)
         await events.close()

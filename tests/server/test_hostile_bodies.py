@@ -27,13 +27,11 @@ ROUTES = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def port(site: HttpClient) -> AsyncIterator[int]:
-    """Serve the module's host on a listener of its own, where bodies have half a second."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "BODY_DEADLINE", 0.5)
-        listener = connections.listening_socket(0)
-        port: int = listener.getsockname()[1]
-        async with connections.listening(make_app(site.host, token=TOKEN, port=port), listener):
-            yield port
+    """Serve the module's host on a listener of its own, as `tavern serve` does."""
+    listener = connections.listening_socket(0)
+    port: int = listener.getsockname()[1]
+    async with connections.listening(make_app(site.host, token=TOKEN, port=port), listener):
+        yield port
 
 
 async def sent(port: int, route: str, headers: dict[str, str], body: bytes, *, token: str = TOKEN) -> tuple[int, str]:
@@ -43,8 +41,7 @@ async def sent(port: int, route: str, headers: dict[str, str], body: bytes, *, t
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(f"{route} HTTP/1.1\r\n{head}\r\n".encode() + body)
-        async with asyncio.timeout(60):
-            answer = (await reader.read()).decode()
+        answer = (await reader.read()).decode()
     finally:
         writer.close()
     return int(answer.split(" ", 2)[1]), answer.partition("\r\n\r\n")[2]
@@ -102,4 +99,4 @@ async def test_a_body_that_does_not_come_is_not_waited_for(port: int) -> None:
     with Failures() as failures:
         for route, (status, answer) in zip(routes, answers, strict=True):
             with failures.row(route):
-                assert (status, json.loads(answer)["error"]) == (408, "the body has not arrived within 0.5 s")
+                assert (status, json.loads(answer)["error"]) == (408, "the body has not arrived within 120 s")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.folder_plugins import write_plugin
+from helpers.waiting import until
 
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.errors import InvalidInput
@@ -116,9 +117,11 @@ async def test_top_shows_what_runs_and_what_plugins_cost(tmp_path: Path) -> None
         socket = await site.socket()
         engine = host.services.get(EXECUTION_ENGINE)
         run_id = await engine.submit(RunRequest(workflow=slow))
-        async with asyncio.timeout(60):
-            while (await engine.get(run_id)).status != "running":
-                await asyncio.sleep(0.01)
+
+        async def is_running() -> bool:
+            return (await engine.get(run_id)).status == "running"
+
+        await until(is_running, "the run has begun")
 
         text, plugins, runs, result = [output async for output in top({"every": 2, "once": True})]
         assert text.text.startswith("inn: 1 running, 0 waiting · ") and " · sockets 1 · " in text.text
@@ -134,9 +137,7 @@ async def test_top_shows_what_runs_and_what_plugins_cost(tmp_path: Path) -> None
         for _ in range(3):
             await anext(left)
         reading = asyncio.create_task(anext(left))
-        async with asyncio.timeout(60):
-            while "subscription" not in host.owned("tavern-metrics"):
-                await asyncio.sleep(0.01)
+        await until(lambda: "subscription" in host.owned("tavern-metrics"), "it waits for events")
         reading.cancel()  # the terminal is gone
         await asyncio.wait([reading])
         assert "subscription" not in host.owned("tavern-metrics")

@@ -6,20 +6,21 @@ import hashlib
 import hmac
 import io
 import json
-import threading
 import warnings
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
 import pytest_asyncio
-from aiohttp import ClientSession
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
 from helpers.repetition import Failures
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
+from werkzeug.test import Client
 
 from tavern_accounts.limits import PER_CLIENT
 from tavern_accounts.openid import Provider, _verified
@@ -59,16 +60,11 @@ class Id:
             return answer.headers["Location"]
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[Id]:
-    """Serve the provider on a port of this machine."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def provider() -> AsyncIterator[Id]:
+    """Serve the provider on a port of this machine, in the loop of the tests."""
     with warnings.catch_warnings(record=True):  # it uses parts of its libraries that are deprecated
         import oidc_provider_mock
-    from werkzeug.serving import WSGIRequestHandler, make_server
-
-    class Quiet(WSGIRequestHandler):
-        def log(self, type: str, message: str, *args: Any) -> None:
-            """Leave no line, and no logger of theirs, behind."""
 
     inner, forms, lies = oidc_provider_mock.app(), [], {}
 
@@ -82,15 +78,17 @@ def provider() -> Iterator[Id]:
             return [json.dumps(lies).encode()]
         return inner(environ, start)
 
-    server = make_server("127.0.0.1", 0, recording, threaded=True, request_handler=Quiet)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield Id(f"http://127.0.0.1:{server.server_port}", forms, lies)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    asking = Client(recording, use_cookies=False)
+
+    async def answer(request: web.Request) -> web.Response:
+        about = {"method": request.method, "headers": [*request.headers.items()], "data": await request.read()}
+        given = asking.open(str(request.rel_url), base_url=f"http://{request.host}", **about)
+        return web.Response(status=given.status_code, headers=given.headers, body=given.data)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app, host="127.0.0.1") as server:
+        yield Id(f"http://127.0.0.1:{server.port}", forms, lies)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -273,7 +271,7 @@ def test_an_id_token_is_believed_for_this_login_alone() -> None:
                 _verified(token, keys, known, "n")
 
 
-@pytest.mark.asyncio
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_wrong_setting_or_many_wrong_answers_let_nobody_in(provider: Id, tmp_path: Path) -> None:
     good = {"issuer": provider.issuer, "clientId": "inn"}
     async with Host(tmp_path / "inn") as host, served(host) as inn:

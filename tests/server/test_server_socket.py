@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
 from helpers.repetition import Failures
+from helpers.waiting import let_pass, until, until_idle
 
 from tavern_host.events.bus import KEPT, EventBus
 from tavern_host.server import websocket
@@ -246,20 +247,16 @@ async def test_more_sockets_than_there_may_be_wait(site: HttpClient, monkeypatch
     await (await site.socket()).close()
 
 
-async def test_a_client_that_does_not_read_delays_nobody_and_is_cut_off(
-    own_site: HttpClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(websocket, "SEND_DEADLINE", 0.5)
+async def test_a_client_that_does_not_read_delays_nobody_and_is_cut_off(own_site: HttpClient) -> None:
     reader, writer = await opened_raw(own_site)
     reading = await own_site.socket()
 
-    async with asyncio.timeout(60):
-        for number in range(200):
-            own_site.host.events.publish("ACME_EVENT", {"number": number, "text": "x" * 100_000})
-            assert numbers(await heard(reading, until=1)) == [number]
-        await asyncio.sleep(1)
-        while await reader.read(1 << 20):
-            pass
+    for number in range(200):
+        own_site.host.events.publish("ACME_EVENT", {"number": number, "text": "x" * 100_000})
+        assert numbers(await heard(reading, until=1)) == [number]
+    await let_pass(websocket.SEND_DEADLINE)
+    while await reader.read(1 << 20):
+        pass
     writer.close()
 
 
@@ -269,7 +266,7 @@ async def test_a_slow_client_gets_pieces_joined(own_site: HttpClient) -> None:
     async with asyncio.timeout(60):
         reader, writer = await opened_raw(own_site)
         events.publish("ACME_EVENT", {"text": "x" * 12_000_000})  # stands in the way of what follows
-        await asyncio.sleep(0.1)
+        await until_idle()
         for number in range(6000):
             piece = {"type": "text_chunk", "content": f"{number},"}
             events.publish("NODE_YIELD", {**about, "yieldedContent": piece, "isLastChunk": number == 5999})
@@ -325,8 +322,7 @@ def test_only_pieces_of_one_stream_are_joined() -> None:
     assert joined("ACME_EVENT", piece(text("a")), piece(text("b"))) is None
 
 
-async def test_who_answers_no_ping_is_gone(site: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "HEARTBEAT", 0.2)
+async def test_who_answers_no_ping_is_gone(site: HttpClient) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with site.client.ws_connect("/ws", headers=headers, autoping=False) as silent:
         assert (await silent.receive(timeout=60)).type is WSMsgType.PING
@@ -338,9 +334,8 @@ async def test_nothing_is_left_of_sockets(own_site: HttpClient) -> None:
     before = len(events._subscriptions)
     for socket in [await own_site.socket() for _ in range(10)]:
         await socket.close()
-    async with asyncio.timeout(60):
-        while len(events._subscriptions) > before or "forward events" in [t.get_name() for t in asyncio.all_tasks()]:
-            await asyncio.sleep(0.05)
+    await until(lambda: len(events._subscriptions) <= before, "nothing is subscribed to")
+    await until(lambda: "forward events" not in [task.get_name() for task in asyncio.all_tasks()], "nothing forwards")
 
     socket = await own_site.socket()
     await publish(own_site, 1)

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from helpers.run_entries import DOCUMENT, accepted, entry, finished
+from helpers.waiting import until
 from implementations import OpenRuns
 
+from tavern_host import clock
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Conflict, ErrorInfo, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.executions import RunFilter, RunStatus
@@ -110,11 +112,15 @@ async def test_a_run_that_somebody_works_on_is_not_claimed(store: RunStore, open
 
 
 async def test_a_run_whose_lease_expired_changes_hands(store: RunStore, open_runs: OpenRuns) -> None:
+    async def has_expired() -> bool:
+        lease_until = (await store.get("run_1")).lease_until
+        return lease_until is not None and lease_until < clock.now()
+
     await accepted(store, "run_1", lease=0.01)
-    await asyncio.sleep(0.02)
+    await until(has_expired)
     assert await store.claim("w", 30) is None  # its own
     assert await store.renew("w", ["run_1"], 0.01) == ["run_1"]
-    await asyncio.sleep(0.02)
+    await until(has_expired)
     async with open_runs() as another:
         claimed = await another.claim("other", 30)
         assert (claimed.id, claimed.owner) == ("run_1", "other")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
-import pytest
 from implementations import OpenTasks
 
+from tavern_host import clock
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.tasks import NewTask, TaskEntry, TaskRow, TaskStore
 from tavern_host.contracts.toolcalls import (
@@ -19,8 +19,6 @@ from tavern_host.contracts.toolcalls import (
     ToolCallRequest,
     ToolResult,
 )
-from tavern_tools.tasks import store as kept
-from tavern_tools.tasks.rows import now
 
 AGENT = Principal(kind="agent", id="ava")
 OPERATOR = Principal(kind="user", id="operator")
@@ -32,7 +30,7 @@ def task(name: str, *, idempotent: bool = False, **more: Any) -> NewTask:
 
 
 def approval(seconds: float = 60) -> ToolApproval:
-    now = datetime.now(UTC)
+    now = clock.now()
     return ToolApproval(reason="a rule", requested_at=now, expires_at=now + timedelta(seconds=seconds))
 
 
@@ -109,7 +107,7 @@ async def test_tasks_are_found_newest_first_by_what_is_asked(open_tasks: OpenTas
     patterns = {"*": 5, "acme:w?rk": 5, "acme:*": 5, "ac": 0, "acme.work": 0, "a[c]me*": 0, "(acme|b)*": 0, "ACME*": 0}
     assert {pattern: len(await found(tool=pattern)) for pattern in patterns} == patterns
     await store.cancel("task_0", OPERATOR)
-    assert "task_0" not in await found(since=time.time_ns())  # it ended before
+    assert "task_0" not in await found(since=clock.microseconds())  # it ended before
     await store.close()
 
 
@@ -151,7 +149,9 @@ async def test_the_first_decision_holds(open_tasks: OpenTasks) -> None:
     await other.close()
 
 
-async def test_a_host_takes_up_what_no_living_host_has(open_tasks: OpenTasks, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_takes_up_what_no_living_host_has(
+    open_tasks: OpenTasks, put_clock_forward: Callable[[float], None]
+) -> None:
     gone, living, other = open_tasks("host_a"), open_tasks("host_b"), open_tasks("host_c")
     names = {"waits": False, "runs": False, "repeats": True, "asked": False}
     for name, idempotent in names.items():
@@ -171,7 +171,7 @@ async def test_a_host_takes_up_what_no_living_host_has(open_tasks: OpenTasks, mo
         "repeats": ("pending", "host_b"),
         "asked": ("awaiting_approval", "host_b"),
     }
-    monkeypatch.setattr(kept, "now", lambda: now() + 60_000_000)  # the time for the decision is over
+    put_clock_forward(60)  # the time for the decision is over
     assert [row.id for row in (await living.look(takes_up=True)).unaudited] == ["asked"]
     assert (await living.look(takes_up=True)).rows == []  # all of it was seen
     await living.release()
@@ -194,7 +194,7 @@ async def test_callbacks_are_due_until_they_are_told(open_tasks: OpenTasks) -> N
     (due,) = await store.callbacks()
     assert due.callback is not None
     failed = due.callback.model_copy(update={"attempts": 1, "error": "refused"})
-    await store.told("task_1", failed, time.time_ns() // 1000 + 60_000_000)
+    await store.told("task_1", failed, clock.microseconds() + 60_000_000)
     assert await store.callbacks() == []
     delivered = await store.told("task_1", failed.model_copy(update={"status": "delivered"}), None)
     assert delivered is not None and (delivered.owner, delivered.callback_due) == (None, None)

@@ -6,18 +6,19 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from helpers.audit_logs import tail
-from helpers.forking import PYTHON
+from helpers.waiting import until
 from helpers.workflow_documents import function
 
-from tavern_host import Host
+from tavern_host import Host, clock
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunFilter
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolApproval, ToolCallRequest, ToolScope, ToolTask
@@ -76,7 +77,7 @@ class TaskBench:
         self, *, who: str = "agent:writer", seconds: float = 3600, default: str = "refuse", **given: Any
     ) -> ToolTask:
         """Ask for a task that waits for a decision within so many seconds."""
-        begin, end = datetime.now(UTC), datetime.now(UTC) + timedelta(seconds=seconds)
+        begin, end = clock.now(), clock.now() + timedelta(seconds=seconds)
         asked: Any = {"reason": "a rule says so", "requested_at": begin, "expires_at": end, "default": default}
         return await self.submit(who=who, approval=ToolApproval(**asked), **given)
 
@@ -97,17 +98,17 @@ class TaskBench:
 
     async def is_at(self, task: ToolTask | str, status: TaskStatus) -> ToolTask:
         """Return a task when it has a status."""
-        async with asyncio.timeout(SECONDS):
-            while (now := await self.get(task)).status is not status:
-                assert not now.status.is_final, now
-                await asyncio.sleep(0.02)
-        return now
+
+        async def at_last() -> ToolTask | None:
+            now = await self.get(task)
+            assert now.status is status or not now.status.is_final, now
+            return now if now.status is status else None
+
+        return await until(at_last, f"the task is {status}")  # type: ignore[no-any-return]
 
     async def began(self, count: int = 1) -> None:
         """Wait until so many calls have written something down."""
-        async with asyncio.timeout(SECONDS):
-            while len(self.noted()) < count:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.noted()) >= count, f"{count} calls have written something down")
 
     def noted(self) -> list[list[Any]]:
         """Return what calls wrote down of themselves: name, what, and the key that they were given."""
@@ -209,19 +210,23 @@ class Marks:
 
     async def until(self, made: int, running: int) -> None:
         """Wait until so many different marks were made, and so many tasks run."""
-        while len(self.made()) < made or len(await self.tools.tasks(RUNNING)) < running:
-            await asyncio.sleep(0.02)
+
+        async def are_there() -> bool:
+            return len(self.made()) >= made and len(await self.tools.tasks(RUNNING)) >= running
+
+        await until(are_there, f"{made} marks and {running} tasks")
 
     async def rested(self) -> list[ToolTask]:
         """Return all tasks, when nothing is left to be done: no task, no run."""
         engine = self.host.services.get(EXECUTION_ENGINE)
-        async with asyncio.timeout(SECONDS):
-            while True:
-                tasks = await self.tools.tasks(TaskFilter(limit=1000))
-                runs = await engine.history(RunFilter(limit=1000))
-                if all(t.status.is_final for t in tasks) and all(run.status.is_final for run in runs):
-                    return tasks
-                await asyncio.sleep(0.1)
+
+        async def at_rest() -> bool:
+            tasks = await self.tools.tasks(TaskFilter(limit=1000))
+            runs = await engine.history(RunFilter(limit=1000))
+            return all(t.status.is_final for t in tasks) and all(run.status.is_final for run in runs)
+
+        await until(at_rest, "all tasks and runs have ended")
+        return await self.tools.tasks(TaskFilter(limit=1000))
 
 
 @asynccontextmanager
@@ -263,7 +268,7 @@ async def main():
 
 asyncio.run(main())
 """
-        command, pipe = [*PYTHON, "-c", program], subprocess.PIPE
+        command, pipe = [sys.executable, "-c", program], subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ})
 
     async def said(self) -> Any:

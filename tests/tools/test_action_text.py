@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from helpers.waiting import until
 from helpers.workflow_documents import workflow_document
 
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.executions import RunActions, RunRequest
+from tavern_host.contracts.executions import Run, RunActions, RunRequest
 from tavern_host.contracts.macros import MacroRequest
 from tavern_host.contracts.protocols import ParserOptions
 from tavern_host.contracts.settings import SettingsChange
@@ -30,7 +30,6 @@ name:「始」b「末」
 <|[END_TOOL]|> three <tool_call name="info"><param name="name">c</param></tool_call>
 !info name=d
 """
-HOSTILE = "<|[REQUEST_TOOL]|>a:" + "「始」" * 60_000
 
 
 def protocols(bench: Any) -> Protocols:
@@ -109,24 +108,6 @@ async def test_models_are_told_of_tools_and_one_protocol(stocked: Any) -> None:
     await stocked.host.settings.save(SettingsChange(plugin="tavern-tools", values={"protocol": "lines"}))
     assert await told() == "Write !tool key=value."
     await stocked.host.settings.save(SettingsChange(plugin="tavern-tools", values={"protocol": None}))
-
-
-async def test_a_hostile_text_leaves_the_loop_to_others(bench: Any) -> None:
-    async def pieces(size: int) -> AsyncIterator[str]:
-        for begin in range(0, len(HOSTILE), size):
-            yield HOSTILE[begin : begin + size]
-
-    async def streamed(size: int) -> list[Any]:
-        return [event async for event in protocols(bench).parse_stream(pieces(size), None, ParserOptions())]
-
-    await bench.tools.parse_text("")  # the protocols are collected
-    for reading in (bench.tools.parse_text(HOSTILE), streamed(len(HOSTILE)), streamed(90_000)):
-        task, times = asyncio.ensure_future(reading), 0
-        while not task.done():
-            await asyncio.sleep(0.001)
-            times += 1
-        await task
-        assert times > 10
 
 
 LOOKED_AT: list[str] = []
@@ -274,8 +255,13 @@ async def test_a_mapped_stream_is_searched_for_calls(bench: Any) -> None:
     mapped = {"said": {"sourceNodeId": "says", "sourceSlotKey": "stream"}}
     body = {"nodes": [node], "edges": [], "outputInterfaceMappings": mapped, "actions": True}
     prompt = (await bench.ask("POST", "/api/prompt", body)).data["promptId"]
-    async with asyncio.timeout(60):
-        while (run := await bench.host.services.get(EXECUTION_ENGINE).get(prompt)).status != "complete":
-            await asyncio.sleep(0.02)
+    engine = bench.host.services.get(EXECUTION_ENGINE)
+
+    async def ended() -> Run | None:
+        run = await engine.get(prompt)
+        return run if run.status.is_final else None
+
+    run = await until(ended, "the run has ended")
+    assert run.status == "complete"
     assert run.outputs["said"] == "Well. "
     assert [done["toolId"] for done in run.outputs["__actions__"]] == ["system:get_current_time"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from helpers.repetition import Failures
+from helpers.waiting import until_idle
 from task_bench import TaskBench, caller
 
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied, TavernError
@@ -22,7 +23,7 @@ async def test_a_call_waits_until_it_is_approved(tasks: TaskBench) -> None:
     ended: Any = await tasks.ended(task)
     assert (ended.status, ended.approval.decision, str(ended.approval.decided_by)) == ("done", "approved", "user:ann")
     assert (ended.approval.comment, ended.approval.edited) == ("go on", False)
-    await asyncio.sleep(0)
+    await until_idle()
     assert [each["status"] for each in tasks.told(task)] == ["awaiting_approval", "pending", "running", "done"]
     assert tasks.told(task)[0]["approval"]["reason"] == "a rule says so"
     (entry,) = tasks.audited(task)

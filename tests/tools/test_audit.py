@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from helpers.audit_logs import kept_locked, tail, verify
+from helpers.waiting import until
 from known_methods import known_method
 
 from tavern_host import Host
@@ -105,9 +106,7 @@ async def test_reading_calls_have_one_entry_soon(bench: Bench) -> None:
     await bench.audit.begin(look)
     assert bench.entries() == []
     bench.audit.end(look, "error")
-    async with asyncio.timeout(60):
-        while not bench.on_disk():
-            await asyncio.sleep(0.005)
+    await until(bench.on_disk, "the entry is on disk without being asked for")
     (entry,) = bench.entries()
     details = {"call": "c1", "run": "run_1", "outcome": "error", "arguments": {"path": "a", "code": MASK}}
     assert shown(entry) == ("agent:writer", "tool.called", "acme:work", details)

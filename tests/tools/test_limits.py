@@ -7,8 +7,10 @@ from contextvars import Context
 from typing import Any
 
 import pytest
+from helpers.held_time import HeldClock
 from helpers.repetition import Failures
-from hypothesis import given, settings
+from helpers.waiting import until_idle
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tavern_host.contracts.calls import Principal
@@ -20,14 +22,6 @@ from tavern_tools.calls.result_cache import ResultCache
 from tavern_tools.catalog.catalog import Tool
 
 WRITER, READER = Principal(kind="agent", id="writer"), Principal(kind="agent", id="reader")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def tool(tool_id: str = "kb:Query", **more: Any) -> Tool:
@@ -44,25 +38,23 @@ def rated(calls: int, seconds: float = 10, tool_id: str = "kb:Query") -> Tool:
 ADMITTED: Any = [
     # the calls and seconds of a rate; by how much the clock moved, and how long the next call has to wait
     ((2, 10), [(0, None), (4, None), (1, 5.0), (5, None), (0, 4.0)]),
-    # a clock that jumps back stands still and gives nothing away
-    ((1, 10), [(0, None), (-500, 10.0), (505, 5.0), (1e9, None)]),
+    ((1, 10), [(0, None), (5, 5.0), (1e6, None)]),
 ]
 
 
-def test_rates_admit_so_many_in_a_time() -> None:
+def test_rates_admit_so_many_in_a_time(held_clock: HeldClock) -> None:
     with Failures() as failures:
         for (calls, seconds), steps in ADMITTED:
             with failures.row(steps):
-                clock = Clock()
-                limits, limited = Limits(clock), rated(calls, seconds)
+                limits, limited = Limits(), rated(calls, seconds)
                 for moved, wait in steps:
-                    clock.now += moved
+                    held_clock.advance(moved)
                     assert limits.admit(limited, WRITER) == wait
     assert [Limits().admit(tool(), WRITER) for _ in range(1000)] == [None] * 1000
 
 
 def test_principals_and_tools_have_rates_of_their_own() -> None:
-    limits = Limits(Clock())
+    limits = Limits()
     for who, tool_id in ((WRITER, "a"), (READER, "a"), (Principal(kind="user", id="writer"), "a"), (WRITER, "b")):
         assert limits.admit(rated(1, tool_id=tool_id), who) is None
     assert limits.admit(rated(1, tool_id="a"), WRITER) == 10.0
@@ -70,51 +62,51 @@ def test_principals_and_tools_have_rates_of_their_own() -> None:
     assert limits.admit(rated(1, tool_id="a"), WRITER) == 10.0
 
 
-@settings(deadline=None)
-@given(st.integers(1, 1000), st.lists(st.floats(0, 3, allow_nan=False), min_size=1, max_size=300), st.integers(1, 8))
-def test_no_window_admits_more_and_waiting_suffices(most: int, steps: list[float], burst: int) -> None:
-    clock, seconds = Clock(), 10.0
-    limits, limited = Limits(clock), rated(most, seconds)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])  # the clock only goes on
+@given(
+    most=st.integers(1, 1000),
+    steps=st.lists(st.floats(0, 3, allow_nan=False), min_size=1, max_size=300),
+    burst=st.integers(1, 8),
+)
+def test_no_window_admits_more_and_waiting_suffices(
+    held_clock: HeldClock, most: int, steps: list[float], burst: int
+) -> None:
+    limits, seconds = Limits(), 10.0
+    limited = rated(most, seconds)
     admitted: list[float] = []
     for step in steps:
-        clock.now += step
+        held_clock.advance(step)
         for _ in range(burst):
             wait = limits.admit(limited, WRITER)
             if wait is not None:
                 assert 0 < wait <= seconds + 0.001
-                clock.now += wait
+                held_clock.advance(wait)
                 assert limits.admit(limited, WRITER) is None
-            admitted.append(clock.now)
+            admitted.append(held_clock.monotonic())
     for index in range(len(admitted) - most):
         assert admitted[index + most] - admitted[index] >= seconds - 1e-6
 
 
-def test_large_rates_and_crowds_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    limits, limited = Limits(clock), rated(20_000, 60)
+def test_large_rates_and_crowds_take_little_memory(held_clock: HeldClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, limited = Limits(), rated(20_000, 60)
     for _ in range(20_000):
         assert limits.admit(limited, WRITER) is None
-        clock.now += 0.0001
+        held_clock.advance(0.0001)
     assert limits.admit(limited, WRITER) is not None
     (window,) = limits._windows.values()
     assert len(window._moments) <= module.MAX_MOMENTS + 1
 
     monkeypatch.setattr(module, "MAX_WINDOWS", 100)
-    limits, limited = Limits(clock), rated(3, 10)
+    limits, limited = Limits(), rated(3, 10)
     assert limits.admit(limited, WRITER) is None
     admitted = sum(limits.admit(limited, Principal(kind="agent", id=str(n))) is None for n in range(5_000))
     assert (admitted, len(limits._windows) <= 101) == (99 + 3, True)
     assert limits.admit(limited, WRITER) is None  # the crowd keeps nobody else's place
-    clock.now += 11
+    held_clock.advance(11)
     assert all(limits.admit(limited, Principal(kind="agent", id=f"new{n}")) is None for n in range(50))
 
 
 # --- turns --------------------------------------------------------------------------------------------
-
-
-async def until_all_wait() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 async def test_no_more_run_at_once_in_their_order() -> None:
@@ -146,7 +138,7 @@ async def test_turns_are_given_back_and_nested_ones_free() -> None:
 
     holding, waiting = asyncio.create_task(hold()), asyncio.create_task(hold())
     for task in (holding, waiting):
-        await until_all_wait()
+        await until_idle()
         task.cancel()
     await asyncio.gather(holding, waiting, return_exceptions=True)
     async with asyncio.timeout(60), limits.turn(limited), limits.turn(other), limits.turn(limited):
@@ -165,7 +157,7 @@ async def test_who_stops_waiting_takes_nobodys_turn() -> None:
 
     async with limits.turn(limited):
         tasks = [asyncio.create_task(one(number), context=Context()) for number in range(5)]
-        await until_all_wait()
+        await until_idle()
         tasks[0].cancel()
         tasks[2].cancel()
     tasks[1].cancel()  # it has just been given its turn
@@ -188,7 +180,7 @@ async def test_a_task_left_behind_waits_like_others() -> None:
         left = asyncio.create_task(later())
     async with limits.turn(limited):
         go.set()
-        await until_all_wait()
+        await until_idle()
         assert not entered.is_set()
     await left
     assert entered.is_set()
@@ -204,10 +196,10 @@ async def test_a_changed_limit_holds_for_who_waits() -> None:
             await stop.wait()
 
     tasks = [asyncio.create_task(one(number)) for number in range(4)]
-    await until_all_wait()
+    await until_idle()
     assert entered == [0]
     limits.turn(tool(concurrency=3))
-    await until_all_wait()
+    await until_idle()
     assert entered == [0, 1, 2]
     stop.set()
     await asyncio.gather(*tasks)
@@ -226,12 +218,11 @@ def done(structured: Any = None, **more: Any) -> ToolResult:
 
 
 class Kept:
-    """A cache and its clock."""
+    """A cache and the revision of the settings."""
 
     def __init__(self, max_bytes: int = 1_000_000) -> None:
-        self.now = 0.0
         self.settings = 0
-        self.cache = ResultCache(lambda: self.settings, max_bytes, clock=lambda: self.now)
+        self.cache = ResultCache(lambda: self.settings, max_bytes)
 
     def key(self, tool: Tool, arguments: Any = None, principal: Principal = WRITER) -> bytes:
         key = self.cache.key(tool, arguments or {}, principal)
@@ -244,14 +235,14 @@ class Kept:
         return key
 
 
-def test_results_are_given_again_while_they_hold() -> None:
+def test_results_are_given_again_while_they_hold(held_clock: HeldClock) -> None:
     kept, query = Kept(), cached(10)
     kept.put(query, done([1]), {"a": 1, "b": {"c": 2, "d": 3}})
     key = kept.key(query, {"b": {"d": 3, "c": 2}, "a": 1})
-    kept.now = 9.9
+    held_clock.advance(9.75)
     again = kept.cache.get(key)
     assert (again.structured, again.cached) == ([1], True)
-    kept.now = 10.0
+    held_clock.advance(0.25)
     assert kept.cache.get(key) is None
     kept.put(query, done([1]))
     kept.settings += 1  # no result outlives a change of settings

@@ -179,7 +179,7 @@ PARTS = [
 
 def test_the_result_does_not_depend_on_the_cuts() -> None:
     stages = [*first_party(), small("braces", Braces, "{{")]
-    for source in map(random.Random, range(repetitions(10, 40))):
+    for source in map(random.Random, range(repetitions(5, 40))):
         for _ in range(60):
             text = "".join(source.choice(PARTS) for _ in range(source.randint(1, 25)))
             whole = parse(text, stages)

@@ -14,7 +14,6 @@ from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import MAX_DEPTH, CallContext, Principal
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
-from tavern_host.runtime import threads
 
 OpenHost = Callable[..., Any]
 
@@ -278,11 +277,9 @@ async def test_a_method_that_misbehaves_is_a_failed_result(odd: Any) -> None:
 
 
 @pytest.mark.in_process_only("what crosses the boundary runs in a task of its own")
-async def test_a_tool_that_ignores_cancelling_is_abandoned(odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "GRACE", 0.1)
+async def test_a_tool_that_ignores_cancelling_is_abandoned(odd: Any) -> None:
     odd.write_tool("odd", {"type": "service", "service": "acme-odd.desk", "method": "linger"}, timeout=50)
-    async with asyncio.timeout(60):
-        result = await odd.call("odd")
+    result = await odd.call("odd")
     task = asyncio.current_task()
     assert task is not None and task.cancelling() == 0
     assert error_of(result) == (ToolErrorType.TIMEOUT, "odd did not end within its limit of 50 ms")

@@ -9,7 +9,6 @@ from helpers.repetition import Failures
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_scripts.runners.call import _takes_fields
-from tavern_tools.editor.drafting import draft, read_python
 from tavern_tools.editor.jsdoc import draft_javascript
 from tavern_tools.editor.python_signature import draft as draft_python
 from tavern_tools.editor.python_signature import read_docstring
@@ -122,13 +121,3 @@ def test_jsdoc_becomes_a_schema() -> None:
     assert draft_javascript(JAVASCRIPT, "other").notes == ["there is no comment /** … */ above other"]
     with pytest.raises(InvalidInput, match="exports no function nix"):
         draft_javascript(JAVASCRIPT, "nix")
-
-
-async def test_code_is_read_and_never_run() -> None:
-    found = await draft("raise SystemExit(3)\ndef run(a: int): ...", "python", None)
-    assert found.entry_point == "run"
-    for code, message in (("\ndef (:", "line 2: invalid syntax"), ("#" * 300_000, "larger than 256 KiB")):
-        with pytest.raises(InvalidInput, match=message):
-            await draft(code, "python", None)
-    for deep in ("-" * 100_000 + "1", "a" + "()" * 60_000, "(" * 5_000):
-        assert "error" in await read_python(deep)

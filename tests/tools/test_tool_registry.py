@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers.held_time import HeldClock
 from helpers.repetition import Failures
+from helpers.waiting import until
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -203,8 +203,9 @@ async def test_hooks_may_hide_and_change_tools(guarded: Any) -> None:
     assert (list(tools), tools["renamed"].description) == (["plain", "renamed"], "Described by the guard.")
 
 
-async def test_a_call_needs_no_look_at_the_files(open_host: OpenHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = 1000.0
+async def test_a_call_needs_no_look_at_the_files(
+    open_host: OpenHost, held_clock: HeldClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registries: list[Registry] = []
 
     class Watched(Registry):
@@ -213,7 +214,6 @@ async def test_a_call_needs_no_look_at_the_files(open_host: OpenHost, monkeypatc
             registries.append(self)
 
     monkeypatch.setattr("tavern_tools.catalog.registry.Registry", Watched)
-    monkeypatch.setattr("tavern_tools.catalog.registry.time", SimpleNamespace(monotonic=lambda: clock))
     async with open_host() as bench:
         await bench.tools.protocols()  # makes the tool manager, where nobody has asked it anything so far
         [registry] = registries
@@ -229,7 +229,7 @@ async def test_a_call_needs_no_look_at_the_files(open_host: OpenHost, monkeypatc
         assert await is_found("new")  # what is not known is looked for
         path.unlink()
         assert await is_found("new")  # as it was in the last second
-        clock += 1.1
+        held_clock.advance(1.1)
         assert not await is_found("new")
         path = bench.write_info("info")
         assert await is_found("info")
@@ -237,13 +237,15 @@ async def test_a_call_needs_no_look_at_the_files(open_host: OpenHost, monkeypatc
         path.unlink()
         assert not await is_found("info")
         bench.write_info("late")
-        clock += 2
+        held_clock.advance(2)
         assert "late" not in (await registry.recent()).versions  # text is not kept waiting for a look
-        async with asyncio.timeout(60):
-            while "late" not in (await registry.recent()).versions:
-                await asyncio.sleep(0.01)
+
+        async def is_recent() -> bool:
+            return "late" in (await registry.recent()).versions
+
+        await until(is_recent, "the look that the text began has ended")
         bench.write_info("later")
-        clock += 6
+        held_clock.advance(6)
         assert "later" in (await registry.recent()).versions
 
 

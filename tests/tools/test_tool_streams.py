@@ -15,6 +15,8 @@ import pytest
 import pytest_asyncio
 from context_keeper import NAME, context_of, write_keeper
 from helpers.given_contexts import given
+from helpers.held_time import HeldClock
+from helpers.waiting import until, until_idle
 from helpers.workflow_documents import workflow_document
 
 from tavern_host import EXECUTION_ENGINE, CallContext, Host
@@ -36,24 +38,25 @@ LIN, MEI = Principal(kind="agent", id="lin"), Principal(kind="agent", id="mei")
 UNKNOWN = "no stream has this handle: it was read to its end or closed a while ago, or never was"
 CLOSED = StreamItems(finished=True, error="the stream was closed")
 INK = InvalidInput("the ink is out")
+IDLE = 60
 WORDS, OTHERS = "one two three four five", "six seven eight nine ten"
 
 
-def keeper(folder: Path, idle: float) -> Path:
-    """Write a plugin that may follow runs, whose streams are closed when nobody reads them for so many seconds."""
+def keeper(folder: Path) -> Path:
+    """Write a plugin that may follow runs, whose streams are closed when nobody reads them for `IDLE` seconds."""
     key = "extensions.acme-keeper.streamIdleSeconds"
     permissions = {
         "services": {"use": ["executionEngine:execute", "executionEngine:interrupt"]},
         "events": {"subscribe": ["WORKFLOW_INTERFACE_YIELD", "EXECUTION_STATUS_UPDATE"]},
     }
-    option = {"key": key, "type": "number", "label": "Idle", "defaultValue": idle}
+    option = {"key": key, "type": "number", "label": "Idle", "defaultValue": IDLE}
     return write_keeper(folder, permissions=permissions, configOptions=[option])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Host]:
     place = tmp_path_factory.mktemp("streams")
-    plugins, folders = [keeper(place, 60), NODES], Folders(place / "c", place / "s", place / "d")
+    plugins, folders = [keeper(place), NODES], Folders(place / "c", place / "s", place / "d")
     async with Host(place / "project", plugins=plugins, trust=[NAME, "acme-streams"], folders=folders) as opened:
         yield opened
 
@@ -100,11 +103,6 @@ async def all_of(
     return items + read.items, read
 
 
-async def until_sources_wait() -> None:
-    for _ in range(50):
-        await asyncio.sleep(0)
-
-
 async def test_items_are_read_in_order_to_their_end(streams: Streams) -> None:
     source = Source(10)
     handle = streams.open(source.items(), LIN)
@@ -137,12 +135,12 @@ async def test_a_source_waits_for_its_reader(streams: Streams) -> None:
     small, large = Source(10_000), Source(50, make=lambda _: "x" * 400_000)
     handle = streams.open(small.items(), LIN)
     assert len((await streams.read(handle, LIN, 10)).items) == 10
-    await until_sources_wait()
+    await until_idle()
     assert CAPACITY <= small.given <= CAPACITY + 11
     assert (await all_of(streams, handle))[0] == list(range(11, 10_001))
     handle = streams.open(large.items(), LIN)
     await streams.read(handle, LIN, 1)
-    await until_sources_wait()
+    await until_idle()
     assert large.given <= 5
     assert len((await all_of(streams, handle))[0]) == 49
 
@@ -167,7 +165,7 @@ async def test_a_reader_that_leaves_loses_nothing(streams: Streams) -> None:
 
     handle = streams.open(late(), LIN)
     gone = asyncio.create_task(streams.read(handle, LIN, 100, 60))
-    await until_sources_wait()
+    await until_idle()
     gone.cancel()
     resume.set()
     with pytest.raises(asyncio.CancelledError):
@@ -175,28 +173,28 @@ async def test_a_reader_that_leaves_loses_nothing(streams: Streams) -> None:
     assert (await all_of(streams, handle))[0] == ["late"]
 
 
-async def test_a_stream_that_nobody_reads_is_closed(tmp_path: Path) -> None:
-    async with Host(tmp_path / "project", plugins=[keeper(tmp_path, 0.1)], trust=[NAME]) as host:
-        hasty = Streams(context_of(host))
-        why = "the stream was closed since nobody had read it for 0.1 seconds"
-        for count in (100_000, 3):  # also what had ended, whose items are told as lost
-            source = Source(count)
-            handle = hasty.open(source.items(), LIN)
-            while not hasty._streams[handle].is_finished:  # but not until what became of it is forgotten
-                await asyncio.sleep(0)
-            assert await hasty.read(handle, LIN) == StreamItems(finished=True, error=why)
-            await source.closed.wait()
-        while handle in hasty._streams:  # which it is as well, once nobody asks
-            await asyncio.sleep(0.02)
-        with pytest.raises(NotFound):
-            await hasty.read(handle, LIN)
+async def test_a_stream_that_nobody_reads_is_closed(streams: Streams, held_clock: HeldClock) -> None:
+    why = f"the stream was closed since nobody had read it for {IDLE} seconds"
+    for count in (100_000, 3):  # also what had ended, whose items are told as lost
+        source = Source(count)
+        handle = streams.open(source.items(), LIN)
+        await until_idle()
+        held_clock.advance(IDLE)
+        await source.closed.wait()
+        await until_idle()
+        assert await streams.read(handle, LIN) == StreamItems(finished=True, error=why)
+    held_clock.advance(IDLE)  # what became of it is forgotten as well, once nobody asks
+    await until_idle()
+    with pytest.raises(NotFound):
+        await streams.read(handle, LIN)
 
-        async def slow() -> AsyncIterator[Any]:
-            for number in range(3):
-                await asyncio.sleep(0.2)
-                yield number
+    async def slow() -> AsyncIterator[Any]:
+        for number in range(3):
+            held_clock.advance(2 * IDLE)
+            await asyncio.sleep(0)
+            yield number
 
-        assert (await all_of(hasty, hasty.open(slow(), LIN)))[0] == [0, 1, 2]  # waiting for items is reading
+    assert (await all_of(streams, streams.open(slow(), LIN)))[0] == [0, 1, 2]  # waiting for items is reading
 
 
 async def test_an_owner_has_so_many_open_streams(streams: Streams) -> None:
@@ -222,7 +220,7 @@ async def test_closing_ends_sources_and_wakes_readers(host: Host) -> None:
         hanging, full = Source(0, hangs=True), Source(10_000)
         waiting = asyncio.create_task(streams.read(streams.open(hanging.items(), LIN), LIN, 100, 60))
         handle = streams.open(full.items(), LIN)
-        await until_sources_wait()
+        await until_idle()
         await (host.disable(NAME) if is_disabled else streams.close())
         assert (hanging.closed.is_set(), full.closed.is_set(), await waiting) == (True, True, CLOSED)
         if not is_disabled:
@@ -274,9 +272,11 @@ class Bench:
 
     async def until_interrupted(self) -> None:
         """Wait until the newest run was interrupted."""
-        async with asyncio.timeout(60):
-            while (await self.newest()).status is not RunStatus.INTERRUPTED:
-                await asyncio.sleep(0.01)
+
+        async def is_interrupted() -> bool:
+            return (await self.newest()).status is RunStatus.INTERRUPTED
+
+        await until(is_interrupted, "the run was interrupted")
 
 
 @pytest.fixture

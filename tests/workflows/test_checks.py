@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
-from helpers.forking import PYTHON
 from helpers.repetition import Failures
 from helpers.workflow_documents import edge
 from workflows_bench import Bench, group
@@ -530,30 +528,3 @@ async def test_the_closure_has_references_at_any_depth(bench: Bench) -> None:
     assert found["b"].revision == (await bench.manager.get("b")).revision
     assert found["b"].workflow.nodes[1].config_values == {"referencedWorkflowId": "sample"}
     assert await bench.manager.closure(Workflow.model_validate({"nodes": [text()]})) == {}
-
-
-IMPORTS = """
-import asyncio, sys, tempfile, threading
-from tavern_host import Host, WORKFLOW_MANAGER
-
-where = []
-def hook(event, about):
-    if event == "import" and about[0] == "networkx":
-        where.append(threading.get_ident())
-sys.addaudithook(hook)
-
-async def main():
-    ends = {"sourceHandle": "text", "targetHandle": "text"}
-    nodes = [{"id": i, "type": "core:UpperCase"} for i in "ab"]
-    edges = [{"id": "e", "source": "a", "target": "b", **ends}, {"id": "f", "source": "b", "target": "a", **ends}]
-    async with Host(tempfile.mkdtemp()) as host:
-        problems = await host.services.get(WORKFLOW_MANAGER).check({"nodes": nodes, "edges": edges})
-    print(problems[0].message, len(where) > 0, threading.get_ident() in where)
-
-asyncio.run(main())
-"""
-
-
-def test_a_cycle_imports_networkx_off_the_loop() -> None:
-    done = subprocess.run([*PYTHON, "-c", IMPORTS], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "these nodes wait for one another: a → b → a True False"

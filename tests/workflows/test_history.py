@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.waiting import until
 from workflows_bench import asked
 
 from tavern_host import WORKFLOW_MANAGER, Host, NotFound
@@ -48,9 +49,12 @@ def manager(site: HttpClient) -> WorkflowManager:
 async def said(site: HttpClient, workflow: str) -> Any:
     run = await site.request("POST", "/api/prompt", json={"workflowId": workflow})
     prompt = (await run.json())["promptId"]
-    while (entry := (await asked(site, "GET", f"/api/prompt/{prompt}"))[1])["status"] not in ("complete", "error"):
-        await asyncio.sleep(0.01)
-    return (await asked(site, "GET", f"/api/runs/{prompt}"))[1]["outputs"]["said"] if entry else None
+
+    async def is_over() -> bool:
+        return (await asked(site, "GET", f"/api/prompt/{prompt}"))[1]["status"] in ("complete", "error")
+
+    await until(is_over)
+    return (await asked(site, "GET", f"/api/runs/{prompt}"))[1]["outputs"]["said"]
 
 
 async def kinds(site: HttpClient, path: str = PATH) -> list[tuple[int, str, str]]:

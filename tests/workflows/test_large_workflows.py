@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from helpers.waiting import until
 from workflows_bench import asked
 
 from tavern_host import Host
@@ -39,8 +39,12 @@ async def test_large_documents_come_back_as_they_were(tmp_path: Path) -> None:
         assert (await ask("POST", "/api/workflows/check", LARGE))[1] == {"ok": True, "problems": []}
 
         run = (await ask("POST", "/api/prompt", LARGE))[1]["promptId"]
-        while (shown := (await ask("GET", f"/api/runs/{run}"))[1])["status"] != "complete":
-            await asyncio.sleep(0.05)
+
+        async def completed() -> dict[str, Any] | None:
+            shown: dict[str, Any] = (await ask("GET", f"/api/runs/{run}"))[1]
+            return shown if shown["status"] == "complete" else None
+
+        shown = await until(completed)
         assert {node: state["output"] for node, state in shown["nodes"].items()} == {
             f"n{i}": {"merged_text": f"ü{i}"} for i in range(NODES)
         }

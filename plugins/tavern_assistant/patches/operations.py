@@ -92,7 +92,8 @@ def same(one: Any, other: Any) -> bool:
 class Copies:
     """Adds up what a patch copies and moves. Raises `Refused` where it is too much, or too deep."""
 
-    _left = MAX_COPIED
+    def __init__(self) -> None:
+        self._left = MAX_COPIED
 
     def add(self, value: JsonValue) -> None:
         """Count a value."""

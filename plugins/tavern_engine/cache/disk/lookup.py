@@ -14,7 +14,7 @@ from tavern_engine.cache.disk.tables import Found
 UNREAD: dict[str, Any] = {}
 """Placeholder for outputs that are on disk and not read yet."""
 
-_SLICE = 2000
+SLICE = 2000
 """How many entries are put into memory before control returns to the event loop."""
 
 
@@ -56,7 +56,7 @@ class CacheLookup:
 
     async def _take(self, found: Found) -> None:
         entries = iter(found.entries.items())
-        while some := list(islice(entries, _SLICE)):
+        while some := list(islice(entries, SLICE)):
             plain: dict[bytes, dict[str, Any]] = {}
             characters = 0
             for signature, entry in some:
@@ -68,5 +68,5 @@ class CacheLookup:
                     characters += entry.characters
             if plain:
                 self._cache.put_plain(plain, characters, is_new=False)
-            if len(some) == _SLICE:
+            if len(some) == SLICE:
                 await asyncio.sleep(0)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -81,8 +79,9 @@ async def slow_to_end(file: str, seconds: float, value: Any = None) -> Passed:
 @node()
 async def swallow(file: str, seconds: float, value: Any = None) -> Passed:
     """Go on although it is cancelled, as often as that happens, until there is a file `{file}.over`."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not Path(f"{file}.over").exists():
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while loop.time() < end and not Path(f"{file}.over").exists():
         try:
             await asyncio.sleep(0.02)
         except asyncio.CancelledError:
@@ -98,24 +97,6 @@ async def cancel_and_fail(file: str, times: int = 1, value: Any = None) -> Passe
     if _note(file, "called") <= times:
         task.cancel()
         raise ValueError("it failed and cancelled its task")
-    return value
-
-
-@node(blocking=True)
-def block(file: str, seconds: float, value: Any = None) -> Passed:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not Path(f"{file}.over").exists():
-        time.sleep(0.02)
-    _note(file, "ended")
-    return value
-
-
-@node(isolated=True)
-def apart(file: str, seconds: float, value: Any = None) -> Passed:
-    """Run in a process of its own: say which, and how long it took."""
-    _note(file, f"begin {os.getpid()}")
-    time.sleep(seconds)
-    _note(file, f"end {os.getpid()}")
     return value
 
 
@@ -246,39 +227,6 @@ def fail_on_call(file: str, call: int, value: Any = None) -> Passed:
     return number
 
 
-def _two(context: NodeContext) -> None:
-    context.progress(1, 4, "first")
-    time.sleep(0.01)
-    context.progress(2, 4, "second")
-
-
-@node(cached=False)
-async def tell(file: str, context: NodeContext, value: Any = None) -> Passed:
-    """Say how far it is, and wait until a file is there."""
-    _two(context)
-    return await wait_until(file, value=value)
-
-
-@node(cached=False, blocking=True)
-def tell_in_thread(file: str, context: NodeContext, value: Any = None) -> Passed:
-    _two(context)
-    while not Path(file).exists():
-        time.sleep(0.005)
-    return value
-
-
-@node(cached=False, isolated=True)
-def tell_apart(file: str, context: NodeContext, value: Any = None) -> Passed:
-    return tell_in_thread(file, context, value)
-
-
-@node(cached=False)
-async def tell_in_stream(file: str, context: NodeContext, value: Any = None) -> AsyncIterator[str]:
-    _two(context)
-    await wait_until(file)
-    yield "done"
-
-
 @node(cached=False)
 async def chatter(times: int, context: NodeContext, value: Any = None) -> Passed:
     """Say very often how far it is."""
@@ -292,8 +240,3 @@ async def chatter(times: int, context: NodeContext, value: Any = None) -> Passed
 def misreport(what: Any, context: NodeContext) -> Passed:
     context.progress(what)
     return what
-
-
-@node(cached=False, isolated=True)
-def use_plugin_apart(context: NodeContext) -> Annotated[str, Slot(key="value")]:
-    return context.plugin.settings.get("anything")

@@ -1,0 +1,1 @@
+"""Lets the tests below this folder import what lies in it."""

@@ -1,0 +1,3 @@
+"""What `test_knowledge_store` shows of files, of PostgreSQL."""
+
+from test_knowledge_store import *  # noqa: F403

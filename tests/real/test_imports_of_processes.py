@@ -1,0 +1,115 @@
+"""What fresh processes import: start-up is a feature."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_imports import FIRST_PARTY, KERNEL, tops
+
+import tavern_host
+
+HEAVY = [
+    "aiohttp",
+    "click",
+    "importlib_metadata",
+    "jsonschema",
+    "jsonschema_rs",
+    "networkx",
+    "opentelemetry",
+    "pluggy",
+    "pydantic",
+    "rich",
+    "yaml",
+]
+
+OF_PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
+
+
+def run_python(code: str, *, cwd: Path, **environment: str) -> str:
+    """Run code in a fresh interpreter and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def modules_after(code: str, *, cwd: Path) -> set[str]:
+    """Return the names of all modules that a fresh interpreter has after running code."""
+    printed = run_python(f"import json, sys\n{code}\nprint(json.dumps(sorted(sys.modules)))", cwd=cwd)
+    return set(json.loads(printed.splitlines()[-1]))
+
+
+@pytest.fixture(scope="module")
+def there_from_the_start(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    return modules_after("", cwd=tmp_path_factory.mktemp("empty"))
+
+
+def third_party(loaded: set[str]) -> set[str]:
+    """Return what is neither ours, nor the standard library's, nor pydantic's."""
+    names = tops(loaded) - OF_PYDANTIC - sys.stdlib_module_names - {"tavern_host"}
+    return {name for name in names if "_sysconfigdata" not in name}
+
+
+def test_the_version_is_printed_before_anything_is_imported(tmp_path: Path) -> None:
+    code = (
+        "import json, runpy, sys\nsys.argv = ['tavern', '--version']\n"
+        "try:\n    runpy.run_module('tavern_host.cli', run_name='__main__')\n"
+        "except SystemExit as ended:\n    assert not ended.code\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    printed, loaded = run_python(code, cwd=tmp_path).splitlines()
+    assert printed == f"tavern-host {tavern_host.__version__}"
+    assert {n for n in json.loads(loaded) if n.startswith("tavern_host")} <= {"tavern_host", "tavern_host.cli"}
+    assert tops(set(json.loads(loaded))) & set(HEAVY) == set()
+
+
+def test_importing_tavern_host_imports_nothing_else(tmp_path: Path, there_from_the_start: set[str]) -> None:
+    loaded = modules_after("import tavern_host", cwd=tmp_path) - there_from_the_start
+    assert tops(loaded) & {*HEAVY, "asyncio"} == set()
+
+
+def test_what_authors_import_needs_only_pydantic(tmp_path: Path, there_from_the_start: set[str]) -> None:
+    names = ", ".join(sorted(set(tavern_host.__all__) - {"Folders", "Host"}))
+    loaded = modules_after(f"from tavern_host import {names}", cwd=tmp_path)
+    assert third_party(loaded - there_from_the_start) == set()
+    assert "tavern_host.host" not in loaded
+
+
+def test_the_contracts_need_only_pydantic(tmp_path: Path, there_from_the_start: set[str]) -> None:
+    files = sorted(p.stem for p in (KERNEL / "contracts").glob("*.py") if p.stem != "__init__")
+    code = "\n".join(f"import tavern_host.contracts.{name}" for name in files)
+    loaded = modules_after(code, cwd=tmp_path)
+    assert third_party(loaded - there_from_the_start) == set()
+    assert {n for n in loaded if n.startswith("tavern_host.")} <= {
+        "tavern_host.clock",
+        "tavern_host.contracts",
+        *(f"tavern_host.contracts.{name}" for name in files),
+    }
+
+
+def test_a_host_that_links_imports_no_plugin(tmp_path: Path) -> None:
+    loaded = modules_after("from tavern_host import Host\nHost().link()", cwd=tmp_path)
+    assert tops(loaded) & set(FIRST_PARTY) == set()
+    assert tops(loaded) & {"aiohttp", "click", "jsonschema", "networkx", "rich"} == set()
+
+
+def test_listing_and_showing_plugins_imports_none(tmp_path: Path) -> None:
+    code = (
+        "from tavern_host.cli.terminal import run\n"
+        "assert run(['plugins', 'list']) == run(['plugins', 'show', 'tavern-engine']) == 0"
+    )
+    loaded = modules_after(code, cwd=tmp_path)
+    assert tops(loaded) & set(FIRST_PARTY) == set()
+    assert "aiohttp" not in loaded

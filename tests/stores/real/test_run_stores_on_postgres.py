@@ -1,0 +1,3 @@
+"""What `test_run_stores` shows of SQLite, of PostgreSQL."""
+
+from test_run_stores import *  # noqa: F403
