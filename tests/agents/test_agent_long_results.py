@@ -36,7 +36,9 @@ async def test_a_long_result_is_read_part_by_part(bench: AgentBench) -> None:
     model = bench.answers(written("tam", ("look", {"text": text})), said("Long."))
     reply = await bench.run(conversation_id="parts")
     shown = last(model.asked[1]).content
-    assert (16_000 < len(shown) < 16_400, "characters left out" in shown, "ZZZ" in shown[-200:]) == (True, True, True)
+    assert 16_000 < len(shown) < 16_400
+    assert "characters left out" in shown
+    assert "ZZZ" in shown[-200:]
     assert reply.tool_results[0].structured == text.upper()
     whole = f"Tool look executed successfully. Output: {text.upper()}"
     asked: list[tuple[str, dict[str, str]]] = []

@@ -309,7 +309,7 @@ async def test_many_turns_read_back_exactly(tmp_path: Path, seed: int) -> None:
     for _ in range(2):
         async with agent_bench(tmp_path / "one", prepare) as bench:
             bench.model(story.answers)
-            for _ in range(repetitions(30, 100)):
+            for _ in range(repetitions(20, 100)):
                 await story.turn(bench)
             await story.check(bench.histories)
             exported = await bench.histories.export_history("story")

@@ -15,7 +15,7 @@ from helpers.waiting import until
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import agent_bench
 
-AGENTS = repetitions(15, 500)
+AGENTS = repetitions(8, 500)
 AT_ONCE = 4  # runs that the engine has by default
 CALLS = 5
 MOST_MEMORY = 150_000

@@ -19,10 +19,9 @@ SHOWN = """I count with it (text-length) behind up (up).
 """
 
 
-def test_the_assistant_is_asked_in_the_terminal(project: Path, tmp_path: Path) -> None:
-    file, outside = project / "workflows" / "greet.json", tmp_path / "out.json"
+def test_the_assistant_is_asked_in_the_terminal(project: Path) -> None:
+    file = project / "workflows" / "greet.json"
     before = file.read_text()
-    outside.write_text(before)
     shown = tavern("--project", project, "assist", "greet", "count the letters")
     assert (shown.code, shown.out) == (0, SHOWN)
     assert shown.err.splitlines()[-1] == "Nothing was changed: with --apply the changes are made."
@@ -34,7 +33,13 @@ def test_the_assistant_is_asked_in_the_terminal(project: Path, tmp_path: Path) -
     assert refused.error == "Error: nothing was changed: the assistant found no change that is valid"
     answered = tavern("--project", project, "assist", str(file), "explain", "--json").json()
     assert (answered["outcome"], answered["reply"], answered["changes"]) == ("answered", "It shouts.", [])
+    assert file.read_text() == before
 
+
+def test_a_workflow_that_is_in_no_project_is_changed_in_its_file(project: Path, tmp_path: Path) -> None:
+    file, outside = project / "workflows" / "greet.json", tmp_path / "out.json"
+    before = file.read_text()
+    outside.write_text(before)
     applied = tavern("--project", project, "assist", str(outside), "count", "--apply", "--json")
     assert (applied.code, applied.json()["outcome"]) == (0, "applied")
     assert json.loads(outside.read_text()) == applied.json()["workflow"]

@@ -84,7 +84,7 @@ def test_no_rule_is_wrong_about_plugins_that_are_in_order(tmp_path: Path) -> Non
     contributed = [path.parent for path in sorted(ROOT.glob("contrib/*/*/plugin.yaml"))]
     host = Host(tmp_path / "inn", plugins=contributed)
     host.link()
-    ours = [path.parent for path in sorted(ROOT.glob("plugins/*/plugin.yaml"))][:: repetitions(4, 1)]
+    ours = [path.parent for path in sorted(ROOT.glob("plugins/*/plugin.yaml"))][:: repetitions(6, 1)]
     with Failures() as failures:
         for folder in [*contributed, *ours]:
             with failures.row(folder.name):
@@ -94,7 +94,8 @@ def test_no_rule_is_wrong_about_plugins_that_are_in_order(tmp_path: Path) -> Non
 def test_findings_name_their_rule_in_the_terminal(tmp_path: Path) -> None:
     folder = write_plugin(tmp_path / "acme", {}, description="")
     ran = tavern("plugins", "check", folder, "--no-import")
-    assert (ran.code, "operators read first [description]" in ran.out) == (0, True)
+    assert ran.code == 0
+    assert "operators read first [description]" in ran.out
     broken = write_plugin(tmp_path / "acme_2", {}, apiVersion="twelve")
     assert "[manifest]" in tavern("plugins", "check", broken).out
     hook = {"__init__.py": "from tavern_host import hookimpl\n@hookimpl\ndef tavern_on_logins(): ...\n"}

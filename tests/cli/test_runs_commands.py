@@ -170,7 +170,8 @@ def test_a_run_is_run_once_more_with_its_inputs(inn: Tavern, tmp_path: Path) -> 
 def test_only_what_a_target_needs_is_run(inn: Tavern) -> None:
     ran = inn("workflow", "run", "shout", "--input", "text=a", "--target", "up", "--json").json()
     assert ran["targets"] == ["up"]
-    assert (ran["nodes"]["up"]["status"], ran["nodes"]["out"]["status"] != "complete") == ("complete", True)
+    assert ran["nodes"]["up"]["status"] == "complete"
+    assert ran["nodes"]["out"]["status"] != "complete"
 
 
 def test_a_run_takes_outputs_of_nodes(inn: Tavern, tmp_path: Path) -> None:

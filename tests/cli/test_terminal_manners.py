@@ -27,7 +27,8 @@ def test_the_project_stands_before_or_after_the_command(project: Path, tmp_path:
                 assert tavern(*words).code == 0
         with failures.row("no project"):
             ran = tavern("tools", "list", "--project", tmp_path / "nope")
-            assert (ran.code, "is not a project" in ran.error) == (2, True)
+            assert ran.code == 2
+            assert "is not a project" in ran.error
 
 
 def test_errors_are_json_where_json_is_asked_for(project: Path, tmp_path: Path) -> None:

@@ -13,15 +13,19 @@ from helpers.repetition import Failures, repetitions
 COMMANDS = {"permissions": {"hooks": ["hook:server:commands:register"]}}
 
 
+def cannot(project: Path, file: Path, *words: str | Path, node: str) -> str:
+    """Return what a command that cannot be says, where a workflow has a node of this type."""
+    file.write_text(json.dumps({"nodes": [{"id": "a", "type": node}], "edges": []}))
+    ran = tavern("--project", project, *words)
+    assert ran.code != 0
+    return ran.out + ran.err
+
+
 def test_what_is_withheld_is_named_with_what_helps(project: Path) -> None:
     plugins, file = project / "plugins", project / "workflows" / "one.json"
 
     def said(*words: str | Path, node: str = "core:TextMerge") -> str:
-        """Return what a command that cannot be says, where the workflow `one` has a node of this type."""
-        file.write_text(json.dumps({"nodes": [{"id": "a", "type": node}], "edges": []}))
-        ran = tavern("--project", project, *words)
-        assert ran.code != 0
-        return ran.out + ran.err
+        return cannot(project, file, *words, node=node)
 
     write_plugin(plugins / "waits", **INTERCEPTING)
     write_plugin(plugins / "off")
@@ -52,6 +56,15 @@ def test_what_is_withheld_is_named_with_what_helps(project: Path) -> None:
                     assert f"; the plugin {name} {why}" in said(*words, node=f"{name}:Say")
         with failures.row("a command of another name"):
             assert "it may be a command of hidden waits for review" in said("hello")
+
+
+def test_a_core_node_that_is_withheld_or_mistyped_is_named(project: Path) -> None:
+    file = project / "workflows" / "one.json"
+
+    def said(*words: str | Path, node: str) -> str:
+        return cannot(project, file, *words, node=node)
+
+    with Failures() as failures:
         with failures.row("core"):
             assert tavern("--project", project, "plugins", "disable", "tavern-llm").code == 0
             told = "the plugin tavern-llm is disabled (`tavern plugins enable tavern-llm`)"

@@ -88,7 +88,8 @@ async def test_summarize_text_runs_as_its_interface_says(open_bench: OpenBench, 
         (missing, "text_to_summarize: is required and missing"),
         (wrong, 'summary_length: "极长" is not one of "简短", "中等" or "详细"'),
     ):
-        assert (result.error.type, message in result.error.message) == (ToolErrorType.PARAMETER_VALIDATION, True)
+        assert result.error.type == ToolErrorType.PARAMETER_VALIDATION
+        assert message in result.error.message
     assert (failed.error.type, failed.error.tool_id) == (ToolErrorType.EXECUTION, tool)
     assert str(failed.error.details["runId"]).startswith("run_")
 

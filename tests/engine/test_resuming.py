@@ -242,7 +242,10 @@ def check_counted(run: Run, count: int = 6) -> None:
 
 async def test_a_loop_resumes_with_the_iteration_cut_off(open_host: OpenHost, file: Path, go: Path) -> None:
     async with open_host("acme_flow") as bench:
-        before = await cut_off(bench, counted(file, go=go, at=3), lambda run: len(notes(file)) == 4)
+        document = counted(file, go=go, at=3)
+        before = await cut_off(
+            bench, document, lambda run: len(notes(file)) == 4 and state(run, "add").status == "complete"
+        )
         whole = await bench.run(workflow({"z": loop(count=5)}))
     go.touch()
     async with open_host("acme_flow") as bench:

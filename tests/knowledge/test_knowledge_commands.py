@@ -6,24 +6,29 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from helpers.command_line import Ran, tavern
 
 from tests.knowledge.cards import V2, picture, text_chunk
 from tests.knowledge.test_knowledge_exchange import missing
 
 
-def test_commands_do_what_the_service_does(tmp_path: Path) -> None:
-    root = tmp_path / "inn"
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return the folder of an empty project."""
+    assert tavern("init", tmp_path / "inn").code == 0
+    return tmp_path / "inn"
 
+
+def test_entries_are_added_found_and_removed(root: Path) -> None:
     def ran(*arguments: str) -> Ran:
-        return tavern("--project", root, "kb", *arguments, cwd=tmp_path)
+        return tavern("--project", root, "kb", *arguments)
 
     def kb(*arguments: str) -> Any:
         done = ran(*arguments, "--json")
         assert done.code == 0, done.err
         return done.json()
 
-    assert tavern("init", root).code == 0
     added = kb("add", "lore", "余烬山上住着红龙。", "--name", "红龙", "--keyword", "dragon", "--tag", "creature")
     assert (added["base"], added["isEnabled"]) == ("lore", True)
     kb("add", "lore", "余烬山上没有龙。", "--id", added["id"])
@@ -38,6 +43,11 @@ def test_commands_do_what_the_service_does(tmp_path: Path) -> None:
     assert kb("show", "lore")["total"] == 0
     kb("remove", "lore", "--all")
     assert not (root / "knowledge" / "lore.json").exists()
+
+
+def test_a_card_is_imported_and_exported(root: Path, tmp_path: Path) -> None:
+    def ran(*arguments: str) -> Ran:
+        return tavern("--project", root, "kb", *arguments, cwd=tmp_path)
 
     (tmp_path / "elara.png").write_bytes(picture(text_chunk("chara", V2)))
     imported = ran("import", "elara.png")

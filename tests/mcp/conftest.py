@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 from helpers.mcp_desk import OFFER, SERVER, SERVERS, Desk, make_project, odd
+from helpers.waiting import until
 
 from tavern_host import Host
 
@@ -37,6 +37,9 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
     (place / "project" / "replies.json").write_text(json.dumps([{"reply": "Hi from the model."}]))
     async with Host(place / "project", folders=folders) as host:
         desk = Desk(host)
-        while not {"mcp:odd/echo", "mcp:old/echo"} <= {tool.id for tool in await desk.tools.list_tools()}:
-            await asyncio.sleep(0.1)  # servers start slowly on a busy machine
+
+        async def are_there() -> bool:
+            return {"mcp:odd/echo", "mcp:old/echo"} <= {tool.id for tool in await desk.tools.list_tools()}
+
+        await until(are_there, "the tools of the servers")
         yield desk

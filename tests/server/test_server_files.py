@@ -61,7 +61,9 @@ async def test_files_of_a_loaded_plugin_are_served(site: HttpClient) -> None:
         ("parts/50%25%20off.txt", "text/plain", "half a price"),
     ):
         head, _, body = (await raw(site, f"/plugins/acme-web/{path}")).decode().partition("\r\n\r\n")
-        assert (head[:12], kind in head.lower(), body[: len(begin)]) == ("HTTP/1.1 200", True, begin)
+        assert head[:12] == "HTTP/1.1 200"
+        assert kind in head.lower()
+        assert body[: len(begin)] == begin
     shown = (await (await site.get("/api/plugins/acme-web")).json())["frontend"]
     version = str(shown["entryUrl"]).split("/")[3]
     assert re.fullmatch("@[0-9a-f]{32}", version)

@@ -17,7 +17,8 @@ NOBODY = {"Authorization": None}
 async def test_the_token_opens_in_three_places(site: HttpClient) -> None:
     assert (await site.get("/api/plugins")).status == 200
     by_script = await site.get(f"/api/plugins?token={TOKEN}", headers={**NOBODY, "Accept": "*/*"})
-    assert (by_script.status, "Set-Cookie" in by_script.headers) == (200, False)
+    assert by_script.status == 200
+    assert "Set-Cookie" not in by_script.headers
     cookie = {"Cookie": f"tavern_{site.port}={TOKEN}"}
     assert (await site.get("/api/plugins", headers={**NOBODY, **cookie})).status == 200
     by_browser = await site.get(f"/?a=1&token={TOKEN}&b=2", headers={**NOBODY, **HTML})
@@ -79,7 +80,8 @@ async def test_hosts_and_origins_are_this_server_alone(site: HttpClient) -> None
         for origin in ("null", "", "http://evil.example", f"https://{here}", "http://127.0.0.1", f"http://{here}0"):
             with failures.row(origin):
                 answer = await site.post("/api/tools/execute", headers={"Origin": origin}, data="{}")
-                assert (answer.status, "are not accepted" in (await answer.json())["error"]) == (403, True)
+                assert answer.status == 403
+                assert "are not accepted" in (await answer.json())["error"]
         for headers, status in (
             ({}, 401),
             ({"Authorization": f"Bearer {TOKEN}", "Origin": "http://evil.example"}, 403),

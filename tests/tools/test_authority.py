@@ -350,7 +350,8 @@ async def test_while_rules_are_wrong_nobody_calls_anything(opened: Open, caplog:
             with failures.row(problem):
                 async with opened(access) as bench:
                     told = bench.decide("user:operator", "kb:Query")
-                    assert (told.kind, problem in told.reason) == ("deny", True)
+                    assert told.kind == "deny"
+                    assert problem in told.reason
                     for who in (AGENT, "plugin:acme", "system:host"):
                         assert bench.decide(who, "kb:Query", ["*"]) == Verdict("deny", nobody)
                     assert not bench.authority.may_decide(principal("user:operator"), "kb:Query")

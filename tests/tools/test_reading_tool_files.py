@@ -223,7 +223,8 @@ def test_what_is_odd_but_usable_is_warned_of(tmp_path: Path) -> None:
         for keys, *warnings in WARNED:
             with failures.row(warnings):
                 definition, problems = read(tmp_path, {"id": "a", "implementation": SCRIPT, **keys})
-                assert (definition is not None, problems) == (True, warnings)
+                assert definition is not None
+                assert problems == warnings
     document = {
         **{"id": "a", "implementation": SCRIPT, "securityContext": {"networkAcess": {}, "x-ours": {}}},
         "configSchema": [{"key": "token", "type": "string", "label": "Token"}, {"key": "a b", "type": "password"}],
@@ -282,7 +283,8 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     ):
         (tmp_path / "a.tool.json").write_bytes(content)
         definition, [told] = read_file(tmp_path / "a.tool.json", None)
-        assert (definition, problem in str(told)) == (None, True)
+        assert definition is None
+        assert problem in str(told)
 
 
 MANY_WRONG = r"""{

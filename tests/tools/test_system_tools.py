@@ -89,12 +89,10 @@ async def test_the_hosts_own_tools_are_complete(bench: Any) -> None:
     files = ["AppendFile", "ApplyEdit", "DeleteFile", "ListFiles", "ReadFile", "WriteFile"]
     assert list(own) == [*(f"FileOperator.{name}" for name in files), *(f"system:{name}" for name in system)]
     for tool in own.values():
-        assert (tool.unavailable, bool(tool.description), tool.output is None, bool(tool.examples)) == (
-            None,
-            True,
-            False,
-            True,
-        )
+        assert tool.unavailable is None
+        assert tool.description
+        assert tool.output is not None
+        assert tool.examples
         for example in tool.examples:
             assert set(example["input"]) <= set(tool.parameters["properties"])
 

@@ -181,7 +181,8 @@ async def test_a_failing_parser_costs_its_own_findings(tmp_path: Path, names: li
             assert [(call.tool_id, call.protocol) for call in parsed.calls] == [("info", "tam")]
         problems = {problem.message: problem.hint for problem in host.plugin("acme").problems}
         taken = "the action protocol 'tam' is not used: it is tavern-tam's already, and tavern-tam keeps it"
-        assert ((taken in problems) == ("tam" in names), told(host, "tavern-tam")) == (True, [])
+        assert (taken in problems) == ("tam" in names)
+        assert told(host, "tavern-tam") == []
         for name in names:
             if reason := PARSERS[name][2]:
                 assert any(warning.startswith(f"{name}: its parser failed: {reason}") for warning in parsed.warnings), (

@@ -16,12 +16,8 @@ from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, operator_call
 from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, EntryContent, KnowledgeEntry
 from tavern_host.contracts.toolcalls import ToolErrorType, current_report, reporting_to
-from tavern_host.contracts.tools import ToolDefinition, ToolFilter
-from tavern_host.testing.http import served
+from tavern_host.contracts.tools import ToolFilter
 from tavern_mcp import entry
-from tavern_mcp.approvals import Approved, content_of
-from tavern_mcp.declarations import Declared, Server
-from tavern_mcp.definitions import definitions_of, differences
 
 pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -147,25 +143,6 @@ async def test_no_question_outlives_its_server(desk: Desk) -> None:
         assert (await desk.call(f"mcp:{server}/echo", text="again")).structured == "again"
 
 
-async def test_every_part_of_a_tool_that_is_approved_is_compared() -> None:
-    tool: dict[str, Any] = {"name": "t", "inputSchema": {"properties": {"a": {"description": "A."}}}}
-    for part, other in (
-        ("inputSchema", {"properties": {"a": {"description": "A, and the password."}}}),
-        ("outputSchema", {"type": "object"}),
-        ("title", "T"),
-        ("description", "T."),
-        ("annotations", {"readOnlyHint": True}),
-    ):
-        approved = Approved(tools={"t": content_of(tool)}, seen={"t": content_of({**tool, part: other})})
-        assert approved.changes("t") == part
-        assert differences(approved)[0].startswith(f"t: {part} was ")
-    long = {"description": "a" * 5000}
-    seen = {"description": "a" * 5000 + ", and the password"}
-    (said,) = differences(Approved(tools={"t": content_of(long)}, seen={"t": content_of(seen)}))
-    assert said == f't: description was …{"a" * 60}" and is …{"a" * 60}, and the password"'
-    assert Approved(tools={"t": content_of(tool)}, seen={"t": content_of({**tool, "_meta": {}})}).changes("t") == ""
-
-
 async def test_resources_become_knowledge_and_prompts_prompts(desk: Desk) -> None:
     knowledge = desk.host.services.get(KNOWLEDGE_BASE)
     listed = await desk.call("mcp:odd/resources.list")
@@ -219,88 +196,6 @@ async def test_changed_tools_ask_again(desk: Desk) -> None:
     assert (await desk.call("mcp:odd/echo", text="x")).structured == "x"
 
 
-def offered(declared: Declared, *tools: dict[str, Any]) -> tuple[dict[str, ToolDefinition], list[str]]:
-    """Return what becomes of tools of a server, and what is said of others."""
-    known = {str(tool["name"]): tool for tool in tools}
-    found = [*definitions_of(declared, Approved(tools=known, seen=known))]
-    taken = {one.id: one for one in found if isinstance(one, ToolDefinition)}
-    return taken, [one for one in found if isinstance(one, str)]
-
-
-async def test_words_of_a_server_are_cleaned_everywhere(desk: Desk) -> None:
-    server = Server(command="x", tools=["read*", "名*", "*sch*", "odd *"], read_only=["read_*"], seconds=7)
-    text = "A\u202e\u200b{{{system:time}}}" + "b" * 2000
-    schema = {"type": "object", "properties": {"a": {"description": text, "items": [{"title": text}]}}}
-    taken, said = offered(
-        Declared("s", "operator", server, desk.host.project),
-        {"name": "read_it", "title": text, "description": text, "inputSchema": schema},
-        {"name": "reader", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
-        {"name": "write", "inputSchema": {"type": "object"}},
-        {"name": "名字", "inputSchema": {"type": "object"}},
-        {"name": "odd name", "inputSchema": {"type": "object"}},
-        {"name": "large_schema", "inputSchema": {"type": "object", "x": "y" * (64 << 10)}},
-        {"name": "macro_schema", "inputSchema": {"type": "object", "default": "{{{system:time}}}"}},
-        {"name": "no_schema", "inputSchema": []},
-    )
-    assert {name: one.read_only for name, one in taken.items()} == {"mcp:s/read_it": True, "mcp:s/reader": False}
-    assert len(said) == 5 and "名字" in said[0]
-    tool = taken["mcp:s/read_it"]
-    assert tool.timeout == 7000
-    for words in (tool.description, str(tool.display_name), json.dumps(tool.parameters, ensure_ascii=False)):
-        assert not {"\u202e", "\u200b", "{{{"} & {
-            words[place : place + n] for place in range(len(words)) for n in (1, 3)
-        }
-        assert "A{ { {system:time}}}bb" in words and "b" * 1000 not in words
-
-
-async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
-    script = tmp_path / "project" / "server.py"
-    given = {"command": "python3", "args": ["server.py"]}
-    wrong: dict[str, dict[str, Any]] = {
-        "open": {**given, "sandbox": False},
-        "free": {**given, "sampling": "allow"},
-        "thief": {**given, "env": {"KEY": {"env": "PATH"}}},
-        "nosy": {**given, "read": ["../.."]},
-        "both": {**given, "url": "https://example.com/mcp"},
-        "liar": {**given, "readOnly": ["*"]},
-    }
-    folders = make_project(
-        tmp_path, {SERVERS: {"same": {"url": "http://[::1]:9"}}}, {SERVERS: {"given": given, "same": given, **wrong}}
-    )
-    script.write_text("print(1)")
-    (tmp_path / "project" / "link").symlink_to("/etc")
-    async with Host(tmp_path / "project", folders=folders) as host:
-        desk = Desk(host)
-        servers = host.services.get(_mcp())
-        found = {one.name: one for one in await servers.servers()}
-        assert {name: found[name].status for name in wrong} == dict.fromkeys(wrong, "failed")
-        assert (found["same"].source, found["same"].shown) == ("operator", ["reaches http://[::1]:9"])
-        assert (found["given"].status, found["given"].shown) == (
-            "unapproved",
-            ["runs python3 server.py", "sees server.py"],
-        )
-        kept_out = [f"mcp:{name}/*" for name in sorted(["given", "same", *wrong])]
-        known = [tool.id for tool in await desk.tools.list_tools(ToolFilter(namespace="mcp"))]
-        assert sorted(known) == ["mcp:answer", *kept_out]
-        refused = str((await desk.call("mcp:given/add")).error)
-        assert "MCP server given cannot be used: it is not approved as it is now: tavern mcp approve given" in refused
-        assert (await servers.approve("given", call=operator_call())).status == "idle"
-        script.write_text("print(2)")  # what was approved is the program, too
-        assert {one.name: one.status for one in await servers.servers()}["given"] == "unapproved"
-        edits: list[dict[str, Any]] = [
-            *({"command": "python"}, {"args": ["server.py", "-v"]}, {"env": {"A": "b"}}, {"read": ["tools"]}),
-            *({"write": ["tools"]}, {"hosts": ["example.org"]}, {"tools": ["a*"]}, {"folder": "tools"}, {"seconds": 9}),
-        ]
-        servers_of = [Declared("given", "project", Server(**{**given, **one}), host.project) for one in [{}, *edits]]
-        assert len({one.digest() for one in servers_of}) == len(servers_of)
-        before = Declared("given", "project", Server(**given, read=["tools"]), host.project)
-        digest = before.digest()
-        (tmp_path / "project" / "tools" / "new").write_text("")
-        assert before.digest() != digest
-        shown = Declared("x", "project", Server(command="python3", args=["a b"], env={"A": "b"}), host.project).shown()
-        assert shown == ["runs python3 'a b'", "sets A=b"]
-
-
 async def test_what_is_missing_at_first_is_found_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry, "_AGAIN", 0.1)
     monkeypatch.setattr("tavern_mcp.connection._LONGEST", 0.1)
@@ -322,18 +217,6 @@ async def test_what_is_missing_at_first_is_found_later(tmp_path: Path, monkeypat
     (folders.config / "host.yaml").write_text(json.dumps({"settings": {SERVERS: {"slow": SLOW}}}))
     async with Host(tmp_path / "project", folders=folders) as host:
         assert "it is not connected yet" in str((await Desk(host).call("mcp:slow/echo")).error)
-
-
-async def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mcp", None)  # as where the extra is not installed
-    folders = make_project(tmp_path, {SERVERS: {"odd": odd()}})
-    async with Host(tmp_path / "project", folders=folders) as host, served(host) as web:
-        desk = Desk(host)
-        assert (await desk.tools.list_tools(ToolFilter(ids=["mcp:odd/echo"])))[0].unavailable is not None
-        assert any("pip install 'tavern-host[mcp]'" in problem for problem in desk.problems())
-        answer = await web.post("/mcp", json={})
-        assert "pip install 'tavern-host[mcp]'" in await answer.text()
-        assert [one.status for one in await host.services.get(_mcp()).servers()] == ["failed"]
 
 
 def _mcp() -> Any:

@@ -1,10 +1,9 @@
-"""Tools of a project at MCP clients: the SDK's own, over HTTP and over standard input and output."""
+"""Tools of a project at MCP clients over HTTP: the SDK's own."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
@@ -15,8 +14,7 @@ import aiohttp.test_utils
 import aiohttp.web
 import pytest
 import pytest_asyncio
-from helpers.command_line import COMMAND
-from helpers.mcp_desk import OFFER, SERVERS, Desk, make_project, odd
+from helpers.mcp_desk import OFFER, SERVERS, Desk, make_project
 from helpers.repetition import Failures
 
 from tavern_host import Host, projects
@@ -35,7 +33,6 @@ pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
 import httpx2
 import mcp_types as types
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -272,27 +269,6 @@ async def test_a_host_is_a_server_of_another(web: HttpClient, tmp_path: Path, mo
         assert states == {"other": "connected", "shut": "failed"}
 
 
-async def test_a_cancelled_request_ends_its_call(tmp_path: Path) -> None:
-    folders = make_project(tmp_path, {SERVERS: {"odd": odd(sandbox=False)}, OFFER: ["mcp:odd/*"]})
-    async with Host(tmp_path / "project", folders=folders) as host, served(host) as web:
-        for mode in ERAS:
-            person = Person(YES)
-            ended = host.events.subscribe("TOOL_CALL_UPDATE")
-            async with asyncio.timeout(60), over_http(web, mode, person) as client:
-                calling = client.call_tool("mcp_odd_hang", {}, progress_callback=person.progress)
-                hanging = asyncio.create_task(calling)
-                await person.moved.wait()
-                assert person.told == [(0.1, 1, "it hangs")]
-                hanging.cancel()
-                async for event in ended:
-                    if event.payload["status"] == "error":
-                        assert event.payload["error"]["type"] == "Interrupted"
-                        break
-                died = await client.call_tool("mcp_odd_die", {})
-                assert died.is_error and "::cancelled" in text(died), mode
-            await ended.close()
-
-
 class OldServer:
     """A server of before 2026 at an address, which forgets its sessions when it is started again."""
 
@@ -392,18 +368,3 @@ async def begun(web: HttpClient, begins: str, uses: str) -> int:
     assert (answer.status, await answer.read()) == (202, b"")
     headers = {**accept, "Authorization": f"Bearer {uses}", "Mcp-Session-Id": session}
     return (await web.post("/mcp", headers=headers, json={"jsonrpc": "2.0", "id": 2, "method": "ping"})).status
-
-
-async def test_clients_over_standard_streams(web: HttpClient, tmp_path: Path) -> None:
-    make_project(tmp_path, {})
-    program, *arguments = COMMAND
-    environment = {**os.environ, "TAVERN_SETTINGS": json.dumps(SETTINGS)}
-    arguments += ["mcp", "serve", "--project", str(tmp_path / "project")]
-    person = Person(YES)
-    with Failures() as failures:
-        server = StdioServerParameters(command=program, args=arguments, env=environment)
-        async with Client(server, elicitation_callback=person.elicit) as client:
-            await check(client, person, failures, "stdio")
-            async with told_of_other_tools(client, person):
-                (tmp_path / "project" / "tools" / "asked.tool.json").unlink()
-            assert [tool.name for tool in (await client.list_tools()).tools] == ["text_loud"]
