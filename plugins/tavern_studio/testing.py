@@ -34,7 +34,7 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 
 
 def chromium() -> str | None:
-    """Return the browser that was asked for, else the system's, or None where there is only Playwright's own, or none."""
+    """Return the browser that was asked for, else the system's; None where there is only Playwright's own, or none."""
     asked = os.environ.get("TAVERN_BROWSER")
     return next(filter(None, map(shutil.which, [asked] if asked else BROWSERS)), None)
 

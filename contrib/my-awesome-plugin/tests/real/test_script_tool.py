@@ -12,7 +12,7 @@ from tavern_host.contracts.scripts import SCRIPT_EXECUTION
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
 
 pytestmark = [
-    pytest.mark.tavern(plugins=["../my_awesome_plugin"]),
+    pytest.mark.tavern(plugins=["../../my_awesome_plugin"]),
     pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js"),
 ]
 
