@@ -1,8 +1,8 @@
-"""The project that the tests of agents work on, and the host that the tests of one file share."""
+"""The project that the tests of agents work on, the host that the tests of one file share, and where plugins run."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,15 @@ import pytest_asyncio
 from helpers.tavern_project import Tavern
 
 from tests.agents.agent_bench import AgentBench, agent_bench
+
+
+@pytest.fixture(scope="module", autouse=True)
+def placement(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let plugins run in loopback for files `…_in_loopback.py`."""
+    with pytest.MonkeyPatch.context() as environment:
+        if request.module.__name__.endswith("_in_loopback"):
+            environment.setenv("TAVERN_PLACEMENT", "loopback")
+        yield
 
 
 @pytest.fixture

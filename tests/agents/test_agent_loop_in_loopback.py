@@ -1,0 +1,3 @@
+"""What `test_agent_loop` shows, with all that crosses between host and plugins encoded and decoded."""
+
+from test_agent_loop import *  # noqa: F403
