@@ -28,9 +28,10 @@ from tavern_operations.archive import PROJECT, PROJECT_FILE, STATE, Contents, co
 BUSY_SECONDS = 30.0
 """How long others may keep the databases from being read at one moment."""
 
-_ATTEMPT_SECONDS = 1.0
+_ATTEMPT_SECONDS, _PAUSE = 1.0, 0.01
 _SUFFIXES = (".sqlite3", ".sqlite", ".db")
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN)
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR)
+"""What is tried again: the last two are what a database gives that is renamed while it is opened."""
 _SIDES = ("-wal", "-shm", "-journal")
 _PASSED_OVER = {f"{PROJECT}/.tavern/{name}" for name in ("cache", "log", "plugins/tavern-scripts/environments")} | {
     f"{STATE}/hosts",
@@ -152,7 +153,7 @@ def _is_database(name: str, names: Collection[str]) -> bool:
 def _snapshots(find: Callable[[], Paths]) -> Iterator[tuple[Paths, dict[str, sqlite3.Connection]]]:
     """Give the databases that `find` returns, and connections that see them as they are at one moment, when nobody is
     within a change of any; none for a file that is no database. Raises `DeadlineExceeded`."""
-    deadline = time.monotonic() + BUSY_SECONDS  # this thread really waits for locks
+    deadline, problem = time.monotonic() + BUSY_SECONDS, ""  # this thread really waits for locks
     while time.monotonic() < deadline:
         databases = find()
         locks = {path.with_name(OPENING) for path in databases.values()}
@@ -172,11 +173,14 @@ def _snapshots(find: Callable[[], Paths]) -> Iterator[tuple[Paths, dict[str, sql
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF not in _BUSY:
                     raise
+                problem = f" (at last: {error})"
+                time.sleep(_PAUSE)
                 continue
             if is_whole:  # no file was renamed, or made, before its writers were held
                 yield databases, found
                 return
-    raise DeadlineExceeded(f"other processes did not release the databases for {BUSY_SECONDS:g} s; try again")
+    message = f"other processes did not release the databases for {BUSY_SECONDS:g} s{problem}; try again"
+    raise DeadlineExceeded(message)
 
 
 def _beside(paths: Iterable[Path]) -> set[Path]:
