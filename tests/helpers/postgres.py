@@ -30,7 +30,7 @@ def programs() -> Path | None:
 def shared_server() -> str:
     """Return the address of a server that is there until the tests of this process end; skips where there is none."""
     if programs() is None:
-        pytest.skip("PostgreSQL is not installed")
+        pytest.skip("PostgreSQL is not installed: apt install postgresql")
     server = ExitStack()
     atexit.register(server.close)
     return server.enter_context(postgres_server())
@@ -40,7 +40,7 @@ def shared_server() -> str:
 def postgres_server(*, durable: bool = False) -> Iterator[str]:
     """Run a server; give the address of its database `postgres`. A `durable` one writes through to the disk."""
     bin = programs()
-    assert bin is not None, "PostgreSQL is not installed"
+    assert bin is not None, "PostgreSQL is not installed: apt install postgresql"
     user = 65534 if os.geteuid() == 0 else None  # the server refuses to be root's
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
     try:

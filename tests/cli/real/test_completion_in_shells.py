@@ -23,5 +23,5 @@ def test_a_shell_is_given_its_script(tmp_path: Path, shell: str) -> None:
     ran = tavern("completion", shell)
     assert (ran.code, f"_TAVERN_COMPLETE={shell}_complete" in ran.out) == (0, True)
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed, so its script is not read by it")
+        pytest.skip(f"{shell} does not read its script, since it is not installed: apt install {shell}")
     assert subprocess.run([shell, "-n"], input=ran.out.encode(), check=False).returncode == 0

@@ -15,7 +15,7 @@ from helpers.repetition import Failures
 from tavern_host import Host
 from tavern_host.testing.http import served
 
-pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
+pytest.importorskip("mcp", reason="needs the extra: pip install tavern-host[mcp]")
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from test_mcp_clients import ERAS, SETTINGS, YES, Person, check, over_http, text, told_of_other_tools

@@ -23,7 +23,7 @@ from helpers.repetition import Failures
 from tavern_host import Host
 from tavern_host.contracts.tools import ToolFilter
 
-pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
+pytest.importorskip("mcp", reason="needs the extra: pip install tavern-host[mcp]")
 pytestmark = pytest.mark.extended
 PLACE = Path(tempfile.gettempdir()) / f"tavern-mcp-servers-{os.getuid()}"
 FROM_NPM = ("@modelcontextprotocol/server-everything", "@modelcontextprotocol/inspector")
@@ -51,7 +51,7 @@ def npm() -> Path:
     PLACE.mkdir(mode=0o755, exist_ok=True)
     modules = PLACE / "node_modules"
     if shutil.which("npm") is None or shutil.which("node") is None:
-        pytest.skip("there is no npm here")
+        pytest.skip("needs npm: apt install npm")
     if not all((modules / name).is_dir() for name in FROM_NPM):
         installed("npm", "install", "--no-audit", "--no-fund", *FROM_NPM)
     return modules

@@ -18,7 +18,7 @@ from tavern_mcp.interface import MCP_SERVERS
 from tavern_scripts.sandbox import choose, landlock
 from tests.scripts.sandboxes import IS_ROOT
 
-pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
+pytest.importorskip("mcp", reason="needs the extra: pip install tavern-host[mcp]")
 ALLOWED, DEGRADED = "extensions.tavern-scripts.allowedHosts", "extensions.tavern-scripts.allowDegraded"
 
 

@@ -19,7 +19,7 @@ from tavern_host.contracts.toolcalls import ToolErrorType, current_report, repor
 from tavern_host.contracts.tools import ToolFilter
 from tavern_mcp import entry
 
-pytest.importorskip("mcp", reason="the extra tavern-host[mcp] is not installed")
+pytest.importorskip("mcp", reason="needs the extra: pip install tavern-host[mcp]")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SLOW = {"command": "sleep", "args": ["600"], "sandbox": False, "start_seconds": 600}

@@ -103,7 +103,7 @@ console.log(JSON.stringify([failure, found.every((one) => one.content === "hi"),
 """
 
 
-needs_bun = pytest.mark.skipif(shutil.which("bun") is None, reason="needs bun")
+needs_bun = pytest.mark.skipif(shutil.which("bun") is None, reason="needs Bun: npm install bun")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tavern_scripts.environments.environments import Environment
 from tavern_scripts.results.refusal import Refused
 from tests.scripts.packagehouse import Index, Workshop
 
-pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm: apt install npm")
 
 HOOK = {"postinstall": "node -e \"require('fs').writeFileSync('ran.txt', process.cwd())\""}
 
@@ -101,7 +101,7 @@ async def test_a_package_runs_its_scripts_only_with_leave(tmp_path: Path, house:
         assert not (modules / "other").exists(), "it is for other machines"
 
 
-@pytest.mark.skipif(shutil.which("bun") is None, reason="needs bun")
+@pytest.mark.skipif(shutil.which("bun") is None, reason="needs Bun: npm install bun")
 async def test_bun_finds_what_was_installed(house: Index, shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     house.add_npm("alpha", code="module.exports = 'alpha'", scripts=HOOK)
     shop.write("package.json", dependencies(alpha="1"))

@@ -14,7 +14,7 @@ from tavern_scripts.environments.environments import BuildLimits
 from tavern_scripts.results.refusal import Refused
 from tests.scripts.packagehouse import Index, Workshop, index, wheel
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv: pip install uv")
 
 BACKEND = """
 import os, pathlib, shutil

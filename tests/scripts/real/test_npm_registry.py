@@ -11,7 +11,7 @@ import pytest
 from tavern_scripts.environments.node_registries import node_registries
 
 
-@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm: apt install npm")
 def test_without_settings_packages_come_from_the_public_registry(home: Path) -> None:
     (registry,) = node_registries({"HOME": str(home)}).registries
 
@@ -19,7 +19,7 @@ def test_without_settings_packages_come_from_the_public_registry(home: Path) -> 
     assert node_registries({"HOME": str(home)}).hosts() == {urlsplit(registry).netloc}
 
 
-@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm: apt install npm")
 def test_beside_those_of_the_settings_the_public_registry_is_reached(home: Path) -> None:
     (home / ".npmrc").write_text("registry=https://npm.example/repo/\n@mine:registry = https://mine.example\n")
     (registry,) = node_registries({"HOME": str(home / "elsewhere")}).registries

@@ -150,7 +150,7 @@ const fetched = (url, options) => fetch(url, options).then((r) => r.text(), (err
 """
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js: apt install nodejs")
 async def test_node_reaches_plain_and_secure_servers_by_http_and_fetch(tmp_path: Path) -> None:
     preload = f"--require={RELAY.with_name('nodeproxy.cjs')}"
     async with telling_server() as plain, secure_server(tmp_path) as secure, AsyncExitStack() as stack:

@@ -16,7 +16,7 @@ from tavern_host.contracts.scripts import ScriptErrorType, ScriptRequest
 from tests.scripts.scripthost import Scripts, scripts_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js: apt install nodejs")
 
 # --- input and result -----------------------------------------------------------------------------
 

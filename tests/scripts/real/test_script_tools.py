@@ -231,7 +231,7 @@ def types_are_read() -> bool:
 
 async def test_a_typed_script_runs_or_says_why_not(scripts: Scripts) -> None:
     if shutil.which("node") is None:
-        pytest.skip("there is no Node.js")
+        pytest.skip("needs Node.js: apt install nodejs")
     scripts.put("said.ts", TYPED)
     scripts.put("broken.mjs", "function f() { throw new TypeError('no such thing') }\nf()")
     result = await scripts.run(command="node said.ts", input_data={"input": "hello"})

@@ -192,7 +192,7 @@ async def test_many_calls_at_once_do_not_mix(make_host: MakeHost, settings: Any)
 LINES = [{"from": 0, "to": 1.5, "content": "大家好"}, {"from": 3661.001, "to": 3662, "content": "a --> b\n\nc"}]
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js: apt install nodejs")
 @pytest.mark.parametrize(
     ("form", "text"),
     [

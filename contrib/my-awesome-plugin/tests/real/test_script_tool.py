@@ -13,7 +13,7 @@ from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
 
 pytestmark = [
     pytest.mark.tavern(plugins=["../../my_awesome_plugin"]),
-    pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js"),
+    pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js: apt install nodejs"),
 ]
 
 TOOL = "MyAwesomePlugin:doSomething"
