@@ -483,7 +483,7 @@ async def test_unreadable_code_costs_the_plugin(project: Path) -> None:
         (folder / "__init__.py").chmod(0)
         await host.reload("acme")
         assert states(host, "acme") == ["started"]
-        assert "plugin.yaml" in problems(host)[0]
+        assert "__init__.py cannot be read: Permission denied" in problems(host)[0]
 
 
 async def test_a_folder_being_replaced_comes_back_whole(project: Path) -> None:
