@@ -25,7 +25,7 @@ class Clock:
 
     def awaits_thread(self) -> AbstractContextManager[None]:
         """Return what the loop's side is in while it awaits work on a thread that no executor of asyncio has: a held
-        clock does not go on meanwhile, since that work takes none of its time."""
+        clock stands still meanwhile, since that work takes none of its time."""
         return _NOTHING
 
 

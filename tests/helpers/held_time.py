@@ -26,7 +26,7 @@ _ENDLESS = 10.0
 
 
 class HeldClock(Clock):
-    """A clock that goes on by `advance` alone, but for a microsecond at each reading of the date: no two are alike."""
+    """A clock that `advance` alone moves, but for a microsecond at each reading of the date: no two are alike."""
 
     def __init__(self) -> None:
         self._passed = 1_000_000.0

@@ -73,7 +73,7 @@ _lanes = Lanes()
 
 def is_fast(item: pytest.Item) -> bool:
     """Return whether a test is in the fast lane."""
-    return "real" not in item.path.parts and not item.config.getoption("cluster", False)
+    return not is_real(item.nodeid) and not item.config.getoption("cluster", False)
 
 
 def is_real(nodeid: str) -> bool:

@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Reruns:
-    """What failed in this session, and what became of it alone."""
+    """What failed in this session, and what passed when it was run again, alone."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
