@@ -1,6 +1,7 @@
 """The process that is killed: a host that takes up what is left over, accepts runs, and goes on until its end.
 
-`python -m benchmarks.faultchild PLACE FIRST COUNT [DEPTH]` says `ready`, then the id of each run once it was accepted.
+`python -m benchmarks.faultchild PLACE FIRST COUNT [DEPTH]` says `ready`, then the id of each run once it was accepted,
+in a line of JSON each.
 Its nodes write into a log when they begin and end, so that what was run how often is known without asking the engine.
 Where `HOLD_AFTER` says after how many, the nodes that are begun later do not end.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
+import json
 import sys
 import textwrap
 from pathlib import Path
@@ -134,9 +135,9 @@ async def accept_runs(place: Place, first: int, count: int, depth: int = 10) -> 
         requests = [RunRequest(workflow=graph.workflow(), use_cache=False) for graph in graphs]
         # The first run imports everything.
         await engine.run(RunRequest(workflow=graph_of(10**6 + first, depth=2, width=2).workflow()))
-        os.write(1, b"ready\n")
+        print(json.dumps("ready"), flush=True)
         for request in requests:
-            os.write(1, f"{await engine.submit(request)}\n".encode())
+            print(json.dumps(await engine.submit(request)), flush=True)
         await asyncio.Event().wait()
 
 

@@ -9,6 +9,7 @@ journal at most 50 ms after its node ended, so nodes that ended just before the 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import signal
 import sys
@@ -155,7 +156,7 @@ async def _killed(place: Place, moment: Moment, first: int) -> tuple[list[str], 
     try:
         async with asyncio.timeout(DEADLINE):
             line = await child.stdout.readline()
-        if line != b"ready\n":
+        if line != b'"ready"\n':
             raise RuntimeError(f"the host that was to be killed did not start; it said {line!r}")
         wanted = _ends(place) + moment.ended
         for _ in range(round(DEADLINE / TICK)):
@@ -172,7 +173,7 @@ async def _killed(place: Place, moment: Moment, first: int) -> tuple[list[str], 
     if code != -signal.SIGKILL:
         raise RuntimeError(f"the host that was to be killed ended by itself, with {code}")
     *whole, _ = rest.decode().split("\n")  # the last one may be cut off
-    return whole, killed_at
+    return [json.loads(line) for line in whole], killed_at
 
 
 async def _journalled(place: Place, runs: Iterable[str], account: Account) -> set[tuple[str, str]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -150,19 +148,3 @@ async def scenes_behind(bench: AgentBench) -> Any:
     """Return what is behind the service of scenes."""
     await bench.host.services.get(SCENE_MANAGER).list_runs()  # makes it
     return bench.host._manager.active["tavern-worlds"].context.state["worlds.scenes"]
-
-
-async def killed(program: str, *arguments: str | Path, lines: int) -> list[str]:
-    """Run a program of the tests until it has said so many lines, and kill it; return all whole lines that it said."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = (sys.executable, "-m", f"tests.{program}", *map(str, arguments))
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(250):
-            said = [await process.stdout.readline() for _ in range(lines)]
-    finally:
-        process.kill()
-        rest = (await process.communicate())[0]
-    assert all(line.endswith(b"\n") for line in said), "the program ended early"
-    return [line.decode().strip() for line in [*said, *rest.splitlines(keepends=True)] if line.endswith(b"\n")]

@@ -1,15 +1,14 @@
-"""Hosts that are to be killed: `python -m tests.agents.survivor KIND FOLDER` says what it has done until then, line by
-line: the runs of its agents once each is at its stage, changes of conversations, or changes of a world."""
+"""Hosts that are to be killed, and say what they have done until then: the runs of their agents once each is at its
+stage, changes of conversations, or changes of a world."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import sys
 from collections.abc import Awaitable
 from pathlib import Path
 
+from helpers.survival import say
 from helpers.tavern_project import Tavern
 from helpers.told_model import Said, said, written
 from helpers.waiting import until
@@ -45,23 +44,23 @@ def prepare(project: Tavern) -> None:
     project.write("agents/helper.json", agent("helper", "pay"))
 
 
-def say(request: LlmRequest) -> Said | Awaitable[Said]:
+def answer(request: LlmRequest) -> Said | Awaitable[Said]:
     """Answer to the name of a stage."""
-    answer = STAGES[request.messages[1].content]
-    return asyncio.get_running_loop().create_future() if answer is None else answer
+    answered = STAGES[request.messages[1].content]
+    return asyncio.get_running_loop().create_future() if answered is None else answered
 
 
 async def work(folder: Path) -> None:
     """Let agents work until each is at its stage, say so, and stay there."""
     room = {"extensions.tavern-engine.maxConcurrentRuns": 16}
     async with agent_bench(folder, prepare, serving=True, settings=room) as bench:
-        model = bench.model(say)
+        model = bench.model(answer)
         runs = {stage: (await bench.start(stage, conversation_id=stage)).id for stage in STAGES}
         await bench.waiting(2)
         path = bench.project.root / "marks"
         await until(lambda: path.exists() and set(path.read_text().split()) >= MARKS)
         await until(lambda: len(model.asked) == len(STAGES) + 1)
-        print(json.dumps(runs), flush=True)
+        say(runs)
         await asyncio.Event().wait()
 
 
@@ -69,8 +68,7 @@ async def work(folder: Path) -> None:
 
 
 async def write(bench: AgentBench, history: str) -> None:
-    """Append, edit, swipe and fork, let an agent remember the number, and print the head of the active branch after
-    each."""
+    """Append, edit, swipe and fork, let an agent remember the number, and say the head of the branch after each."""
     kept = bench.histories
     (last, *_) = await kept.append(history, [ChatMessage(role="user", content="0")])
     for number in itertools.count(1):
@@ -83,12 +81,12 @@ async def write(bench: AgentBench, history: str) -> None:
         else:
             added = await kept.append(history, [asked, answer], parent_id=last.id)
         last = added[-1]
-        print(history, last.id, len(added), flush=True)
+        say([history, "added", last.id, len(added)])
         await bench.runtime.change_memory("keeper", history, MemoryChange(state={"n": number}))
-        print(history, last.id, f"n{number}", flush=True)
+        say([history, "remembered", last.id, number])
         if number % 10 == 0:
             await kept.fork(history, f"b{number}")
-            print(history, f"b{number}", 0, flush=True)
+            say([history, "forked", f"b{number}", number])
 
 
 async def converse(folder: Path) -> None:
@@ -126,8 +124,4 @@ async def talk(folder: Path) -> None:
         run = await scenes.start("long")
         for number in itertools.count():
             world = await scenes.update_world({"number": number, f"key{number % 50}": number}, scene=run.id)
-            print(number, world.revision, flush=True)
-
-
-if __name__ == "__main__":
-    asyncio.run({"work": work, "converse": converse, "talk": talk}[sys.argv[1]](Path(sys.argv[2])))
+            say([number, world.revision])

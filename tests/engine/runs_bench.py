@@ -1,18 +1,12 @@
-"""Short ways to open a run store, make runs for it, and do things to it from other processes."""
+"""Short ways to open a run store, and values for what is kept."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC
 from pathlib import Path
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -20,8 +14,6 @@ from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store.store import SqliteRunStore
 
 LOG = logging.getLogger("tavern.tests.runs")
-HERE = Path(__file__).parent
-PLUGINS = HERE.parent.parent / "plugins"
 
 JSON = st.recursive(
     st.none()
@@ -49,58 +41,3 @@ async def opened(folder: Path, operator: Path | None = None) -> AsyncIterator[Sq
         yield store
     finally:
         await store.close()
-
-
-async def begin(code: str, **more: Any) -> asyncio.subprocess.Process:
-    """Begin a Python process that can import the tests of this folder; what it prints can be read."""
-    path = os.pathsep.join([str(HERE), str(HERE.parent), str(PLUGINS), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": path}
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=pipe, env=env, **more)
-
-
-class Child:
-    """A Python process that has opened the store of a folder as `store`; `code` runs in an async function.
-
-    It says what it has to say with `say(value)`, one line of JSON each.
-    """
-
-    def __init__(self, folder: Path, code: str) -> None:
-        lines = "\n".join(f"        {line}" for line in code.strip().splitlines())
-        program = (
-            "import asyncio, json, os, sys\n"
-            "from pathlib import Path\n"
-            "from runs_bench import *\n"
-            "from helpers.run_entries import accepted, entry, finished, DOCUMENT\n"
-            "from runs_bench import opened, LOG\n"
-            "def say(value):\n"
-            "    print(json.dumps(value), flush=True)\n"
-            "async def main():\n"
-            f"    async with opened(Path({str(folder)!r})) as store:\n{lines}\n"
-            "asyncio.run(main())\n"
-        )
-        path = os.pathsep.join([str(HERE), str(HERE.parent), str(PLUGINS), os.environ.get("PYTHONPATH", "")])
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", program],
-            stdout=subprocess.PIPE,
-            stdin=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-
-    async def said(self) -> Any:
-        """Return the next thing that it says; None where it has ended."""
-        line = await asyncio.to_thread(self.process.stdout.readline)
-        return json.loads(line) if line.endswith("\n") else None
-
-    async def says_all(self) -> list[Any]:
-        """Return what it says until it ends."""
-        found = []
-        while (value := await self.said()) is not None:
-            found.append(value)
-        self.process.wait()
-        return found
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()

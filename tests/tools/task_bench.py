@@ -1,12 +1,10 @@
-"""Short ways to open hosts with tasks in a project, to ask for tasks, and to do so in other processes."""
+"""Short ways to open hosts with tasks in a project, and to ask for tasks."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -239,52 +237,3 @@ async def marking(root: Path, *, serving: bool = True) -> AsyncIterator[Marks]:
     async with Host(root, plugins=plugins, trust=["acme-marks"], settings=settings, serving=serving) as host:
         assert host.plugin("acme-marks").state == "started", host.plugin("acme-marks")
         yield Marks(host)
-
-
-class Child:
-    """A process with a serving host on a project; `code` runs in an async function with the host's `bench`.
-
-    It says what it has to say with `say(value)`, one line of JSON each, and then waits to be killed. `opener` names
-    what opens the host, with `settings`.
-    """
-
-    def __init__(self, root: Path, code: str, opener: str = "opened", **settings: Any) -> None:
-        body = "\n".join(f"        {line}" for line in code.splitlines())
-        program = f"""
-import asyncio, json, os, random, sys
-sys.path[:0] = [{str(HERE)!r}, {str(HERE.parent)!r}]
-from pathlib import Path
-from task_bench import *
-
-def say(value):
-    sys.stdout.write(json.dumps(value) + "\\n")
-    sys.stdout.flush()
-
-async def main():
-    async with {opener}(Path({str(root)!r}), **{settings!r}) as bench:
-        say("ready")
-{body}
-        await asyncio.sleep(600)
-
-asyncio.run(main())
-"""
-        command, pipe = [sys.executable, "-c", program], subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ})
-
-    async def said(self) -> Any:
-        """Return the next value that it says, or None when it has ended."""
-        waiting = asyncio.create_task(asyncio.to_thread(self.process.stdout.readline))  # type: ignore[union-attr]
-        await asyncio.wait([waiting], timeout=SECONDS)
-        if not waiting.done():
-            self.process.kill()
-            raise TimeoutError(f"the child had not said a thing for {SECONDS:g} s")
-        line = await waiting
-        return json.loads(line) if line.endswith("\n") else None
-
-    def kill(self) -> None:
-        """End it at once."""
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()

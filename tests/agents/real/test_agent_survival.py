@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from helpers.repetition import repetitions
+from helpers.survival import killed
 from helpers.told_model import MODELS, said, written
 
 from tavern_host.contracts.agents import AgentStatus
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
-from tests.agents.agent_bench import agent_bench, killed
-from tests.agents.survivor import STAGES, prepare
+from tests.agents.agent_bench import agent_bench
+from tests.agents.survivor import STAGES, prepare, work
 
 OBSERVED = {
     "streaming": "streaming",
@@ -31,8 +31,7 @@ OBSERVED = {
 
 @pytest.mark.parametrize("_", range(repetitions(1, 5)))
 async def test_runs_of_a_killed_host_are_resumed(tmp_path: Path, _: int) -> None:
-    (line,) = await killed("agents.survivor", "work", tmp_path, lines=1)
-    runs: dict[str, str] = json.loads(line)
+    (runs,) = await killed(work, tmp_path, lines=1)
     (kept,) = tmp_path.rglob("agents.sqlite3")
     with closing(sqlite3.connect(kept)) as store, store:  # as where the clock was set back before sub-agents began
         store.execute("UPDATE runs SET started = started - 3600000000 WHERE parent IS NOT NULL")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.repetition import repetitions
+from helpers.survival import killed
 from helpers.told_model import said
 from helpers.waiting import until
 
@@ -14,8 +15,8 @@ from tavern_host import Host
 from tavern_host.contracts.histories import HistoryMessage
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.scenes import SCENE_MANAGER
-from tests.agents.agent_bench import AgentBench, agent_bench, killed
-from tests.agents.survivor import SCENE, count, prepare_scene
+from tests.agents.agent_bench import AgentBench, agent_bench
+from tests.agents.survivor import SCENE, count, prepare_scene, talk
 
 LINES = 60
 """How many changes of the world are acknowledged before the host is killed."""
@@ -29,8 +30,7 @@ async def said_by(bench: AgentBench, scene: str, least: int = 0) -> list[History
 
 @pytest.mark.parametrize("_", range(repetitions(1, 10)))
 async def test_a_talk_survives_a_kill(tmp_path: Path, _: int) -> None:
-    *_, last = await killed("agents.survivor", "talk", tmp_path, lines=LINES)
-    number, revision = map(int, last.split())
+    *_, (number, revision) = await killed(talk, tmp_path, lines=LINES)
     async with agent_bench(tmp_path, prepare_scene, count, serving=True) as bench:
         scenes = bench.host.services.get(SCENE_MANAGER)
         (run,) = await scenes.list_runs()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
+import os
 import sqlite3
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,25 +14,27 @@ from pathlib import Path
 import pytest
 from helpers.command_line import tavern
 from helpers.repetition import Failures, repetitions
+from helpers.survival import Child, say
 from test_backup import copied, state_of, tree, write
 
 from tavern_host.audit.store import SqliteAuditStore
+from tavern_host.cli.terminal import run
 from tavern_host.contracts.audit import AuditLimits
 
 DATABASES = 16
 
-WRITER = """
-import itertools, sqlite3, sys
-connections = [sqlite3.connect(path, timeout=30, isolation_level=None) for path in sys.argv[1:]]
-for number in itertools.count(1):
-    for connection in connections:
-        connection.execute("UPDATE t SET n = ?", (number,))
-    if number == 1:
-        print(flush=True)
-"""
+
+def write_in_turn(paths: list[Path]) -> None:
+    """Write one number after the other into all databases."""
+    connections = [sqlite3.connect(path, timeout=30, isolation_level=None) for path in paths]
+    for number in itertools.count(1):
+        for connection in connections:
+            connection.execute("UPDATE t SET n = ?", (number,))
+        if number == 1:
+            say("begun")
 
 
-def test_databases_are_copied_as_at_one_moment(project: Path, tmp_path: Path) -> None:
+async def test_databases_are_copied_as_at_one_moment(project: Path, tmp_path: Path) -> None:
     """Databases are written in turn: no copy has the write of a later one without those of all before it."""
     paths = [project / ".tavern" / "acme" / f"{number:02}.sqlite3" for number in range(DATABASES)]
     paths[0].parent.mkdir()
@@ -40,13 +42,10 @@ def test_databases_are_copied_as_at_one_moment(project: Path, tmp_path: Path) ->
     for path in paths:
         with contextlib.closing(sqlite3.connect(path)) as connection:
             connection.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER); INSERT INTO t VALUES (0);")
-    with subprocess.Popen([sys.executable, "-c", WRITER, *map(str, paths)], stdout=subprocess.PIPE) as writer:
-        try:
-            assert writer.stdout is not None
-            writer.stdout.readline()  # it has begun
-            seen = [numbers(project, tmp_path / str(attempt)) for attempt in range(repetitions(3, 30))]
-        finally:
-            writer.kill()
+    async with Child(write_in_turn, paths) as writer:
+        assert await writer.said() == "begun"
+        seen = [numbers(project, tmp_path / str(attempt)) for attempt in range(repetitions(3, 30))]
+        await writer.killed()
     assert [row for row in seen if row != sorted(row, reverse=True) or row[0] - row[-1] > 1] == []
     assert seen[-1][0] > 0
 
@@ -97,35 +96,30 @@ def test_an_audit_log_that_rotates_meanwhile_is_whole(project: Path, tmp_path: P
     assert list(log.parent.glob("*.db"))
 
 
-DIES = """
-import os, pathlib, sys
-from tavern_host.cli.terminal import run
+def restore_and_die(nth: int, saved: Path) -> None:
+    """Restore a backup; the process ends before the nth file or folder of it gets its place."""
+    rename, left = Path.rename, itertools.count(1)
 
-rename, left = pathlib.Path.rename, int(sys.argv[1])
-
-def dying(path, target):
-    global left
-    if "restor" in f"{path}{target}":
-        left -= 1
-        if left == 0:
+    def dying(path: Path, target: Path) -> Path:
+        if "restor" in f"{path}{target}" and next(left) == nth:
             os._exit(9)
-    return rename(path, target)
+        return rename(path, target)
 
-pathlib.Path.rename = dying
-sys.exit(run(["restore", sys.argv[2]]))
-"""
+    Path.rename = dying  # type: ignore[method-assign, assignment]
+    run(["restore", str(saved)])
 
 
 @pytest.mark.parametrize("nth", [2, 3, 4])
-def test_a_half_replaced_project_is_not_opened(nth: int, project: Path, saved: Path) -> None:
+async def test_a_half_replaced_project_is_not_opened(nth: int, project: Path, saved: Path) -> None:
     (project / "files" / "link").unlink()  # links are in no backup
     before = tree(project / "plugins", project / "files")
     write(project / "files" / "new.txt", "new")
 
-    died = subprocess.run([sys.executable, "-c", DIES, str(nth), saved], check=False, capture_output=True)
+    async with Child(restore_and_die, nth, saved) as child:
+        await child.ended(9)
 
-    ran = tavern("--project", project, "plugins", "list")
-    assert (died.returncode, ran.code, f"a restore of {project} has not ended" in ran.error) == (9, 2, True)
-    assert tavern("restore", saved).code == 0
-    assert tavern("--project", project, "plugins", "list").code == 0
+    ran = await asyncio.to_thread(tavern, "--project", project, "plugins", "list")
+    assert (ran.code, f"a restore of {project} has not ended" in ran.error) == (2, True)
+    assert (await asyncio.to_thread(tavern, "restore", saved)).code == 0
+    assert (await asyncio.to_thread(tavern, "--project", project, "plugins", "list")).code == 0
     assert tree(project / "plugins", project / "files") == before

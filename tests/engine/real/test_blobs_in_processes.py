@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_bench import Bench, slot, workflow
 from helpers.repetition import Failures, repetitions
-from runs_bench import begin
+from helpers.survival import killed, say
 from test_blobs_in_runs import HANDLE, SIZE, acme, blob, host
 
 from tavern_host.contracts.blobs import Blob
@@ -59,34 +60,20 @@ async def test_blobs_flow_as_handles_and_open_as_bytes(tmp_path: Path, place: An
                 assert all(opened.blobs.has(Blob.model_validate(one)) for one in (HANDLE, TEXT, DEEP))
 
 
-ENDLESS = """
-import asyncio, sys
-from pathlib import Path
-from test_blobs_in_runs import acme, host
-from engine_bench import Bench, workflow
-
-async def main():
-    async with host(Path(sys.argv[1])) as opened:
+async def make_blobs(folder: Path) -> None:
+    """Run nodes that make Blobs, and say each run."""
+    async with host(folder) as opened:
         bench = Bench(opened)
-        for number in range(10**6):
-            size = 2_000_000 + number
-            nodes = {"a": acme("Produce", size=size), "b": acme("Make", text=f"text {size}")}
-            run = await bench.run(workflow(nodes))
-            print(run.id, flush=True)
+        for size in itertools.count(2_000_000):
+            run = await bench.run(workflow({"a": acme("Produce", size=size), "b": acme("Make", text=f"text {size}")}))
+            say(run.id)
             await opened.blobs.sweep(0)
-
-asyncio.run(main())
-"""
 
 
 async def test_no_blob_of_a_recorded_run_is_lost_by_a_kill(tmp_path: Path) -> None:
     said: list[str] = []
     for _ in range(repetitions(1, 20)):
-        child = await begin(ENDLESS.replace("sys.argv[1]", repr(str(tmp_path))))
-        assert child.stdout is not None
-        said += [(await child.stdout.readline()).decode().strip() for _ in range(3)]
-        child.kill()
-        await child.wait()
+        said += await killed(make_blobs, tmp_path, lines=3)
     async with host(tmp_path) as opened:
         bench = Bench(opened)
         await opened.blobs.sweep(0)

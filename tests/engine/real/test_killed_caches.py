@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import itertools
+import logging
 import random
+import resource
+import signal
 import sqlite3
 
 import pytest
-from cache_bench import Place, errors, numbered
+from cache_bench import Place, errors, numbered, written
 from engine_bench import output
 from helpers.repetition import repetitions
-from runs_bench import begin
+from helpers.survival import Child, say
 
 from tavern_engine.cache.disk.entries import decode_entry
 
-CHILD = """
-import asyncio
-from pathlib import Path
-from cache_bench import Place, numbered
 
-async def main():
-    async with Place(Path({root!r})).host(cacheMegabytes=64) as bench:
-        for first in range({first}, 10**9, 40):
-            await bench.run(numbered(first, 40, 3000))
-            print(first, flush=True)
-
-asyncio.run(main())
-"""
+async def fill(place: Place, first: int) -> None:
+    """Run nodes of which each is another one, 40 at a time, and say the first of those."""
+    async with place.host(cacheMegabytes=64) as bench:
+        for number in itertools.count(first, 40):
+            await bench.run(numbered(number, 40, 3000))
+            say(number)
 
 
 @pytest.mark.timeout(180)
@@ -35,13 +32,11 @@ async def test_what_a_killed_host_has_kept_is_whole(place: Place, caplog: pytest
     chance = random.Random()
     first = 0
     for kill in range(repetitions(1, 12)):
-        child = await begin(CHILD.format(root=str(place.root), first=first))
-        more = chance.randrange(10)
-        while more >= 0:
-            first = int(await child.stdout.readline()) + 40
-            more -= place.count() > 100 * (kill + 1)
-        child.kill()
-        await child.wait()
+        async with Child(fill, place, first) as child:
+            more = chance.randrange(10)
+            while more >= 0:
+                first = await child.said() + 40
+                more -= place.count() > 100 * (kill + 1)
     place.executed  # noqa: B018
     with contextlib.closing(sqlite3.connect(place.database)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -52,29 +47,21 @@ async def test_what_a_killed_host_has_kept_is_whole(place: Place, caplog: pytest
     assert errors(caplog) == []
 
 
-FULL = """
-import asyncio, logging, resource, signal
-from pathlib import Path
-from cache_bench import Place, numbered, written
-
-async def main():
+async def fill_disk(place: Place) -> None:
+    """Run nodes beyond what the process may write to a file, and say how each run ended."""
     logging.basicConfig(level=logging.WARNING)
-    async with Place(Path({root!r})).host() as bench:
+    async with place.host() as bench:
         for first, count, size in ((0, 10, 10), (1000, 100, 10_000), (2000, 100, 10_000)):
-            print((await bench.run(numbered(first, count, size))).status.value)
+            say((await bench.run(numbered(first, count, size))).status)
             await written(bench)
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
 
-asyncio.run(main())
-"""
-
 
 async def test_a_full_disk_costs_one_line(place: Place) -> None:
-    child = await begin(FULL.format(root=str(place.root)), stderr=asyncio.subprocess.PIPE)
-    out, err = await child.communicate()
-    assert out.decode().split() == ["complete"] * 3, err.decode()
-    (line,) = [line for line in err.decode().splitlines() if "cache" in line]
+    async with Child(fill_disk, place) as child:
+        assert await child.ended() == ["complete"] * 3
+        (line,) = [line for line in child.errors.splitlines() if "cache" in line]
     assert "writing the cache on disk fails; runs continue without it:" in line and "outputs.sqlite3" in line
     place.executed  # noqa: B018
     await place.run(numbered(0, 10, 10))

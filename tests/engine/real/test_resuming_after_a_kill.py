@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from engine_bench import OpenHost
+from engine_bench import PLUGINS, Bench, OpenHost
+from helpers.survival import Child, say
 from helpers.waiting import until
 from loops_bench import notes
-from runs_bench import begin
-from test_resuming import check_counted, resumed
+from test_resuming import check_counted, counted, kept_rows, resumed
+
+from tavern_host import Host
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_a_loop_resumes_after_its_host_was_killed(open_host: OpenHost, file: Path, go: Path) -> None:
-    code = f"""
-import asyncio
-from pathlib import Path
-from engine_bench import Bench, PLUGINS
-from tavern_host import Host
-from test_resuming import counted, kept_rows
-
-async def main():
+async def count_to_three(file: Path, go: Path) -> None:
+    """Run a loop that waits in its fourth iteration, and say the run once that is recorded."""
     plugins = [PLUGINS / "acme_nodes", PLUGINS / "acme_flow"]
-    async with Host({str(file.parent / "project")!r}, plugins=plugins, trust=["acme-nodes", "acme-flow"]) as host:
+    async with Host(file.parent / "project", plugins=plugins, trust=["acme-nodes", "acme-flow"]) as host:
         bench = Bench(host)
-        run_id = await bench.start(counted(Path({str(file)!r}), go=Path({str(go)!r}), at=3))
-        while not any(row.iteration == 3 for row in await kept_rows(bench, run_id)):
-            await asyncio.sleep(0.02)
-        print(run_id, flush=True)
-        await asyncio.sleep(600)
+        run_id = await bench.start(counted(file, go=go, at=3))
 
-asyncio.run(main())
-"""
-    child = await begin(code)
-    run_id = (await child.stdout.readline()).decode().strip()
-    await until(lambda: len(notes(file)) == 4)
-    child.kill()
-    await child.wait()
+        async def is_recorded() -> bool:
+            return any(row.iteration == 3 for row in await kept_rows(bench, run_id))
+
+        await until(is_recorded)
+        say(run_id)
+        await asyncio.Event().wait()
+
+
+async def test_a_loop_resumes_after_its_host_was_killed(open_host: OpenHost, file: Path, go: Path) -> None:
+    async with Child(count_to_three, file, go) as child:
+        run_id = await child.said()
+        await until(lambda: len(notes(file)) == 4)
+        await child.killed()
     go.touch()
 
     async with open_host("acme_flow") as bench:

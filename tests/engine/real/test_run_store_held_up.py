@@ -4,42 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
+import signal
 import sqlite3
 from pathlib import Path
 
 import pytest
 from helpers.run_entries import accepted
+from helpers.survival import Child, say
 from helpers.waiting import until
-from runs_bench import Child, opened
+from runs_bench import opened
 from test_run_store_damage import damaged, ids
 
 from tavern_engine.journal import recorder
 from tavern_host import EXECUTION_ENGINE, Host
+from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.executions import RunFilter, RunRequest, RunStatus
 from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.workflows import Workflow
 
 
+async def fill_disk(folder: Path) -> None:
+    """Write beyond what the process may write to a file, and say what fails."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    async with opened(folder) as store:
+        await accepted(store, "run_1")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+        for attempt in (store.append("w", "run_1", b"x" * 1_000_000), store.put(b"x" * 1_000_000)):
+            try:
+                await attempt
+            except TavernError as error:
+                say(error.message)
+        await store.append("w", "run_1", b"small")
+        say(len(await store.batches("run_1")))
+
+
 async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    child = Child(
-        tmp_path,
-        """
-import resource, signal
-from tavern_host.contracts.errors import TavernError
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-await accepted(store, "run_1")
-resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
-for attempt in (store.append("w", "run_1", b"x" * 1_000_000), store.put(b"x" * 1_000_000)):
-    try:
-        await attempt
-    except TavernError as error:
-        say(error.message)
-await store.append("w", "run_1", b"small")
-say(len(await store.batches("run_1")))
-""",
-    )
-    said = await child.says_all()
-    assert child.process.returncode == 0
+    async with Child(fill_disk, tmp_path) as child:
+        said = await child.ended()
     assert said[0].startswith(f"{tmp_path}/runs.sqlite3: ")
     assert said[1] == f"{tmp_path}/values: the disk is full: make room"
     assert said[2] == 1

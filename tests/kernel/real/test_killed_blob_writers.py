@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
+import itertools
 import sqlite3
-import sys
 from pathlib import Path
 
 from helpers.repetition import repetitions
+from helpers.survival import killed, say
 
 from tavern_host.storage.blobs import BlobStore
 
-WRITER = """
-import asyncio, sys
-from pathlib import Path
-from tavern_host.storage.blobs import BlobStore
 
-async def main():
-    store = BlobStore(Path(sys.argv[1]))
-    number = 0
-    while True:
+async def write(folder: Path) -> None:
+    """Put Blobs that are held and others, sweep, and say the held ones."""
+    store = BlobStore(folder)
+    for number in itertools.count():
         blob = await store.put(b"%d " % number * 50_000, holder="run")
         await store.put(b"free %d" % number)
-        print(blob.hash, flush=True)
+        say(blob.hash)
         await store.sweep(0)
-        number += 1
-
-asyncio.run(main())
-"""
 
 
 async def test_what_is_held_survives_a_kill(tmp_path: Path) -> None:
     folder, said = tmp_path / "blobs", []
     for _ in range(repetitions(2, 20)):
-        command = (sys.executable, "-c", WRITER, str(folder))
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        assert process.stdout is not None
-        said += [(await process.stdout.readline()).decode().strip() for _ in range(5)]
-        process.kill()
-        await process.wait()
+        said += await killed(write, folder, lines=5)
     store = BlobStore(folder)
     await store.sweep(0)
     for name in said:

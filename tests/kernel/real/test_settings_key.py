@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+
+from helpers.survival import Child, say
 
 from tavern_host.settings.secrets import SecretBox
 
 
-def test_concurrent_processes_make_one_key(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from tavern_host.settings.secrets import SecretBox\n"
-        "sys.stdin.readline(); print(SecretBox(Path(sys.argv[1])).encrypt('x', sys.argv[2]))"
-    )
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    makers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(n)], **pipes) for n in range(3)]
-    for maker in makers:  # all have been started: let them go
-        maker.stdin.write("\n")
-        maker.stdin.flush()
-    tokens = [maker.communicate(timeout=100)[0].strip() for maker in makers]
+def encrypt(state: Path, text: str) -> None:
+    """Say a text encrypted, once a line is read."""
+    sys.stdin.readline()
+    say(SecretBox(state).encrypt("x", text))
+
+
+async def test_concurrent_processes_make_one_key(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        makers = [await stack.enter_async_context(Child(encrypt, tmp_path, str(n))) for n in range(3)]
+        for maker in makers:  # all have been started: let them go
+            maker.tell()
+        tokens = [token for maker in makers for token in await maker.ended()]
     assert [SecretBox(tmp_path).decrypt("x", token) for token in tokens] == ["0", "1", "2"]
     assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
 

@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -18,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from helpers.survival import Child, say
 from helpers.waiting import until
 
 from tavern_host.contracts.plugins import Blocked, PluginState
@@ -54,24 +54,18 @@ def never_lets_go(until):
 """What a plugin may do that blocks the loop; `until` says when to stop."""
 
 
-STOPPED = """
-import asyncio, sys, time
-from tavern_metrics.watchdog import Watchdog
-
-async def main():
-    watchdog = Watchdog(lambda file: None, print, 0.3)
+async def take_turns() -> None:
+    """Keep the loop busy below the watchdog's limit, until a line is read, and say what it reports."""
+    watchdog = Watchdog(lambda file: None, lambda blocked: say(blocked.function), 0.3)
     watchdog.start()
-    print("ready", flush=True)
+    say("ready")
     end = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
     while not end.done():
         for _ in range(12):
-            time.sleep(0.01)
+            time.sleep(0.01)  # noqa: ASYNC251
         await asyncio.sleep(0)
     watchdog.stop()
-    print("done", flush=True)
-
-asyncio.run(main())
-"""
+    say("done")
 
 
 @pytest.fixture
@@ -199,18 +193,16 @@ async def test_a_responsive_loop_is_left_alone(seen: Callable[[], bool]) -> None
     assert not seen()
 
 
-def test_a_suspended_process_is_no_false_alarm() -> None:
-    pipe = subprocess.PIPE
-    process = subprocess.Popen([sys.executable, "-c", STOPPED], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-    assert process.stdin is not None and process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    for pause in (0.17, 0.31):
-        time.sleep(pause)
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(0.6)
-        process.send_signal(signal.SIGCONT)
-    out, err = process.communicate("end\n", timeout=100)
-    assert (out, err) == ("done\n", "")
+async def test_a_suspended_process_is_no_false_alarm() -> None:
+    async with Child(take_turns) as child:
+        assert await child.said() == "ready"
+        for pause in (0.17, 0.31):
+            await asyncio.sleep(pause)
+            child.send(signal.SIGSTOP)
+            await asyncio.sleep(0.6)
+            child.send(signal.SIGCONT)
+        child.tell()
+        assert (await child.ended(), child.errors) == (["done"], "")
 
 
 def test_a_pause_between_runs_is_no_blockage(seen: Callable[[], bool]) -> None:

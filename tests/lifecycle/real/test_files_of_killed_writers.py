@@ -2,53 +2,58 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from helpers.repetition import repetitions
+from helpers.survival import Child
 from helpers.waiting import until
 
-from tavern_host import Host
-
-WRITER = """
-import asyncio, os, signal, sys
-from pathlib import Path
-from tavern_host import EXECUTION_ENGINE, Host, TOOL_MANAGER, WORKFLOW_MANAGER
-from tavern_host.contracts.tools import ToolCallRequest
+from tavern_host import EXECUTION_ENGINE, TOOL_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.settings import SettingsChange
+from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_host.contracts.workflows import Workflow
 from tavern_host.storage import files
 from tavern_host.storage.blobs import BlobStore
 
-def die(handle):
-    if os.readlink(f"/proc/self/fd/{handle}").rpartition("/")[2].startswith(files.TEMPORARY):
+
+def die(handle: int) -> None:
+    """End the process if an unfinished file is flushed."""
+    if os.readlink(f"/proc/self/fd/{handle}").rpartition("/")[2].startswith(files.TEMPORARY):  # noqa: PTH115
         os.kill(os.getpid(), signal.SIGKILL)
 
-async def half():
+
+async def half() -> AsyncIterator[bytes]:
+    """Yield the beginning of a Blob, and end the process."""
     yield b"x"
     os.kill(os.getpid(), signal.SIGKILL)
 
-async def main():
-    async with Host(Path(sys.argv[1]), sample=True) as host:
-        os.fsync = die
-        manager = host.services.get(WORKFLOW_MANAGER)
-        WHAT
 
-asyncio.run(main())
-"""
-WRITERS = {
-    "a workflow": "await manager.save('w', await manager.parse({'nodes': [], 'edges': []}))",
-    "a workflow again": "await manager.save('greeting', await manager.parse({'nodes': [], 'edges': []}))",
-    "a file of a tool": "await host.services.get(TOOL_MANAGER).call(ToolCallRequest(tool_id='FileOperator.WriteFile',"
-    " arguments={'filePath': 'a/b.txt', 'content': 'x'}), call=host.call())",
-    "a setting": "await host.settings.save(SettingsChange(plugin='tavern-engine', values={'maxConcurrentRuns': 3}))",
-    "a switch": "await host.disable('tavern-demo')",
-    "a Blob": "await BlobStore(Path(sys.argv[1]) / '.tavern' / 'blobs').put(half())",
-    "the key of runs": "await host.services.get(EXECUTION_ENGINE).run("
-    "RunRequest(workflow_id='greeting', inputs={'name': 'x'}))",
+EMPTY = Workflow.model_validate({"nodes": [], "edges": []})
+WRITE_FILE = ToolCallRequest(tool_id="FileOperator.WriteFile", arguments={"filePath": "a/b.txt", "content": "x"})
+SETTING = SettingsChange(plugin="tavern-engine", values={"maxConcurrentRuns": 3})
+WRITERS: dict[str, Callable[[Host], Awaitable[Any]]] = {
+    "a workflow": lambda host: host.services.get(WORKFLOW_MANAGER).save("w", EMPTY),
+    "a workflow again": lambda host: host.services.get(WORKFLOW_MANAGER).save("greeting", EMPTY),
+    "a file of a tool": lambda host: host.services.get(TOOL_MANAGER).call(WRITE_FILE, call=host.call()),
+    "a setting": lambda host: host.settings.save(SETTING),
+    "a switch": lambda host: host.disable("tavern-demo"),
+    "a Blob": lambda host: BlobStore(host.project.root / ".tavern" / "blobs").put(half()),
+    "the key of runs": lambda host: host.services.get(EXECUTION_ENGINE).run(
+        RunRequest(workflow_id="greeting", inputs={"name": "x"})
+    ),
 }
+
+
+async def write(project: Path, name: str) -> None:
+    """Write with one of the writers; the process ends before the file has its name."""
+    async with Host(project, sample=True) as host:
+        os.fsync = die
+        await WRITERS[name](host)
 
 
 def left(*folders: Path) -> list[Path]:
@@ -62,12 +67,10 @@ ALIKE = ("a workflow again", "a switch")
 
 
 async def test_files_of_killed_writers_are_removed(tmp_path: Path, operator_folders: Path) -> None:
-    writers = {name: what for name, what in WRITERS.items() if name not in repetitions(ALIKE, ())}
-    for name, what in writers.items():
+    for name in [name for name in WRITERS if name not in repetitions(ALIKE, ())]:
         project = tmp_path / name.replace(" ", "-")
-        code = WRITER.replace("WHAT", what)
-        ran = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code, project], stderr=subprocess.PIPE)
-        assert ran.returncode == -9, f"{name}: {ran.stderr.decode()}"
+        async with Child(write, project, name) as child:
+            await child.ended(-signal.SIGKILL)
         assert len(left(project, operator_folders)) == 1, name
         async with Host(project):
             await until(lambda project=project: not left(project, operator_folders))

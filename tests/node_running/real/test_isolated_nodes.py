@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import Any
 
 import isolated_nodes
 import pytest
+from helpers.survival import Child
 from node_runners import RunnerOf, direct
 
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
@@ -155,15 +155,9 @@ def children() -> list[str]:
     return [line for line in listed.stdout.splitlines() if "worker_main" in line]
 
 
-HOST = f"""
-import asyncio, sys
-sys.path.insert(0, {str(HERE)!r})
-import isolated_nodes
-from tavern_nodes.node_runners import InProcessNodeRunner
-
-instance = InProcessNodeRunner(isolated_nodes.hang.__tavern_node__, None).open({{}})
-asyncio.run(instance.run({{"note": sys.argv[1]}}, None))
-"""
+async def hang(note: str) -> None:
+    """Run a node that begins a process, and does not end."""
+    await run(isolated_nodes.hang, {"note": note})
 
 
 def someone_else() -> list[str]:
@@ -197,13 +191,9 @@ async def test_a_host_that_is_killed_leaves_no_process(tmp_path: Path, ordinary:
         if parent.owner() == Path("/").owner() and str(parent).startswith(str(tmp_path.parent.parent)):
             parent.chmod(parent.stat().st_mode | 0o001)
     note = folder / "pids"
-    command = [*(someone_else() if ordinary else []), sys.executable, "-c", HOST, str(note)]
-    host = await asyncio.create_subprocess_exec(*command)
-    try:
+    async with Child(hang, str(note), before=someone_else() if ordinary else []) as host:
         pids = await written(note)
-    finally:
-        host.send_signal(signal.SIGKILL)
-        await host.wait()
+        await host.killed()
     await gone(pids)
 
 

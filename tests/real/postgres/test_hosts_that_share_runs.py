@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,12 +12,13 @@ from typing import Any
 import psycopg
 import pytest
 from helpers.repetition import repetitions
+from helpers.survival import Child
 from helpers.told_model import said
 from helpers.waiting import until
 from helpers.workflow_documents import workflow_document
 
 from benchmarks.enginegraphs import node_id
-from benchmarks.faultchild import Place, graph_of
+from benchmarks.faultchild import Place, accept_runs, graph_of
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import system_call
@@ -38,7 +36,6 @@ from tavern_postgres.moving import move
 from tavern_tools.tasks.store import SqliteTaskStore
 from tests.agents.agent_bench import agent_bench
 
-ROOT = Path(__file__).parents[3]
 KILLS = repetitions(3, 30)
 AT_ONCE = 3
 RUNS, WIDTH, DEPTH = 5, 20, 3
@@ -50,26 +47,16 @@ async def killed_host(host: Host, place: Place, number: int, count: int, *, afte
     those that it had. `host` sees what is recorded."""
     place.fill()
     nodes = WIDTH + 6 * (number % AT_ONCE)
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.faultchild", str(place.root), str(number), str(count), str(DEPTH)),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-        env={**os.environ, "HOLD_AFTER": str(nodes + 4)},  # it runs four others first
-    )
-    assert child.stdout is not None
-    try:
-        assert await asyncio.wait_for(child.stdout.readline(), 200) == b"ready\n"
-        accepted = [(await child.stdout.readline()).decode().strip() for _ in range(count if after is None else after)]
+    # it runs four others first
+    async with Child(accept_runs, place, number, count, DEPTH, HOLD_AFTER=str(nodes + 4)) as child:
+        assert await child.said() == "ready"
+        accepted = [await child.said() for _ in range(count if after is None else after)]
         while after is None and (
             begun([place]).total() < nodes + 4 or (accepted and not await kept_of(host, accepted))
         ):
-            assert child.returncode is None
+            child.check()
             await asyncio.sleep(0.005)
-    finally:
-        if child.returncode is None:
-            child.send_signal(signal.SIGKILL)
-        await child.wait()
-    return accepted
+        return accepted + await child.killed()
 
 
 def begun(places: list[Place], run_id: str = "") -> Counter[str]:

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from helpers.repetition import Failures, repetitions
+from helpers.survival import Child
+from helpers.waiting import until
 
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
@@ -33,7 +34,6 @@ from tests.scripts.scripthost import Scripts, scripts_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ROOT = Path(__file__).parents[3]
 AGENT = Principal(kind="agent", id="clerk")
 OPEN = ["CodeInterpreter:execute", "system:get_current_time", "FileOperator.ReadFile", "FileOperator.WriteFile"]
 FRAMES = "import json, os\nfd = int(os.environ['TAVERN_CALLS_FD'])\n" + (
@@ -417,49 +417,25 @@ except BlockingIOError:
     assert await value(open_scripts, code) == "True"
 
 
-HOST = """
-import asyncio, sys
-from pathlib import Path
-from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.scripts import ScriptRequest
-from tests.scripts.scripthost import scripts_of
-from tavern_host.projects import Folders
-
-CODE = "import tools" + chr(10) + "while True: tools.append_file(filePath='begun.txt', content='x')"
-
-async def main(place, token):
+async def call_without_end(place: Path, token: str) -> None:
+    """Run a script that calls tools without end, with a token in its environment."""
+    code = "import tools\nwhile True: tools.append_file(filePath='begun.txt', content='x')"
     call = CallContext(principal=Principal(kind="user", id="ann"))
     async with scripts_of(place, folders_of=Folders(*(place / name for name in ("c", "s", "d")))) as scripts:
-        request = dict(code=CODE, language="python", tools=["*"], tool_id=token)
-        await scripts.service.run(ScriptRequest(**request), call=call)
-
-asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
-"""
+        await scripts.service.run(ScriptRequest(code=code, language="python", tools=["*"], tool_id=token), call=call)
 
 
 async def test_nothing_of_calls_is_left_of_a_killed_host(tmp_path: Path) -> None:
     token = f"token-{tmp_path.name}-{os.getpid()}"
     begun = tmp_path / "project" / "files" / "begun.txt"
-    with started(str(tmp_path), token) as host:
-        try:
-            async with asyncio.timeout(60):
-                while not begun.exists() or begun.stat().st_size < 3:
-                    assert host.poll() is None
-                    await asyncio.sleep(0.02)
-            assert running(token), "the script runs"
-        finally:
-            host.kill()
-    async with asyncio.timeout(60):
-        while running(token):
-            await asyncio.sleep(0.02)
+    async with Child(call_without_end, tmp_path, token) as host:
+        await until(lambda: host.check() and begun.exists() and begun.stat().st_size >= 3)
+        assert running(token), "the script runs"
+        await host.killed()
+    await until(lambda: not running(token))
     size = begun.stat().st_size
     await asyncio.sleep(0.3)
     assert begun.stat().st_size == size
-
-
-def started(*arguments: str) -> subprocess.Popen[bytes]:
-    """Return a host in a process of its own whose script calls tools without end."""
-    return subprocess.Popen([sys.executable, "-c", HOST, *arguments], cwd=ROOT)
 
 
 def running(token: str) -> list[str]:

@@ -4,47 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.audit_logs import tail
 from helpers.repetition import repetitions
-from task_bench import Child, Marks, caller, marking, opened
+from helpers.survival import Child, killed, say
+from helpers.waiting import until
+from helpers.workflow_documents import function
+from task_bench import Marks, caller, marking, opened
 
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunStatus
+from tavern_host.contracts.executions import EXECUTION_ENGINE, RunActions, RunRequest, RunStatus
 from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType
+from tavern_host.contracts.workflows import Workflow
 
 # --- several hosts --------------------------------------------------------------------------------
 
 
+async def do_and_decide(root: Path, go: Path) -> None:
+    """Have tasks that run and tasks that wait, and decide about those beside another host."""
+    async with opened(root) as bench:
+        running = await bench.submit(until=str(go), seconds=0, name="running")
+        cancelled = await bench.submit(until=str(go.parent), seconds=600, name="running")
+        parked = [await bench.park(name="waiting") for _ in range(12)]
+        await bench.began(2)
+        say([task.id for task in (running, cancelled, *parked)])
+        say((await bench.ended(cancelled)).result.error.message)
+        won = 0
+        for task in parked[2:]:
+            with contextlib.suppress(Conflict):
+                await bench.decide(task, "approve", "user:child")
+                won += 1
+        say(won)
+        for task in (running, *parked):
+            assert (await bench.ended(task)).status == "done"
+        say("done")
+        await asyncio.Event().wait()
+
+
 async def test_hosts_leave_alone_what_a_living_one_does(tmp_path: Path) -> None:
-    code = """
-running, cancelled = [await bench.submit(until="go" * n, seconds=600 * (1 - n), name="running") for n in (1, 0)]
-parked = [await bench.park(name="waiting") for _ in range(12)]
-await bench.began(2)
-say([task.id for task in (running, cancelled, *parked)])
-say((await bench.ended(cancelled)).result.error.message)
-won = 0
-for task in parked[2:]:
-    try:
-        await bench.decide(task, "approve", "user:child")
-        won += 1
-    except Exception as error:
-        assert type(error).__name__ == "Conflict", error
-say(won)
-for task in (running, *parked):
-    assert (await bench.ended(task)).status == "done"
-say("done")
-""".replace('"go" * n', f"{str(tmp_path / 'go')!r} if n else {str(tmp_path)!r}")
-    child = Child(tmp_path / "p", code)
-    try:
-        assert await child.said() == "ready"
+    async with Child(do_and_decide, tmp_path / "p", tmp_path / "go") as child:
         running, cancelled, *parked = await child.said()
         for serving, waiting in ((False, parked[0]), (True, parked[1])):
             async with opened(tmp_path / "p", serving=serving) as bench:
@@ -62,73 +67,75 @@ say("done")
                             won += 1
                     assert won + await child.said() == len(parked) - 2
                     (tmp_path / "go").touch()
-                    async with asyncio.timeout(60):  # pages of one host see what another does
-                        while not any(each["status"] == "done" for each in bench.told(running)):
-                            await asyncio.sleep(0.05)
+                    # pages of one host see what another does
+                    await until(lambda: any(each["status"] == "done" for each in bench.told(running)))
                     assert await child.said() == "done"
-    finally:
-        child.kill()
     assert bench.count("ended") == {"running": 1, "waiting": 12}
     assert bench.count("began") == {"running": 2, "waiting": 12}
 
 
+async def work(root: Path) -> None:
+    """Begin a task, and say its id."""
+    async with opened(root) as bench:
+        say((await bench.submit(seconds=60)).id)
+        await asyncio.Event().wait()
+
+
 async def test_what_a_paused_host_had_is_not_taken_up(tmp_path: Path) -> None:
-    child = Child(tmp_path / "p", "task = await bench.submit(seconds=60)\nsay(task.id)")
-    try:
-        assert await child.said() == "ready"
+    async with Child(work, tmp_path / "p") as child:
         task_id = await child.said()
-        os.kill(child.process.pid, signal.SIGSTOP)
+        child.send(signal.SIGSTOP)
         async with opened(tmp_path / "p") as bench:
             assert not (await bench.get(task_id, 1.5)).status.is_final
-    finally:
-        os.kill(child.process.pid, signal.SIGCONT)
-        child.kill()
 
 
 # --- hosts that are killed ------------------------------------------------------------------------
 
-ACCEPTING = """
-rng = random.Random({seed})
-for number in range({first}, {first} + 40):
-    kind = rng.choice(["plain", "idempotent", "approved", "waiting"])
-    name, seconds = f"{{number}} {{kind}}", rng.choice([0, 0.02, 0.1, 0.3])
-    if kind in ("plain", "idempotent"):
-        task = await bench.submit(idempotent=kind == "idempotent", name=name, seconds=seconds)
-    else:
-        task = await bench.park(name=name)
-    say([name, task.id])
-    if kind == "approved":
-        await bench.decide(task, "approve")
-        say([name, "approved"])
-    await asyncio.sleep(rng.choice([0, 0, 0.02]))
-"""
-MARKING = """
-rng = random.Random({seed})
-calls = set()
-for number in range({first}, {first} + 30):
-    tool = "mark:" + rng.choice(Marks.KINDS) + rng.choice(["", "-async", "-async"])
-    name, seconds = f"{{number}} {{tool}}", rng.choice([0, 0.1, 0.5])
-    calls.add(call := asyncio.create_task(bench.call(tool, name, seconds)))
-    call.add_done_callback(lambda done, name=name: say([name, done.result().task_id or done.result().status]))
-    await asyncio.sleep(rng.choice([0, 0.02]))
-"""
+
+async def accept(root: Path, seed: float, first: int) -> None:
+    """Accept tasks of all kinds, and say of each what was done with it."""
+    rng = random.Random(seed)
+    async with opened(root) as bench:
+        say("ready")
+        for number in range(first, first + 40):
+            kind = rng.choice(["plain", "idempotent", "approved", "waiting"])
+            name, seconds = f"{number} {kind}", rng.choice([0, 0.02, 0.1, 0.3])
+            if kind in ("plain", "idempotent"):
+                task = await bench.submit(idempotent=kind == "idempotent", name=name, seconds=seconds)
+            else:
+                task = await bench.park(name=name)
+            say([name, task.id])
+            if kind == "approved":
+                await bench.decide(task, "approve")
+                say([name, "approved"])
+            await asyncio.sleep(rng.choice([0, 0, 0.02]))
+        await asyncio.Event().wait()
 
 
-async def killed(root: Path, code: str, moment: float, opener: str = "opened") -> list[list[str]]:
-    """Let a host be killed some seconds after it was ready; return what it said until then."""
-    child, said = Child(root, code, opener=opener), []
+async def mark(root: Path, seed: float, first: int) -> None:
+    """Call tools of all kinds, and say of each call what came of it."""
+    rng = random.Random(seed)
 
-    async def listen() -> None:
-        while (line := await child.said()) is not None:
-            said.append(line)
+    async def call(number: int) -> None:
+        tool = "mark:" + rng.choice(Marks.KINDS) + rng.choice(["", "-async", "-async"])
+        name = f"{number} {tool}"
+        done = await bench.call(tool, name, rng.choice([0, 0.1, 0.5]))
+        say([name, done.task_id or done.status])
 
-    assert await child.said() == "ready"
-    listening = asyncio.create_task(listen())
-    await asyncio.sleep(moment)
-    child.kill()
-    with contextlib.suppress(ValueError):  # the last line was cut off
-        await listening
-    return said
+    async with marking(root) as bench, asyncio.TaskGroup() as calls:
+        say("ready")
+        for number in range(first, first + 30):
+            calls.create_task(call(number))
+            await asyncio.sleep(rng.choice([0, 0.02]))
+        await asyncio.Event().wait()
+
+
+async def killed_at(moment: float, function: Callable[..., Any], *given: Any) -> list[list[str]]:
+    """Kill a host some seconds after it was ready; return what it said in between."""
+    async with Child(function, *given) as child:
+        assert await child.said() == "ready"
+        await asyncio.sleep(moment)
+        return await child.killed()
 
 
 @pytest.mark.parametrize("part", range(repetitions(1, 4)))
@@ -138,8 +145,8 @@ async def test_no_accepted_task_is_lost_or_made_twice(tmp_path: Path, part: int)
     ids: dict[str, str] = {}
     approved: set[str] = set()
     for kill in range(repetitions(2, 4)):
-        code = ACCEPTING.format(seed=rng.random(), first=1000 * kill)
-        for name, word in await killed(tmp_path / "p", code, rng.choice([rng.uniform(0, 0.1), rng.uniform(0.1, 1)])):
+        moment = rng.choice([rng.uniform(0, 0.1), rng.uniform(0.1, 1)])
+        for name, word in await killed_at(moment, accept, tmp_path / "p", rng.random(), 1000 * kill):
             if word == "approved":
                 approved.add(name)
             else:
@@ -172,8 +179,7 @@ async def test_no_call_is_made_twice_whatever_its_tool(tmp_path: Path, part: int
     rng = random.Random(seed)
     accepted: dict[str, str] = {}
     for kill in range(repetitions(1, 3)):
-        code = MARKING.format(seed=rng.random(), first=1000 * kill)
-        accepted |= dict(await killed(tmp_path / "p", code, rng.uniform(0.1, 1.5), "marking"))
+        accepted |= dict(await killed_at(rng.uniform(0.1, 1.5), mark, tmp_path / "p", rng.random(), 1000 * kill))
 
     async with marking(tmp_path / "p") as bench:
         tasks = {task.id: task for task in await bench.rested()}
@@ -189,21 +195,32 @@ async def test_no_call_is_made_twice_whatever_its_tool(tmp_path: Path, part: int
             assert made[name] == 1, (about, name)
 
 
+async def begin(root: Path) -> None:
+    """Begin a task that is not to be repeated, and one that is, and say their ids."""
+    async with opened(root) as bench:
+        tasks = [await bench.submit(seconds=60, idempotent=again, name=str(again)) for again in (False, True)]
+        await bench.began(2)
+        say([task.id for task in tasks])
+        await asyncio.Event().wait()
+
+
+async def repeat(root: Path, task_id: str, attempt: int) -> None:
+    """Take up a task, and say so when this attempt has begun."""
+    async with opened(root) as bench:
+
+        async def is_repeated() -> bool:
+            return (await bench.get(task_id)).attempt == attempt
+
+        await until(is_repeated)
+        await bench.began(attempt + 1)
+        say("begun")
+        await asyncio.Event().wait()
+
+
 async def test_a_call_that_hosts_die_of_is_given_up(tmp_path: Path) -> None:
-    code = """
-plain, again = [await bench.submit(seconds=60, idempotent=repeated, name=str(repeated)) for repeated in (False, True)]
-await bench.began(2)
-say([plain.id, again.id])
-"""
-    child = Child(tmp_path / "p", code)
-    assert await child.said() == "ready"
-    plain, again = await child.said()
-    child.kill()
+    ((plain, again),) = await killed(begin, tmp_path / "p", lines=1)
     for attempt in (2, 3):
-        waiting = f'while (await bench.get("{again}")).attempt < {attempt}:\n    await asyncio.sleep(0.02)'
-        child = Child(tmp_path / "p", f"{waiting}\nawait bench.began({attempt + 1})\nsay('begun')")
-        assert [await child.said(), await child.said()] == ["ready", "begun"]
-        child.kill()
+        assert await killed(repeat, tmp_path / "p", again, attempt, lines=1) == ["begun"]
     async with opened(tmp_path / "p") as bench:
         lost, given_up = [await bench.ended(task) for task in (plain, again)]
     assert [(task.status, task.attempt) for task in (lost, given_up)] == [
@@ -215,30 +232,29 @@ say([plain.id, again.id])
     assert bench.count("began") == {"False": 1, "True": 3}
 
 
+CALLS = [f"mark:{kind}{how}" for kind in Marks.KINDS for how in ("", "-async", "-again")]
+TEXT = '<tool_call name="mark:service"><param name="name">output</param><param name="seconds">-1</param></tool_call>'
+
+
+async def call_all(root: Path) -> None:
+    """Make calls of all kinds that do not end, from a run's output too, and say how their tasks stand."""
+    async with marking(root) as bench:
+        calls = [asyncio.create_task(bench.call(tool, tool, -1)) for tool in CALLS]
+        await bench.until(12, 10)
+        for number in range(5):
+            await bench.call("mark:service-async", str(number), -1)
+        slots = {"text": "STRING"}
+        workflow = Workflow.model_validate(function("same", {}, "in.text > out.text", takes=slots, gives=slots))
+        run = RunRequest(workflow=workflow, inputs={"text": TEXT}, actions=RunActions())
+        await bench.host.services.get(EXECUTION_ENGINE).submit(run)
+        await bench.until(14, 11)
+        say([task.status for task in await bench.tools.tasks()])
+        await asyncio.wait(calls)
+
+
 async def test_calls_a_host_died_of_are_repeated_if_allowed(tmp_path: Path) -> None:
-    calls = [f"mark:{kind}{how}" for kind in Marks.KINDS for how in ("", "-async", "-again")]
-    text = (
-        '<tool_call name="mark:service"><param name="name">output</param><param name="seconds">-1</param></tool_call>'
-    )
-    code = f"""
-from helpers.workflow_documents import function
-from tavern_host.contracts.executions import RunActions, RunRequest
-from tavern_host.contracts.workflows import Workflow
-calls = [asyncio.create_task(bench.call(tool, tool, -1)) for tool in {calls!r}]
-await bench.until(12, 10)
-for number in range(5):
-    await bench.call("mark:service-async", str(number), -1)
-slots = {{"text": "STRING"}}
-workflow = Workflow.model_validate(function("same", {{}}, "in.text > out.text", takes=slots, gives=slots))
-run = RunRequest(workflow=workflow, inputs={{"text": {text!r}}}, actions=RunActions())
-await bench.host.services.get(EXECUTION_ENGINE).submit(run)
-await bench.until(14, 11)
-say([task.status for task in await bench.tools.tasks()])
-"""
-    child = Child(tmp_path / "p", code, opener="marking")
-    assert await child.said() == "ready"
-    assert Counter(await child.said()) == {"running": 11, "pending": 4}
-    child.kill()
+    (statuses,) = await killed(call_all, tmp_path / "p", lines=1)
+    assert Counter(statuses) == {"running": 11, "pending": 4}
 
     (tmp_path / "p" / "scripts" / "go").touch()
     async with marking(tmp_path / "p") as bench:
@@ -247,17 +263,17 @@ say([task.status for task in await bench.tools.tasks()])
         bench.host.audit.flush()
         called = [entry for entry in tail(bench.host.audit.path, 100) if entry.action == "tool.called"]
 
-    once = {tool: 0 if "script" in tool else 1 for tool in calls}  # what a script had written is gone with it
+    once = {tool: 0 if "script" in tool else 1 for tool in CALLS}  # what a script had written is gone with it
     numbers = {str(number): 1 for number in range(5)}  # those that waited for their turn are queued still
-    made = {tool: once[tool] + tool.endswith("-again") for tool in calls}
+    made = {tool: once[tool] + tool.endswith("-again") for tool in CALLS}
     assert bench.made() == Counter({**made, **numbers, "output": 1})
     assert Counter((task.tool_id, task.status, task.attempt) for task in tasks) == {
-        **{(tool, TaskStatus.DONE, 2): 1 for tool in calls if tool.endswith("-again")},
-        **{(tool, TaskStatus.UNKNOWN, 1): 1 + ("service" in tool) for tool in calls if tool.endswith("-async")},
+        **{(tool, TaskStatus.DONE, 2): 1 for tool in CALLS if tool.endswith("-again")},
+        **{(tool, TaskStatus.UNKNOWN, 1): 1 + ("service" in tool) for tool in CALLS if tool.endswith("-async")},
         ("mark:service-async", TaskStatus.DONE, 1): 4,
     }
     assert Counter(run.error for run in runs if run.status is RunStatus.INTERRUPTED) == {
         "the host ended in the middle of it, and so did the call that it was begun by": 12,
         "the host ended in the middle of it, and it cannot be resumed: the calls in its outputs may have been made": 1,
     }
-    assert len(called) == len(calls) + 6 + len(Marks.KINDS) + 4  # what was resumed is called again
+    assert len(called) == len(CALLS) + 6 + len(Marks.KINDS) + 4  # what was resumed is called again

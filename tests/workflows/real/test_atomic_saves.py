@@ -2,53 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
+from typing import Any
 
 from helpers.repetition import repetitions
+from helpers.survival import Child, say
 
+from tavern_host import WORKFLOW_MANAGER, Host
 from tavern_host.storage.files import TEMPORARY
 
-SAVER = """
-import asyncio, sys
-from pathlib import Path
-from tavern_host import WORKFLOW_MANAGER, Host
 
-def workflow(version):
+def workflow(version: str) -> dict[str, Any]:
     nodes = [{"id": f"n{i}", "type": "core:Text", "inputValues": {"text": version * 200}} for i in range(500)]
     return {"name": version, "nodes": nodes}
 
-async def main():
-    async with Host(Path(sys.argv[1])) as host:
+
+async def save(project: Path) -> None:
+    """Save two versions of a workflow in turns."""
+    async with Host(project) as host:
         manager = host.services.get(WORKFLOW_MANAGER)
         versions = [await manager.parse(workflow(version)) for version in "ab"]
         await manager.save("w", versions[1])
-        print("saving", flush=True)
-        while True:
-            for version in versions:
-                await manager.save("w", version)
-
-asyncio.run(main())
-"""
+        say("saving")
+        for version in itertools.cycle(versions):
+            await manager.save("w", version)
 
 
-def test_a_killed_save_leaves_a_whole_workflow(tmp_path: Path) -> None:
+async def test_a_killed_save_leaves_a_whole_workflow(tmp_path: Path) -> None:
     project = tmp_path / "project"
     found = set()
 
     for _ in range(repetitions(2, 12)):
-        process = subprocess.Popen([sys.executable, "-c", SAVER, str(project)], stdout=subprocess.PIPE, env=os.environ)
-        assert process.stdout.readline() == b"saving\n"
-        time.sleep(random.uniform(0, 0.2))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        async with Child(save, project) as child:
+            assert await child.said() == "saving"
+            await asyncio.sleep(random.uniform(0, 0.2))
+            await child.killed()
         document = json.loads((project / "workflows" / "w.json").read_bytes())
         assert len(document["nodes"]) == 500
         assert {node["inputValues"]["text"] for node in document["nodes"]} == {document["name"] * 200}
