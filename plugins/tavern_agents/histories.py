@@ -31,8 +31,9 @@ from tavern_agents.history_tree import (
     require,
     turn_start,
 )
-from tavern_agents.rows import message_body, moment, now
+from tavern_agents.rows import message_body, moment
 from tavern_agents.store import store_of
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
@@ -213,7 +214,7 @@ class Histories(ChatHistory):
                 to = place.parent if exactly else latest_below(connection, history_id, place.parent)
                 if to != place.head:
                     check_idle(connection, history_id, place.branch)
-                    move_branch(connection, history_id, place.branch, to, now())
+                    move_branch(connection, history_id, place.branch, to, clock.microseconds())
             connection.execute("UPDATE histories SET active = ? WHERE id = ?", (place.branch, history_id))
             return read_details(connection, history_id)
 
@@ -226,7 +227,8 @@ class Histories(ChatHistory):
         new = named(name, "the name of a branch")
 
         def work(connection: sqlite3.Connection) -> HistoryDetails:
-            row = (history_id, new, find_end(connection, history_id, None, message_id), now(), now())
+            at = clock.microseconds()
+            row = (history_id, new, find_end(connection, history_id, None, message_id), at, at)
             if connection.execute("INSERT OR IGNORE INTO branches VALUES (?, ?, ?, ?, ?)", row).rowcount == 0:
                 raise Conflict(f"the conversation {history_id!r} has a branch {new!r} already")
             return read_details(connection, history_id)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from tavern_agents.rows import Kept, moment, now, read_message, read_messages
+from tavern_agents.rows import Kept, moment, read_message, read_messages
+from tavern_host import clock
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.histories import HistoryBranch, HistoryDetails, HistoryMessage, HistoryNode
@@ -327,7 +328,7 @@ def add_messages(
     """Add messages at a place, move its branch to the last, and return their numbers and ids. A conversation or branch
     that is not there begins with them. They are at the states of the messages that are `copied`, else at their
     parent's."""
-    at, parent, added = now(), place.parent, []
+    at, parent, added = clock.microseconds(), place.parent, []
     depth, state = 0, None
     if parent is not None:
         depth, state = connection.execute("SELECT depth, state FROM messages WHERE seq = ?", (parent,)).fetchone()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from tavern_host import clock
 from tavern_host.contracts.agents import AgentRequest, AgentRun, AgentStatus, AgentUsage
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
@@ -138,10 +137,6 @@ def message_body(message: ChatMessage) -> bytes:
     if len(body) > MAX_MESSAGE:
         raise InvalidInput(f"a message of {len(body):,} bytes is too large to be kept; at most {MAX_MESSAGE:,}")
     return body
-
-
-def now() -> int:
-    return clock.microseconds()
 
 
 def micros(moment: datetime) -> int:

@@ -12,7 +12,7 @@ from tavern_host import clock
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.tasks import TaskRow, TaskStore
 from tavern_tools.tasks.callbacks import Callbacks
-from tavern_tools.tasks.rows import now, shown
+from tavern_tools.tasks.rows import shown
 from tavern_tools.tasks.secrets import masked
 
 AT_ONCE = 8
@@ -79,7 +79,7 @@ class Notifier:
 
     async def _deliver(self, row: TaskRow, keep: timedelta) -> None:
         told = await self._callbacks.tell(row.entry.callback or "", shown(row, keep))
-        due = None if told.pause is None else now() + int(told.pause * 1e6)
+        due = None if told.pause is None else clock.microseconds() + int(told.pause * 1e6)
         await self._store.told(row.id, told.callback, due)
         if told.callback.status == "failed":
             self._log.warning("the callback of the task %s failed: %s", row.id, told.callback.error)

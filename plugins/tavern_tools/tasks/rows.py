@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tavern_host import clock
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.tasks import TaskEntry, TaskRow
 from tavern_host.contracts.toolcalls import (
@@ -107,11 +106,6 @@ def failed(task_id: str, request: ToolCallRequest, type: ToolErrorType, message:
         error=error,
         task_id=task_id,
     )
-
-
-def now() -> int:
-    """Return this moment in microseconds since 1970."""
-    return clock.microseconds()
 
 
 def moment(micros: int | None) -> datetime | None:

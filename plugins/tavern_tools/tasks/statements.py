@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tavern_host import clock
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.tasks import NewTask, TaskRow
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus
-from tavern_tools.tasks.rows import LISTED, WHOLE, blob, micros, now, read_row
+from tavern_tools.tasks.rows import LISTED, WHOLE, blob, micros, read_row
 
 if TYPE_CHECKING:
     import sqlite3
@@ -41,7 +42,7 @@ def insert(connection: sqlite3.Connection, task: NewTask, host: str) -> None:
         "owner": host,
         "attempt": 0,
         "idempotent": task.is_idempotent,
-        "created": now(),
+        "created": clock.microseconds(),
         "due": None if approval is None else micros(approval.expires_at),
         "changed": _next_change(connection),
         "writer": host,
@@ -69,7 +70,7 @@ def end_unreadable(connection: sqlite3.Connection, task_id: str) -> None:
     """Let a task end whose row cannot be read."""
     connection.execute(
         "UPDATE tasks SET status = ?, is_final = 1, is_open = 0, owner = NULL, finished = ? WHERE id = ?",
-        (TaskStatus.UNKNOWN.value, now(), task_id),
+        (TaskStatus.UNKNOWN.value, clock.microseconds(), task_id),
     )
 
 

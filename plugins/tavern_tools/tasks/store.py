@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
+from tavern_host import clock
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.databases import Database, HostNames, SharedDatabase
 from tavern_host.contracts.errors import TavernError
@@ -27,7 +28,7 @@ from tavern_host.contracts.toolcalls import (
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread
 from tavern_tools.tasks.approvals import closed, refusal
-from tavern_tools.tasks.rows import WHOLE, blob, failed, now, read_row, without_secrets
+from tavern_tools.tasks.rows import WHOLE, blob, failed, read_row, without_secrets
 from tavern_tools.tasks.schema import TASKS
 from tavern_tools.tasks.statements import (
     AT_ONCE,
@@ -101,7 +102,7 @@ class SqliteTaskStore(TaskStore):
                 self.host,
                 status=TaskStatus.RUNNING,
                 attempt=row.attempt + 1,
-                started=now(),
+                started=clock.microseconds(),
                 progress=None,
                 progress_text=None,
             )
@@ -174,7 +175,7 @@ class SqliteTaskStore(TaskStore):
             if row is None or row.status is not TaskStatus.AWAITING_APPROVAL or row.approval is None:
                 return row, "late"
             self._hosts.hold(self.host)
-            if row.due is not None and row.due <= now():
+            if row.due is not None and row.due <= clock.microseconds():
                 return self._decided(connection, row, closed(row.approval)), "expired"
             return self._decided(connection, row, approval, arguments), "decided"
 
@@ -227,7 +228,8 @@ class SqliteTaskStore(TaskStore):
 
     async def callbacks(self) -> list[TaskRow]:
         """Return this host's ended tasks whose callbacks are due."""
-        return await self._database.read(lambda c: self._read(c, CALLBACKS_DUE, [self.host, now()]), absent=[])
+        given = [self.host, clock.microseconds()]
+        return await self._database.read(lambda c: self._read(c, CALLBACKS_DUE, given), absent=[])
 
     async def release(self) -> None:
         """Leave what this host has, apart from what runs, to other hosts."""
@@ -264,7 +266,7 @@ class SqliteTaskStore(TaskStore):
         steps: list[Step] = []
         if takes_up and self._orphans(connection):
             steps.append(self._take_up)
-        if connection.execute(DUE, (self.host, now())).fetchone():
+        if connection.execute(DUE, (self.host, clock.microseconds())).fetchone():
             steps.append(self._expire)
         if takes_up and connection.execute(UNAUDITED, (self.host,)).fetchone():
             steps.append(self._take_decisions)
@@ -275,7 +277,7 @@ class SqliteTaskStore(TaskStore):
         changed = f"{WHOLE} WHERE changed > ? AND writer <> ? ORDER BY changed"
         rows = self._read(connection, changed, [self._seen, self.host])
         self._seen = latest_change(connection)
-        tells = connection.execute(HAS_CALLBACKS_DUE, (self.host, now())).fetchone() is not None
+        tells = connection.execute(HAS_CALLBACKS_DUE, (self.host, clock.microseconds())).fetchone() is not None
         return Seen(rows, [], tells)
 
     def _begin_to_see(self, connection: sqlite3.Connection) -> None:
@@ -318,7 +320,7 @@ class SqliteTaskStore(TaskStore):
         return self._end(connection, row, TaskStatus.UNKNOWN, result)
 
     def _expire(self, connection: sqlite3.Connection) -> list[TaskRow]:
-        rows = self._read(connection, DUE, [self.host, now()])
+        rows = self._read(connection, DUE, [self.host, clock.microseconds()])
         return [self._decided(connection, row, closed(row.approval)) for row in rows if row.approval is not None]
 
     def _take_decisions(self, connection: sqlite3.Connection) -> list[TaskRow]:
@@ -357,8 +359,8 @@ class SqliteTaskStore(TaskStore):
             "is_final": 1,
             "is_open": tells,
             "owner": teller if tells else None,
-            "callback_due": now() if tells else None,
-            "finished": now(),
+            "callback_due": clock.microseconds() if tells else None,
+            "finished": clock.microseconds(),
             "due": None,
             "entry": entry,
             "result": kept,

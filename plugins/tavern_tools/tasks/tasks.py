@@ -41,7 +41,7 @@ from tavern_tools.tasks.approvals import (
 from tavern_tools.tasks.callbacks import Callbacks
 from tavern_tools.tasks.execution import GRACE, CarryOut, TaskExecution, TaskRun
 from tavern_tools.tasks.notifications import Notifier, approval_payload, update_payload
-from tavern_tools.tasks.rows import now, shown
+from tavern_tools.tasks.rows import shown
 from tavern_tools.tasks.schema import TASKS
 from tavern_tools.tasks.store import SqliteTaskStore
 
@@ -131,9 +131,8 @@ class Tasks:
     async def list(self, filter: TaskFilter | None, call: CallContext) -> ToolTasks:
         """Return tasks, newest first, without large results; agents and plugins see their own."""
         only = None if _sees_all(call.principal) else call.principal
-        keep = self._keep()
-        rows = await self._store.find(filter or TaskFilter(), only, now() - int(keep.total_seconds() * 1e6))
-        return [shown(row, keep) for row in rows]
+        rows = await self._store.find(filter or TaskFilter(), only, self._kept_since())
+        return [shown(row, self._keep()) for row in rows]
 
     async def get(self, task_id: str, wait: float, call: CallContext) -> ToolTask:
         """Return a task as it stands, or as soon as it has ended within `wait` seconds. Raises `NotFound`."""
@@ -246,8 +245,7 @@ class Tasks:
                 await self._look()
                 if self._context.serving and clock.monotonic() >= next_pruning:
                     next_pruning = clock.monotonic() + _PRUNE_EVERY
-                    before = now() - int(self._keep().total_seconds() * 1e6)
-                    await self._store.prune(before, self._number("keepTasksMegabytes", 256) * 2**20)
+                    await self._store.prune(self._kept_since(), self._number("keepTasksMegabytes", 256) * 2**20)
                 told = ""
             except Exception as error:  # whatever is wrong with the store, the next time may go well
                 reason = error.message if isinstance(error, TavernError) else describe(error)
@@ -367,7 +365,7 @@ class Tasks:
 
     async def _kept(self, task_id: str) -> TaskRow:
         row = await self._store.get(task_id)
-        if row is None or (row.finished is not None and row.finished < now() - int(self._keep().total_seconds() * 1e6)):
+        if row is None or (row.finished is not None and row.finished < self._kept_since()):
             raise _unknown(task_id)
         return row
 
@@ -379,6 +377,10 @@ class Tasks:
 
     def _keep(self) -> timedelta:
         return timedelta(days=self._number("keepTasksDays", 7))
+
+    def _kept_since(self) -> int:
+        """Return since when tasks have ended that are kept, in microseconds since 1970."""
+        return clock.microseconds() - int(self._keep().total_seconds() * 1e6)
 
     def _number(self, key: str, default: int) -> int:
         value = self._context.settings.get(key, default)

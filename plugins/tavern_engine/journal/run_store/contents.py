@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tavern_engine.journal.run_store.rows import now, text
+from tavern_engine.journal.run_store.rows import text
+from tavern_host import clock
 from tavern_host.contracts.errors import NotFound
 from tavern_host.storage.content_files import hash_of
 
@@ -40,7 +41,7 @@ def know(connection: sqlite3.Connection, name: str, size: int) -> None:
     connection.execute(
         "INSERT INTO contents (hash, size, kept) VALUES (?, ?, ?)"
         " ON CONFLICT (hash) DO UPDATE SET size = excluded.size, kept = excluded.kept",
-        (name, size, now()),
+        (name, size, clock.microseconds()),
     )
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tavern_engine.journal.run_store.rows import now
+from tavern_host import clock
 from tavern_host.storage.content_files import ContentFiles
 from tavern_host.storage.sqlite import DatabaseThread
 
@@ -79,7 +79,7 @@ class Pruning:
         """Delete finished unclaimed runs, first those that ended first, until `surplus` bytes are."""
         if surplus <= 0:
             return 0
-        at, forgotten, passed = now(), 0, 0
+        at, forgotten, passed = clock.microseconds(), 0, 0
         sought = (
             "SELECT seq, size, owner, lease_until FROM runs INDEXED BY runs_ended"
             f" WHERE is_final = 1 AND {condition} ORDER BY finished, seq LIMIT ? OFFSET ?"
@@ -113,7 +113,8 @@ class Pruning:
             "SELECT hash FROM contents WHERE kept < ? AND"
             " NOT EXISTS (SELECT 1 FROM uses WHERE uses.hash = contents.hash) LIMIT ?"
         )
-        names = [name for (name,) in connection.execute(unused, (now() - KEPT_SECONDS * 1_000_000, AT_ONCE))]
+        before = clock.microseconds() - KEPT_SECONDS * 1_000_000
+        names = [name for (name,) in connection.execute(unused, (before, AT_ONCE))]
         for name in names:
             self._files.remove(name)
             connection.execute("DELETE FROM contents WHERE hash = ?", (name,))

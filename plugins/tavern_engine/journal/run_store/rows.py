@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tavern_host import clock
 from tavern_host.contracts.errors import Interrupted
 from tavern_host.contracts.executions import RunStatus
 from tavern_host.contracts.run_rows import RunRows, lease_seconds
@@ -25,11 +24,6 @@ ROWS = RunRows(
     time=lambda value: _EPOCH + timedelta(microseconds=value),
     find="instr",
 )
-
-
-def now() -> int:
-    """Return the time in microseconds since 1970, UTC."""
-    return clock.microseconds()
 
 
 def lease_end(now: int, lease: float) -> int:

@@ -17,6 +17,7 @@ from tavern_engine.journal.run_store.pruning import Pruning
 from tavern_engine.journal.run_store.rows import ROWS
 from tavern_engine.journal.run_store.schema import RUNS
 from tavern_engine.journal.run_store.statements import give_up, owned, write
+from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, NotFound, TavernError
@@ -73,7 +74,7 @@ class SqliteRunStore(RunStore):
 
         def work(connection: sqlite3.Connection) -> None:
             values = ROWS.accepted(entry) | ROWS.standing(entry, run_id)
-            until, kept = rows.lease_end(rows.now(), lease), values["entry"]
+            until, kept = rows.lease_end(clock.microseconds(), lease), values["entry"]
             if connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone():
                 raise Conflict(f"there is a run {run_id!r} already")
             for document in documents:
@@ -131,7 +132,7 @@ class SqliteRunStore(RunStore):
         wanted = [run_id for run_id in run_ids if rows.text(run_id) == run_id]
 
         def work(connection: sqlite3.Connection) -> list[str]:
-            until = rows.lease_end(rows.now(), lease)
+            until = rows.lease_end(clock.microseconds(), lease)
             renewed = "UPDATE runs SET lease_until = ? WHERE id = ? AND owner = ?"
             return [r for r in wanted if connection.execute(renewed, (until, r, rows.text(worker))).rowcount]
 
@@ -282,7 +283,7 @@ class SqliteRunStore(RunStore):
             seq, is_final, owner, until = found
             if not is_final:
                 raise Conflict(f"the run {run_id!r} is not finished: interrupt it first")
-            if self._is_claimed(owner, until, rows.now()):
+            if self._is_claimed(owner, until, clock.microseconds()):
                 raise Conflict(f"the run {run_id!r} is being resumed: interrupt it first")
             connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
             return True
@@ -295,7 +296,7 @@ class SqliteRunStore(RunStore):
         if not await self._exists():
             return 0
         pruning = Pruning(self._writer, self._reader, self._files, self._is_claimed)
-        return await pruning.run(rows.now() - int(seconds * 1_000_000), max_bytes)
+        return await pruning.run(clock.microseconds() - int(seconds * 1_000_000), max_bytes)
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -317,7 +318,7 @@ class SqliteRunStore(RunStore):
         """Claim a run, if there is one. Return its row, and how many ended since they are not from here, at most
         `AT_ONCE`."""
         columns = ENTRY_COLUMNS
-        now, elsewhere = rows.now(), 0
+        now, elsewhere = clock.microseconds(), 0
         until = rows.lease_end(now, lease)
         while elsewhere < AT_ONCE and (seq := self._claimable(connection, worker, run_id, now)) is not None:
             row = connection.execute(f"SELECT {columns}, entry, seal FROM runs WHERE seq = ?", (seq,)).fetchone()
