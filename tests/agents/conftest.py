@@ -33,3 +33,10 @@ async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     prepare, options = (getattr(request.module, name, None) for name in ("prepare", "OPTIONS"))
     async with agent_bench(tmp_path_factory.mktemp("bench"), prepare, **(options or {})) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def no_marks(request: pytest.FixtureRequest) -> None:
+    """Begin each test on a shared host without marks of another."""
+    if "bench" in request.fixturenames:
+        request.getfixturevalue("bench").marks()

@@ -51,7 +51,6 @@ def prepare(project: Tavern) -> None:
 
 
 async def test_several_approvals_are_decided_in_any_order(bench: AgentBench) -> None:
-    bench.marks()
     model = bench.answers(written("tam", *(("pay", {"text": name}) for name in ("one", "two"))), said("Settled."))
     working = asyncio.create_task(bench.run())
     (first,) = await bench.waiting()
@@ -132,7 +131,7 @@ async def test_steps_behind_one_that_waited_were_not_made(bench: AgentBench) -> 
     await bench.runtime.interrupt(run.id)
     model = bench.answers(said("Aha."))
     await bench.run("Well?", conversation_id="behind")
-    read = model.asked[0].messages[3].content
+    read = model.asked[0].messages[-2].content
     assert ("Cancelled" in read, "may have run" in read, "<tool_id>mark" in read) == (True, False, True), read
 
 
@@ -364,7 +363,6 @@ async def test_deliberations_are_recorded_where_settings_say_so(bench: AgentBenc
 
 
 async def test_independent_calls_are_made_at_once(bench: AgentBench) -> None:
-    bench.marks()
     slow = [("look", {"text": f"n{n}", "seconds": "-3"}) for n in range(3)]  # each waits for the others
     bench.answers(written("tam", *slow), said("Seen."))
     await bench.run()

@@ -80,7 +80,11 @@ class ToldAdapter:
     """Answers with what the function of its model returns; raises the exceptions that it returns."""
 
     def __init__(self, options: dict[str, Any], context: Any) -> None:
-        self._model = MODELS[str(options["model"])]
+        self._name = str(options["model"])
+
+    @property
+    def _model(self) -> Model:
+        return MODELS[self._name]  # looked up each time: another bench puts a new one there
 
     async def complete(self, request: LlmRequest, call: CallContext) -> LlmResponse:
         """Return the answer."""

@@ -36,6 +36,12 @@ HEADER = {
 LORE: dict[str, Any] = {**HEADER, "entries": [DRAGON, INN, OFF]}
 
 
+@pytest.fixture(autouse=True)
+def lore(bench: Bench) -> None:
+    """Begin each test with the base `lore` as it is above."""
+    bench.write("knowledge/lore.json", LORE)
+
+
 def entry(id: str, value: str = "", **more: Any) -> KnowledgeEntry:
     return KnowledgeEntry.model_validate({"id": id, "content": {"value": value}, **more})
 

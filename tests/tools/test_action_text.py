@@ -168,7 +168,7 @@ TOOL_CALL = '<tool_call name="{tool}"><param name="{name}">{value}</param></tool
 
 async def test_every_kind_of_tool_is_called_alike(bench: Any) -> None:
     bench.write_workflow("same", **workflow_document(SAME, "in.v > out.v", interfaceInputs=SLOT, interfaceOutputs=SLOT))
-    (bench.root / "files").mkdir()
+    (bench.root / "files").mkdir(exist_ok=True)
     (bench.root / "files" / "a.txt").write_text("x", "utf-8")
     calls = [
         ("workflow:same", "v", "hi"),
