@@ -49,7 +49,7 @@ from tavern_host.contracts.executions import (
     RunSummary,
 )
 from tavern_host.contracts.log_context import logged_with
-from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.runs import RUN_STORE, RunEntry
 
 _STOPPED = "the host stopped the run"
 
@@ -70,12 +70,9 @@ class Engine(ExecutionEngine):
         self._process_slots = PrioritySemaphore(self._settings.isolated_processes)
         self.active: dict[str, ActiveRun] = {}
         self._accepting = 0
-        self._resuming: set[str] = set()
         self.recorder = RunRecorder(context)
         self._handover = Handover(context, self._settings, self.recorder, self._run_slots)
-        self._recovery = Recovery(
-            context, self._settings, self.recorder, self._run_slots, self.active.__contains__, self._continue
-        )
+        self._recovery = Recovery(context, self._settings, self.recorder, self._run_slots, self._continue)
         self._endings: set[asyncio.Task[None]] = set()
         self._finished = FinishedRuns(self._settings.remembered_bytes)
         self._queue_messages = QueueMessages(self._publish, lambda: [one.record for one in self.active.values()])
@@ -136,7 +133,7 @@ class Engine(ExecutionEngine):
         if active is None:
             if (await self.get(run_id)).status.is_final:
                 return False
-            return await self.recorder.interrupt(run_id)
+            return await self.recorder.claims.interrupt(run_id)
         if active.record.status.is_final:
             return False
         active.stop()
@@ -150,33 +147,21 @@ class Engine(ExecutionEngine):
         return list_in_memory(self._finished.values(), [a.record for a in self.active.values()], filter or RunFilter())
 
     async def resume(self, run_id: str, *, call: CallContext | None = None) -> str:
-        """Resume a run that failed or was interrupted, from where it ended."""
-        if run_id in self.active or run_id in self._resuming:
+        """Resume a run that failed or was interrupted, from where it ended. Raises `NotFound`, `Conflict`."""
+        if run_id in self.active or run_id in self.recorder.claims:
             raise Conflict(f"the run {run_id} is already running")
-        self._resuming.add(run_id)
-        try:
-            await self._resume(run_id, call)
-        finally:
-            self._resuming.discard(run_id)
-        return run_id
-
-    async def _resume(self, run_id: str, call: CallContext | None) -> None:
-        before = await self.recorder.entry(run_id)
-        if before.status is RunStatus.COMPLETE:
-            raise Conflict(f"the run {run_id} is complete; run it again with `tavern runs retry {run_id}`")
-        if before.not_resumable is not None:
-            again = f"run it again with `tavern runs retry {run_id}`"
-            raise Conflict(f"the run {run_id} cannot be resumed: {before.not_resumable}; {again}")
-        if call is not None:
-            check_principal(before.request.actions, call.principal)
-        entry = await self.recorder.claim(run_id)
+        check_resumable(await self.recorder.entry(run_id), call)  # before it is claimed, which changes it
+        entry = await self.recorder.claims.claim(run_id)
         if entry is None:
-            raise Conflict(f"the run {run_id} is running in another process")
+            where = "already running" if run_id in self.recorder.claims else "running in another process"
+            raise Conflict(f"the run {run_id} is {where}")
         try:
+            check_resumable(entry, call)  # it may have ended meanwhile
             await self._continue(await self.recorder.load(entry), call)
         except BaseException:
-            await self.recorder.release(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)
+            await self.recorder.claims.release(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)
             raise
+        return run_id
 
     async def rerun(self, run_id: str, *, call: CallContext | None = None) -> str:
         """Run a run's workflow, as it was then, once more with the same inputs."""
@@ -228,7 +213,6 @@ class Engine(ExecutionEngine):
             attempt=entry.attempt + (entry.started_at is not None),  # else it has only waited
         )
         self._finished.forget(entry.id)
-        self.recorder.resumed(record)
         finished, loops = stored.valid(bound.signatures_by_id())
         self._begin(record, bound, finished, loops)
 
@@ -435,3 +419,14 @@ class Engine(ExecutionEngine):
 
     def _publish(self, messages: Iterable[Message]) -> None:
         self._context.events.publish_all(messages)
+
+
+def check_resumable(entry: RunEntry, call: CallContext | None) -> None:
+    """Raise `Conflict` for a run that cannot be resumed, `PermissionDenied` where the caller may not make its calls."""
+    again = f"run it again with `tavern runs retry {entry.id}`"
+    if entry.status is RunStatus.COMPLETE:
+        raise Conflict(f"the run {entry.id} is complete; {again}")
+    if entry.not_resumable is not None:
+        raise Conflict(f"the run {entry.id} cannot be resumed: {entry.not_resumable}; {again}")
+    if call is not None:
+        check_principal(entry.request.actions, call.principal)

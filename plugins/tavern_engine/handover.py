@@ -42,8 +42,8 @@ class Handover:
         async for event in self._context.events.subscribe(RUNS_CHANGED):
             if not isinstance(event, Event) or (own := active.get(str(event.payload["promptId"]))) is None:
                 recovery.look()
-            elif event.payload["worker"] == self._recorder.worker:
-                self._recorder.look()
+            elif event.payload["worker"] == self._recorder.claims.worker:
+                self._recorder.claims.look()
             elif own.is_offered:
                 own.leave_to_claimant()
 
@@ -52,11 +52,11 @@ class Handover:
         taken it, or is to take it, since this one stops."""
         while (ticket := active.ticket) is not None and not ticket.done():
             active.is_offered = self._may_run_elsewhere(active)  # before it is: others may be quick
-            active.is_offered = active.is_offered and await self._recorder.offer(active.record)
+            active.is_offered = active.is_offered and await self._recorder.claims.offer(active.record.id)
             is_claimed_elsewhere = not await ticket and active.interrupted is None
             if active.is_offered and self._context.is_draining() and active.interrupted is None:
                 return None  # to begin what the end of this host would cut off
-            if (active.is_offered or is_claimed_elsewhere) and not await self._recorder.keep(active.record.id):
+            if (active.is_offered or is_claimed_elsewhere) and not await self._recorder.claims.keep(active.record.id):
                 return None
             active.is_offered = False
             if is_claimed_elsewhere:  # but given back meanwhile
@@ -89,10 +89,10 @@ class Handover:
         while not self._context.is_stopping():
             try:
                 if active.is_unwanted:
-                    await self._recorder.interrupt(run_id)
+                    await self._recorder.claims.interrupt(run_id)
                 if (entry := await self._recorder.entry(run_id)).status.is_final:
                     return await self._recorder.run(run_id)
-                is_taken = entry.owner != self._recorder.worker or entry.status is not RunStatus.QUEUED
+                is_taken = entry.owner != self._recorder.claims.worker or entry.status is not RunStatus.QUEUED
                 if self._context.is_draining() and not (is_taken and active.callers):
                     return None
             except TavernError as error:

@@ -26,7 +26,7 @@ _ATTEMPTS = 5
 
 
 class Recovery:
-    """The recovery of one host. `is_active` tells whether a run runs here, `resume` starts a claimed one."""
+    """The recovery of one host. `resume` starts a claimed run."""
 
     def __init__(
         self,
@@ -34,14 +34,12 @@ class Recovery:
         settings: EngineSettings,
         recorder: RunRecorder,
         slots: PrioritySemaphore,
-        is_active: Callable[[str], bool],
         resume: Callable[[StoredRun, CallContext | None], Awaitable[None]],
     ) -> None:
         self._log = context.log
         self._is_draining = context.is_draining
         self._settings = settings
         self._recorder = recorder
-        self._is_active = is_active
         self._resume = resume
         self._slots = slots
         self._wake = asyncio.Event()
@@ -86,9 +84,8 @@ class Recovery:
 
     async def _claim_abandoned(self) -> None:
         """Resume the runs that have lost their worker, or mark them as interrupted."""
-        while not self._is_draining() and (entry := await self._recorder.claim()) is not None:
-            if not self._is_active(entry.id):
-                await self._take_up(entry)
+        while not self._is_draining() and (entry := await self._recorder.claims.claim_abandoned()) is not None:
+            await self._take_up(entry)
 
     async def _take_waiting(self) -> None:
         """Start runs that wait at other hosts, as many as there are free slots here. No slot is held while the store is
@@ -98,11 +95,10 @@ class Recovery:
             if self._is_draining():
                 return
             self._may_wait = False  # unless one is found, or heard of meanwhile
-            if (entry := await self._recorder.take() or await self._not_taken()) is None:
+            if (entry := await self._recorder.claims.take() or await self._not_taken()) is None:
                 return
             self._may_wait = True
-            if not self._is_active(entry.id):  # else it has come back to the queue that it left
-                await self._take_up(entry, is_taken=True)
+            await self._take_up(entry, is_taken=True)
 
     async def _take_up(self, entry: RunEntry, *, is_taken: bool = False) -> None:
         """Resume a claimed run, or mark it as interrupted; hand one on that was taken and cannot run here."""
@@ -122,7 +118,7 @@ class Recovery:
             except Exception as error:  # such as a plugin that is not loaded any more
                 why = f"{before}, and it cannot be resumed: {error_form(error).message}"
         self._log.warning("run %s: %s", entry.id, why)
-        await self._recorder.release(entry, RunStatus.INTERRUPTED, why)
+        await self._recorder.claims.release(entry, RunStatus.INTERRUPTED, why)
 
     async def _hand_on(self, entry: RunEntry, why: str) -> None:
         """Let a run that was taken wait for a host that can run it; take no other for a while, which may be like it."""
@@ -130,15 +126,15 @@ class Recovery:
         if entry.id not in self._handed_on:
             self._log.warning("run %s waits for another host, since this one cannot run it: %s", entry.id, why)
         self._handed_on[entry.id] = True
-        await self._recorder.hand_on(entry)
+        await self._recorder.claims.hand_on(entry)
 
     async def _not_taken(self) -> RunEntry | None:
         """Return a run that was handed on, and that no host has taken or may take now: this one may have what it needs
         by now."""
         for run_id in [run_id for run_id, is_left in self._handed_on.items() if is_left]:
             self._handed_on[run_id] = False
-            if await self._recorder.keep(run_id):
-                return await self._recorder.entry(run_id)
+            if (entry := await self._recorder.claims.take_back(run_id)) is not None:
+                return entry
             del self._handed_on[run_id]
         return None
 

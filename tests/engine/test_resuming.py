@@ -160,9 +160,9 @@ async def test_a_run_may_be_released_twice(shared: Bench) -> None:
     """As one that was handed on, which both its lease and who interrupts it learn is to end."""
     failed = await shared.run(workflow({"bad": "Boom"}))
     recorder = shared.host._manager.active["tavern-engine"].context.state["engine"].recorder
-    entry = await recorder.claim(failed.id)
+    entry = await recorder.claims.claim(failed.id)
     for why in ("once", "twice"):
-        await recorder.release(entry, RunStatus.INTERRUPTED, why)
+        await recorder.claims.release(entry, RunStatus.INTERRUPTED, why)
     error = (await recorder.entry(failed.id)).error
     assert error is not None and error.message == "once"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,11 +13,11 @@ from pydantic import JsonValue
 
 from tavern_engine.journal.batch_decoder import fetched
 from tavern_engine.journal.batch_rows import Batch, NodeRow, Stored
+from tavern_engine.journal.claims import Claims
 from tavern_engine.journal.documents import documents_of, pack
 from tavern_engine.journal.journal import DELAY, Journal, RunJournal, read_results, read_rows
-from tavern_engine.journal.leases import LEASE, LOOK, Leases
+from tavern_engine.journal.leases import LEASE
 from tavern_engine.journal.stored_run import StoredRun
-from tavern_engine.run.active_run import INTERRUPTED
 from tavern_engine.run.event_batch import STATUS_NAMES, shown
 from tavern_engine.run.json_values import JSON, TEXT, large
 from tavern_engine.run.loop_log import LoopState
@@ -26,16 +25,19 @@ from tavern_engine.run.record import RunRecord, run_of
 from tavern_engine.run.run_blobs import given
 from tavern_host import PluginContext
 from tavern_host.contracts.blobs import BINARY
-from tavern_host.contracts.calls import new_id, system_call
-from tavern_host.contracts.errors import Conflict, Misconfigured, NotFound, TavernError
+from tavern_host.contracts.calls import system_call
+from tavern_host.contracts.errors import Misconfigured, NotFound, ServiceUnavailable, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
 from tavern_host.contracts.loops import ITERATIONS
 from tavern_host.contracts.off_loop import off_loop
-from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry, RunStore
+from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.contracts.workflows import Workflow
 
 PATIENCE = 5.0
 """Seconds that the end of a run may wait for the store before it is published all the same."""
+
+RETRY_AFTER = 5
+"""Seconds after which it is worth asking again for a run that could not be recorded."""
 
 NOT_RECORDED = "it could not be recorded"
 """Why a run cannot be resumed that the store does not have, before the reason."""
@@ -45,23 +47,21 @@ KEPT = 1000
 
 
 class RunRecorder:
-    """The engine's side of the run store. Without such a service, or where it fails, runs run and are not recorded."""
+    """The engine's side of the run store. Without such a service runs run and are not recorded. Where it fails, a host
+    that serves accepts none, and the others run them all the same."""
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self.worker = new_id("worker")
+        self.claims = Claims(context)
         self._call = system_call(context.project.id)
         self._journal: Journal | None = None
-        self._leases: Leases | None = None
         self._kept: FIFOCache[str, None] = FIFOCache(KEPT)
         self._starts: dict[str, asyncio.TimerHandle | asyncio.Task[None]] = {}
-        self._recorded: set[str] = set()
         self._live: set[str] = set()  # recorded or not; the store knows those that were resumed
 
     @property
     def _store(self) -> RunStore | None:
-        services = self._context.services
-        return services.get(RUN_STORE) if services.has(RUN_STORE) else None
+        return self.claims.store
 
     def behind(self) -> float:
         """Return for how many seconds the store has not done a write of results; see `Journal.behind`."""
@@ -71,7 +71,8 @@ class RunRecorder:
 
     async def accept(self, record: RunRecord) -> None:
         """Record a new run; when this returns, it survives the end of the process. Raises `NotFound` for a Blob among
-        its inputs that is not there, `Misconfigured` for a store that cannot be used as it was set up."""
+        its inputs that is not there, `Misconfigured` for a store that cannot be used as it was set up,
+        `ServiceUnavailable` for one that cannot be written now."""
         self._live.add(record.id)
         try:
             if blobs := given(record.workflow, record.request.inputs):
@@ -90,7 +91,7 @@ class RunRecorder:
                 entry, documents = await self._entry(record)
                 new = tuple(content for name, content in documents.items() if name not in self._kept)
                 try:
-                    await store.accept(entry, worker=self.worker, lease=LEASE, documents=new, call=self._call)
+                    await store.accept(entry, worker=self.claims.worker, lease=LEASE, documents=new, call=self._call)
                     self._kept.update(dict.fromkeys(documents))
                     break
                 except NotFound:  # an unused document was pruned meanwhile
@@ -99,81 +100,41 @@ class RunRecorder:
                         raise
         except Misconfigured:  # the operator has set up a store that cannot be used, and waits for no run without it
             raise
-        except Exception as error:  # such as a full disk: the run runs all the same
-            record.not_resumable = self._not_recorded(record, error)
+        except Exception as error:  # such as a full disk, or a database that is away
+            if self._context.serving:  # who is told that a run is accepted must find it again
+                message = f"the run was not accepted, since {NOT_RECORDED}: {_reason(error)}"
+                raise ServiceUnavailable(message, retry_after=RETRY_AFTER) from error
+            record.not_resumable = self._not_recorded(record, error)  # a command has the result itself
             return
-        self._recorded.add(record.id)
+        self.claims.add(record.id)
 
     def begin(self, record: RunRecord, lost: Callable[[], object], unwanted: Callable[[], object]) -> RunJournal | None:
         """Return the journal of a run that is recorded. `lost` is called when another worker has claimed it, `unwanted`
         when somebody elsewhere asks that it ends."""
         store = self._store
-        if record.id not in self._recorded or store is None:
+        if record.id not in self.claims or store is None:
             return None
-        self._journal = self._journal or Journal(store, self.worker, self._context.log)
-        self._leases = self._leases or Leases(store, self.worker, self._context.log)
+        self._journal = self._journal or Journal(store, self.claims.worker, self._context.log)
 
         def not_resumable(reason: str) -> None:
             record.not_resumable = record.not_resumable or reason
 
-        self._leases.hold(record.id, lost, unwanted)
+        self.claims.hold(record.id, lost, unwanted)
         return self._journal.begin(record.id, not_resumable=not_resumable, lost=lost)
-
-    async def offer(self, record: RunRecord) -> bool:
-        """Let other workers take a run that waits; False where none can, so that it need not be kept from them."""
-        store = self._store
-        if record.id not in self._recorded or store is None:
-            return False
-        try:
-            return await store.offer(self.worker, record.id, waits=True)
-        except TavernError:  # the store may have done it all the same
-            return True
-
-    async def keep(self, run_id: str) -> bool:
-        """Let no other worker take a run that was offered; False where one has. Only the store can tell: it is asked
-        until it answers."""
-        is_told = False
-        while True:
-            try:
-                return await self._the_store().offer(self.worker, run_id, waits=False)
-            except TavernError as error:
-                if not is_told:
-                    self._context.log.warning("run %s waits, as it may be another host's: %s", run_id, error.message)
-                is_told = True
-            await asyncio.sleep(LOOK)
-
-    async def hand_on(self, entry: RunEntry) -> None:
-        """Let a run that this worker has taken wait for another one."""
-        store = self._the_store()
-        leases = self._leases = self._leases or Leases(store, self.worker, self._context.log)
-
-        def end() -> None:
-            leases.release(entry.id)
-            ended = self.release(entry, RunStatus.INTERRUPTED, INTERRUPTED)
-            self._context.tasks.spawn(ended, name=f"end of {entry.id}", finish=True)
-
-        leases.hold(entry.id, None, end)
-        await store.offer(self.worker, entry.id, waits=True)
 
     def forget(self, record: RunRecord) -> None:
         """Record nothing of a run that another worker has taken."""
         self._live.discard(record.id)
-        self._recorded.discard(record.id)
-        if self._journal is not None and self._leases is not None:
+        self.claims.discard(record.id)
+        if self._journal is not None:
             self._journal.forget(record.id)
-            self._leases.release(record.id)
-
-    def look(self) -> None:
-        """See at once which runs are to end."""
-        if self._leases is not None:
-            self._leases.look()
 
     async def started(self, record: RunRecord) -> None:
         """Record that a run has started: soon, since most end before. One that was taken up at once, so that its
         attempts are counted although it ends the host."""
         if record.is_resumed:
             await self._update(record, RunStatus.RUNNING, {})
-        elif record.id in self._recorded:
+        elif record.id in self.claims:
             self._starts[record.id] = asyncio.get_running_loop().call_later(DELAY, self._write_start, record)
 
     async def catch_up(self, running: Iterable[RunRecord]) -> None:
@@ -209,12 +170,12 @@ class RunRecorder:
     async def end(self, record: RunRecord, run: Run) -> None:
         """Flush the journal of a run, and record its end."""
         self._live.discard(record.id)
-        if record.id not in self._recorded or self._journal is None or self._leases is None:
+        if record.id not in self.claims or self._journal is None:
             return
-        store, leases = self._store, self._leases  # where the host stops, it is withdrawn while this is written
+        store = self._store  # where the host stops, it is withdrawn while this is written
 
         async def write_end(batch: Batch | None) -> None:
-            leases.release(record.id)  # a run that has ended is nobody's: that is no loss
+            self.claims.unhold(record.id)  # a run that has ended is nobody's: that is no loss
             await self._update(record, run.status, run.outputs, run, store, batch)
 
         try:
@@ -225,13 +186,12 @@ class RunRecorder:
                 await self._journal.end(record.id, write_end)
         except TimeoutError:
             self._context.log.error("run %s: its end could not be written within %g s", record.id, PATIENCE)
-        self._leases.release(record.id)  # not where it is cancelled: then it is called once more
-        self._recorded.discard(record.id)
+        self.claims.discard(record.id)  # not where it is cancelled: then it is called once more
 
     async def leave(self, record: RunRecord) -> None:
         """Flush the journal of a run and leave it as it stands, for the next host to take up."""
         self._live.discard(record.id)
-        if record.id in self._recorded and self._journal is not None:
+        if record.id in self.claims and self._journal is not None:
             await self.catch_up([record])
             await self._journal.drain(record.id)
 
@@ -239,43 +199,13 @@ class RunRecorder:
         """Flush all journals, and release the leases."""
         if self._journal is not None:
             await self._journal.close()
-        if self._leases is not None:
-            await self._leases.close()
+        await self.claims.close()
 
     # --- reading ----------------------------------------------------------------------------------
 
-    async def claim(self, run_id: str | None = None) -> RunEntry | None:
-        """Claim a run without an owner; see `RunStore.claim`."""
-        return await store.claim(self.worker, LEASE, run_id=run_id) if (store := self._store) is not None else None
-
-    async def take(self) -> RunEntry | None:
-        """Claim a run that waits at another worker."""
-        return await store.take(self.worker, LEASE) if (store := self._store) is not None else None
-
-    async def interrupt(self, run_id: str) -> bool:
-        """Let a run end that does not run here; False if it had finished. Raises `NotFound`."""
-        store = self._the_store()
-        if not await store.interrupt(run_id):
-            return False
-        if (entry := await store.claim(self.worker, LEASE, run_id=run_id)) is not None:  # nobody works on it
-            is_over = entry.status.is_final
-            await self.release(entry, *((entry.status,) if is_over else (RunStatus.INTERRUPTED, INTERRUPTED)))
-        return True
-
-    async def release(self, entry: RunEntry, status: RunStatus, reason: str | None = None) -> None:
-        """Release a claimed run as it is, or as interrupted for a reason."""
-        store = self._store
-        if store is None:
-            return
-        error = TavernError(reason).info.model_copy(update={"code": "interrupted"}) if reason else entry.error
-        kept = {"finished_at": entry.finished_at, "outputs": entry.outputs, "attempt": entry.attempt}
-        end = RunEnd.trusted(status=status, error=error, not_resumable=entry.not_resumable, **kept)
-        with contextlib.suppress(Conflict):  # it is released already: two ways learn that a run handed on is to end
-            await store.update(self.worker, entry.id, end)
-
     async def load(self, entry: RunEntry, *, results: bool = True) -> StoredRun:
         """Return what is needed to resume a run. Raises `NotFound` where a document is gone, `TavernError`."""
-        store = self._the_store()
+        store = self.claims.required_store()
         workflow, groups = await documents_of(entry, store.content)
         if not results:
             return StoredRun(entry, workflow, groups)
@@ -293,18 +223,14 @@ class RunRecorder:
                 finished[node_id] = (row.signature, row.outputs)
         return StoredRun(entry, workflow, groups, finished, loops)
 
-    def resumed(self, record: RunRecord) -> None:
-        """Record a claimed run from here on."""
-        self._recorded.add(record.id)
-
     async def entry(self, run_id: str) -> RunEntry:
         """Return the entry of a run. Raises `NotFound`."""
-        return await self._the_store().get(run_id)
+        return await self.claims.required_store().get(run_id)
 
     async def run(self, run_id: str, most: int | None = None) -> Run:
         """Return a recorded run with the outputs of its nodes, with placeholders for those of more than `most` bytes.
         Raises `NotFound`."""
-        store = self._the_store()
+        store = self.claims.required_store()
         entry = await store.get(run_id)
         rows = await read_rows(await store.batches(run_id), self._context.log)
         nodes = {
@@ -344,12 +270,6 @@ class RunRecorder:
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _the_store(self) -> RunStore:
-        store = self._store
-        if store is None:
-            raise NotFound("runs are not recorded here: no plugin provides runStore")
-        return store
-
     async def _entry(self, record: RunRecord) -> tuple[RunEntry, dict[str, bytes]]:
         """Return what is kept of a run, and by hash the documents that it refers to."""
         content, name = await _document(record.workflow)
@@ -382,7 +302,7 @@ class RunRecorder:
     ) -> None:
         """Write how a run stands, into `store` also where it took too long; a failure is logged, and raised where a
         batch of results goes with it."""
-        store = store or (self._store if record.id in self._recorded else None)
+        store = store or (self._store if record.id in self.claims else None)
         if store is None:
             return
         end = RunEnd.trusted(
@@ -396,14 +316,14 @@ class RunRecorder:
         )
         last, large = (batch.content, tuple(batch.large)) if batch is not None else (b"", ())
         try:
-            await store.update(self.worker, record.id, end, batch=last, contents=large, call=self._call)
+            await store.update(self.claims.worker, record.id, end, batch=last, contents=large, call=self._call)
         except Exception as error:
             if batch is not None:
                 raise
             self._not_recorded(record, error)
 
     def _not_recorded(self, record: RunRecord, error: Exception) -> str:
-        reason = error.message if isinstance(error, TavernError) else f"{type(error).__name__}: {error}"
+        reason = _reason(error)
         self._context.log.error("run %s could not be recorded and runs all the same: %s", record.id, reason)
         return f"{NOT_RECORDED}: {reason}"
 
@@ -427,6 +347,10 @@ class RunRecorder:
             attempts=row.attempts,
             remote=row.remote,
         )
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, TavernError) else f"{type(error).__name__}: {error}"
 
 
 def _placeholder(value: Any, most: int) -> Any:

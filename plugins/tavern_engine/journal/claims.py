@@ -1,0 +1,182 @@
+"""Which runs of the store are this host's: from their acceptance or claim to their end, release or handing on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from tavern_engine.journal.leases import LEASE, LOOK, Leases
+from tavern_engine.run.active_run import INTERRUPTED
+from tavern_host import PluginContext
+from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.errors import Conflict, NotFound, TavernError
+from tavern_host.contracts.executions import RunStatus
+from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry, RunStore
+
+
+class Claims:
+    """The claims of one host's worker. Its owner closes it.
+
+    To the store all claims of a worker are alike: that recovery and a person do not take up the same run at once is
+    decided here. Whoever gets a run of `claim`, `take_back`, `claim_abandoned` or `take` begins it, releases it or
+    hands it on.
+    """
+
+    def __init__(self, context: PluginContext) -> None:
+        self.worker = new_id("worker")
+        self._context = context
+        self._leases: Leases | None = None
+        self._owned: set[str] = set()
+
+    @property
+    def store(self) -> RunStore | None:
+        services = self._context.services
+        return services.get(RUN_STORE) if services.has(RUN_STORE) else None
+
+    def required_store(self) -> RunStore:
+        """Return the store. Raises `NotFound` where there is none."""
+        store = self.store
+        if store is None:
+            raise NotFound("runs are not recorded here: no plugin provides runStore")
+        return store
+
+    def __contains__(self, run_id: object) -> bool:
+        """Return whether a run is being taken up here, or runs here and is recorded."""
+        return run_id in self._owned
+
+    def add(self, run_id: str) -> None:
+        """Take note of a run that was accepted for this worker."""
+        self._owned.add(run_id)
+
+    def discard(self, run_id: str) -> None:
+        """Have nothing to do with a run any more."""
+        self.unhold(run_id)
+        self._owned.discard(run_id)
+
+    # --- leases -----------------------------------------------------------------------------------
+
+    def hold(self, run_id: str, lost: Callable[[], object] | None, unwanted: Callable[[], object]) -> None:
+        """Prolong the claim of a run from now on; see `Leases.hold`."""
+        self._leases = self._leases or Leases(self.required_store(), self.worker, self._context.log)
+        self._leases.hold(run_id, lost, unwanted)
+
+    def unhold(self, run_id: str) -> None:
+        """Do not prolong the claim of a run any more."""
+        if self._leases is not None:
+            self._leases.release(run_id)
+
+    def look(self) -> None:
+        """See at once which runs are to end."""
+        if self._leases is not None:
+            self._leases.look()
+
+    async def close(self) -> None:
+        """Prolong nothing any more."""
+        if self._leases is not None:
+            await self._leases.close()
+
+    # --- taking up --------------------------------------------------------------------------------
+
+    async def claim(self, run_id: str) -> RunEntry | None:
+        """Claim a run; None where it is taken up or runs already, here or elsewhere."""
+        return await self._named(run_id, lambda store: store.claim(self.worker, LEASE, run_id=run_id))
+
+    async def take_back(self, run_id: str) -> RunEntry | None:
+        """Claim a run that was handed on, and that no other worker has taken."""
+
+        async def keep(store: RunStore) -> RunEntry | None:
+            return await store.get(run_id) if await self.keep(run_id) else None
+
+        return await self._named(run_id, keep)
+
+    async def claim_abandoned(self) -> RunEntry | None:
+        """Claim a run without an owner; None where there is none."""
+        return await self._any(lambda store: store.claim(self.worker, LEASE))
+
+    async def take(self) -> RunEntry | None:
+        """Claim a run that waits at another worker; None where there is none."""
+        return await self._any(lambda store: store.take(self.worker, LEASE))
+
+    async def _named(self, run_id: str, claim: Callable[[RunStore], Awaitable[RunEntry | None]]) -> RunEntry | None:
+        store = self.store
+        if store is None or run_id in self._owned:
+            return None
+        self._owned.add(run_id)  # before the store is asked: who asks meanwhile is too late
+        entry = None
+        try:
+            entry = await claim(store)
+        finally:
+            if entry is None:
+                self._owned.discard(run_id)
+        return entry
+
+    async def _any(self, claim: Callable[[RunStore], Awaitable[RunEntry | None]]) -> RunEntry | None:
+        store = self.store
+        while store is not None and (entry := await claim(store)) is not None:
+            if entry.id not in self._owned:  # else somebody here asked for it by name meanwhile
+                self._owned.add(entry.id)
+                return entry
+        return None
+
+    # --- giving away ------------------------------------------------------------------------------
+
+    async def release(self, entry: RunEntry, status: RunStatus, reason: str | None = None) -> None:
+        """Release a claimed run as it is, or as interrupted for a reason."""
+        store = self.store
+        if store is None:
+            return
+        error = TavernError(reason).info.model_copy(update={"code": "interrupted"}) if reason else entry.error
+        kept = {"finished_at": entry.finished_at, "outputs": entry.outputs, "attempt": entry.attempt}
+        end = RunEnd.trusted(status=status, error=error, not_resumable=entry.not_resumable, **kept)
+        try:
+            with contextlib.suppress(Conflict):  # it is released already: two ways learn that a run handed on is to end
+                await store.update(self.worker, entry.id, end)
+        finally:
+            self._owned.discard(entry.id)
+
+    async def interrupt(self, run_id: str) -> bool:
+        """Let a run end that does not run here; False if it had finished. Raises `NotFound`."""
+        if not await self.required_store().interrupt(run_id):
+            return False
+        if (entry := await self.claim(run_id)) is not None:  # nobody works on it
+            is_over = entry.status.is_final
+            await self.release(entry, *((entry.status,) if is_over else (RunStatus.INTERRUPTED, INTERRUPTED)))
+        return True
+
+    async def offer(self, run_id: str) -> bool:
+        """Let other workers take a run that waits; False where none can, so that it need not be kept from them."""
+        store = self.store
+        if run_id not in self._owned or store is None:
+            return False
+        try:
+            return await store.offer(self.worker, run_id, waits=True)
+        except TavernError:  # the store may have done it all the same
+            return True
+
+    async def keep(self, run_id: str) -> bool:
+        """Let no other worker take a run that was offered; False where one has. Only the store can tell: it is asked
+        until it answers."""
+        is_told = False
+        while True:
+            try:
+                return await self.required_store().offer(self.worker, run_id, waits=False)
+            except TavernError as error:
+                if not is_told:
+                    self._context.log.warning("run %s waits, as it may be another host's: %s", run_id, error.message)
+                is_told = True
+            await asyncio.sleep(LOOK)
+
+    async def hand_on(self, entry: RunEntry) -> None:
+        """Let a run that this worker has taken wait for another one."""
+
+        def end() -> None:
+            self.unhold(entry.id)
+            ended = self.release(entry, RunStatus.INTERRUPTED, INTERRUPTED)
+            self._context.tasks.spawn(ended, name=f"end of {entry.id}", finish=True)
+
+        self.hold(entry.id, None, end)
+        try:
+            await self.required_store().offer(self.worker, entry.id, waits=True)
+        finally:
+            self._owned.discard(entry.id)

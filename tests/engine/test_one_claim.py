@@ -1,0 +1,80 @@
+"""However a run is taken up, and by however many at once, it is carried out once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+from engine_bench import Bench, plugin_folders, workflow
+from helpers.waiting import let_pass
+from loops_bench import flow, notes
+
+from tavern_host import Host
+from tavern_host.contracts.errors import Conflict
+from tavern_host.contracts.executions import RunStatus
+from tavern_host.contracts.runs import RUN_STORE, RUNS_CHANGED
+from tavern_host.contracts.workflows import Workflow
+
+RUNS = 12
+
+
+def host(root: Path) -> Host:
+    """Return a serving host, which takes up what an earlier one has left."""
+    room = {"extensions.tavern-engine.maxConcurrentRuns": RUNS}
+    return Host(root, plugins=plugin_folders("acme_flow"), trust=["acme-flow"], settings=room, serving=True)
+
+
+async def abandoned(bench: Bench, document: Workflow) -> list[str]:
+    """Return runs in the store whose worker is gone, and let the host hear of them."""
+    store = bench.host.services.get(RUN_STORE)
+    await let_pass(15)  # recovery begins, and waits for the next abandoned run
+    made = await store.get((await bench.run(document)).id)
+    waiting = {"status": RunStatus.QUEUED, "started_at": None, "finished_at": None, "outputs": {}}
+    entries = [made.model_copy(update={**waiting, "id": f"run_left{number}"}) for number in range(RUNS)]
+    for entry in entries:
+        await store.accept(entry, worker="gone", lease=1e-6)
+    await let_pass(0.01)  # leases end
+    bench.host.events.publish(RUNS_CHANGED, {"promptId": entries[0].id, "worker": "gone"})
+    return [entry.id for entry in entries]
+
+
+async def test_runs_that_recovery_and_people_resume_at_once_are_carried_out_once(tmp_path: Path, file: Path) -> None:
+    async with host(tmp_path / "project") as serving:
+        bench, store = Bench(serving), serving.services.get(RUN_STORE)
+        runs = await abandoned(bench, workflow({"note": flow("NoteAlways", file=file, value="ran")}))
+
+        async def insist(run: str) -> str:
+            while (await store.get(run)).owner == "gone":
+                pass
+            while True:
+                try:
+                    await bench.engine.resume(run)
+                except Conflict as conflict:
+                    if "complete" in conflict.message:
+                        return conflict.message
+                    assert conflict.message == f"the run {run} is already running"
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(insist(run) for run in runs * 2))
+        ended = [(await bench.engine.wait(run)).status for run in runs]
+    assert ended == [RunStatus.COMPLETE] * RUNS
+    assert len(notes(file)) == 1 + RUNS
+
+
+async def test_an_interrupted_run_is_listed_as_it_is_told_however_it_is_taken_up(tmp_path: Path, file: Path) -> None:
+    async with host(tmp_path / "project") as serving:
+        bench, store = Bench(serving), serving.services.get(RUN_STORE)
+        runs = await abandoned(bench, workflow({"note": flow("NoteAlways", file=file, value="ran")}))
+
+        async def interrupt(run: str) -> None:
+            while (await store.get(run)).owner == "gone":
+                pass
+            await bench.engine.interrupt(run)
+
+        await asyncio.gather(*(interrupt(run) for run in runs))
+        ended = {run: (await bench.engine.wait(run)).status for run in runs}
+        await let_pass(11)  # in which recovery looks again
+        listed = {run.id: run.status for run in await bench.engine.history()}
+    assert {run: listed[run] for run in runs} == ended
+    assert len(notes(file)) >= 1 + Counter(ended.values())[RunStatus.COMPLETE]
