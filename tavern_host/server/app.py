@@ -10,6 +10,7 @@ from aiohttp import web
 from tavern_host.host import Host
 from tavern_host.server import blob_routes, commands, frontend_files, health, plugin_admin, served, websocket
 from tavern_host.server.connections import HEADERS
+from tavern_host.server.door import DOOR
 from tavern_host.server.errors import Handler, errors
 from tavern_host.server.gate import GATE, Gate, admitting, guard
 from tavern_host.server.logs import REQUEST_ID, logged
@@ -79,3 +80,7 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
     if REQUEST_ID in request:
         response.headers["X-Request-Id"] = request[REQUEST_ID]
     response.headers["Server"] = HEADERS["Server"]  # aiohttp has put its version there
+    door = request.app.get(DOOR)
+    if door is not None and response.status != 101 and not door.lets_stay(request.protocol):
+        response.force_close()
+        response.headers["Connection"] = "close"

@@ -1,13 +1,9 @@
-"""The connections of the server: how many clients may be connected without the token, and for how long.
-
-A client that has sent the token may stay; the application says which have.
-"""
+"""The connections of the server: how their requests and bodies are read, and for how long."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import resource
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,11 +14,10 @@ from aiohttp import web
 from yarl import URL
 
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.server.door import BACKLOG, DOOR, Door
 from tavern_host.server.errors import error_response
 from tavern_host.server.reach import ADDRESS, Reach
 
-TOKEN_DEADLINE = 10.0
-"""Seconds in which a client has to send the token once it is connected."""
 IDLE_DEADLINE = 75.0
 """Seconds in which one with the token has to send the head of its next request."""
 BODY_DEADLINE = 120.0
@@ -32,10 +27,6 @@ LINGER = 2.0
 DRAIN = 2.0
 """Seconds that requests in flight have to finish when the server stops; aiohttp waits as long again for those that it
 has cancelled."""
-MOST_STRANGERS = 128
-"""How many clients may be connected that have not sent the token; with few file descriptors, a quarter of those."""
-BACKLOG = 128
-"""How many clients may wait until they are accepted."""
 
 HEADERS = {
     "Server": "tavern-host",
@@ -45,33 +36,6 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """Headers of every answer. `Server` names no version."""
-
-
-class Strangers:
-    """The connections that have not sent the token. The oldest is closed where there are too many."""
-
-    def __init__(self) -> None:
-        self.most = max(4, min(MOST_STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
-        self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
-
-    def add(self, connection: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Give a new connection its time."""
-        # What it has not read is not waited for.
-        self._deadlines[connection] = asyncio.get_running_loop().call_later(TOKEN_DEADLINE, transport.abort)
-        if len(self._deadlines) > self.most:
-            oldest = next(iter(self._deadlines))
-            self.discard(oldest)
-            if oldest.transport is not None:
-                oldest.transport.abort()
-
-    def discard(self, connection: web.RequestHandler) -> None:
-        """Forget a connection that has sent the token, or is gone."""
-        if (deadline := self._deadlines.pop(connection, None)) is not None:
-            deadline.cancel()
-
-
-STRANGERS: web.AppKey[Strangers] = web.AppKey("strangers")
-"""With these an application says which connection has sent the token."""
 
 
 class _Connection(web.RequestHandler):
@@ -90,22 +54,18 @@ class _Connection(web.RequestHandler):
 
 
 class _Server(web.Server):
-    def __init__(self, of: web.Server, strangers: Strangers, base_path: str) -> None:
+    def __init__(self, of: web.Server, door: Door, base_path: str) -> None:
         super().__init__(of.request_handler, request_factory=partial(_below, base_path, of.request_factory))
-        self._strangers = strangers
+        self._door = door
 
     def __call__(self) -> web.RequestHandler:
         loop = asyncio.get_running_loop()
         how: dict[str, Any] = {"keepalive_timeout": IDLE_DEADLINE, "lingering_time": LINGER, "access_log": None}
         return _Connection(self, loop=loop, auto_decompress=False, **how)
 
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        self._strangers.add(handler, transport)
-
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        self._strangers.discard(handler)
+        self._door.forget(handler)
 
 
 async def body_of(request: web.Request) -> bytes:
@@ -140,17 +100,23 @@ def _below(base_path: str, make: Callable[..., web.BaseRequest], message: Any, *
 async def listening(app: web.Application, listener: socket.socket, reach: Reach | None = None) -> AsyncIterator[None]:
     """Serve an application on a listener until the end of the `with`."""
     base_path, tls = (reach.base_path, reach.tls) if reach is not None else ("", None)
-    strangers = app[STRANGERS] = Strangers()
+    door = app[DOOR] = Door()
     inner = web.AppRunner(app)
     await inner.setup()
     assert inner.server is not None
-    runner = web.ServerRunner(_Server(inner.server, strangers, base_path), shutdown_timeout=DRAIN)
+    server = _Server(inner.server, door, base_path)
+    runner = web.ServerRunner(server, shutdown_timeout=DRAIN)
     try:
         await runner.setup()
-        # So few are accepted at once that those with a token are known before they would have to make room.
-        await web.SockSite(runner, listener, backlog=max(1, strangers.most // 8), ssl_context=tls).start()
+        listener.setblocking(False)
         listener.listen(BACKLOG)
-        yield
+        accepting = asyncio.create_task(door.accept(listener, server, tls), name="accept connections")
+        try:
+            yield
+        finally:
+            accepting.cancel()
+            await asyncio.wait([accepting])
+            listener.close()
     finally:
         await runner.cleanup()
         await inner.cleanup()

@@ -16,7 +16,7 @@ from tavern_host.contracts.http import Access, RouteInfo
 from tavern_host.contracts.languages import CATALOGUE, say
 from tavern_host.contracts.log_context import also_log
 from tavern_host.host import OPERATOR, Host
-from tavern_host.server.connections import STRANGERS
+from tavern_host.server.door import DOOR
 from tavern_host.server.errors import Handler, error_response
 from tavern_host.server.reach import Reach
 from tavern_host.server.routes import OWN_ROUTES
@@ -120,7 +120,9 @@ class Gate:
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let nobody in without a token; a browser that brings it in the address gets a cookie instead."""
-    gate = request.app[GATE]
+    gate, door = request.app[GATE], request.app.get(DOOR)
+    if door is not None:
+        door.hear(request.protocol, gate.reach.client(request))
     refused = gate.refuse(request)
     if refused is not None:
         return error_response(refused[0], "forbidden", refused[1])
@@ -128,6 +130,9 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if not encodings <= {"", "identity"}:  # a little may become a lot
         return error_response(415, "unsupported_encoding", "a body is taken as it is: send it without Content-Encoding")
     known = await gate.visitor(request)
+    if door is not None and known is None and door.is_too_many(request.protocol):
+        message = "so many requests without a token are not answered at a time; send the token, or ask again later"
+        return error_response(429, "limit_reached", message, {"retry_after": 1})
     if known is None and not _is_public(request):
         if _wants_page(request):
             log_in = say(_LOG_IN).replace("BASE", gate.reach.base_path)
@@ -141,8 +146,8 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if request.app[SERVED].is_draining and request.method not in ("GET", "HEAD"):
         message = "the server is stopping and rejects new work; send it again when it runs again"
         return error_response(503, "stopping", message, {"retry_after": 5})
-    if known is not None and STRANGERS in request.app:
-        request.app[STRANGERS].discard(request.protocol)
+    if known is not None and door is not None:
+        door.welcome(request.protocol)
     if known is not None and _wants_page(request) and "token" in request.query:
         clean = str(request.rel_url.without_query_params("token"))
         response = web.HTTPFound(gate.reach.base_path + "/" + clean.lstrip("/"))  # "//name" would be another server

@@ -101,7 +101,7 @@ class RunRecorder:
         except Misconfigured:  # the operator has set up a store that cannot be used, and waits for no run without it
             raise
         except Exception as error:  # such as a full disk, or a database that is away
-            if self._context.serving:  # who is told that a run is accepted must find it again
+            if self._context.serving:  # an accepted run is found again
                 message = f"the run was not accepted, since {NOT_RECORDED}: {_reason(error)}"
                 raise ServiceUnavailable(message, retry_after=RETRY_AFTER) from error
             record.not_resumable = self._not_recorded(record, error)  # a command has the result itself
