@@ -1,8 +1,8 @@
 """Accepts connections where there is room for them: strangers, who have not sent a token, never take that of others.
 
 Whoever finds no room waits in the backlog of the listener, with the request that is sent already. Room is made by
-closing connections that have sent no request for a while, those of a crowd first. Once its request is read it is known
-whether a client has a token: if not, its connection ends with the answer, and one address has only so many at a time.
+closing connections that have sent no request for a while. Once its request is read it is known whether a client has a
+token: if not, its connection ends with the answer, and one address has only so many at a time.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ MOST_STRANGERS = 1024
 """How many clients may be connected that have not sent the token; with few file descriptors, a quarter of those."""
 MOST_OF_ONE = 32
 """How many requests without a token are answered at a time that come from one address."""
-GRACE, CROWD_GRACE = 1.0, 0.1
-"""Seconds that a connection may be silent while others wait, and one of an address that has many such."""
-_CROWD = 16
-"""An address has many if it has one of so many that there may be."""
+GRACE = 1.0
+"""Seconds that a connection may be silent while others wait."""
 BACKLOG = 1024
 """How many clients may wait until they are accepted."""
 _LOOK = 0.05
@@ -42,7 +40,6 @@ _log = logging.getLogger("tavern.server")
 class _Stranger:
     """A connection without a token. `asks` is the address that its request is from, once that is read."""
 
-    address: str
     since: float
     deadline: asyncio.TimerHandle
     admission: asyncio.Task[None] | None = None
@@ -57,7 +54,6 @@ class Door:
         self._most = max(8, descriptors // 2)
         self._most_strangers = max(4, min(MOST_STRANGERS, descriptors // 4))
         self._strangers: dict[web.RequestHandler, _Stranger] = {}  # the oldest first
-        self._silent: Counter[str] = Counter()
         self._asking: Counter[str] = Counter()
         self._guests: set[web.RequestHandler] = set()
         self._has_changed = asyncio.Event()
@@ -74,9 +70,8 @@ class Door:
         """Take note that a connection has sent a request, for a client at an address, which a proxy may have named."""
         stranger = self._strangers.get(connection)
         if stranger is not None and stranger.asks is None:
-            _count(self._silent, stranger.address, -1)
             stranger.asks = address
-            _count(self._asking, address, 1)
+            self._asking[address] += 1
 
     def is_too_many(self, connection: web.RequestHandler) -> bool:
         """Return whether a request without a token is one too many of its address."""
@@ -98,10 +93,10 @@ class Door:
     def _forget_stranger(self, connection: web.RequestHandler) -> _Stranger:
         stranger = self._strangers.pop(connection)
         stranger.deadline.cancel()
-        if stranger.asks is None:
-            _count(self._silent, stranger.address, -1)
-        else:
-            _count(self._asking, stranger.asks, -1)
+        if stranger.asks is not None:
+            self._asking[stranger.asks] -= 1
+            if not self._asking[stranger.asks]:
+                del self._asking[stranger.asks]
         self._has_changed.set()
         return stranger
 
@@ -116,7 +111,7 @@ class Door:
                     await self._change()
                     self._make_room()
                 try:
-                    accepted, address = await loop.sock_accept(listener)
+                    accepted, _ = await loop.sock_accept(listener)
                 except ConnectionAbortedError:
                     continue
                 except OSError as error:  # such as no file descriptor
@@ -125,8 +120,7 @@ class Door:
                     continue
                 connection = server()
                 deadline = loop.call_later(TOKEN_DEADLINE, self._cut, connection)
-                stranger = self._strangers[connection] = _Stranger(address[0], loop.time(), deadline)
-                _count(self._silent, stranger.address, 1)
+                stranger = self._strangers[connection] = _Stranger(loop.time(), deadline)
                 stranger.admission = admissions.create_task(self._admit(connection, accepted, tls))
                 await asyncio.sleep(0)  # what others have sent is read before more are accepted
 
@@ -159,10 +153,11 @@ class Door:
         """Close those who keep others waiting, if there are such."""
         if self._has_room():
             return
-        now, many = asyncio.get_running_loop().time(), max(4, self._most_strangers // _CROWD)
+        silent_since = asyncio.get_running_loop().time() - GRACE
         for connection, stranger in list(self._strangers.items()):
-            grace = CROWD_GRACE if self._silent[stranger.address] >= many else GRACE
-            if stranger.asks is None and now - stranger.since >= grace:
+            if stranger.since > silent_since:
+                break
+            if stranger.asks is None:
                 self._cut(connection)
         if not self._has_room():
             for guest in self._guests:
@@ -175,12 +170,6 @@ class Door:
             connection.transport.abort()
         elif stranger.admission is not None:
             stranger.admission.cancel()
-
-
-def _count(counts: Counter[str], key: str, change: int) -> None:
-    counts[key] += change
-    if not counts[key]:
-        del counts[key]
 
 
 DOOR: web.AppKey[Door] = web.AppKey("door")
