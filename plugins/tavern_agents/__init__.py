@@ -9,6 +9,7 @@ import asyncio
 
 from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRunFilter
+from tavern_host.contracts.callaccounts import CALL_ACCOUNTS
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.macros import PromptMacroInfo
@@ -31,6 +32,7 @@ def tavern_register_services() -> list[ServiceInfo]:
     """Return the services `agentRuntime`, `agentProfiles` and `chatHistory`."""
     return [
         service_info(AGENT_RUNTIME, "tavern_agents.runtime:Runtime"),
+        service_info(CALL_ACCOUNTS, "tavern_agents.account:Accounts"),
         service_info(AGENT_PROFILES, "tavern_agents.profile_files:ProfileFiles"),
         service_info(CHAT_HISTORY, "tavern_agents.histories:Histories"),
     ]

@@ -6,12 +6,12 @@ What was begun and what came of it is stored before anything follows from it, so
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
-from tavern_agents.adoption import adopted
+from tavern_agents.account import CallAccount
+from tavern_agents.begun_calls import accepted, lost, may_repeat, outcome, result_of
 from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, Conversation, result_messages
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.feedback import limit_for
@@ -20,29 +20,21 @@ from tavern_agents.replay.player import Player
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
-from tavern_host.context import PluginContext, Subscription
+from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentProfile, AgentRun
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.code_mode import CODE_TOOL
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.events import Event
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.observations import cut_middle, observation
 from tavern_host.contracts.toolcalls import (
     TaskFilter,
     TaskStatus,
     ToolCallRequest,
-    ToolError,
     ToolErrorType,
     ToolFeedback,
     ToolResult,
-    ToolScope,
-    ToolTask,
 )
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
-
-_MOST_TOLD = 1_000
-"""Of how many calls of one piece of code the trace tells."""
 
 _WAIT = 60.0
 """Seconds after which the decision about a call is asked for again; it is known at once when it is made."""
@@ -61,6 +53,10 @@ class Worker(Protocol):
     trace: Tracer
     is_stopped: bool
     player: Player | None
+    account: CallAccount
+
+    def count_calls(self, count: int) -> None:
+        """Add calls to what the run used."""
 
     async def write(self, **added: Any) -> list[Kept]:
         """Store what is added."""
@@ -84,11 +80,7 @@ class CallExecution:
         self.message = message
         self._call = call
         self._tools: ToolManager = loop.context.services.get(TOOL_MANAGER)
-        self._scope = ToolScope(
-            allowed=loop.trace.allowed,
-            approval=loop.trace.consent,
-            streams="system:stream_read" in loop.tool_ids,
-        )
+        self._scope = loop.account.scope.model_copy(update={"streams": "system:stream_read" in loop.tool_ids})
         self.results: dict[int, ToolResult] = {}
 
     async def groups(self) -> list[list[list[int]]]:
@@ -116,10 +108,12 @@ class CallExecution:
 
     async def carry_out(self, groups: list[list[list[int]]]) -> None:
         """Make the calls. Those of the first group are stored as begun already."""
-        with self._loop.trace.following(self._call):
+        with self._loop.account.own(self._call):
             for number, group in enumerate(groups):
                 if number:
-                    await self._keep(begun=[place for block in group for place in block])
+                    begun = [place for block in group for place in block]
+                    self._loop.count_calls(len(begun))
+                    await self._keep(begun=begun)
                 async with asyncio.TaskGroup() as together:
                     for block in group:
                         together.create_task(self._chain(block))
@@ -132,10 +126,11 @@ class CallExecution:
             if result is None and task is None and self._is_behind(place, kept):
                 continue
             if result is None and place in kept.calls:
-                result = await self._taken_back(request, task or await self._accepted(request, kept.tasks))
+                task = task or await accepted(self._tools, request, kept.tasks, self._call)
+                result = await self._taken_back(request, task)
             never = place not in kept.calls
             kind = ToolErrorType.INTERRUPTED if never else ToolErrorType.UNKNOWN_OUTCOME
-            self.results[place] = result or _lost(request, NEVER_RAN if never else MAY_HAVE_RUN, kind)
+            self.results[place] = result or lost(request, NEVER_RAN if never else MAY_HAVE_RUN, kind)
         await self._keep(results=self.results)
 
     async def _taken_back(self, request: ToolCallRequest, task_id: str | None) -> ToolResult | None:
@@ -145,7 +140,7 @@ class CallExecution:
         task = await self._tools.task(task_id, call=self._call)
         if task.status is TaskStatus.AWAITING_APPROVAL:
             task = await self._tools.cancel_task(task_id, call=self._call)
-        return self._result_of(request, task) if task.status.is_final else None
+        return result_of(request, task) if task.status.is_final else None
 
     def _is_behind(self, place: int, kept: KeptRun) -> bool:
         """Whether a step before a call, in its chain, had to wait: then the call was not made."""
@@ -162,58 +157,17 @@ class CallExecution:
                 self.results[place] = result
             elif task is None and self._is_behind(place, kept):
                 continue
-            elif task is not None or (task := await self._accepted(request, kept.tasks)) is not None:
+            elif task is not None or (task := await accepted(self._tools, request, kept.tasks, self._call)) is not None:
                 await self._wait_for(place, task)
             elif place not in calls:
-                self.results[place] = _lost(request, NEVER_RAN, ToolErrorType.INTERRUPTED)
-            elif await self._may_repeat(request.tool_id):
-                with self._loop.trace.following(self._call):
+                self.results[place] = lost(request, NEVER_RAN, ToolErrorType.INTERRUPTED)
+            elif await may_repeat(self._tools, request.tool_id):
+                with self._loop.account.own(self._call):
                     await self._chain([place])
             else:
-                found = await adopted(self._loop.context, self._loop.store, self._loop.run.id, request, self.message)
-                self.results[place] = found or _lost(request, MAY_HAVE_RUN, ToolErrorType.UNKNOWN_OUTCOME)
+                loop = self._loop
+                self.results[place] = await outcome(loop.context, loop.store, request, self.message, self._call)
         await self._keep(results=self.results)
-
-    async def _accepted(self, request: ToolCallRequest, known: set[str]) -> str | None:
-        """Return the task that a call became just before its host ended, which had no time to store that."""
-        asked = TaskFilter(tool=request.tool_id, principal=str(self._call.principal))
-        tasks = [task for task in await self._tools.tasks(asked, call=self._call) if task.id not in known]
-        of_run = [task.id for task in reversed(tasks) if task.trace_id == self._call.trace_id]
-        known.update(of_run[:1])
-        return of_run[0] if of_run else None
-
-    async def _may_repeat(self, tool_id: str) -> bool:
-        try:
-            tool = await self._tools.get(tool_id)
-        except TavernError:
-            return False
-        return (tool.read_only or tool.idempotent) and not tool.is_async
-
-    @contextlib.asynccontextmanager
-    async def _telling_of_code(self, requests: list[ToolCallRequest]) -> AsyncIterator[None]:
-        """Tell of the calls that code makes which one of these calls runs."""
-        if all(request.tool_id != CODE_TOOL for request in requests):
-            yield
-            return
-        events = self._loop.context.events.subscribe("TOOL_CALL_UPDATE", limit=_MOST_TOLD)
-        telling = asyncio.create_task(self._tell(events, {request.tool_id for request in requests}))
-        try:
-            yield
-        finally:
-            await asyncio.sleep(0)  # what was published last is there by now
-            await events.close()
-            await telling
-
-    async def _tell(self, events: Subscription, own: set[str]) -> None:
-        told = 0
-        async for event in events:
-            about = event.payload if isinstance(event, Event) else {}
-            is_ours = about.get("traceId") == self._call.trace_id and about["toolId"] not in own
-            if not is_ours or about["status"] == "running" or told == _MOST_TOLD:
-                continue
-            told += 1
-            shown = {key: about[key] for key in ("toolId", "status", "durationMs", "error") if key in about}
-            self._loop.trace.say("tool_running", f"Code called {about['toolId']}", **shown)
 
     async def _chain(self, block: list[int]) -> None:
         requests = [self._decision.calls[place] for place in block]
@@ -225,10 +179,9 @@ class CallExecution:
                 place=place,
                 traceId=self._call.trace_id,
             )
-        async with self._telling_of_code(requests):
-            player = self._loop.player
-            called = self._tools.call_all if player is None else partial(player.call_all, self._tools)
-            results = await called(requests, scope=self._scope, call=self._call)
+        player = self._loop.player
+        called = self._tools.call_all if player is None else partial(player.call_all, self._tools)
+        results = await called(requests, scope=self._scope, call=self._call)
         for place, result in zip(block, results, strict=False):
             self.results[place] = result
         await self._keep(results={place: self.results[place] for place in block if place in self.results})
@@ -252,14 +205,8 @@ class CallExecution:
             raise
         finally:
             self._loop.waits_no_more(task_id)
-        self.results[place] = self._result_of(request, task)
+        self.results[place] = result_of(request, task)
         await self._keep(results={place: self.results[place]})
-
-    def _result_of(self, request: ToolCallRequest, task: ToolTask) -> ToolResult:
-        """Return what came of a call that became a task."""
-        ended = f"the task {task.id} ended as {task.status.value}"
-        result = task.result or _lost(request, ended, ToolErrorType.INTERRUPTED)
-        return result.model_copy(update=request.about)
 
     async def _keep(
         self,
@@ -318,13 +265,5 @@ async def take_calls_back(loop: Worker) -> None:
     tools = loop.context.services.get(TOOL_MANAGER)
     asked = TaskFilter(principal=str(loop.call.principal), statuses=[TaskStatus.AWAITING_APPROVAL])
     for task in await tools.tasks(asked, call=loop.call):
-        if task.run_id == loop.run.id:
+        if task.agent_run_id == loop.run.id:
             await tools.cancel_task(task.id, call=loop.call)
-
-
-def _lost(request: ToolCallRequest, message: str, kind: ToolErrorType) -> ToolResult:
-    return ToolResult(
-        **request.about,
-        status="error",
-        error=ToolError(type=kind, message=message, tool_id=request.tool_id, index=request.index),
-    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tavern_agents.conversation import SUMMARY, Conversation
+from tavern_agents.conversation import SUMMARY, Conversation, estimate
 from tavern_agents.store import AgentStore
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.llm import LLM, ChatMessage, LlmRequest, LlmResponse
+from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmRequest, LlmResponse
 from tavern_host.contracts.observations import cut_middle
 
 MAX_TEXT = 200_000
@@ -20,39 +20,61 @@ _ASK = (
 )
 
 
-async def compact(
-    context: PluginContext,
-    store: AgentStore,
-    conversation: Conversation,
-    tokens: int,
-    model: str,
-    call: CallContext,
-) -> tuple[int, LlmResponse | None]:
-    """Summarise the first messages so that about `tokens` stay, store that, and return how many were summarised, and
-    the model's answer.
+class ContextWindow:
+    """How much the model of a run takes, as far as that is known; `models` are those that there are, by name."""
 
-    Nothing changes where it fails. Raises `TavernError`.
-    """
-    count = conversation.boundary(tokens)
-    if count == 0:
-        return 0, None
-    lines = [f"{kept.message.role}: {_text(kept.message)}" for kept in conversation.kept[:count]]
-    if conversation.summary:
-        lines.insert(0, SUMMARY + conversation.summary)
-    request = LlmRequest(
-        messages=[
-            ChatMessage(role="system", content=_ASK),
-            ChatMessage(role="user", content=cut_middle("\n\n".join(lines), MAX_TEXT)),
-        ],
-        model=model or None,
-    )
-    answer = await context.services.get(LLM).complete(request, call=call.child())
-    if not answer.text.strip():
-        raise PluginFailure("the model gave an empty summary")
-    await store.summarise(conversation.kept[count - 1].seq, answer.text.strip())
-    conversation.summary = answer.text.strip()
-    del conversation.kept[:count]
-    return count, answer
+    def __init__(self, context: PluginContext) -> None:
+        self._llm = context.services.get(LLM)
+        self.models: dict[str, LlmModelInfo] = {}
+        self._model = ""
+        self._prompt_tokens = 0
+
+    def heard(self, answer: LlmResponse) -> None:
+        """Remember which model answered, and how long its prompt was."""
+        self._model, self._prompt_tokens = answer.model, answer.usage.prompt_tokens or 0
+
+    async def is_full(self, conversation: Conversation) -> bool:
+        """Return whether what the model gets next is about to be longer than it takes."""
+        if not self.models:
+            self.models = {model.name: model for model in await self._llm.models()}
+        most = self._most
+        return most is not None and max(estimate(conversation.messages()), self._prompt_tokens) > most * 0.8
+
+    @property
+    def _most(self) -> int | None:
+        model = self.models.get(self._model) or next((m for m in self.models.values() if m.is_default), None)
+        return None if model is None else model.context_tokens
+
+    async def compact(
+        self, store: AgentStore, conversation: Conversation, call: CallContext
+    ) -> tuple[int, LlmResponse | None]:
+        """Summarise the first messages so that a third of what the model takes stays, store that, and return how many
+        were summarised, and the model's answer.
+
+        Nothing changes where it fails. Raises `TavernError`.
+        """
+        size = estimate(conversation.messages())
+        count = conversation.boundary(min(size, self._most or size) // 3)
+        if count == 0:
+            return 0, None
+        lines = [f"{kept.message.role}: {_text(kept.message)}" for kept in conversation.kept[:count]]
+        if conversation.summary:
+            lines.insert(0, SUMMARY + conversation.summary)
+        request = LlmRequest(
+            messages=[
+                ChatMessage(role="system", content=_ASK),
+                ChatMessage(role="user", content=cut_middle("\n\n".join(lines), MAX_TEXT)),
+            ],
+            model=self._model or None,
+        )
+        answer = await self._llm.complete(request, call=call.child())
+        if not answer.text.strip():
+            raise PluginFailure("the model gave an empty summary")
+        await store.summarise(conversation.kept[count - 1].seq, answer.text.strip())
+        conversation.summary = answer.text.strip()
+        del conversation.kept[:count]
+        self._prompt_tokens = 0
+        return count, answer
 
 
 def _text(message: ChatMessage) -> str:

@@ -14,6 +14,8 @@ from tavern_host.contracts.toolcalls import ToolCallRequest, ToolFeedback
 
 MAY_HAVE_RUN = "The call was interrupted: it may have run, or not. Find out what it did before you repeat it."
 NEVER_RAN = "The call was never made: the work was interrupted before it began."
+BROKEN_OFF = "broken off"
+"""How the text about the calls of a deliberation begins that did not end."""
 SUMMARY = "What was said before, in short:\n"
 
 

@@ -384,7 +384,7 @@ def delete_history(connection: sqlite3.Connection, history: str) -> bool:
     """Forget a conversation with its runs; return whether there was one. Raises `Conflict`."""
     check_idle(connection, history)
     runs = "(SELECT id FROM runs WHERE conversation = ?)"
-    for table in ("steps", "calls", "inbox", "recordings"):
+    for table in ("steps", "calls", "inner_calls", "inbox", "recordings"):
         connection.execute(f"DELETE FROM {table} WHERE run IN {runs}", (history,))
     connection.execute("DELETE FROM summaries WHERE until IN (SELECT seq FROM messages WHERE history = ?)", (history,))
     states = connection.execute(

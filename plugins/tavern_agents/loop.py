@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
+from tavern_agents.account import CallAccount
 from tavern_agents.call_execution import CallExecution, take_calls_back, unsettled
-from tavern_agents.compaction import compact
-from tavern_agents.conversation import Conversation, estimate, task_of
+from tavern_agents.compaction import ContextWindow
+from tavern_agents.conversation import Conversation, task_of
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.deliberation import Deliberation, Situation, failure_of
 from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
@@ -31,7 +32,7 @@ from tavern_host.contracts.agents import AgentLimits, AgentProfile, AgentRun, Ag
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Interrupted, PluginFailure, TavernError, describe
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest
-from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmResponse
+from tavern_host.contracts.llm import ChatMessage, LlmResponse
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.workflows import Workflow
@@ -60,16 +61,20 @@ class AgentLoop:
     may_run: asyncio.Event = field(default_factory=asyncio.Event)
     observations: list[str] = field(default_factory=list)
     said: str = ""
+    account: CallAccount = field(init=False)
+    window: ContextWindow = field(init=False)
     _warned: set[str] = field(default_factory=set)
     _nudge: str | None = None
     _notes: list[str] = field(default_factory=list)
     """What the model reads of its tools before the conversation."""
     _offered: tuple[tuple[Any, ...], str] | None = None
     """The tools as the deliberation takes them, and as text."""
-    _models: dict[str, LlmModelInfo] = field(default_factory=dict)
     _worked: float = 0.0
     """When the run began, by the clock's `monotonic`, moved on by the time in which it waited."""
     _waits_since: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.account, self.window = CallAccount(self), ContextWindow(self.context)
 
     async def work(self, kept: KeptRun | None = None) -> None:
         """Work until the run ends, and store how. `kept` is what is known of a run that is resumed."""
@@ -82,7 +87,7 @@ class AgentLoop:
             self.trace.consent = await consent(self.context.services.get(TOOL_MANAGER), self.repeated)
             if any(READER in kept.message.content for kept in self.conversation.kept):
                 self.offer_reader()
-            with self.trace.following(self.call):
+            with self.trace.following(self.call), self.account.open():
                 while True:
                     try:
                         await self._steps(kept)
@@ -148,7 +153,8 @@ class AgentLoop:
     """Whether something may be in the inbox."""
 
     async def _step(self) -> None:
-        if (limit := used_up(self.limits, self.run.usage, clock.monotonic() - self._worked)) is not None:
+        limit = self.account.over or used_up(self.limits, self.run.usage, clock.monotonic() - self._worked)
+        if limit is not None:
             raise await self._last(limit)
         answer = await self._deliberate()
         decision = await read_decision(
@@ -176,6 +182,8 @@ class AgentLoop:
             note = ChatMessage(role="user", content=framed(self._nudge))
             await self.write(messages=[answer.message(), note])
             return
+        if self.account.over is not None:
+            raise End(AgentStatus.LIMIT, text, self.account.over, [answer.message()])
         if not self.has_mail:
             raise End(AgentStatus.REPLY, text, messages=[answer.message()])
         await self.write(messages=[answer.message()])  # what was said meanwhile is answered too
@@ -195,24 +203,23 @@ class AgentLoop:
             self.trace.say("tool_call", f"Calls {call.tool_id}", place=place, **data, **self._answered)
         execution = CallExecution(self, decision, 0, self.call.child())
         groups = await execution.groups()
-        kept = await self.write(
-            messages=[answer.message()], begun=[place for block in (groups or [[]])[0] for place in block]
-        )
+        begun = [place for block in (groups or [[]])[0] for place in block]
+        self.count_calls(len(begun))
+        kept = await self.write(messages=[answer.message()], begun=begun)
         execution.message = kept[-1].seq
         await execution.carry_out(groups)
         await self._observe_all(execution, decision)
 
     async def _observe_all(self, execution: CallExecution, decision: Decision) -> None:
         messages = await execution.messages(self._observe_result)
-        usage = self.run.usage
-        self._stands(usage=usage.model_copy(update={"calls": usage.calls + len(execution.results)}))
+        self.account.settle()
         circle = self._cycles.add(decision.calls, list(execution.results.values()))
         if circle is not None and not self._cycles.was_nudged:
             self._cycles.was_nudged = True
             self._warn(circle, again=True)
             messages.append(ChatMessage(role="user", content=framed(circles_text(circle))))
             circle = None
-        await self.write(messages=messages)
+        await self.write(messages=messages, dropped=execution.message)
         if circle is not None:
             raise await self._last(circle)
 
@@ -220,6 +227,7 @@ class AgentLoop:
         """Settle what the run was about when its host ended: the calls of the last message."""
         self.has_mail = True
         self.trace.say("resumed", "Resumed where it was interrupted")
+        await self.account.take_up()
         execution, decision = await unsettled(self)
         if execution is not None:
             await execution.settle(kept)
@@ -251,7 +259,7 @@ class AgentLoop:
         self._stands(usage=usage.model_copy(update={"steps": usage.steps + 1}))
         self.trace.step = self.run.usage.steps
         self.trace.say("thinking", f"Step {self.trace.step}: thinking")
-        if await self._is_too_long():
+        if await self.window.is_full(self.conversation):
             await self._compact("the conversation is longer than the model takes")
         try:
             return await self._run_deliberation(last=last)
@@ -263,8 +271,10 @@ class AgentLoop:
     async def _run_deliberation(self, *, last: bool) -> LlmResponse:
         given, workflow = await self._given(last=last)
         played = None if self.player is None else self.player.answer(given)
+        if played is not None and self.player is not None:
+            await self.player.make_inner(self.context.services.get(TOOL_MANAGER), self.call.child())
         answer, run_id = (played, "") if played is not None else await self._think(given, workflow)
-        self.recorder.add(self.conversation, given, answer)
+        self.recorder.add(self.conversation, given, answer, self.account.settle())
         self._account(answer, run_id)
         return answer
 
@@ -305,12 +315,13 @@ class AgentLoop:
             schemas, text = await tools.native_schemas(self.tool_ids), await tools_text(tools, self.tool_ids)
             self._offered = (tuple(schemas), text)
         offered = self._offered if self._offered is not None and not last else ((), "")
+        told = await self.account.told()
         given = Situation.of(
             self.conversation,
             self.first,
             self._nudge,
             before=[] if last else self._notes,
-            latest=latest if self.player is None else self.player.latest(latest),
+            latest=[*latest, *told] if self.player is None else self.player.latest(latest),
             observations=tuple(self.observations),
             tools=offered[0],
             tools_text=offered[1],
@@ -322,49 +333,30 @@ class AgentLoop:
     def _account(self, answer: LlmResponse, run_id: str) -> None:
         """Add what an answer used, and remember what the next step needs to know of it."""
         self._count(answer)
-        self._model, self._prompt_tokens = answer.model, answer.usage.prompt_tokens or 0
+        self.window.heard(answer)
         for notice in answer.notices:
             self._warn(notice)
         if answer.reasoning:
             self.trace.say("thought", answer.reasoning, isReasoning=True)
         self._answered = about(answer, run_id)
 
-    _model: str = ""
-    _prompt_tokens: int = 0
-
     def _count(self, answer: LlmResponse) -> None:
         """Add the tokens and the price of an answer."""
-        usage = added(self.run.usage, answer, self._models.get(answer.model))
+        usage = added(self.run.usage, answer, self.window.models.get(answer.model))
         if usage.cost is None and self.run.usage.cost is not None and self.limits.cost is not None:
             self._warn(f"the model {answer.model!r} has no price, so the limit of the cost is not kept")
         self._stands(usage=usage)
 
-    async def _is_too_long(self) -> bool:
-        """Whether what the model gets next is about to be longer than it takes, as far as that is known."""
-        if not self._models:
-            self._models = {model.name: model for model in await self.context.services.get(LLM).models()}
-        most = self._context_tokens()
-        if most is None:
-            return False
-        return max(estimate(self.conversation.messages()), self._prompt_tokens) > most * 0.8
-
-    def _context_tokens(self) -> int | None:
-        model = self._models.get(self._model) or next((m for m in self._models.values() if m.is_default), None)
-        return None if model is None else model.context_tokens
-
     async def _compact(self, why: str) -> bool:
         """Summarise what was said first; return whether the conversation became shorter."""
-        size = estimate(self.conversation.messages())
-        tokens = min(size, self._context_tokens() or size) // 3
         try:
-            count, answer = await compact(self.context, self.store, self.conversation, tokens, self._model, self.call)
+            count, answer = await self.window.compact(self.store, self.conversation, self.call)
             if answer is not None:
                 self._count(answer)
         except TavernError as error:
             self._warn(f"the conversation could not be summarised: {error.message}", again=True)
             return False
         if count:
-            self._prompt_tokens = 0
             self.trace.say("compacted", f"Summarised {count} messages: {why}", messages=count)
         return count > 0
 
@@ -384,6 +376,10 @@ class AgentLoop:
             self._stands(status=AgentStatus.RUNNING, finished_at=None)
         self.conversation.kept.extend(kept)
         return kept
+
+    def count_calls(self, count: int) -> None:
+        """Add calls to what the run used."""
+        self._stands(usage=self.run.usage.model_copy(update={"calls": self.run.usage.calls + count}))
 
     def _stands(self, **changes: Any) -> None:
         self.run = self.run.model_copy(update=changes)

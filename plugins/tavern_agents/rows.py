@@ -14,7 +14,7 @@ from tavern_host.contracts.agents import AgentRequest, AgentRun, AgentStatus, Ag
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.toolcalls import ToolResult
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.wire import Model
 
 if TYPE_CHECKING:
@@ -48,6 +48,20 @@ class Kept:
     id: str
     message: ChatMessage
     run_id: str | None = None
+
+
+@dataclass(eq=False)
+class InnerCall:
+    """A call that a deliberation made itself, or a call while it ran, when the run stood at `message`: the task that it
+    waits as, and its result. `number` is 0 until it is kept."""
+
+    message: int
+    request: ToolCallRequest
+    number: int = 0
+    task: str | None = None
+    result: ToolResult | None = None
+    expected: tuple[str, ToolResult] | None = None
+    """What a replay expects, and how it is called."""
 
 
 @dataclass
@@ -94,9 +108,25 @@ def read_kept_run(connection: sqlite3.Connection, run_id: str) -> KeptRun:
         place: (task, None if result is None else ToolResult.model_validate_json(result))
         for place, task, result in calls
     }
-    tasks = connection.execute("SELECT task FROM calls WHERE run = ? AND task IS NOT NULL", (run_id,))
+    query = "SELECT run, task FROM calls UNION ALL SELECT run, task FROM inner_calls"
+    tasks = connection.execute(f"SELECT task FROM ({query}) AS made WHERE run = ? AND task IS NOT NULL", (run_id,))
     kept.tasks = {task for (task,) in tasks}
     return kept
+
+
+def read_inner_calls(connection: sqlite3.Connection, run_id: str, since: int = 0) -> list[InnerCall]:
+    """Return the inner calls of a run that were made since it stood at a message."""
+    query = "SELECT message, request, seq, task, result FROM inner_calls WHERE run = ? AND message >= ? ORDER BY seq"
+    return [
+        InnerCall(
+            message,
+            ToolCallRequest.model_validate_json(request),
+            number,
+            task,
+            None if result is None else ToolResult.model_validate_json(result),
+        )
+        for message, request, number, task, result in connection.execute(query, (run_id, since))
+    ]
 
 
 def read_run(row: Sequence[Any]) -> tuple[AgentRun, RunEntry]:

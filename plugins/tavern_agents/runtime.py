@@ -23,7 +23,7 @@ from tavern_agents.replay.player import Player
 from tavern_agents.replay.recordings import play, recording_of
 from tavern_agents.rows import KeptRun, RunEntry
 from tavern_agents.store import store_of
-from tavern_agents.tracing import Tracer, tracer_of
+from tavern_agents.tracing import Tracer, agent_of
 from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import (
@@ -124,7 +124,7 @@ class Runtime(AgentRuntime):
         if player is not None and player.model is not None:
             deliberation = deliberation.with_model(player.model)
         initial_memory(profile)
-        parent = tracer_of(self._context, call)
+        parent = self._loops.get(call.agent_run_id or "")
         self._check_nesting(profile, parent)
         run_id = new_id("agent")
         run = AgentRun(
@@ -133,15 +133,16 @@ class Runtime(AgentRuntime):
             conversation_id=request.conversation_id or run_id,
             status=AgentStatus.RUNNING,
             started_at=clock.now(),
-            parent_run_id=None if parent is None else parent.agent_run_id,
+            parent_run_id=None if parent is None else parent.run.id,
             trace_id=call.trace_id,
         )
         # Within a workflow's run the calls stay calls of that run: the engine does not let them wait for its end.
-        agent = call.child(principal=Principal(kind="agent", id=profile.id), run_id=call.run_id or run_id)
+        acts = Principal(kind="agent", id=profile.id)
+        agent = call.child(principal=acts, run_id=call.run_id or run_id, agent_run_id=run_id)
         entry = RunEntry(
             request=request, call=agent.model_copy(update={"deadline": None}), is_replay=player is not None
         )
-        above = () if parent is None else parent.path
+        above = () if parent is None else parent.trace.path
         trace = Tracer(self._context, run_id, profile.id, run.conversation_id, allowed=profile.inventory, above=above)
         trace.say("started", f"{profile.name} begins", message=request.message, parentRunId=run.parent_run_id)
         begun = await self._store.begin(run, entry, trace.unwritten())
@@ -163,8 +164,8 @@ class Runtime(AgentRuntime):
         changed(self._context, run.conversation_id, "added")
         return begun.run
 
-    def _check_nesting(self, profile: AgentProfile, parent: Tracer | None) -> None:
-        depth, at = 0, None if parent is None else self._loops.get(parent.agent_run_id)
+    def _check_nesting(self, profile: AgentProfile, at: AgentLoop | None) -> None:
+        depth = 0
         while at is not None:
             depth += 1
             at = self._loops.get(at.run.parent_run_id or "")
@@ -328,7 +329,7 @@ class Runtime(AgentRuntime):
         call: CallContext | None = None,
     ) -> ResultPart:
         """Return a part of a long result, for the agent that the call belongs to; see the interface."""
-        tracer = None if call is None else tracer_of(self._context, call)
+        tracer = None if call is None else agent_of(self._context, call)
         if tracer is None:
             raise InvalidInput(f"no agent is at work here that could read on in {handle!r:.100}")
         tools = self._context.services.get(TOOL_MANAGER)

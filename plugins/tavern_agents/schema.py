@@ -84,4 +84,11 @@ _RECORDINGS = (
     "WITHOUT ROWID",
 )
 
-AGENTS = Schema("agents.sqlite3", (_FIRST, _BRANCHES, _MEMORIES, _RECORDINGS))
+_INNER_CALLS = (
+    # Calls that a deliberation made itself, or a call while it ran, when the run stood at `message`.
+    "CREATE TABLE inner_calls (seq INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, message INTEGER NOT NULL, "
+    "request BLOB NOT NULL, task TEXT, result BLOB)",
+    "CREATE INDEX inner_calls_of ON inner_calls (run, message)",
+)
+
+AGENTS = Schema("agents.sqlite3", (_FIRST, _BRANCHES, _MEMORIES, _RECORDINGS, _INNER_CALLS))

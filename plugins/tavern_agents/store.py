@@ -29,12 +29,14 @@ from tavern_agents.history_tree import (
 )
 from tavern_agents.rows import (
     RUN,
+    InnerCall,
     Kept,
     KeptRun,
     RunEntry,
     insert_run,
     message_body,
     micros,
+    read_inner_calls,
     read_kept_run,
     read_message,
     read_messages,
@@ -71,7 +73,8 @@ class Progress:
     `begun` are the places of calls in the last of the `messages`, `begun_later` calls of earlier ones by message and
     place, as `tasks` and `results` are. The inbox was `heard` up to this number. A run does not end with a reply while
     it `has_mail`: that is set, and the run is stored as one that continues. `recorded` are deliberations, and the
-    texts in them by their keys.
+    texts in them by their keys. `inner` are calls that are new, which get their numbers, or have changed; those of the
+    message `dropped` are forgotten.
     """
 
     run: AgentRun
@@ -84,6 +87,8 @@ class Progress:
     recorded: tuple[Sequence[bytes], Mapping[str, bytes]] = ((), MappingProxyType({}))
     heard: int = 0
     has_mail: bool = False
+    inner: Sequence[InnerCall] = ()
+    dropped: int | None = None
 
 
 @dataclass(frozen=True)
@@ -227,6 +232,12 @@ class AgentStore:
         bodies = [message_body(message) for message in messages]
         steps = [(run.id, step.seq, _json(step)) for step in progress.steps]
         results = [(_json(r), *place) for place, r in progress.results.items()]
+        new = [one for one in progress.inner if not one.number]
+        changed = [
+            (one.task, None if one.result is None else _json(one.result), one.number)
+            for one in progress.inner
+            if one.number
+        ]
 
         def work(connection: sqlite3.Connection) -> list[Kept]:
             added: list[tuple[int, str]] = []
@@ -240,6 +251,13 @@ class AgentStore:
             tasks = [(task, *place) for place, task in progress.tasks.items()]
             connection.executemany("UPDATE calls SET task = ? WHERE message = ? AND place = ?", tasks)
             connection.executemany("UPDATE calls SET result = ? WHERE message = ? AND place = ?", results)
+            for one in new:
+                insert = "INSERT INTO inner_calls (run, message, request) VALUES (?, ?, ?) RETURNING seq"
+                (one.number,) = connection.execute(insert, (run.id, one.message, _json(one.request))).fetchone()
+            connection.executemany("UPDATE inner_calls SET task = ?, result = ? WHERE seq = ?", changed)
+            if progress.dropped is not None:
+                gone = (run.id, progress.dropped)
+                connection.execute("DELETE FROM inner_calls WHERE run = ? AND message = ?", gone)
             connection.executemany(_KEEP_STEP, steps)
             rows, texts = progress.recorded
             connection.executemany("INSERT INTO recordings (run, body) VALUES (?, ?)", [(run.id, row) for row in rows])
@@ -367,12 +385,19 @@ class AgentStore:
 
         return await self.database.read(work, None)
 
+    async def inner_calls(self, run_id: str, since: int) -> list[InnerCall]:
+        """Return the inner calls of a run that were made since it stood at a message."""
+        return await self.database.read(lambda connection: read_inner_calls(connection, run_id, since), [])
+
     async def results(self, run_id: str) -> list[ToolResult]:
         """Return the results of a run's calls, in order."""
 
         def work(connection: sqlite3.Connection) -> list[ToolResult]:
             rows = connection.execute(
-                "SELECT result FROM calls WHERE run = ? AND result IS NOT NULL ORDER BY message, place", (run_id,)
+                "SELECT result FROM (SELECT run, message, 0 AS is_own, seq AS place, result FROM inner_calls UNION ALL "
+                "SELECT run, message, 1, place, result FROM calls) AS made WHERE run = ? AND result IS NOT NULL "
+                "ORDER BY message, is_own, place",
+                (run_id,),
             )
             return [ToolResult.model_validate_json(body) for (body,) in rows]
 

@@ -48,7 +48,6 @@ class Tracer:
         self.agent_run_id = agent_run_id
         self.profile_id = profile_id
         self.conversation_id = conversation_id
-        self.trace_id = ""
         self.consent: list[ToolRule] = []
         """Names the calls that wait for a person."""
         self.path = [*above, profile_id]
@@ -91,7 +90,6 @@ class Tracer:
         """Let what works for this call, or for one made by it, find this tracer meanwhile."""
         tracers = _tracers(self._context)
         tracers[call.id] = self
-        self.trace_id = call.trace_id
         try:
             yield
         finally:
@@ -99,21 +97,18 @@ class Tracer:
 
 
 def tracer_of(context: PluginContext, call: CallContext) -> Tracer | None:
-    """Return the tracer of the agent whose deliberation, or whose tool, the call belongs to."""
+    """Return the tracer of the agent whose deliberation the call belongs to."""
     tracers = _tracers(context)
     return tracers.get(call.id) or tracers.get(call.parent_id or "")
 
 
 def agent_of(context: PluginContext, call: CallContext) -> Tracer | None:
-    """Return the tracer of the agent at work that makes a call, itself or in its workflow; None where none does."""
+    """Return the tracer of the agent at work that makes a call, itself or however deep in its work; None where none
+    does."""
     if call.principal.kind != "agent":
         return None
-    near = tracer_of(context, call)
-    if near is not None and near.profile_id == call.principal.id:
-        return near
-    about = call.trace_id, call.principal.id
-    found = {t.agent_run_id: t for t in _tracers(context).values() if (t.trace_id, t.profile_id) == about}
-    return next(iter(found.values())) if len(found) == 1 else None
+    about = call.agent_run_id, call.principal.id
+    return next((t for t in _tracers(context).values() if (t.agent_run_id, t.profile_id) == about), None)
 
 
 def _tracers(context: PluginContext) -> dict[str, Tracer]:

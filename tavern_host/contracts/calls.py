@@ -38,13 +38,14 @@ class CallContext(Model):
     `deadline` is an absolute time (UTC) after which the caller is settled whether or not the callee
     answers; `depth` counts nested calls, at most 16; `trace_id` is shared by all calls that one request
     caused, `parent_id` is the `id` of the call that made this one. `via` is the third-party plugin that passed it on
-    last, whatever the plugin says.
+    last, whatever the plugin says. `agent_run_id` is the run of the agent on whose behalf it is made, however deep.
     """
 
     principal: Principal
     id: str = Field(default_factory=lambda: new_id("call"))
     project: str | None = None
     run_id: str | None = None
+    agent_run_id: str | None = None
     trace_id: str = Field(default_factory=lambda: new_id("trace"))
     parent_id: str | None = None
     deadline: datetime | None = None
@@ -57,6 +58,7 @@ class CallContext(Model):
         *,
         principal: Principal | None = None,
         run_id: str | None = None,
+        agent_run_id: str | None = None,
         timeout: float | None = None,
     ) -> CallContext:
         """Return the context for a call made within this one.
@@ -77,6 +79,7 @@ class CallContext(Model):
             principal=principal or self.principal,
             project=self.project,
             run_id=run_id or self.run_id,
+            agent_run_id=agent_run_id or self.agent_run_id,
             trace_id=self.trace_id,
             parent_id=self.id,
             deadline=deadline,

@@ -8,6 +8,7 @@ from tavern_host.contracts.accounts import Accounts
 from tavern_host.contracts.agents import AgentRuntime
 from tavern_host.contracts.assistant import Assistant
 from tavern_host.contracts.audit import Audit
+from tavern_host.contracts.callaccounts import CallAccounts
 from tavern_host.contracts.clusters import NodeCluster
 from tavern_host.contracts.databases import SharedDatabases
 from tavern_host.contracts.executions import ExecutionEngine
@@ -48,6 +49,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     ScriptTools,
     Llm,
     AgentRuntime,
+    CallAccounts,
     AgentProfiles,
     ChatHistory,
     SceneManager,

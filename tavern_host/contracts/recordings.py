@@ -14,8 +14,18 @@ from tavern_host.contracts.wire import Model
 DifferenceKind = Literal["prompt", "tools", "message", "time", "call", "order", "result", "reply"]
 
 
+class RecordedCall(Model):
+    """A call that an agent made, and its result; None where it has none that is known. `protocol` is that of the text
+    that asked for it."""
+
+    tool_id: str
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    protocol: str | None = None
+    result: ToolResult | None = None
+
+
 class RecordedDeliberation(Model):
-    """What an agent was given when it deliberated, and what it answered.
+    """What an agent was given when it deliberated, the `calls` that its workflow made itself, and what it answered.
 
     `messages` follow on the first `kept` ones of the deliberation before; the last of them may hold the texts of
     `latest`, which are those of volatile macros such as the time. `prompts` are the values of the workflow's nodes with
@@ -29,15 +39,8 @@ class RecordedDeliberation(Model):
     prompts: list[JsonValue] | None = None
     tools: list[JsonValue] | None = None
     tools_text: str | None = None
+    calls: list[RecordedCall] = Field(default_factory=list)
     answer: LlmResponse
-
-
-class RecordedCall(Model):
-    """A call that an agent made, and its result; None where it has none that is known."""
-
-    tool_id: str
-    arguments: dict[str, JsonValue] = Field(default_factory=dict)
-    result: ToolResult | None = None
 
 
 class AgentRecording(Model):

@@ -254,6 +254,7 @@ class ToolTask(Model):
     approval: ToolApproval | None = None
     attempt: int = 0
     run_id: str | None = None
+    agent_run_id: str | None = None
     trace_id: str | None = None
     callback: TaskCallback | None = None
 

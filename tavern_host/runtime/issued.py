@@ -35,11 +35,12 @@ def handed_over(argument: Any) -> Any:
 def passed_on(call: CallContext, plugin: Principal) -> CallContext | None:
     """Return the context of what a plugin does with `call`: its own, one that it was given, or a child of that.
 
-    None for any other. The deadline is not later, and the depth not less, than those of the one that was given.
+    None for any other. The deadline is not later, and the depth not less, than those of the one that was given; the
+    agent's run is that one's.
     """
-    changed: dict[str, Any] = {"via": plugin.id}
+    given = _given.get(call.id) or _given.get(call.parent_id)
+    changed: dict[str, Any] = {"via": plugin.id, "agent_run_id": None if given is None else given.agent_run_id}
     if call.principal != plugin:
-        given = _given.get(call.id) or _given.get(call.parent_id)
         if given is None or given.principal != call.principal:
             return None
         deadlines = [deadline for deadline in (given.deadline, call.deadline) if deadline is not None]

@@ -10,13 +10,15 @@ from pathlib import Path
 
 from helpers.survival import say
 from helpers.tavern_project import Tavern
-from helpers.told_model import Said, said, written
+from helpers.told_model import Call, Said, said, written
 from helpers.waiting import until
 
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.memory import MemoryChange
 from tavern_host.contracts.scenes import SCENE_MANAGER
 from tests.agents.agent_bench import AgentBench, agent, agent_bench, tool
+from tests.agents.calling_places import PLACES, asked
+from tests.agents.calling_places import prepare as prepare_places
 
 # --- agents at work -----------------------------------------------------------------------------------
 
@@ -32,6 +34,9 @@ STAGES = {
     "refuse": written("tam", ("pay", {"text": "robbed"})),
 }
 """What the model answers to the name of a stage at which a kill matters; nothing, for long, where it is None."""
+
+ROOM = {"extensions.tavern-engine.maxConcurrentRuns": 24}
+"""So many runs are in the middle of something at once."""
 
 MARKS = {"acting", "looking", "second"}
 
@@ -52,14 +57,38 @@ def answer(request: LlmRequest) -> Said | Awaitable[Said]:
 
 async def work(folder: Path) -> None:
     """Let agents work until each is at its stage, say so, and stay there."""
-    room = {"extensions.tavern-engine.maxConcurrentRuns": 16}
-    async with agent_bench(folder, prepare, serving=True, settings=room) as bench:
+    async with agent_bench(folder, prepare, serving=True, settings=ROOM) as bench:
         model = bench.model(answer)
         runs = {stage: (await bench.start(stage, conversation_id=stage)).id for stage in STAGES}
         await bench.waiting(2)
         path = bench.project.root / "marks"
         await until(lambda: path.exists() and set(path.read_text().split()) >= MARKS)
         await until(lambda: len(model.asked) == len(STAGES) + 1)
+        say(runs)
+        await asyncio.Event().wait()
+
+
+# --- agents in the middle of calls, at every place ------------------------------------------------------
+
+
+def at_every_place() -> dict[str, list[Call]]:
+    """Return what the agent of each place calls: the second call takes long."""
+    return {place: [("mark", {"text": place}), ("mark", {"text": f"{place}2", "seconds": 600.0})] for place in PLACES}
+
+
+def ask(request: LlmRequest) -> Said:
+    """Ask for the calls of the place that is named."""
+    place = next(message.content for message in request.messages if message.content in PLACES)
+    return asked(place, *at_every_place()[place])
+
+
+async def call_tools(folder: Path) -> None:
+    """Let an agent at each place make its calls, say so, and stay in the middle of the second."""
+    async with agent_bench(folder, prepare_places, serving=True, settings=ROOM) as bench:
+        bench.model(ask)
+        runs = {place: (await bench.start(place, agent=place)).id for place in PLACES}
+        path, marks = bench.project.root / "marks", {f"{place}{more}" for place in PLACES for more in ("", "2")}
+        await until(lambda: path.exists() and set(path.read_text().split()) >= marks)
         say(runs)
         await asyncio.Event().wait()
 

@@ -222,7 +222,7 @@ async def test_a_run_is_paused_resumed_and_interrupted(bench: AgentBench) -> Non
     assert (await bench.ended(run)).text == "Done."
 
     _, run = await bench.held(said("Never."))
-    call = CallContext(principal=Principal(kind="agent", id="keeper"), run_id=run.id)
+    call = CallContext(principal=Principal(kind="agent", id="keeper"), agent_run_id=run.id)
     inner = ToolCallRequest(tool_id="pay", arguments={"text": "unheard"})  # of a tool that the agent has called
     asked = await bench.tools.call(inner, scope=ToolScope(allowed=["pay"]), call=call)
     assert (await bench.runtime.interrupt(run.id)).status is AgentStatus.INTERRUPTED

@@ -504,6 +504,8 @@ def _simplest(annotation: Any) -> Any:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         needed = {n: f.annotation for n, f in annotation.model_fields.items() if f.is_required()}
         return annotation(**{name: _simplest(each) for name, each in needed.items()})
+    if typing.get_origin(annotation) is typing.Literal:
+        return typing.get_args(annotation)[0]
     return {str: "x", int: 1, bool: True}.get(annotation) or (typing.get_origin(annotation) or annotation)()
 
 

@@ -5,11 +5,9 @@ from typing import Annotated, Any, TypedDict
 from tavern_agents.answers import read_answer
 from tavern_agents.conversation import result_messages
 from tavern_agents.feedback import limit_for
-from tavern_agents.inventory import fits
-from tavern_agents.tracing import tracer_of
 from tavern_host import Config, InvalidInput, NodeContext, Slot, node
 from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER
 
 
@@ -55,23 +53,9 @@ async def execute_tool(
     """Carry out the calls; one that fails is a result. In an agent's deliberation, its inventory holds."""
     requests = _read(tool_call_requests)
     manager = context.plugin.services.get(TOOL_MANAGER)
-    tracer = tracer_of(context.plugin, context.call)
-    patterns = allowed or None
-    if tracer is not None:
-        inventory = tracer.allowed
-        patterns = (
-            inventory if not allowed else [i for r in requests if fits(i := r.tool_id, allowed) and fits(i, inventory)]
-        )
-        for request in requests:
-            tracer.say("tool_running", f"Calls {request.tool_id}", toolId=request.tool_id, nodeId=context.node_id)
-    results: list[ToolResult] = []
-    if requests:
-        scope = ToolScope(allowed=patterns, approval=[] if tracer is None else tracer.consent)
-        results = await manager.call_all(requests, scope=scope, call=context.call)
+    scope = ToolScope(allowed=allowed) if allowed else None
+    results = await manager.call_all(requests, scope=scope, call=context.call) if requests else []
     answers = await manager.feedback(requests, results, limit=limit_for(len(requests)))
-    if tracer is not None:
-        for answer in answers:
-            tracer.say("tool_output", answer.text, toolId=answer.tool_id, nodeId=context.node_id)
     statuses = {result.status for result in results}
     return {
         "results": [result.to_json() for result in results],

@@ -8,9 +8,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_agents.begun_calls import lost
+from tavern_agents.conversation import BROKEN_OFF
 from tavern_agents.deliberation import Situation
 from tavern_agents.inventory import REMEMBER
 from tavern_agents.long_results import READER
+from tavern_agents.rows import InnerCall
 from tavern_host.contracts.agents import AgentRun, AgentStatus
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Interrupted, TavernError
@@ -23,7 +26,7 @@ from tavern_host.contracts.recordings import (
     ReplayOptions,
 )
 from tavern_host.contracts.settings import MASK
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope
 from tavern_host.contracts.tools import ToolManager
 
 _AROUND = 60
@@ -31,6 +34,8 @@ _AROUND = 60
 
 _NEW = re.compile(r"(?<=\bresult:)\d+(?=:)|(?<=_)[0-9a-f]{24}\b")
 """What is numbered from 1 in each run: handles of results, ids."""
+
+NOT_REPLAYED = "The call was not made: this is a replay, and it does not only read."
 
 _CLOCK = "system:"
 """How the names of the macros begin that the clock fills in."""
@@ -47,6 +52,7 @@ class Player:
         self._options = options
         self.model = options.model
         self._calls = list(recording.calls)
+        self._inner: list[RecordedCall] = []
         self._messages: list[ChatMessage] = []
         self._same: dict[str, Any] = {"prompts": [], "tools": [], "tools_text": ""}
         self.difference: ReplayDifference | None = None
@@ -57,13 +63,16 @@ class Player:
         place, recorded = self.deliberations, self._recording.deliberations
         known = dict(map(_named, recorded[place].latest)) if place < len(recorded) else {}
         named = map(_named, texts)
-        return [f"{name}: {known.get(name, text) if name.startswith(_CLOCK) else text}" for name, text in named]
+        found = [f"{name}: {known.get(name, text) if name.startswith(_CLOCK) else text}" for name, text in named]
+        return [*found, *(f"{BROKEN_OFF}: {known[BROKEN_OFF]}" for _ in [0] if BROKEN_OFF in known)]
 
     def answer(self, given: Situation) -> LlmResponse | None:
         """Return the recorded answer to what the agent is given now; None where a model is to give it. Raises
         `Interrupted` at a difference."""
         place, recorded = self.deliberations, self._recording.deliberations
+        self._check_inner()
         self.deliberations += 1
+        self._inner = list(recorded[place].calls) if place < len(recorded) else []
         if self.model is None and place >= len(recorded):
             self._differs("message", "deliberations", len(recorded), place + 1)
         elif self.model is None:
@@ -90,7 +99,7 @@ class Player:
     ) -> list[ToolResult]:
         """Return the results of a chain of calls: what comes now, or what was recorded."""
         first = self.calls
-        known = [self._recorded(request) for request in requests]
+        known = [self._recorded(request, self._calls, f"calls[{first + n}]") for n, request in enumerate(requests)]
         if self.difference is None and await self._is_made(tools, requests):
             results = await tools.call_all(requests, scope=scope, call=call)
             for number, (old, new) in enumerate(zip(known, results, strict=False), first):
@@ -104,6 +113,32 @@ class Player:
             results.append(result.model_copy(update=request.about))
         return results
 
+    async def make_inner(self, tools: ToolManager, call: CallContext) -> None:
+        """Ask for the calls that a recorded deliberation made itself."""
+        for one in list(self._inner):
+            request = ToolCallRequest(tool_id=one.tool_id, arguments=one.arguments, protocol=one.protocol)
+            await tools.call(request, call=call)
+
+    async def inner(self, tools: ToolManager, made: InnerCall, *, is_within: bool) -> None:
+        """Give a call that a deliberation makes, or with `is_within` a call, its recorded result, or what to expect of
+        it if it is really made."""
+        path = f"deliberations[{self.deliberations - 1}].calls[{self.calls}]"
+        known = None if is_within else self._recorded(made.request, self._inner, path)
+        if self.difference is None and await self._is_made(tools, [made.request]):
+            made.expected = None if known is None else (f"{path}.result", known)
+        else:
+            made.result = known or lost(made.request, NOT_REPLAYED, ToolErrorType.PERMISSION_DENIED)
+
+    def came(self, made: InnerCall) -> None:
+        """Compare the result of a call with what is expected."""
+        if made.expected is not None and made.result is not None:
+            path, known = made.expected
+            self._compare("result", path, _shown(known), _shown(made.result))
+
+    def _check_inner(self) -> None:
+        if self._inner:
+            self._differs("call", f"calls[{self.calls}]", _call(self._inner[0]), None)
+
     async def _is_made(self, tools: ToolManager, requests: Sequence[ToolCallRequest]) -> bool:
         if any(MASK in str(request.arguments) for request in requests):  # what it was is not known
             return False
@@ -115,13 +150,13 @@ class Player:
         except TavernError:
             return True  # that it cannot be called any more is a difference
 
-    def _recorded(self, request: ToolCallRequest) -> ToolResult | None:
+    def _recorded(self, request: ToolCallRequest, calls: list[RecordedCall], path: str) -> ToolResult | None:
         """Return the recorded result of the next call, if it is this one."""
-        path, found = f"calls[{self.calls}]", _call(request)
+        found = _call(request)
         self.calls += 1
-        expected = [_call(call) for call in self._calls]
+        expected = [_call(call) for call in calls]
         if expected[:1] == [found]:
-            return self._calls.pop(0).result
+            return calls.pop(0).result
         kind: DifferenceKind = "order" if found in expected else "call"
         self._differs(kind, path, expected[0] if expected else None, found)
         return None
@@ -131,6 +166,7 @@ class Player:
         if run.status is AgentStatus.INTERRUPTED and self.difference is not None:
             return
         recorded = self._recording
+        self._check_inner()
         if run.reason is not None and run.status.value != recorded.status:
             self._differs("reply", "status", recorded.status, f"{run.status.value}: {run.reason}")
         if self.model is None and self.deliberations < len(recorded.deliberations):

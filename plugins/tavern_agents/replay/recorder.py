@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import Situation
+from tavern_agents.rows import InnerCall
 from tavern_host.contracts.llm import LlmResponse
 
 
@@ -21,8 +23,11 @@ class Recorder:
         self._texts: dict[str, bytes] = {}
         self._known: dict[str, tuple[object, str]] = {}
 
-    def add(self, conversation: Conversation, given: Situation, answer: LlmResponse) -> None:
-        """Note a deliberation; of the messages, only those that are not in the conversation as it is kept."""
+    def add(
+        self, conversation: Conversation, given: Situation, answer: LlmResponse, calls: Sequence[InnerCall]
+    ) -> None:
+        """Note a deliberation, with the calls that it made itself; of the messages, only those that are not in the
+        conversation as it is kept."""
         if not self.is_on:
             return
         kept = conversation.kept
@@ -37,6 +42,7 @@ class Recorder:
             "tools": self._text("tools", given.tools),
             "tools_text": self._text("tools_text", given.tools_text),
             "answer": answer.to_json(),
+            "calls": [one.number for one in calls],
         }
         self._rows.append(encoded(row))
 

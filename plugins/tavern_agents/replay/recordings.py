@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from tavern_agents.decision import read_decision
 from tavern_agents.history_exchange import export_before, import_history
 from tavern_agents.history_tree import find_message, read_kept, read_path
 from tavern_agents.replay.player import Player
+from tavern_agents.rows import InnerCall, read_inner_calls
 from tavern_agents.store import AgentStore
 from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentRun
 from tavern_host.contracts.calls import new_id
@@ -30,7 +31,7 @@ from tavern_host.contracts.recordings import (
     ReplayOptions,
 )
 from tavern_host.contracts.settings import MASK
-from tavern_host.contracts.toolcalls import ToolResult
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import ToolManager
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class _Row:
     latest: list[str]
     answer: LlmResponse
     results: dict[int, ToolResult]
+    inner: list[InnerCall]
 
 
 async def recording_of(store: AgentStore, tools: ToolManager, run_id: str, tool_ids: list[str]) -> AgentRecording:
@@ -71,20 +73,27 @@ async def recording_of(store: AgentStore, tools: ToolManager, run_id: str, tool_
     nothing: tuple[str, HistoryExport | None, list[_Row]] = "", None, []
     message, history, rows = await store.database.read(work, nothing)
     deliberations, calls, secrets = list[RecordedDeliberation](), list[RecordedCall](), set[str]()
-    before = _Row([], {}, [], rows[0].answer, {})
+    before = _Row([], {}, [], rows[0].answer, {}, [])
+
+    async def recorded(requests: list[ToolCallRequest], results: Sequence[ToolResult | None]) -> list[RecordedCall]:
+        found = list[RecordedCall]()
+        for request, shown, result in zip(requests, await tools.masked(requests), results, strict=True):
+            found.append(
+                RecordedCall(**request.model_dump(include={"tool_id", "arguments", "protocol"}), result=result)
+            )
+            if MASK in (known := texts_in(shown)):
+                secrets.update(texts_in(request.arguments) - known)
+        return found
+
     for row in rows:
         pairs = zip(before.messages, row.messages, strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         new = {key: text for key, text in row.texts.items() if before.texts.get(key) != text}
-        deliberations.append(
-            RecordedDeliberation(kept=same, messages=row.messages[same:], latest=row.latest, answer=row.answer, **new)
-        )
+        made = await recorded([one.request for one in row.inner], [one.result for one in row.inner])
+        about: dict[str, Any] = {"messages": row.messages[same:], "latest": row.latest, "calls": made, **new}
+        deliberations.append(RecordedDeliberation(kept=same, answer=row.answer, **about))
         decision = await read_decision(tools, row.answer.message(), tool_ids, row.answer.finish_reason)
-        for place, (call, shown) in enumerate(zip(decision.calls, await tools.masked(decision.calls), strict=True)):
-            result = row.results.get(place)
-            calls.append(RecordedCall(tool_id=call.tool_id, arguments=call.arguments, result=result))
-            if MASK in (known := texts_in(shown)):
-                secrets |= texts_in(call.arguments) - known
+        calls += await recorded(decision.calls, [row.results.get(place) for place in range(len(decision.calls))])
         before = row
     limits = kept.entry.request.limits
     recording = AgentRecording(
@@ -132,6 +141,7 @@ def _read_rows(connection: sqlite3.Connection, run: AgentRun) -> list[_Row]:
     query = "SELECT message, place, result FROM calls WHERE run = ? AND result IS NOT NULL"
     for message, place, body in connection.execute(query, (run.id,)):
         results.setdefault(message, {})[place] = ToolResult.model_validate_json(body)
+    inner = {one.number: one for one in read_inner_calls(connection, run.id)}
     kept = read_kept(connection, run.id, min((row["first"] for row in rows), default=0))
     read = list[_Row]()
     for row in rows:
@@ -146,6 +156,7 @@ def _read_rows(connection: sqlite3.Connection, run: AgentRun) -> list[_Row]:
                 latest=row["latest"],
                 answer=LlmResponse.model_validate(row["answer"]),
                 results=results.get(answered, {}),
+                inner=[inner[number] for number in row["calls"]],
             )
         )
     return read

@@ -69,6 +69,9 @@ class Authority:
     def authorise(self, call: Call) -> Verdict:
         """Return whether a call may be made, or has to be approved. Raises `ToolFailure` for one that is denied."""
         verdict = self.decide(call.tool, call.request.arguments, call.context.principal, call.scope)
+        if call.inventory is not None and verdict.kind != "deny":
+            within = self.decide(call.tool, call.request.arguments, call.context.principal, call.inventory)
+            verdict = verdict if within.kind == "allow" else within
         if verdict.kind == "deny":
             raise ToolFailure(ToolErrorType.PERMISSION_DENIED, verdict.reason)
         return verdict

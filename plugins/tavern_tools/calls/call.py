@@ -41,7 +41,7 @@ class Call:
     `Caller`.
 
     `began` is a reading of `time.perf_counter`; `progress` is what a call of a task reports to, and is None for
-    any other.
+    any other. It may be made only within its `scope` and within the `inventory` of the agent that it is made for.
     """
 
     id: str
@@ -50,6 +50,7 @@ class Call:
     scope: ToolScope | None
     began: float
     progress: Progress | None = None
+    inventory: ToolScope | None = None
     found: Tool | None = None
     coercions: Sequence[str] = ()
 

@@ -11,11 +11,13 @@ import itertools
 import secrets
 import time
 from datetime import timedelta
+from typing import Any
 
 from pydantic import JsonValue
 
 from tavern_host import clock
 from tavern_host.context import PluginContext
+from tavern_host.contracts.callaccounts import CALL_ACCOUNTS
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
@@ -80,18 +82,44 @@ class Caller:
         self.tasks = Tasks(context, self._make_task, self._may_decide, self._check_edited)
 
     async def call(self, request: ToolCallRequest, scope: ToolScope | None, context: CallContext) -> ToolResult:
-        """Return the result of a call, retried as often as `request.retry` says. Without a `scope`, that of the call
-        that it is made in holds."""
-        if scope is None:
-            scope = self._runners.scope_within(context)
-        result = await self.make(self._new(request, scope, context))
+        """Return the result of a call, entered before and after in the account of the agent's run that makes it.
+        Without a `scope`, that of the call that it is made in holds."""
+        if context.agent_run_id is None or not self._context.services.has(CALL_ACCOUNTS):
+            return await self._tried(request, scope, context)
+        accounts = self._context.services.get(CALL_ACCOUNTS)
+        try:
+            entry = await accounts.begin(request, call=context)
+            if entry is None:
+                return await self._tried(request, scope, context)
+            if entry.result is not None:
+                return entry.result
+            result = await self._tried(request, scope, context, entry.scope)
+            await accounts.end(entry.number, result, call=context)
+            return result
+        except TavernError as error:  # the account cannot be written
+            return failed(request, failure_of(error.info))
+
+    async def _tried(
+        self,
+        request: ToolCallRequest,
+        scope: ToolScope | None,
+        context: CallContext,
+        inventory: ToolScope | None = None,
+    ) -> ToolResult:
+        """Return the result of a call, retried as often as `request.retry` says."""
+        scope = scope or self._runners.scope_within(context)
+        if inventory is not None and (scope is None or scope.allowed is None):
+            said = {} if scope is None else {"streams": scope.streams, "callback": scope.callback}
+            asked = [*inventory.approval, *([] if scope is None else scope.approval)]
+            scope, inventory = inventory.model_copy(update={**said, "approval": asked}), None
+        result = await self.make(self._new(request, scope, context, inventory=inventory))
         delay = RETRY_DELAY
         for attempt in range(request.retry):
             if result.error is None or result.error.type not in _TRANSIENT:
                 break
             await asyncio.sleep(delay)
             delay *= 2
-            result = await self.make(self._new(request, scope, context))
+            result = await self.make(self._new(request, scope, context, inventory=inventory))
             result = result.model_copy(update={"attempts": attempt + 2})
         return result
 
@@ -224,7 +252,7 @@ class Caller:
     ) -> ToolResult:
         """Make the call of a task, which is authorised once more: the rules may have changed since it was queued."""
         with reporting_to(progress.report):
-            return await self.make(self._new(request, scope, context, progress))
+            return await self.make(self._new(request, scope, context, progress=progress))
 
     async def _may_decide(self, principal: Principal, tool_id: str, arguments: dict[str, JsonValue] | None) -> bool:
         if arguments is not None:
@@ -241,10 +269,8 @@ class Caller:
 
     # --- small parts ----------------------------------------------------------------------------------
 
-    def _new(
-        self, request: ToolCallRequest, scope: ToolScope | None, context: CallContext, progress: Progress | None = None
-    ) -> Call:
-        return Call(f"{self._prefix}{next(self._numbers):x}", request, context, scope, time.perf_counter(), progress)
+    def _new(self, request: ToolCallRequest, scope: ToolScope | None, context: CallContext, **more: Any) -> Call:
+        return Call(f"{self._prefix}{next(self._numbers):x}", request, context, scope, time.perf_counter(), **more)
 
     def _failure(self, call: Call, error: BaseException, *, was_begun: bool) -> ToolFailure:
         """Return the failure that an error is. Raises the error where it means that the call itself is cancelled."""

@@ -58,6 +58,7 @@ def shown(row: TaskRow, keep: timedelta) -> ToolTask:
         approval=row.approval,
         attempt=row.attempt,
         run_id=call.run_id,
+        agent_run_id=call.agent_run_id,
         trace_id=call.trace_id,
         callback=row.callback,
     )

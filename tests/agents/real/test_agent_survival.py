@@ -15,7 +15,9 @@ from tavern_host.contracts.agents import AgentStatus
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import agent_bench
-from tests.agents.survivor import STAGES, prepare, work
+from tests.agents.calling_places import PLACES, asked, beside
+from tests.agents.calling_places import prepare as prepare_places
+from tests.agents.survivor import STAGES, at_every_place, call_tools, prepare, work
 
 OBSERVED = {
     "streaming": "streaming",
@@ -56,6 +58,26 @@ async def test_runs_of_a_killed_host_are_resumed(tmp_path: Path, _: int) -> None
         assert sorted(bench.marks()) == ["acting", "first", "looking", "looking", "paid", "second"]
         again = await bench.run("And now?", conversation_id="acting")
         assert [message.content for message in again.history][-2:] == ["And now?", "Back at acting."]
+
+
+async def test_no_call_is_made_again_at_any_place(tmp_path: Path) -> None:
+    (runs,) = await killed(call_tools, tmp_path, lines=1)
+    read: dict[str, list[str]] = {place: [] for place in PLACES}
+
+    def say(request: LlmRequest) -> LlmResponse:
+        said_before = [message.content for message in request.messages]
+        place = next(text for text in said_before if text in PLACES)
+        read[place] += said_before
+        observed = ["OBSERVATION" in text and "broken off" not in text for text in said_before]
+        is_first = place != "tool" and not any(observed)
+        return asked(place, *at_every_place()[place]) if is_first else said(f"Back at {place}.")
+
+    async with agent_bench(tmp_path, prepare_places, say, serving=True) as bench:
+        for place, run_id in runs.items():
+            reply = await bench.ended(run_id)
+            assert (reply.outcome, reply.usage.calls) == ("reply", 2 + beside(place)), place
+            assert any("may have run, or not" in text for text in read[place]), place
+        assert sorted(bench.marks()) == sorted(f"{place}{more}" for place in PLACES for more in ("", "2"))
 
 
 async def test_a_call_is_decided_about_while_no_host_serves(tmp_path: Path) -> None:

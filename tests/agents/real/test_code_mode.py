@@ -7,6 +7,7 @@ import pytest_asyncio
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
 
+from tavern_host.contracts.agents import AgentLimits
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.code_mode import CODE_TOOL
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION
@@ -50,13 +51,24 @@ async def test_twenty_calls_cost_one_request(bench: AgentBench) -> None:
     observed = model.asked[1].messages
     assert any("45" in m.content and "PermissionDenied" in m.content for m in observed)
     told = [
-        step for step in await bench.trace(reply.agent_run_id, "tool_running") if step.text.startswith("Code called")
+        step
+        for step in await bench.trace(reply.agent_run_id, "tool_running")
+        if str(step.data["toolId"]).startswith("FileOperator")
     ]
+    assert reply.usage.calls == 21, "the code itself among them"
     assert [step.data["toolId"] for step in told] == [*["FileOperator.WriteFile"] * 10, *["FileOperator.ReadFile"] * 10]
     entries = await bench.host.services.get(AUDIT).tail(100)
     files = [e for e in entries if e.action == "tool.called" and e.subject.startswith("FileOperator")]
     assert len(files) == 20
     assert {e.actor for e in files} == {"agent:keeper"}
+
+
+async def test_the_limit_of_calls_holds_for_code(bench: AgentBench) -> None:
+    code = "import tools\nfor n in range(9):\n    tools.write_file(filePath=f'limit{n}.txt', content='x')"
+    bench.answers(written("tam", (CODE_TOOL, {"language": "python", "code": code})), said("Four."))
+    reply = await bench.run(limits=AgentLimits(calls=5))
+    assert (reply.outcome, reply.usage.calls) == ("limit", 5)
+    assert len(list((bench.project.root / "files").glob("limit*.txt"))) == 4
 
 
 async def test_the_model_is_shown_code_and_signatures(bench: AgentBench) -> None:
