@@ -16,11 +16,11 @@ from tavern_host import clock
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, PluginFailure
-from tavern_host.contracts.llm import LlmChunk, LlmEmbeddings, LlmRequest, LlmResponse, LlmUsage
+from tavern_host.contracts.llm import LlmChunk, LlmEmbeddings, LlmRequest, LlmResponse
 from tavern_llm.answers import AnswerReader, pieces_of, read_embeddings
 from tavern_llm.chat_body import Dialect, request_body
 from tavern_llm.chat_wire import ServerError, TooLong, WireError, error_message, parse_json, raise_error, read_models
-from tavern_llm.dialects import MAY_LEARN, learned, was_cut
+from tavern_llm.dialects import MAY_LEARN, learned, with_hints
 from tavern_llm.failures import ServerFailures
 from tavern_llm.openai_options import OpenAiOptions
 from tavern_llm.sse import SseParser
@@ -70,9 +70,7 @@ class ChatClient:
     async def complete(self, request: LlmRequest, call: CallContext | None = None) -> LlmResponse:
         """Return the whole answer; leaving early closes the connection."""
         async with self._answer(request, stream=False) as (response, notices):
-            answer = AnswerReader(self._options.model).whole(await _json(response), notices)
-            self._check_prompt(request, answer.usage)
-            return answer
+            return with_hints(request, AnswerReader(self._options.model).whole(await _json(response), notices))
 
     async def stream(self, request: LlmRequest, call: CallContext | None = None) -> AsyncIterator[LlmChunk]:
         """Yield the answer's pieces, then one with the whole; closing early closes the connection.
@@ -91,8 +89,7 @@ class ChatClient:
                 else:
                     answer = reader.whole(await _json(response), notices)
                     pieces = pieces_of(answer)[:-1]
-                self._check_prompt(request, answer.usage)
-                for chunk in [*pieces, LlmChunk(response=answer)]:
+                for chunk in [*pieces, LlmChunk(response=with_hints(request, answer))]:
                     yield chunk
         except PluginFailure as error:
             if reader.text:
@@ -179,12 +176,6 @@ class ChatClient:
     async def _check(self, response: aiohttp.ClientResponse) -> None:
         if response.status != 200:
             raise self._failures.refusal(response, await _read_error(response))
-
-    def _check_prompt(self, request: LlmRequest, usage: LlmUsage) -> None:
-        """Raise `PluginFailure` where the server has read a part of the prompt only."""
-        if was_cut(request, usage):
-            text = f"has cut the prompt: it read {usage.prompt_tokens} tokens of more"
-            raise self._failures.failure(text, overflow=True)
 
     def _headers(self) -> dict[str, str]:
         key = self._options.key()

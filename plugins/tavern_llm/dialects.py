@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tavern_host.contracts.llm import LlmRequest, LlmUsage
+from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_llm.chat_body import LIMITS, Dialect
 
 MAY_LEARN = frozenset({400, 404, 405, 415, 422, 500, 501})
@@ -110,12 +110,21 @@ _LONG_CHARACTERS = re.compile(r"[぀-ヿ㐀-鿿가-힣]")
 _LEAST = 2_000
 
 
-def was_cut(request: LlmRequest, usage: LlmUsage) -> bool:
-    """Whether a server has cut a prompt in silence: it counts fewer tokens than the prompt has words."""
+_FEW = (
+    "the server counted fewer tokens than the prompt has words: it has cut the prompt, or counts only what it did not "
+    "have in its cache"
+)
+
+
+def with_hints(request: LlmRequest, answer: LlmResponse) -> LlmResponse:
+    """Return an answer with a notice where its server may have cut the prompt in silence. Some servers count only what
+    was not in their cache, so that is no failure."""
+    usage = answer.usage
     counted = (usage.prompt_tokens or 0) + (usage.cached_tokens or 0)
-    if not usage.prompt_tokens or sum(len(message.content) for message in request.messages) < _LEAST:
-        return False
-    return counted < 0.8 * sum(_least_tokens(message.content) for message in request.messages)
+    is_long = sum(len(message.content) for message in request.messages) >= _LEAST
+    if usage.prompt_tokens and is_long and counted < 0.8 * sum(_least_tokens(m.content) for m in request.messages):
+        return answer.model_copy(update={"notices": [*answer.notices, _FEW]})
+    return answer
 
 
 def _least_tokens(text: str) -> int:

@@ -16,7 +16,7 @@ from tavern_host.contracts.agents import AgentLimits, AgentStatus
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Conflict, NotFound, PluginFailure
 from tavern_host.contracts.executions import EXECUTION_ENGINE
-from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse, LlmToolCall
+from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse, LlmToolCall, LlmUsage
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolScope
 from tests.agents.agent_bench import AgentBench, agent, thinking, tool
@@ -330,6 +330,20 @@ async def test_a_conversation_that_outgrows_the_model_is_summarised(bench: Agent
     reply = await bench.run()
     assert reply.text == "Long."
     assert await bench.trace(reply.agent_run_id, "compacted") == [], "there is nothing to summarise"
+
+
+async def test_a_prompt_that_may_have_been_cut_is_traced_and_at_the_limit_compacted(bench: AgentBench) -> None:
+    before = [ChatMessage(role=role, content=f"{role} {n}") for n in range(4) for role in ("user", "assistant")]
+    cut = LlmUsage(prompt_tokens=4000, completion_tokens=5)
+    for usage, compacted in ((LlmUsage(prompt_tokens=3, completion_tokens=5), 0), (cut, 1)):
+        first = said("", ("look", {"text": "ale"}), notices=["it may have been cut"]).model_copy(
+            update={"usage": usage}
+        )
+        bench.answers(first, *[said("A summary.")] * compacted, said("Done."))
+        reply = await bench.run(history=before)
+        assert (reply.outcome, reply.text) == ("reply", "Done.")
+        assert [s.text for s in await bench.trace(reply.agent_run_id, "warning")] == ["it may have been cut"]
+        assert len(await bench.trace(reply.agent_run_id, "compacted")) == compacted
 
 
 async def test_an_overflow_is_asked_again_after_a_summary(bench: AgentBench) -> None:
