@@ -21,7 +21,7 @@ MOST_TOKENS = 10_000
 """How many tokens the schemas of the tools that a model is shown take at most, where the profile does not say."""
 FEW_CALLS = 3
 """After so many calls of a tool, what became of them says something."""
-MOST_EXPERIENCE = 1_500
+MOSTEXPERIENCE = 1_500
 """How many characters a model reads about earlier calls."""
 MOST_CONVERSATIONS = 1_000
 """For how many conversations a host knows what was read about earlier calls when they began."""
@@ -39,7 +39,7 @@ _LEFT_OUT = (
     "{} more tools may be called that are not shown here for lack of room. system:list_tools and kb:Query (with the "
     "base host:tools) find them, if you have those; call one that you found in text, by its exact id."
 )
-_EXPERIENCE = "What became of earlier calls of your tools:"
+EXPERIENCE = "What became of earlier calls of your tools:"
 
 
 async def tool_ids(manager: ToolManager, patterns: Iterable[str]) -> list[str]:
@@ -62,12 +62,18 @@ async def consent(manager: ToolManager, ids: list[str]) -> list[ToolRule]:
 
 
 async def offered_tools(
-    context: PluginContext, profile: AgentProfile, task: str, trace: Tracer, call: CallContext
+    context: PluginContext,
+    profile: AgentProfile,
+    task: str,
+    trace: Tracer,
+    call: CallContext,
+    experience: list[str] | None = None,
 ) -> tuple[list[str], list[str]]:
     """Return the ids of the tools that an agent's model is shown, and what it reads of them before the conversation.
 
     Of an inventory that is too long for a prompt those are shown that fit the `task`. In code mode it is the tool that
-    runs code, and the signatures of all that code may call. Besides it reads what became of earlier calls.
+    runs code, and the signatures of all that code may call. Besides it reads what became of earlier calls, as the
+    `experience` says where that is given.
     """
     manager = context.services.get(TOOL_MANAGER)
     ids = await tool_ids(manager, profile.inventory)
@@ -85,7 +91,7 @@ async def offered_tools(
     known = context.state.setdefault("agents.experience", dict[tuple[str, str], list[str]]())
     place = (trace.conversation_id, profile.id)
     if place not in known:  # the same for the whole conversation: servers cache prefixes
-        known[place] = _experience(await manager.statistics(shown))
+        known[place] = _experience(await manager.statistics(shown)) if experience is None else experience
         while len(known) > MOST_CONVERSATIONS:
             del known[next(iter(known))]
     trace.shown = [CODE_TOOL] if is_code else shown
@@ -120,9 +126,9 @@ def _experience(known: dict[str, ToolStatistics]) -> list[str]:
     failing = [one for one in known.items() if one[1].calls >= FEW_CALLS and one[1].done < one[1].calls]
     failing.sort(key=lambda one: one[1].done / one[1].calls)
     lines = [f"- {tool_id}: {one.text}" for tool_id, one in failing]
-    while sum(map(len, lines)) > MOST_EXPERIENCE:
+    while sum(map(len, lines)) > MOSTEXPERIENCE:
         lines.pop()
-    return ["\n".join([_EXPERIENCE, *lines])] if lines else []
+    return ["\n".join([EXPERIENCE, *lines])] if lines else []
 
 
 async def chosen_tools(manager: ToolManager, chosen: list[str], allowed: list[str] | None) -> list[str]:

@@ -53,6 +53,7 @@ def reader_tool() -> ToolDefinition:
         },
         read_only=True,
         idempotent=True,
+        volatile=True,
         listed=False,
     )
 

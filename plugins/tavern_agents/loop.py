@@ -83,7 +83,10 @@ class AgentLoop:
         self._cycles = CycleWatch(self.limits.repeats)
         try:
             task = task_of(self.conversation.kept)
-            self.tool_ids, self._notes = await offered_tools(self.context, self.profile, task, self.trace, self.call)
+            experience = None if self.player is None else self.player.experience
+            self.tool_ids, self._notes = await offered_tools(
+                self.context, self.profile, task, self.trace, self.call, experience
+            )
             self.trace.consent = await consent(self.context.services.get(TOOL_MANAGER), self.repeated)
             if any(READER in kept.message.content for kept in self.conversation.kept):
                 self.offer_reader()

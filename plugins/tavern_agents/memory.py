@@ -232,6 +232,8 @@ def _changed(profile: AgentProfile, memory: KeptMemory, change: MemoryChange, by
     goals = {goal.id: goal for goal in memory.goals}
     for one in change.goals:
         given = one.model_dump(exclude_none=True)
+        if one.base == "":
+            given["base"] = None
         goals[one.id] = goals.get(one.id, AgentGoal(id=one.id)).model_copy(update=given)
     notes = list(memory.notes)
     if change.note is not None:

@@ -178,7 +178,10 @@ class Scenes(SceneManager):
             state=agent.initial_private_state_override,
             goals=[
                 *(GoalChange(id=id, status="dropped") for id in dropped),
-                *(GoalChange(id=id, priority=goal.activation_priority) for id, goal in goals.items()),
+                *(
+                    GoalChange(id=id, base=goal.kb_alias_or_id or "", priority=goal.activation_priority)
+                    for id, goal in goals.items()
+                ),
             ],
         )
         if change != MemoryChange():

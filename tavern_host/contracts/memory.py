@@ -50,10 +50,11 @@ class AgentMemory(KeptMemory):
 
 
 class GoalChange(Model):
-    """A goal to add, or what changes of the one with this id."""
+    """A goal to add, or what changes of the one with this id. An empty `base` is none."""
 
     id: str = Field(min_length=1, max_length=200)
     description: str | None = Field(default=None, max_length=4000)
+    base: str | None = Field(default=None, max_length=200)
     priority: float | None = Field(default=None, ge=0, le=1)
     status: Literal["active", "done", "dropped"] | None = None
 

@@ -47,7 +47,7 @@ class AgentRecording(Model):
     """A run of an agent as it can be played again, on any host that has the profile.
 
     `history` is the conversation up to the message, with what the agent remembered; None where the run began it.
-    `limits` are those of the request, where it had any.
+    `limits` and `world_state` are those of the request, where it had any.
     `status` and `text` are how the run ended.
     """
 
@@ -58,6 +58,7 @@ class AgentRecording(Model):
     message: str
     history: HistoryExport | None = None
     limits: dict[str, JsonValue] | None = None
+    world_state: dict[str, JsonValue] = Field(default_factory=dict)
     deliberations: list[RecordedDeliberation]
     calls: list[RecordedCall] = Field(default_factory=list)
     status: str

@@ -73,10 +73,11 @@ class ToolDefinition(Model):
     with `a/`, by a tool `a/*`.
 
     `is_async` (`async` in JSON): a call gives a task at once. `read_only`: it changes nothing; `idempotent`: making a
-    call twice does no more than making it once. `timeout` is in milliseconds. `concurrency` is how many calls run
-    at once. `requires_approval`: every call waits for a person, or those whose arguments the JSON Schema allows.
-    `permissions` must be held by the plugin, `dependencies` (`tool:ID`, `service:NAME`, `node:TYPE`, `workflow:ID`)
-    be there. Of the tools that are not `listed` only those are shown that are asked for by id.
+    call twice does no more than making it once; `volatile`: it gives something else each time. `timeout` is in
+    milliseconds. `concurrency` is how many calls run at once. `requires_approval`: every call waits for a person, or
+    those whose arguments the JSON Schema allows. `permissions` must be held by the plugin, `dependencies` (`tool:ID`,
+    `service:NAME`, `node:TYPE`, `workflow:ID`) be there. Of the tools that are not `listed` only those are shown that
+    are asked for by id.
     """
 
     id: str
@@ -93,6 +94,7 @@ class ToolDefinition(Model):
     is_async: bool = Field(default=False, alias="async")
     read_only: bool = False
     idempotent: bool = False
+    volatile: bool = False
     cache: ToolCaching | None = None
     timeout: float | None = None
     rate_limit: ToolRate | None = None

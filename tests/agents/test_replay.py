@@ -11,6 +11,7 @@ import pytest
 from helpers.repetition import Failures, refused
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
+from helpers.workflow_documents import function
 
 from tavern_host.contracts.agents import AgentReply
 from tavern_host.contracts.errors import NotFound
@@ -21,6 +22,18 @@ from tests.agents.agent_bench import AgentBench, agent_bench, thinking, tool
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PROMPT = "You keep the bar.\n{{{system:available_tools}}}\nIt is {{{system:time}}}."
+
+
+FLAKY = {"type": "object", "properties": {"text": {"type": "string"}}}
+TIME = ("system:get_current_time", {})
+ECHO = {"core_deliberation_workflow_id": "worldly"}
+WORLDLY = function(
+    "Worldly",
+    {"llm": {"type": "core:LlmApiRequest", "inputValues": {"system_prompt": "{{{told:count}}}"}}},
+    *("in.messages > llm.messages", "llm.response > out.response"),
+    takes={"messages": "ARRAY", "world_state": "OBJECT"},
+    gives={"response": "OBJECT"},
+)
 
 
 def prepare(project: Tavern) -> None:
@@ -163,6 +176,25 @@ async def test_what_is_kept_grows_with_the_turns(bench: AgentBench) -> None:
     assert await bench.histories.delete("long")
     with sqlite3.connect(file) as database:
         assert database.execute("SELECT count(*) FROM texts WHERE history = 'long'").fetchone() == (0,)
+
+
+async def test_what_surrounds_an_agent_is_as_it_was_recorded(bench: AgentBench) -> None:
+    """The clock, counts of calls that have gone on since, and what the request said of the world."""
+    bench.project.write("tools/flaky.tool.json", tool("flaky", readOnly=True, parameters=FLAKY))
+    bench.project.profile(tool_ids_inventory=["flaky", "system:get_current_time"], **ECHO)
+    bench.project.write("workflows/worldly.json", WORLDLY)
+    try:
+        for conversation in ("before", "recorded", "after"):
+            bench.answers(said("", *[("flaky", {"text": n}) for n in ("x", 1, 2)]), said("", TIME), said("It fails."))
+            reply = await bench.run(conversation_id=conversation, world_state={"lamp": conversation})
+            assert reply.text == "It fails."
+            if conversation == "recorded":
+                recording = await bench.runtime.recording(reply.agent_run_id)
+        assert recording.world_state == {"lamp": "recorded"}
+        assert "What became of earlier calls" in str(recording.deliberations[0].messages)
+        assert (await bench.runtime.replay(recording)).difference is None
+    finally:
+        prepare(bench.project)
 
 
 async def test_secret_arguments_are_in_no_recording(bench: AgentBench) -> None:

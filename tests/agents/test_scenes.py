@@ -322,6 +322,36 @@ async def test_scenes_say_what_agents_remember_at_first(bench: AgentBench, scene
     assert [goal.id for goal in two.goals] == ["sell", "rest"]
 
 
+async def test_a_turn_plays_again_when_the_world_has_moved_on(bench: AgentBench, scenes: SceneManager) -> None:
+    bench.model(talk(Ada=[said("", (READ, {})), said("It is lit."), said("Good night.")], Bob=[]))
+    run = await tell(scenes, await scenes.start("inn"), "Is it lit?", turns=1)
+    (turn, *_) = await bench.runtime.runs()
+    recording = await bench.runtime.recording(turn.id)
+    await scenes.update_world({"lamp": "out"}, scene=run.id)
+    assert "lit" in recording.deliberations[0].messages[-1].content
+    played = await bench.runtime.replay(recording)
+    assert (played.difference, played.text) == (None, "It is lit.")
+
+
+async def test_a_goal_of_a_scene_is_read_in_the_base_that_it_names(bench: AgentBench, scenes: SceneManager) -> None:
+    for base in ("first", "second"):
+        entry = {"id": "warn", "entry_type": "goal_definition", "content": {"value": f"From the {base}."}}
+        bench.project.write(f"knowledge/{base}.json", {"kb_id": base, "entries": [entry]})
+    bases = [{"source_id": "first"}, {"source_id": "second", "alias": "two"}]
+    goal = {"caiu_id": "warn", "kb_alias_or_id": "first"}
+    about = {"knowledge_base_references": bases, "initial_goals_reference": [goal]}
+    bench.project.write("agents/reader.json", agent("reader", "ReadPrivateStateTool", **about))
+    for named, text in (("two", "second"), ("second", "second"), (None, "first")):
+        goals = [{"caiu_id": "warn", "kb_alias_or_id": named}]
+        instance = {"instance_id": "ada", "profile_id": "reader", "initial_goals_override_reference": goals}
+        bench.project.write("scenes/goal.json", {**INN, "id": "goal", "agent_instances": [instance]})
+        model = bench.answers(said("", ("ReadPrivateStateTool", {})), said("I see."))
+        run = await tell(scenes, await scenes.start("goal"), "Well?", turns=1)
+        memory = await bench.runtime.memory("reader", run.members[0].conversation_id)
+        assert [(one.id, one.base) for one in memory.goals] == [("warn", named)]
+        assert f"From the {text}." in model.asked[1].messages[-2].content
+
+
 async def test_wrong_scenes_are_refused_and_fields_named(bench: AgentBench, scenes: SceneManager) -> None:
     platform = {
         **{"event_bus_config": {"namespace_prefix": "x"}, "associated_panels": [], "start_state": "s", "variables": {}},

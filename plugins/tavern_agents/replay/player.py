@@ -11,8 +11,7 @@ from pydantic import JsonValue
 from tavern_agents.begun_calls import lost
 from tavern_agents.conversation import BROKEN_OFF
 from tavern_agents.deliberation import Situation
-from tavern_agents.inventory import REMEMBER
-from tavern_agents.long_results import READER
+from tavern_agents.inventory import EXPERIENCE, REMEMBER
 from tavern_agents.rows import InnerCall
 from tavern_host.contracts.agents import AgentRun, AgentStatus
 from tavern_host.contracts.calls import CallContext
@@ -37,8 +36,8 @@ _NEW = re.compile(r"(?<=\bresult:)\d+(?=:)|(?<=_)[0-9a-f]{24}\b")
 
 NOT_REPLAYED = "The call was not made: this is a replay, and it does not only read."
 
-_CLOCK = "system:"
-"""How the names of the macros begin that the clock fills in."""
+_OWN = "agent:"
+"""How the names of the macros begin that say what the agent itself is and remembers."""
 
 
 class Player:
@@ -58,12 +57,19 @@ class Player:
         self.difference: ReplayDifference | None = None
         self.deliberations = self.calls = 0
 
+    @property
+    def experience(self) -> list[str]:
+        """What the agent read of earlier calls of its tools, before the conversation."""
+        first = next((one.messages[0].content for one in self._recording.deliberations[:1] if one.messages), "")
+        _, header, text = first.removesuffix("\n</OBSERVATION>").partition(EXPERIENCE)
+        return [header + text] if header and first.startswith("<OBSERVATION>") else []
+
     def latest(self, texts: list[str]) -> list[str]:
-        """Return the texts of volatile macros, those of the clock as they were recorded."""
+        """Return the texts of volatile macros as they were recorded, but what they say of the agent itself."""
         place, recorded = self.deliberations, self._recording.deliberations
         known = dict(map(_named, recorded[place].latest)) if place < len(recorded) else {}
         named = map(_named, texts)
-        found = [f"{name}: {known.get(name, text) if name.startswith(_CLOCK) else text}" for name, text in named]
+        found = [f"{name}: {text if name.startswith(_OWN) else known.get(name, text)}" for name, text in named]
         return [*found, *(f"{BROKEN_OFF}: {known[BROKEN_OFF]}" for _ in [0] if BROKEN_OFF in known)]
 
     def answer(self, given: Situation) -> LlmResponse | None:
@@ -146,7 +152,8 @@ class Player:
             return self._options.tools == "all"
         try:
             kinds = [request.tool_id for request in requests if request.tool_id != REMEMBER]  # that is forgotten, too
-            return READER not in kinds and all([(await tools.get(tool_id)).read_only for tool_id in kinds])
+            found = [await tools.get(tool_id) for tool_id in kinds]
+            return all(tool.read_only and not tool.volatile for tool in found)
         except TavernError:
             return True  # that it cannot be called any more is a difference
 

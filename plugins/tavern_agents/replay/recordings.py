@@ -102,6 +102,7 @@ async def recording_of(store: AgentStore, tools: ToolManager, run_id: str, tool_
         message=message,
         history=history,
         limits=None if limits is None else limits.to_json(),
+        world_state=kept.entry.request.world_state,
         deliberations=deliberations,
         calls=calls,
         status=kept.run.status.value,
@@ -176,6 +177,7 @@ async def play(
         message=recording.message,
         conversation_id=place,
         limits=None if recording.limits is None else AgentLimits.model_validate(recording.limits),
+        world_state=recording.world_state,
     )
     if history is not None:
         await store.database.write(lambda connection: import_history(connection, history, place))

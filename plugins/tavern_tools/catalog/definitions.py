@@ -56,7 +56,7 @@ _ACCESS = {"fileAccess": ("allowRead", "allowWrite"), "networkAccess": ("allowHo
 _KNOWN = (
     *("id", "toolId", "displayName", "description", "version", "implementation", "handler", "parameters"),
     *("output", "configSchema", "securityContext", "examples", "tags", "async", "readOnly", "idempotent", "cache"),
-    *("timeout", "rateLimit", "concurrency", "requiresApproval", "permissions", "dependencies"),
+    *("volatile", "timeout", "rateLimit", "concurrency", "requiresApproval", "permissions", "dependencies"),
 )
 _EXAMPLE = ("description", "input", "expectedOutput")
 _MAX_ID = 200
@@ -100,6 +100,7 @@ def read_definition(
         "is_async": reader.value("async", bool),
         "read_only": reader.value("readOnly", bool),
         "idempotent": reader.value("idempotent", bool),
+        "volatile": reader.value("volatile", bool),
         "cache": reader.cache(),
         "timeout": reader.timeout(implementation),
         "rate_limit": reader.rate_limit(),
