@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
@@ -23,7 +24,8 @@ from tavern_agents.outcomes import End
 from tavern_agents.replay.player import Player
 from tavern_agents.replay.recorder import Recorder
 from tavern_agents.rows import Kept, KeptRun
-from tavern_agents.store import AgentStore, Progress
+from tavern_agents.run_writer import RunWriter
+from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
 from tavern_agents.watch import CycleWatch, about, added, used_up
 from tavern_host import clock
@@ -61,8 +63,11 @@ class AgentLoop:
     may_run: asyncio.Event = field(default_factory=asyncio.Event)
     observations: list[str] = field(default_factory=list)
     said: str = ""
+    is_stopped: bool = False  # somebody asked for the end of the run
+    has_mail: bool = False  # something may be in the inbox
     account: CallAccount = field(init=False)
     window: ContextWindow = field(init=False)
+    writer: RunWriter = field(init=False)
     _warned: set[str] = field(default_factory=set)
     _nudge: str | None = None
     _notes: list[str] = field(default_factory=list)
@@ -75,6 +80,7 @@ class AgentLoop:
 
     def __post_init__(self) -> None:
         self.account, self.window = CallAccount(self), ContextWindow(self.context)
+        self.writer = RunWriter(self.context, self.store, self.trace, self.recorder)
 
     async def work(self, kept: KeptRun | None = None) -> None:
         """Work until the run ends, and store how. `kept` is what is known of a run that is resumed."""
@@ -103,7 +109,8 @@ class AgentLoop:
             if self.is_stopped:
                 await asyncio.shield(self.stop())
             else:  # the host stops: the next one resumes the run
-                await asyncio.shield(self.write())
+                with suppress(TavernError):
+                    await asyncio.shield(self.write())
             raise
         except TavernError as error:
             is_stop = error.info.code == Interrupted.code
@@ -149,11 +156,6 @@ class AgentLoop:
         if messages:
             self._cycles = CycleWatch(self.limits.repeats)
             await self.write(messages=messages, heard=number)
-
-    is_stopped: bool = False
-    """Whether somebody asked for the end of the run."""
-    has_mail: bool = False
-    """Whether something may be in the inbox."""
 
     async def _step(self) -> None:
         limit = self.account.over or used_up(self.limits, self.run.usage, clock.monotonic() - self._worked)
@@ -371,10 +373,8 @@ class AgentLoop:
 
     async def write(self, **added: Any) -> list[Kept]:
         """Store how the run stands, with what is `added` and the steps that were said since."""
-        recorded = self.recorder.unwritten()
-        progress = Progress(run=self.run, steps=self.trace.unwritten(), recorded=recorded, **added)
-        kept = await self.store.write(progress)
-        if progress.has_mail:
+        kept, has_mail = await self.writer.write(self.run, added)
+        if has_mail:
             self.has_mail = True
             self._stands(status=AgentStatus.RUNNING, finished_at=None)
         self.conversation.kept.extend(kept)

@@ -22,7 +22,9 @@ from tavern_agents.profiles import profiles_of
 from tavern_agents.replay.player import Player
 from tavern_agents.replay.recordings import play, recording_of
 from tavern_agents.rows import KeptRun, RunEntry
+from tavern_agents.run_writer import RunWriter
 from tavern_agents.store import store_of
+from tavern_agents.taking_up import loop_of
 from tavern_agents.tracing import Tracer, agent_of
 from tavern_host import clock
 from tavern_host.context import PluginContext
@@ -40,7 +42,7 @@ from tavern_host.contracts.agents import (
     ResultPart,
 )
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
-from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, PluginFailure, TavernError
+from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, PluginFailure, TavernError, describe
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.memory import AgentMemory, GoalChange, MemoryChange
 from tavern_host.contracts.recordings import AgentRecording, AgentReplay, ReplayOptions
@@ -51,6 +53,9 @@ MAX_NESTING = 4
 """How deeply agents may call agents."""
 
 STATE = "agents.runtime"
+
+_PATIENCE = 10.0
+"""Seconds that stopping a run waits for its end, which is written later where the disk is full."""
 
 _LOOK_EVERY = 0.3
 """Seconds between two looks at a run that another host works on."""
@@ -67,7 +72,7 @@ class Runtime(AgentRuntime):
         self._reported: frozenset[str] = frozenset()
         self._loops: dict[str, AgentLoop] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._resuming: set[str] = set()
+        self._claimed: set[str] = set()
         self._not_resumed: set[str] = set()
         context.state[STATE] = self
 
@@ -145,22 +150,26 @@ class Runtime(AgentRuntime):
         above = () if parent is None else parent.trace.path
         trace = Tracer(self._context, run_id, profile.id, run.conversation_id, allowed=profile.inventory, above=above)
         trace.say("started", f"{profile.name} begins", message=request.message, parentRunId=run.parent_run_id)
-        begun = await self._store.begin(run, entry, trace.unwritten())
-        loop = AgentLoop(
-            context=self._context,
-            store=self._store,
-            profile=profile,
-            deliberation=deliberation,
-            limits=request.limits or profile.limits,
-            run=begun.run,
-            first=begun.first,
-            call=agent,
-            trace=trace,
-            conversation=Conversation(begun.summary, begun.kept),
-            repeated=begun.repeated,
-            player=player,
-        )
-        self._begin(loop, None)
+        self._claimed.add(run_id)
+        try:
+            begun = await self._store.begin(run, entry, trace.unwritten())
+            loop = AgentLoop(
+                context=self._context,
+                store=self._store,
+                profile=profile,
+                deliberation=deliberation,
+                limits=request.limits or profile.limits,
+                run=begun.run,
+                first=begun.first,
+                call=agent,
+                trace=trace,
+                conversation=Conversation(begun.summary, begun.kept),
+                repeated=begun.repeated,
+                player=player,
+            )
+            self._begin(loop, None)
+        finally:
+            self._claimed.discard(run_id)
         changed(self._context, run.conversation_id, "added")
         return begun.run
 
@@ -187,6 +196,10 @@ class Runtime(AgentRuntime):
                     await loop.work(kept)
                 finally:
                     tell(span_of(loop.run))
+        except Exception as error:  # it could not even be said how it ended
+            self._context.log.error("the run %s was given up: %s", loop.run.id, describe(error), exc_info=error)
+            if not self._context.is_stopping():
+                await self._give_up(loop.run, describe(error))
         finally:
             self._loops.pop(loop.run.id, None)
             self._tasks.pop(loop.run.id, None)
@@ -204,14 +217,19 @@ class Runtime(AgentRuntime):
             raise Conflict(f"the run {run_id} has ended with a reply; give the agent a new message")
         return await self._resume(run_id)
 
+    async def _give_up(self, run: AgentRun, reason: str, status: AgentStatus = AgentStatus.ERROR) -> None:
+        """Store, however often it takes, that nobody works on a run any more."""
+        ended = run.model_copy(update={"status": status, "reason": reason, "finished_at": clock.now()})
+        await RunWriter(self._context, self._store).write(ended, {})
+
     async def _resume(self, run_id: str) -> AgentRun:
-        if run_id in self._resuming:
+        if run_id in self._claimed:
             raise Conflict(f"the run {run_id} is being resumed")
-        self._resuming.add(run_id)
+        self._claimed.add(run_id)
         try:
             return await self._resumed(run_id)
         finally:
-            self._resuming.discard(run_id)
+            self._claimed.discard(run_id)
 
     async def _resumed(self, run_id: str) -> AgentRun:
         kept = await self._store.claim(run_id)
@@ -222,7 +240,7 @@ class Runtime(AgentRuntime):
                 raise Conflict(f"it played a recording ({run_id}); start that again")
             loop = await self._loop_of(kept)
         except TavernError as error:
-            await self._store.give_up(kept.run, error.message)
+            await self._give_up(kept.run, error.message)
             if kept.entry.is_replay:
                 await self._store.forget(kept.run.conversation_id)
             raise
@@ -233,44 +251,14 @@ class Runtime(AgentRuntime):
 
     async def _loop_of(self, kept: KeptRun) -> AgentLoop:
         """Return a claimed run as it stood. Raises `TavernError` where its profile or its workflow cannot be used."""
-        run_id = kept.run.id
-        profile = await self.get(kept.run.profile_id)
-        deliberation = await deliberation_of(self._context, profile, kept.entry.request.world_state)
-        steps = await self._store.steps(run_id, 0)
-        summary, messages = await self._store.conversation(run_id)
-        run = kept.run.model_copy(update={"status": AgentStatus.RUNNING, "finished_at": None, "reason": None})
-        if kept.run.status.is_final:  # its limits start over
-            run = run.model_copy(update={"usage": run.usage.model_copy(update={"steps": 0})})
-        trace = Tracer(
-            self._context,
-            run_id,
-            profile.id,
-            run.conversation_id,
-            seq=steps[-1].seq if steps else 0,
-            allowed=profile.inventory,
-            began=run.started_at,
-            above=await self._store.path_above(run),
-        )
-        return AgentLoop(
-            context=self._context,
-            store=self._store,
-            profile=profile,
-            deliberation=deliberation,
-            limits=kept.entry.request.limits or profile.limits,
-            run=run,
-            first=kept.entry.first,
-            call=kept.entry.call,
-            trace=trace,
-            conversation=Conversation(summary, messages),
-            repeated=await self._store.called_beside(run, kept.entry.first),
-        )
+        return await loop_of(self._context, self._store, await self.get(kept.run.profile_id), kept)
 
     async def resume_abandoned(self) -> None:
         """Resume the runs whose host ended in the middle of them."""
         failed = set[str]()
         for run_id in await self._store.abandoned():
             try:
-                if run_id not in self._loops:  # else the run that called it as a tool has resumed it
+                if run_id not in self._loops and run_id not in self._claimed:  # by now, or for the run that called it
                     await self._resume(run_id)
             except TavernError as error:
                 if run_id not in self._not_resumed:
@@ -355,7 +343,7 @@ class Runtime(AgentRuntime):
             try:
                 await (await self._loop_of(kept)).stop()
             except TavernError:  # its profile is broken: nothing can be said about its calls
-                await self._store.give_up(kept.run, "Stopped on request", AgentStatus.INTERRUPTED)
+                await self._give_up(kept.run, "Stopped on request", AgentStatus.INTERRUPTED)
             for below in await self._store.open_below(run_id):
                 await self.interrupt(below, call=call)
         return await self.get_run(run_id)
@@ -374,7 +362,7 @@ class Runtime(AgentRuntime):
         if task is not None:
             self._loops[run_id].is_stopped = True
             task.cancel()
-            await asyncio.wait([task])
+            await asyncio.wait([task], timeout=_PATIENCE)
 
     async def close(self) -> None:
         """Leave the runs at work to the next host."""

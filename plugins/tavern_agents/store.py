@@ -44,7 +44,6 @@ from tavern_agents.rows import (
     unknown_run,
 )
 from tavern_agents.schema import AGENTS
-from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentRun, AgentRunFilter, AgentStatus, AgentTrace
 from tavern_host.contracts.calls import new_id
@@ -211,18 +210,13 @@ class AgentStore:
 
         return await self.database.write(work)
 
-    async def give_up(self, run: AgentRun, reason: str, status: AgentStatus = AgentStatus.ERROR) -> None:
-        """Keep that a claimed run ended without having been at work."""
-        ended = {"status": status, "reason": reason, "finished_at": clock.now()}
-        await self.write(Progress(run=run.model_copy(update=ended)))
-
     async def abandoned(self) -> list[str]:
-        """Return the runs that have not ended and whose host has."""
+        """Return the runs that have not ended and whose host has, and those of this host."""
 
         def work(connection: sqlite3.Connection) -> list[str]:
             rows = connection.execute("SELECT id, owner FROM runs WHERE is_open = 1 ORDER BY seq").fetchall()
-            gone = {owner: owner is None or self._hosts.is_gone(owner) for _, owner in rows if owner != self.host}
-            return [id for id, owner in rows if owner != self.host and gone[owner]]
+            gone = {owner: owner in (None, self.host) or self._hosts.is_gone(owner) for _, owner in rows}
+            return [id for id, owner in rows if gone[owner]]
 
         return await self.database.read(work, [])
 

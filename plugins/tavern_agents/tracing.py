@@ -85,6 +85,10 @@ class Tracer:
         steps, self._unwritten = self._unwritten, []
         return steps
 
+    def put_back(self, steps: Sequence[AgentTrace]) -> None:
+        """Take back steps that could not be kept."""
+        self._unwritten = [*steps, *self._unwritten]
+
     @contextmanager
     def following(self, call: CallContext) -> Iterator[None]:
         """Let what works for this call, or for one made by it, find this tracer meanwhile."""

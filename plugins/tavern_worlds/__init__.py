@@ -6,7 +6,6 @@ What an agent does with its turn is the business of `agentRuntime`; conversation
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.errors import TavernError
@@ -57,8 +56,17 @@ async def _follow(context: PluginContext) -> None:
     await asyncio.sleep(_EVERY)
     from tavern_worlds.service import STATE
 
-    with suppress(TavernError):
-        await context.services.get(SCENE_MANAGER).list_runs(limit=1)  # makes it, unless another's has taken its place
-    while STATE in context.state:
-        await context.state[STATE].look()
+    told = ""
+    while not context.is_stopping():
+        try:
+            if STATE not in context.state:
+                await context.services.get(SCENE_MANAGER).list_runs(limit=1)  # makes it
+            if STATE not in context.state:  # another's has taken its place
+                return
+            await context.state[STATE].look()
+            told = ""
+        except TavernError as error:
+            if error.message != told:
+                context.log.error("scenes cannot be looked after: %s", error.message)
+            told = error.message
         await asyncio.sleep(_EVERY)

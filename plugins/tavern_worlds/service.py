@@ -320,6 +320,8 @@ class Scenes(SceneManager):
                     finally:
                         with contextlib.suppress(TavernError):  # the store is closed
                             await asyncio.shield(self._store.release(scene))
+        except TavernError as error:  # how it stands cannot be written: it is looked at again
+            self._context.log.error("the scene %s waits: %s", scene, error.message)
         finally:
             del self._tasks[scene]
 

@@ -7,6 +7,7 @@ takes up what no living host has. A store decides each step in one transaction, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,11 +88,12 @@ class TaskRow:
 class Seen:
     """What a host finds when it looks at the store: tasks that it took up or that others changed, and those with a
     decision that is to be put into the audit log: the time of some was over, of others the host died that decided.
-    `tells`: callbacks are due now."""
+    `tells`: callbacks are due now. `pending` are its own that wait to begin."""
 
     rows: list[TaskRow]
     unaudited: list[TaskRow]
     tells: bool = False
+    pending: Sequence[str] = ()
 
 
 class TaskStore(ABC):

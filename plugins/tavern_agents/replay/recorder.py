@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tavern_agents.conversation import Conversation
@@ -62,6 +62,10 @@ class Recorder:
         found = self._rows, self._texts
         self._rows, self._texts = [], {}
         return found
+
+    def put_back(self, rows: Sequence[bytes], texts: Mapping[str, bytes]) -> None:
+        """Take back what could not be kept."""
+        self._rows, self._texts = [*rows, *self._rows], {**texts, **self._texts}
 
 
 def encoded(value: Any) -> bytes:

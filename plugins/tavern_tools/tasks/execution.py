@@ -6,10 +6,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.errors import InvalidInput, TavernError, describe
+from tavern_host.contracts.retried_writes import until_written
 from tavern_host.contracts.tasks import TaskRow, TaskStore
 from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
 from tavern_tools.tasks.progress import Progress
@@ -117,19 +119,18 @@ class TaskExecution:
 
     async def _keep_end(self, task_id: str, status: TaskStatus, result: ToolResult, progress: Progress) -> None:
         """Write how a task ended, however often it takes: nothing is published before."""
-        pause = 0.2
+
+        def tell(error: TavernError) -> None:
+            self._log.error("the end of the task %s could not be written: %s", task_id, error.message)
+
         while True:
+            write = partial(self._store.end, task_id, status, result, progress.latest)
             try:
-                row = await self._store.end(task_id, status, result, progress.latest)
-            except TavernError as error:
-                if self._is_stopping() and pause > 1:
+                row = await until_written(write, tell, self._is_stopping)
+            except Exception as error:
+                if isinstance(error, TavernError) and not isinstance(error, InvalidInput):  # the host stops
                     raise
-                self._log.error("the end of the task %s could not be written: %s", task_id, error.message)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, 30.0)
-                continue
-            except Exception as error:  # there is something in the result that cannot be kept
-                status, result = TaskStatus.ERROR, self._unkept(task_id, result, error)
+                status, result = TaskStatus.ERROR, self._unkept(task_id, result, error)  # it holds what cannot be kept
                 continue
             if row is None and progress.has_begun:
                 self._log.error("the task %s is another host's by now: its result is dropped", task_id)

@@ -24,6 +24,9 @@ CALLBACKS_DUE = f"{WHOLE} {_CALLBACK_DUE} LIMIT {AT_ONCE}"
 HAS_CALLBACKS_DUE = f"SELECT 1 FROM tasks {_CALLBACK_DUE} LIMIT 1"
 """Whether there is one of `CALLBACKS_DUE`: a host's ended tasks whose callbacks are to be delivered now."""
 
+OWN_PENDING = "SELECT id FROM tasks WHERE is_open = 1 AND owner = ? AND status = ? ORDER BY seq"
+"""Selects a host's tasks that wait to begin."""
+
 UNAUDITED = f"{WHOLE} WHERE is_audited = 0 AND writer <> ? LIMIT {AT_ONCE}"
 """Selects tasks of other hosts with a decision that is not in the audit log."""
 

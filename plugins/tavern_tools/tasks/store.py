@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from tavern_tools.tasks.statements import (
     CALLBACKS_DUE,
     DUE,
     HAS_CALLBACKS_DUE,
+    OWN_PENDING,
     UNAUDITED,
     change,
     delete_beyond,
@@ -224,7 +226,8 @@ class SqliteTaskStore(TaskStore):
         rows = [row for found, _ in done for row in found]
         unaudited = [row for found, is_decided in done if is_decided for row in found]
         seen = await self._database.read(self._changed, absent=Seen([], []))
-        return Seen([*{row.id: row for row in (*rows, *unaudited, *seen.rows)}.values()], unaudited, seen.tells)
+        rows = [*{row.id: row for row in (*rows, *unaudited, *seen.rows)}.values()]
+        return replace(seen, rows=rows, unaudited=unaudited)
 
     async def callbacks(self) -> list[TaskRow]:
         """Return this host's ended tasks whose callbacks are due."""
@@ -278,7 +281,8 @@ class SqliteTaskStore(TaskStore):
         rows = self._read(connection, changed, [self._seen, self.host])
         self._seen = latest_change(connection)
         tells = connection.execute(HAS_CALLBACKS_DUE, (self.host, clock.microseconds())).fetchone() is not None
-        return Seen(rows, [], tells)
+        pending = connection.execute(OWN_PENDING, (self.host, TaskStatus.PENDING.value)).fetchall()
+        return Seen(rows, [], tells, [id for (id,) in pending])
 
     def _begin_to_see(self, connection: sqlite3.Connection) -> None:
         """Take no notice of what was changed before this host had a task."""

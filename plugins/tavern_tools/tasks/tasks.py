@@ -266,6 +266,8 @@ class Tasks:
             self._notice(row)
         if seen.tells:
             self._begin_to_tell()
+        self._waiting |= dict.fromkeys(one for one in seen.pending if one not in self._running)
+        self._fill()
 
     def _notice(self, row: TaskRow) -> None:
         """Do what the state of a task asks for, and publish it."""

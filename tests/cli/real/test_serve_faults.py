@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from helpers.command_line import tavern
 from helpers.serve_process import SECONDS, serving
+from helpers.unwritable import mount, small_disk
 
 DECISIONS = (
     ("POST", "/api/plugins/tavern-agents/settings", {"recordRuns": True}),
@@ -23,29 +23,12 @@ DECISIONS = (
 """What is kept in the operator's state folder."""
 
 
-def _mount(*arguments: str) -> None:
-    try:
-        subprocess.run(["mount", *arguments], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"mounting is for root: {error}")
-
-
 @contextlib.contextmanager
 def _read_only(folder: Path) -> Iterator[None]:
     """Let nobody write below a folder, not even root."""
-    _mount("--bind", str(folder), str(folder))
+    mount("--bind", str(folder), str(folder))
     try:
-        _mount("-o", "remount,ro,bind", str(folder))
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-@contextlib.contextmanager
-def _small_disk(folder: Path) -> Iterator[None]:
-    folder.mkdir()
-    _mount("-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder))
-    try:
+        mount("-o", "remount,ro,bind", str(folder))
         yield
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
@@ -94,7 +77,7 @@ async def test_a_folder_that_cannot_be_written_any_more_is_said(project: Path) -
 
 
 async def test_a_full_disk_is_said_and_work_goes_on_once_there_is_room(tmp_path: Path) -> None:
-    with _small_disk(tmp_path / "disk"):
+    with small_disk(tmp_path / "disk"):
         project = tmp_path / "disk" / "inn"
         assert (await asyncio.to_thread(tavern, "init", project)).code == 0
         async with serving(project) as site:
