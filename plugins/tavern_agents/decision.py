@@ -122,7 +122,9 @@ def _twin(calls: Sequence[ToolCallRequest], native: ToolCallRequest) -> int | No
     same = (
         place
         for place, call in enumerate(calls)
-        if call.protocol != "native" and (call.tool_id, call.arguments) == (native.tool_id, native.arguments)
+        if call.protocol != "native"
+        and call.refused is None
+        and (call.tool_id, call.arguments) == (native.tool_id, native.arguments)
     )
     return next(same, None)
 

@@ -2,12 +2,13 @@
 
 It does not know what the keys mean. What the format leaves open is decided so:
 
-- A value is unclosed if, before its closing delimiter, a line begins another key with the same opening
-  delimiter, or an end marker and then a request marker come, or the text ends. Inside an escaped value
-  markers are content, and inside one with a nonce such lines are too.
-- An unclosed value ends at the next line that begins a key, or the next block marker, or before a thought that the
-  next request marker stands in; where none comes, the text was cut short, what the value would have been is not
-  certain, and nothing in the block is called.
+- A value ends at the closing delimiter that belongs to its opening one: pairs of the same delimiters within it are
+  content, with a warning, and so is whatever else stands in it. In a value with a nonce only the nonce counts.
+- A value that is never closed ends before the end marker, with a warning, if nothing that could begin or close a
+  value comes behind its beginning; that of a first `command` also at the end of its line.
+- All else leaves open where values end, so that nothing in the block is called: a value that is not closed or not
+  balanced, text between the values that is neither comment, blank nor the line of a code fence, and another block
+  before the end marker of one with parameters.
 - Values between »»» and ««« are trimmed, as the platform does; those between 「始」 and 「末」 are not.
 - Block markers count in comments too.
 """
@@ -18,7 +19,6 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tavern_host.contracts.thoughts import open_thought
 from tavern_tam.keys import KEY_REACH, SEPARATORS, Key, key_before
 from tavern_tam.lexing import END_MARKER, Source, Token
 from tavern_tam.window import Warn
@@ -28,6 +28,8 @@ _NOT_IN_KEYS = ("「", "」", "»", "«", "<", ">")
 
 _NOTHING = re.compile(rf"(?:[{SEPARATORS}]*+#[^\n]*+)*+[{SEPARATORS}]*+")
 _COMMENT = re.compile(r"(?<=\n)[ \t]*+#[^\n]*+")
+_FENCES = re.compile(r"(?:\s*(?:`{3,}|~{3,})\w*\s*)+")
+_DELIMITER = re.compile("「[始末]|»»»|«««")
 
 
 class Pair(NamedTuple):
@@ -40,7 +42,7 @@ class Pair(NamedTuple):
 
 @dataclass(slots=True)
 class BlockText:
-    """A finished block: its pairs, or the `problem` for which nothing in it is called.
+    """A finished block: its pairs, and the `problem` for which nothing in it is called, if there is one.
 
     `source` is the block as it was written, `after` text behind its last value that turned out to be no
     part of it, because the end marker was missing.
@@ -61,13 +63,19 @@ class BlockText:
 
 @dataclass(slots=True)
 class _Value:
-    """An open value. A `doomed` one is known to have no closing delimiter of its own."""
+    """An open value. `depth` counts the pairs of its delimiters within it that are open; `holds_end` and
+    `holds_others` say whether an end marker and other markers stand in it. One that `names_tool` is the first of its
+    key, and one line. A `doomed` one is known to end before the end marker."""
 
     key: Key
     form: str
     offset: int
-    doomed: bool
+    names_tool: bool
+    doomed: bool = False
+    depth: int = 0
+    holds_pairs: bool = False
     holds_end: bool = False
+    holds_others: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -90,6 +98,9 @@ class Block:
         self._value: _Value | None = None
         self._pairs: list[Pair] = []
         self._warnings: list[Warn] = []
+        self._problem: Warn | None = None
+        self._commands: set[str] = set()
+        self._commented = 0  # how many pairs of delimiters are open in the current comment
 
     def read(self) -> BlockText | None:
         """Read on; return the finished block, with the source standing behind it, or None for more text."""
@@ -118,53 +129,66 @@ class Block:
             return self._outcome()
         if token.kind == "request":
             self._source.rewind(token.offset, [token.text])
+            if any(pair.key.word != "command" for pair in self._pairs):
+                self._refuse(f"another block begins before its {END_MARKER}", token.offset)
             return self._without_end(token.offset)
         found = self._key_before() if token.kind == "open" and self._line != "comment" else None
         if found is None:
             self._parts.append(token.text)
             self._line = "other" if self._line == "blank" else self._line
+            self._commented += 1 if token.kind == "open" else -1
+            if self._pairs and self._commented < 0:
+                self._refuse(f"{token.text} stands outside of a value", token.offset)
         else:
             self._open(found[0], found[1], token)
         return None
 
     def _inside(self, value: _Value, token: Token) -> None:
         """Handle a marker in an open value: most are content."""
-        if value.doomed and token.kind in ("request", "end"):
+        if value.doomed and token.kind == "end":
             self._source.rewind(token.offset, [token.text])
-            self._repair(value, self._back_to_thought() if token.kind == "request" else 0)
+            self._end_unclosed(value)
             return
-        if token.kind == "close" and token.form == value.form:
+        own = token.form == value.form
+        if own and token.kind == "close" and not value.depth:
+            if value.holds_pairs:
+                self._warn(
+                    f"the value of {value.key.written!r} holds pairs of its own delimiters; it was read as a whole, up "
+                    "to the delimiter that closes it",
+                    value.offset,
+                )
             self._pairs.append(Pair(value.key, self._finished(value, self._text()), value.offset))
             self._parts.append(token.text)
             self._begin_gap()
             return
-        if token.kind == "open" and (value.doomed or (token.form == value.form and not value.has_nonce)):
-            found = self._key_before()
-            if found is not None:
-                if value.doomed:
-                    self._repair(value, back=found[1])
-                    self._open(found[0], found[1], token)
-                else:
-                    self._read_again(value, token.text)
+        if own and token.kind == "open" and not value.has_nonce:
+            is_line = value.names_tool and not (value.holds_others or value.holds_end)
+            found = self._key_before() if is_line else None
+            if found is not None and "\n" not in self._text()[: -found[1]].strip():
+                self._end_unclosed(value, back=found[1])
+                self._open(found[0], found[1], token)
                 return
-        if token.kind == "request" and value.holds_end and value.is_plain:
-            self._read_again(value, token.text)
-            return
-        if token.kind == "end":
-            value.holds_end = True
+            value.depth += 1
+            value.holds_pairs = True
+        elif own and token.kind == "close":
+            value.depth -= 1
+        value.holds_others |= token.kind != "end"
+        value.holds_end |= token.kind == "end"
         self._parts.append(token.text)
 
     def _at_end(self) -> BlockText | None:
         value = self._value
         if value is None:
             return self._without_end(self._source.offset)
-        self._source.exhausted = True
-        if not value.doomed:
-            self._read_again(value, "")
+        if value.is_plain and value.holds_end and not value.holds_others:
+            read = self._parts[self._mark :]
+            del self._parts[self._mark :]
+            value.doomed = True
+            self._source.rewind(value.offset, read)
             return None
-        outcome = self._outcome()
-        outcome.problem = Warn(f"the text ends inside the value of {value.key.written!r}", value.offset)
-        return outcome
+        what = "is not closed" if value.holds_end or value.holds_others else "is cut off"
+        self._refuse(f"the text ends inside the value of {value.key.written!r}, which {what}", value.offset)
+        return self._outcome()
 
     def _open(self, key: Key, back: int, token: Token) -> None:
         """Begin a value whose key's line begins `back` characters before the opening delimiter."""
@@ -173,17 +197,12 @@ class Block:
             self._warn(f"{key.written!r}: the delimiters >>> <<< are taken for »»» «««", token.offset)
         self._parts.append(token.text)
         self._mark = len(self._parts)
-        doomed = self._source.exhausted and self._source.closers.get(token.form, -1) < token.offset
-        self._value = _Value(key, token.form, token.offset + len(token.text), doomed)
+        names_tool = key.word == "command" and key.name not in self._commands
+        if names_tool:
+            self._commands.add(key.name)
+        self._value = _Value(key, token.form, token.offset + len(token.text), names_tool)
 
-    def _read_again(self, value: _Value, marker: str) -> None:
-        """Go back to where `value` began, now that it is known to be unclosed."""
-        read = [*self._parts[self._mark :], marker]
-        del self._parts[self._mark :]
-        value.doomed = True
-        self._source.rewind(value.offset, read)
-
-    def _repair(self, value: _Value, back: int = 0) -> None:
+    def _end_unclosed(self, value: _Value, back: int = 0) -> None:
         """End an unclosed value `back` characters ago; the line break before what ended it is no part of it."""
         text = self._text()
         split = len(text) - back
@@ -197,12 +216,6 @@ class Block:
         if back:
             self._parts.append(text[split:])
 
-    def _back_to_thought(self) -> int:
-        """Return how far back in an unclosed value an unclosed thought begins: nothing in a thought is called."""
-        text = self._text()
-        begin = open_thought(text)
-        return 0 if begin is None else len(text) - begin
-
     def _finished(self, value: _Value, text: str) -> str:
         """Return a value's text: as it stands between 「始」 and 「末」, trimmed between the others."""
         return text.strip() if value.form in ("»", ">") else text
@@ -211,11 +224,13 @@ class Block:
         self._value = None
         self._mark = len(self._parts)
         self._line = "blank"
+        self._commented = 0
 
     def _follow_line(self, text: str) -> None:
         line = text[text.rfind("\n") + 1 :]
         if len(line) < len(text):
             self._line = "blank"
+            self._commented = 0
         if self._line == "blank":
             line = line.lstrip(SEPARATORS)
             if line:
@@ -242,8 +257,8 @@ class Block:
         return "".join(self._parts[self._mark :])
 
     def _close_gap(self, end: int, back: int = 0) -> None:
-        """Warn of what in the gap that ends at the offset `end`, but for its last `back` characters, is
-        neither comment nor blank."""
+        """Refuse the block for what in the gap that ends at the offset `end`, but for its last `back` characters, is
+        neither comment nor blank; code fences are ignored with a warning."""
         gap = self._text()
         text = gap[: len(gap) - back]
         understood = _NOTHING.match(text)
@@ -252,10 +267,16 @@ class Block:
             return
         ignored = " ".join(_COMMENT.sub("", text[begin:]).split())
         shown = ignored if len(ignored) <= _SHOWN else ignored[:_SHOWN] + "…"
-        self._warn(f"not understood and ignored: {shown!r}", end - len(gap) + begin)
+        if _FENCES.fullmatch(ignored):
+            self._warn(f"the code fence within the block is ignored: {shown!r}", end - len(gap) + begin)
+        else:
+            self._refuse(f"not understood: {shown!r}", end - len(gap) + begin)
 
     def _without_end(self, offset: int) -> BlockText:
         text = self._text()
+        rest = text.lstrip(" \t")
+        if self._pairs and (_DELIMITER.search(text) or not (rest[:1] in ("", "\r", "\n") or _NOTHING.fullmatch(text))):
+            self._refuse(f"it has no {END_MARKER}, and what stands behind its last value is not certain", offset)
         outcome = self._outcome()
         outcome.warnings.append(Warn(f"the block has no {END_MARKER}; it ends behind its last value", offset))
         if not _NOTHING.fullmatch(text):
@@ -263,7 +284,10 @@ class Block:
         return outcome
 
     def _outcome(self) -> BlockText:
-        return BlockText(self._begin, self._parts, self._pairs, self._warnings)
+        return BlockText(self._begin, self._parts, self._pairs, self._warnings, self._problem)
 
     def _warn(self, text: str, offset: int) -> None:
         self._warnings.append(Warn(text, offset))
+
+    def _refuse(self, text: str, offset: int) -> None:
+        self._problem = self._problem or Warn(text, offset)

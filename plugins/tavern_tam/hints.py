@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.documents import read_json
+from tavern_host.contracts.documents import object_of, read_json
 from tavern_host.contracts.errors import InvalidInput
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -33,6 +34,7 @@ def json_of(text: str) -> JsonValue:
     """
     try:
         value: JsonValue = read_json(text, "it")
+        json.loads(text, object_pairs_hook=object_of)
     except InvalidInput as error:
         raise ValueError(f"{_shown(text)} is not JSON ({error.message.removeprefix('it is not JSON: ')})") from None
     return value

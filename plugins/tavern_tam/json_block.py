@@ -1,7 +1,7 @@
 """One call that is written as JSON in a `<tool_call>` element, from behind its opening tag on, as open models do.
 
 The JSON ends at the first `<` outside of its strings. Whole JSON without the closing tag is a call, with a warning;
-all else that is no call is refused, and what is no JSON object at all is text.
+all else that names a tool is refused, and what names none is text.
 """
 
 from __future__ import annotations
@@ -9,12 +9,19 @@ from __future__ import annotations
 import re
 
 from tavern_host.contracts.protocols import ParserOptions
+from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.native import NativeParser
 from tavern_tam.tags import TAG, held_tag, same_name
 from tavern_tam.window import Outcome, Warn, Window, behind_blanks
 
 PROTOCOL = "tool_call"
 
+HOW_TO_WRITE = (
+    'Write the element again, with {"name": …, "arguments": {…}} in it, each key once, and texts escaped as in JSON'
+)
+"""The advice to a model whose JSON was refused."""
+
+_NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,200})"')
 _MARK = re.compile('["<]')
 _MARK_IN_STRING = re.compile(r'\\.|"', re.DOTALL)
 
@@ -69,7 +76,7 @@ class JsonBlock:
     def _outcome(self, closing: str) -> Outcome:
         text = "".join(self._parts)
         outcome = Outcome(self._begin, f"{self._opening}{text}{closing}")
-        parser = NativeParser(self._options)
+        parser = NativeParser(self._options, strict=True)
         parser.feed(text)
         events = parser.finish()
         warning = next((event.text for event in events if event.kind == "warning"), None)
@@ -77,6 +84,9 @@ class JsonBlock:
         if warning is not None or len(calls) != 1:
             problem = warning or f"one element holds one call, not {len(calls)}"
             outcome.problem = Warn(f"{problem}; nothing is called", self._begin)
+            if (named := _NAME.search(text)) is not None:
+                call = ToolCallRequest(tool_id=named[1], block=self._number, protocol=PROTOCOL)
+                outcome.refuse(call, HOW_TO_WRITE)
             return outcome
         outcome.calls = [calls[0].model_copy(update={"block": self._number, "protocol": PROTOCOL})]
         if not closing:

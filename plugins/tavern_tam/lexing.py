@@ -6,7 +6,7 @@ It knows where a marker begins and ends, not what it means there: that is the bl
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from tavern_host.contracts.thoughts import ARRIVING as THOUGHT_ARRIVING
@@ -92,14 +92,7 @@ _PLAIN: dict[str, tuple[TokenKind, str]] = {
 
 @dataclass(slots=True)
 class Source(Window):
-    """A window that is read by tokens.
-
-    `closers` is the last offset at which each form of closing delimiter was seen; once `exhausted`, a block has been
-    read to the very end, and what `closers` does not have beyond an offset does not come.
-    """
-
-    exhausted: bool = False
-    closers: dict[str, int] = field(default_factory=dict)
+    """A window that is read by tokens."""
 
     def next_token(self) -> tuple[str, Token | None]:
         """Return the text before the next marker, and the marker; None where more text is needed.
@@ -115,10 +108,7 @@ class Source(Window):
                 stop = cut_off.start() if cut_off else stop
             return self.take(stop), None
         self.position = found.end()
-        token = _token(found, self.base + found.start())
-        if token.kind == "close":
-            self.closers[token.form] = max(token.offset, self.closers.get(token.form, 0))
-        return self.data[begin : found.start()], token
+        return self.data[begin : found.start()], _token(found, self.base + found.start())
 
 
 def opening(data: str, begin: int) -> tuple[int, int, bool] | None:

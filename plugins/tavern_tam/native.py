@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.documents import carried_json, read_json
+from tavern_host.contracts.documents import carried_json, object_of, read_json
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.protocols import ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ToolCallRequest
@@ -23,6 +23,7 @@ from tavern_tam.window import behind_blanks
 PROTOCOL = "native"
 
 _SHOWN = 60
+_KNOWN = frozenset({"id", "type", "index", "function", "name", "arguments", "parameters"})
 
 
 @dataclass(slots=True)
@@ -33,17 +34,19 @@ class _Call:
     id: str | None = None
     kind: str = "function"
     texts: list[str] = field(default_factory=list)
-    arguments: dict[str, Any] | None = None
+    objects: list[dict[str, Any]] = field(default_factory=list)
 
 
 class NativeParser:
     """Reads the JSON of `tool_calls`. Never raises, whatever it is fed; what is no call is a warning.
 
-    It gives nothing before `finish`: a call is whole only when the answer is.
+    It gives nothing before `finish`: a call is whole only when the answer is. What a server adds to a call is of no
+    interest; `strict` is for JSON that a model wrote, of which all has to be understood.
     """
 
-    def __init__(self, options: ParserOptions) -> None:
+    def __init__(self, options: ParserOptions, *, strict: bool = False) -> None:
         self._aliases = options.aliases
+        self._strict = strict
         self._parts: list[str] = []
         self._warnings: list[str] = []
 
@@ -67,7 +70,7 @@ class NativeParser:
         return events
 
     def _documents(self, text: str) -> list[Any]:
-        decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+        decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=object_of)
         documents: list[Any] = []
         begin = behind_blanks(text, 0)
         while begin < len(text):
@@ -104,6 +107,10 @@ class NativeParser:
         function = piece.get("function")
         about = function if isinstance(function, dict) else piece
         name, arguments, index = about.get("name"), about.get("arguments"), piece.get("index")
+        if "parameters" in about and (arguments is None or self._strict):  # as Llama writes them
+            self._complain_of(["parameters"] if arguments is not None else [])
+            arguments = about["parameters"]
+        self._complain_of([key for key in (*piece, *about) if self._strict and key not in _KNOWN])
         if isinstance(index, int) and not isinstance(index, bool):
             call = by_index.get(index)
             if call is None or (call.id is not None and piece.get("id") not in (None, "", call.id)):
@@ -123,9 +130,12 @@ class NativeParser:
         if isinstance(arguments, str):
             call.texts.append(arguments)
         elif isinstance(arguments, dict):
-            call.arguments = {**(call.arguments or {}), **arguments}
+            call.objects.append(arguments)
         elif arguments is not None:
             call.texts.append(json.dumps(arguments))
+
+    def _complain_of(self, keys: list[str]) -> None:
+        self._warnings += [f"{_shown(key)} is not understood: a call has a name and arguments" for key in keys]
 
     def _request(self, call: _Call, place: int) -> ToolCallRequest | None:
         name = without_surrogates(call.name).strip()
@@ -152,13 +162,14 @@ class NativeParser:
 def _arguments(call: _Call) -> dict[str, JsonValue]:
     """Return a call's arguments as a JSON object. Raises `ValueError`, also for what JSON readers differ about."""
     text = "".join(call.texts)
-    if call.arguments is not None:
+    if call.objects:
         if text.strip():
             raise ValueError("they come both as an object and as text")
-        return dict(carried_json(call.arguments, "they"))
+        return dict(carried_json(object_of([pair for one in call.objects for pair in one.items()]), "they"))
     if not text.strip():
         return {}
     value: JsonValue = read_json(text, "the text")
+    json.loads(text, object_pairs_hook=object_of)
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -7,8 +7,14 @@ from tavern_tam.block import Block
 from tavern_tam.lexing import REQUEST_MARKER, Source, block_marker, opening, opening_cut
 from tavern_tam.plain import plain_call
 from tavern_tam.reader import TextReader
-from tavern_tam.steps import ParameterNames, steps_of
-from tavern_tam.window import Outcome, Warn
+from tavern_tam.steps import ParameterNames, call_of, steps_of
+from tavern_tam.window import UNNAMED, Outcome, Warn
+
+HOW_TO_WRITE = (
+    "Write the block again, with each key once, nothing else between the values, and a value that holds delimiters or "
+    "block markers between 「始ESCAPE:x」 and 「末ESCAPE:x」, where x is a word of your choice that is not in the value"
+)
+"""The advice to a model whose block was refused."""
 
 
 class TamParser(TextReader[Source]):
@@ -39,14 +45,16 @@ class TamParser(TextReader[Source]):
         if found is None:
             return None
         self._block = None
-        outcome, problem = Outcome(found.offset, found.source, after=found.after), found.problem
-        if problem is None:
-            steps = steps_of(found.pairs, self._names, found.offset, self._blocks)
-            problem = steps.problem
-            outcome.calls = steps.calls
-            outcome.warnings = [*found.warnings, *steps.warnings]
+        steps = steps_of(found.pairs, self._names, found.offset, self._blocks)
+        outcome = Outcome(
+            found.offset, found.source, steps.calls, [*found.warnings, *steps.warnings], after=found.after
+        )
+        problem = found.problem or steps.problem
         if problem is not None:
             outcome.problem = Warn(f"{problem.text}; nothing in the block is called", problem.offset)
+            tool_ids = [pair.value.strip() for pair in found.pairs if pair.key.word == "command"]
+            if found.pairs:
+                outcome.refuse(call_of(next(filter(None, tool_ids), UNNAMED), {}, self._blocks), HOW_TO_WRITE)
         return outcome
 
     def _read_plain_call(self) -> Outcome | None:

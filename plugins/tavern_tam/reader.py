@@ -3,7 +3,8 @@
 What the published formats leave open is decided so:
 
 - A code fence is dropped together with the calls in it if it holds nothing else; its events wait until that is known.
-- A block that asks for nothing certain is returned as text, with a warning.
+- A block that asks for nothing is returned as text, with a warning; one that asks for a call of which not all is
+  understood gives a refused call, and its warning.
 - Nothing is called in a thought, and one that is never closed holds the rest of the text.
 - Lone surrogates, which no wire value may hold, become U+FFFD.
 """
@@ -179,9 +180,14 @@ class TextReader(ABC, Generic[W]):
         events = self._fenced if self._fence else self._events
         for warning in outcome.warnings:
             events.append(event_of("warning", warning.offset, warning.text))
+        if outcome.warnings and outcome.problem is None:
+            repairs = [warning.text for warning in outcome.warnings]
+            outcome.calls[0] = outcome.calls[0].model_copy(update={"repairs": repairs})
         for call in outcome.calls:
             events.append(event_of("call", outcome.offset, call=call))
         self._line_is_blank = False
+        if outcome.problem is not None and (thought := open_thought(outcome.source)) is not None:
+            outcome.after = outcome.source[thought:]
         if outcome.after:  # it is text like any other, and may hold a thought or the fence of the next block
             self._release_fence()
             self._window.rewind(outcome.offset + len(outcome.source) - len(outcome.after), [outcome.after])

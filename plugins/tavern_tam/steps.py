@@ -8,8 +8,8 @@ What the TAM format leaves open is decided so:
   block's are variables of its calls, as `P` and as `common_P`; the references to them are not resolved here.
 - `argument_P` is the argument `P` where `P` would else be a word of the protocol (`argument_command`).
 - `retry` and `on_error` without a number are for every step that has none of its own.
-- A key given twice keeps its last value; a command given twice leaves open what is meant, so that
-  nothing is called, unless the tool has a parameter `command`, which it then is.
+- A key given twice with different values leaves open what is meant, so that nothing is called; a second `command` is
+  the tool's parameter of that name, where it has one. So does a numbered command beside one without a number.
 """
 
 from __future__ import annotations
@@ -109,6 +109,8 @@ def call_of(
         "retry": retry,
         "variables": variables or {},
         "protocol": PROTOCOL,
+        "repairs": [],
+        "refused": None,
     }
     return made(ToolCallRequest, values)
 
@@ -125,9 +127,11 @@ class _Reader:
         self._steps: dict[int, _Step] = {}
         self._chain = False
         self._warnings: list[Warn] = []
+        self._problem: Warn | None = None
         self._request_id: str | None = None
         self._on_error: OnError = "stop"
         self._retry = 0
+        self._options: dict[tuple[str, str], str] = {}  # by word and number
         self._common: dict[str, Pair] = {}  # by the parameter's name
         self._hints: dict[tuple[int, str], Pair] = {}
 
@@ -153,6 +157,8 @@ class _Reader:
         for (number, name), pair in self._hints.items():
             self._apply_hint(self._steps[number], name, pair)
         self._apply_common()
+        if self._problem is not None:
+            return Steps(warnings=self._warnings, problem=self._problem)
         return Steps(list(self._calls()), self._warnings)
 
     def _find_commands(self, pairs: Sequence[Pair]) -> Warn | None:
@@ -160,7 +166,6 @@ class _Reader:
         self._chain = all(pair.key.digits for pair in commands)
         for pair in commands:
             if pair.key.digits and not self._chain:
-                self._warn(pair, f"{pair.key.written!r} beside an unnumbered command is an argument of it")
                 continue
             number = int(pair.key.digits) if self._chain else 1
             step = self._steps.get(number)
@@ -171,6 +176,9 @@ class _Reader:
                 self._steps[number] = _Step(tool_id, pair, self._names.of(tool_id))
             elif step.parameter("command", "command") is None:
                 return Warn(f"{pair.key.written!r} is given twice; number the commands of a chain", pair.offset)
+        for key in [pair.key for pair in commands if pair.key.digits and not self._chain]:
+            if self._steps[1].parameter(key.written, key.name) is None:
+                return Warn(f"{key.written!r} stands beside a command without a number; number all", commands[0].offset)
         return None
 
     def _place(self, pair: Pair, current: int) -> None:
@@ -225,8 +233,8 @@ class _Reader:
         same = step.same(name)
         earlier = step.written.get(same)
         if earlier is not None:
-            self._warn(pair, f"{pair.key.written!r} is given twice; the last value counts")
-            del step.arguments[earlier]
+            self._given_twice(pair, step.arguments[earlier] == pair.value)
+            return
         step.written[same] = name
         step.arguments[name] = pair.value
 
@@ -235,6 +243,10 @@ class _Reader:
         value = pair.value.strip()
         if key.word == "comment":
             return
+        if key.word in ("request_id", "retry", "on_error"):
+            given = self._options.setdefault((key.word, key.digits.lstrip("0")), value)
+            if given != value:
+                self._given_twice(pair, is_same=False)
         if key.word == "request_id":
             self._request_id = value or None
         elif key.word == "common" and key.inner is not None:
@@ -247,7 +259,8 @@ class _Reader:
             if known is None and about.word == "argument" and about.inner is not None:
                 about = about.inner
             number, name = known or self._known(about, current) or self._guess(about, current)[:2]
-            self._hints[number, name] = pair
+            if self._hints.setdefault((number, name), pair).value.strip() != value:
+                self._given_twice(pair, is_same=False)
         elif key.digits and int(key.digits) not in self._steps:
             self._warn(pair, f"{key.written!r} names no step")
         elif key.word == "retry":
@@ -256,13 +269,10 @@ class _Reader:
             self._set_on_error(pair, value.casefold())
 
     def _set_common(self, pair: Pair, parameter: Key) -> None:
-        if parameter.name in self._common:
-            self._warn(pair, f"{pair.key.written!r} is given twice; the last value counts")
-        elif len(self._common) == MOST_COMMON:
-            written = pair.key.written
-            self._warn(pair, f"{written!r} is ignored: a block has at most {MOST_COMMON} common parameters")
-            return
-        self._common[parameter.name] = pair
+        if len(self._common) == MOST_COMMON and parameter.name not in self._common:
+            self._refuse(pair, f"{pair.key.written!r} is one too many: a block has {MOST_COMMON} common parameters")
+        elif (earlier := self._common.setdefault(parameter.name, pair)) is not pair:
+            self._given_twice(pair, earlier.value == pair.value)
 
     def _set_retry(self, pair: Pair, value: str) -> None:
         times = int(value) if _RETRIES.fullmatch(value) else MOST_RETRIES + 1
@@ -332,3 +342,12 @@ class _Reader:
 
     def _warn(self, pair: Pair, text: str) -> None:
         self._warnings.append(Warn(text, pair.offset))
+
+    def _given_twice(self, pair: Pair, is_same: bool) -> None:
+        if is_same:
+            self._warn(pair, f"{pair.key.written!r} is given twice, with the same value")
+        else:
+            self._refuse(pair, f"{pair.key.written!r} is given twice, with different values")
+
+    def _refuse(self, pair: Pair, text: str) -> None:
+        self._problem = self._problem or Warn(text, pair.offset)

@@ -7,9 +7,11 @@ What the formats leave open is decided so:
 - A value ends at the first closing tag of its element that is outside CDATA. One that holds another opening tag of a
   parameter is refused: it is not clear whether it is closed.
 - A value is unclosed if the call's own closing tag comes (that of a call within the value is content), and then the
-  text ends or another call begins. It then ends before the next tag of the call.
+  text ends. It then ends before the next tag of the call. Where another call begins before the text ends, it may be
+  part of the value, so that nothing is called.
 - Where the text ends within a value, it was cut short, and nothing is called.
-- Unknown elements are ignored outside the list of parameters, and refused in it.
+- Nothing is called either where something else stands between the elements, or one is given twice with different
+  values.
 """
 
 from __future__ import annotations
@@ -22,10 +24,16 @@ from typing import Any
 
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.tags import CDATA, CDATA_END, MARK, TAG, Tag, decoded, held_tag, tag_of
-from tavern_tam.window import Outcome, Warn, Window, behind_blanks
+from tavern_tam.window import UNNAMED, Outcome, Warn, Window, behind_blanks
 
 PARAMETERS = frozenset({"input", "param", "parameter"})
 LISTS = frozenset({"inputs", "params", "parameters"})
+
+HOW_TO_WRITE = (
+    "Write the element again, with each parameter once, nothing else between the parameters, and a value that holds "
+    "tags or code within <![CDATA[ and ]]> (]]> within one as ]]]]><![CDATA[>)"
+)
+"""The advice to a model whose element was refused."""
 
 _MOST_STRAY = 500
 _SHOWN = 60
@@ -74,7 +82,7 @@ class Unclosed:
 class _Value:
     """An open value; `pieces` are its text so far, each with whether it is verbatim. `key` is None where the element
     names the tool. An `unclosed` one is known to have no closing tag of its own. `depth` counts the calls within it
-    that are open."""
+    that are open; `others` says that another call began behind the end of the value's own."""
 
     element: str
     key: str | None
@@ -87,6 +95,7 @@ class _Value:
     nested: bool = False
     depth: int = 0
     call_ended: bool = False
+    others: bool = False
 
 
 class TagBlock:
@@ -110,6 +119,7 @@ class TagBlock:
         self._tool_id = None if grammar.tool else opening.attributes["name"]
         self._arguments: dict[str, str] = {}
         self._options: dict[str, Any] = {}
+        self._written: dict[str, str] = {}  # what the options say
         self._warnings: list[Warn] = []
         self._problem: Warn | None = None
 
@@ -161,7 +171,7 @@ class TagBlock:
     def _flush_stray(self) -> None:
         if self._stray is not None:
             index, offset = self._stray
-            self._warn(f"not understood and ignored: {_shown(''.join(self._parts[index:]))}", offset)
+            self._refuse(f"not understood: {_shown(''.join(self._parts[index:]))}", offset)
             self._stray = None
 
     def _read_comment(self) -> None:
@@ -188,6 +198,8 @@ class TagBlock:
         is_option = tag.name in grammar.options and not self._in_list
         begins = (tag.name in PARAMETERS or tag.name in grammar.tool or self._in_list or is_option) and not tag.closing
         if not (ends or begins or tag.name in LISTS or tag.name in grammar.wrappers):
+            if self._understood and tag.name in PARAMETERS:
+                self._refuse(f"{_shown(tag.text)} closes nothing", offset)
             self._ignore(end)
             return
         self._flush_stray()
@@ -280,7 +292,7 @@ class TagBlock:
 
     def _tag_in_value(self, value: _Value, tag: Tag) -> None:
         """Handle a tag in an open value: most are content."""
-        grammar, offset = self._grammar, self._window.offset
+        grammar = self._grammar
         own = tag.name == value.element
         if own and tag.closing:
             self._take(self._window.position + len(tag.text))
@@ -290,13 +302,12 @@ class TagBlock:
             self._warn(f"{self._what(value)} is not closed; it ends before {_shown(tag.text)}", value.offset)
             self._repaired = True
             self._close(value)
+            if tag.closing and tag.name in PARAMETERS:
+                self._take(self._window.position + len(tag.text))
             return
         self._take(self._window.position + len(tag.text))
         if grammar.opens(tag):
-            if value.call_ended:
-                self._unclosed.values[value.element] = offset
-                self._read_again(value)
-                return
+            value.others |= value.call_ended
             value.depth += not tag.empty
         elif tag.name == grammar.root and tag.closing:
             value.call_ended = value.call_ended or value.depth == 0
@@ -311,7 +322,7 @@ class TagBlock:
         return tag.closing and (tag.name in LISTS or tag.name == self._grammar.root)
 
     def _value_at_end(self, value: _Value) -> None:
-        if value.unclosed or not value.call_ended:
+        if value.unclosed or value.others or not value.call_ended:
             self._refuse(f"the text ends inside {self._what(value)}", value.offset)
             self._ended = True
         else:
@@ -336,19 +347,21 @@ class TagBlock:
         if value.key is None:
             if self._tool_id is not None:
                 self._refuse("it names two tools", value.offset)
-            self._tool_id = text
+            self._tool_id = text.strip()
             return
         if value.element in self._grammar.options:
             self._set_option(value, text.strip())
             return
         if value.nested:
             self._refuse(f"{self._what(value)} holds the tag of a parameter; such a value is {CDATA}…", value.offset)
-        if value.key in self._arguments:
-            self._warn(f"{value.key!r} is given twice; the last value counts", value.offset)
-            del self._arguments[value.key]
-        self._arguments[value.key] = text
+        if value.others:
+            self._refuse(f"{self._what(value)} holds the end of its call and another call", value.offset)
+        if self._arguments.setdefault(value.key, text) != text:
+            self._refuse(f"{value.key!r} is given twice, with different values", value.offset)
 
     def _set_option(self, value: _Value, text: str) -> None:
+        if self._written.setdefault(value.element, text) != text:
+            self._refuse(f"{value.element} is given twice, with different values", value.offset)
         if value.element != "retry":
             self._options["request_id"] = text or None
         elif _RETRIES.fullmatch(text):
@@ -361,20 +374,21 @@ class TagBlock:
     def _outcome(self) -> Outcome:
         outcome = Outcome(self._begin, "".join(self._parts))
         tool_id = (self._tool_id or "").strip()
+        self._flush_stray()
         if self._problem is None and not tool_id and self._understood:
             self._refuse("it names no tool", self._begin)
         if self._problem is not None:
             outcome.problem = Warn(f"{self._problem.text}; nothing is called", self._problem.offset)
-        elif self._understood:
-            protocol = self._grammar.protocol
+        if self._understood and (self._problem is None or tool_id or self._arguments):
             call = ToolCallRequest(
-                tool_id=tool_id,
-                arguments=dict(self._arguments),
+                tool_id=tool_id or UNNAMED,
+                arguments=dict(self._arguments) if self._problem is None else {},
                 block=self._number,
-                protocol=protocol,
+                protocol=self._grammar.protocol,
                 **self._options,
             )
             outcome.calls, outcome.warnings = [call], self._warnings
+            outcome.refuse(call, HOW_TO_WRITE)
         return outcome
 
     def _what(self, value: _Value) -> str:

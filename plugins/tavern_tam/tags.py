@@ -58,11 +58,13 @@ def same_name(name: str) -> str:
 
 
 def attributes_of(text: str) -> dict[str, str]:
-    """Return the attributes of a tag, in either quotes or none, by their compared names; the first of a name counts."""
+    """Return the attributes of a tag, in either quotes or none, by their compared names. One that is given twice with
+    different values has none."""
     found: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(text.removesuffix("/")):
-        value = next((value for value in match.groups()[1:] if value is not None), "")
-        found.setdefault(same_name(match[1]), decoded(value))
+        value = decoded(next((value for value in match.groups()[1:] if value is not None), ""))
+        if found.setdefault(same_name(match[1]), value) != value:
+            found[same_name(match[1])] = ""
     return found
 
 

@@ -13,6 +13,9 @@ from tavern_host.contracts.wire import Model
 
 M = TypeVar("M", bound=Model)
 
+UNNAMED = "(unnamed)"
+"""The tool of a refused call whose text does not say it."""
+
 _BLANK = re.compile(r"\s*+")
 
 
@@ -70,10 +73,11 @@ class Warn(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """What a finished block asks for: its calls, or the `problem` for which there are none.
+    """What a finished block asks for: its calls, or the `problem` for which nothing is called.
 
-    With neither it is no block at all. `source` is the block as it was written; it is returned as text where nothing
-    is called. `after` is text behind the calls that turned out to be no part of the block.
+    With neither it is no block at all. Where it asks for a call all the same, that is in `calls`, refused. `source` is
+    the block as it was written; it is returned as text where there are no calls. `after` is text behind the calls that
+    turned out to be no part of the block.
     """
 
     offset: int
@@ -82,6 +86,12 @@ class Outcome:
     warnings: list[Warn] = field(default_factory=list)
     problem: Warn | None = None
     after: str = ""
+
+    def refuse(self, call: ToolCallRequest, how_to_write: str) -> None:
+        """Have it ask for this call only, which is refused for the `problem`; its result says how to write it."""
+        if self.problem is not None:
+            self.calls = [call.model_copy(update={"refused": f"{self.problem.text}. {how_to_write}"})]
+            self.warnings = [self.problem]
 
 
 def made(model: type[M], values: dict[str, Any]) -> M:

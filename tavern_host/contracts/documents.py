@@ -153,6 +153,16 @@ def _too_deep(text: str) -> int:
     return 0
 
 
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object from its members, as `object_pairs_hook` of `json.loads`. Raises `ValueError` for a key that
+    is given twice, with different values: readers of JSON differ about which of them counts."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if found.setdefault(key, value) != value:
+            raise ValueError(f"{key[:_SHOWN]!r} is given twice, with different values")
+    return found
+
+
 def merged(value: JsonValue, patch: JsonValue) -> JsonValue:
     """Return a value with a JSON merge patch applied (RFC 7396)."""
     if not isinstance(patch, dict):

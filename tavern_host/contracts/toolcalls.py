@@ -34,6 +34,8 @@ class ToolErrorType(enum.StrEnum):
     VETOED = "Vetoed"
     INTERRUPTED = "Interrupted"
     CANCELLED = "Cancelled"
+    NOT_UNDERSTOOD = "NotUnderstood"
+    """The text that asks for the call leaves open what is meant."""
     UNKNOWN_OUTCOME = "UnknownOutcome"
     """The call had begun when the host ended, and nobody knows what it did."""
 
@@ -54,7 +56,9 @@ class ToolCallRequest(Model):
     `index` is the step within its chain, from 1; `block` counts the blocks of a text: a chain is the calls
     of one block, and in a protocol without chains each call has a block of its own. `request_id` is what
     the text itself calls the request. `retry` is how often the call is retried if it fails. `variables` are
-    the block's own names for `@{name}` in arguments. `protocol` is None for a structured call.
+    the block's own names for `@{name}` in arguments. `protocol` is None for a structured call. `repairs` is what was
+    repaired in the text, where its meaning is certain; the result says so too. A `refused` call is one whose text
+    leaves open what is meant: it is never made, and its result is an error with this text.
     """
 
     tool_id: str
@@ -66,6 +70,8 @@ class ToolCallRequest(Model):
     retry: int = Field(default=0, ge=0, le=10)
     variables: dict[str, JsonValue] = Field(default_factory=dict)
     protocol: str | None = None
+    repairs: list[str] = Field(default_factory=list)
+    refused: str | None = None
 
     @property
     def about(self) -> dict[str, Any]:

@@ -74,6 +74,20 @@ async def test_only_whole_calls_outside_of_thoughts_are_made(bench: AgentBench) 
     assert "no call could be read from it" in last(model.asked[1]).content
 
 
+async def test_a_call_that_is_not_certain_is_observed_as_an_error(bench: AgentBench) -> None:
+    whole = written("tam", SHOUT).text
+    model = bench.answers(said(whole.replace("ale", "ale「末」 or 「始」wine")), written("tam", SHOUT), said("Done."))
+    reply = await bench.run()
+    assert [result.status for result in reply.tool_results] == ["error", "done"]
+    observation = last(model.asked[1]).content
+    assert "Tool shout failed. Error type: NotUnderstood." in observation
+    assert "between 「始ESCAPE:x」 and 「末ESCAPE:x」" in observation
+    model = bench.answers(said(whole.replace("ale", "an 「始」ale「末」")), said("Done."))
+    reply = await bench.run()
+    assert reply.tool_results[0].structured == "AN 「始」ALE「末」"
+    assert "Warnings: the value of 'text' holds pairs of its own delimiters" in last(model.asked[1]).content
+
+
 async def test_an_empty_answer_is_asked_for_again_once(bench: AgentBench) -> None:
     model = bench.answers(said(""), said("Here."))
     reply = await bench.run()

@@ -159,6 +159,14 @@ async def test_a_ready_made_deliberation_acts_and_streams(bench: AgentBench, age
     assert "PermissionDenied" in json.dumps([message.to_json() for message in denied.asked[1].messages])
 
 
+@pytest.mark.parametrize("agent", ["deliberation", "deliberation-with-loop"])
+async def test_a_drawn_deliberation_observes_calls_that_are_not_certain(bench: AgentBench, agent: str) -> None:
+    text = written("tam", SHOUT).text.replace("ale", "ale「末」 or 「始」wine")
+    model = bench.answers(said(text), said("Done."))
+    assert (await bench.run(agent=agent)).text == "Done."
+    assert "NotUnderstood" in model.asked[1].messages[-1].content
+
+
 async def test_what_an_answer_takes_back_is_not_carried_out(bench: AgentBench) -> None:
     bench.answers(said("No call at all.")).void = written("tam", SHOUT).text
     reply, steps = await bench.traced(agent="deliberation")

@@ -26,10 +26,11 @@ TAM_PIECES = [
 
 @dataclass
 class Reading:
-    """What a text holds: the text around its calls, the calls, and the warnings."""
+    """What a text holds: the text around its calls, the calls, those that are refused, and the warnings."""
 
     text: str = ""
     calls: list[ToolCallRequest] = field(default_factory=list)
+    refused: list[ToolCallRequest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -94,7 +95,7 @@ def read(
         elif event.kind == "warning":
             reading.warnings.append(event.text)
         elif event.call is not None:
-            reading.calls.append(event.call)
+            (reading.calls if event.call.refused is None else reading.refused).append(event.call)
     return reading
 
 

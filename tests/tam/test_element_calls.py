@@ -83,7 +83,6 @@ VALUES: Any = [
 NO_CALLS = [
     *("Write <ACTION> to act.", "<ACTION>", "<ACTIONS><tool_id>t</tool_id></ACTIONS>", "< ACTION is a word"),
     *("a < b > c <", "</ACTION> <tool_id>t</tool_id>", "<ACTION <tool_id>t</tool_id>"),
-    f"<ACTION><tool_id>t</tool_id>{'and ' * 200}</ACTION>",
 ]
 
 
@@ -175,11 +174,7 @@ REPAIRED: Any = [
     (f"{CALL}{value('1')}</inputs> {action(value('2'))}", [{"v": "1"}, {"v": "2"}], " ", NO_END),
     (f"{CALL}{value('1')}</ACTION>", [{"v": "1"}], "", "the list of parameters is not closed"),
     (f"{OPEN}one <b>two</b>\n</inputs></ACTION> Bye.", [{"v": "one <b>two</b>"}], " Bye.", ENDS.format("</inputs>")),
-    (f"{OPEN}1</inputs></ACTION>, {action(value('2', 'w'))}", [{"v": "1"}, {"w": "2"}], ", ", ENDS.format("</inputs>")),
-    (
-        *(f"{OPEN}one</param></inputs></ACTION>", [{"v": "one"}], ""),
-        *(ENDS.format("</param>"), "not understood and ignored: '</param>'"),
-    ),
+    (f"{OPEN}one</param></inputs></ACTION>", [{"v": "one"}], "", ENDS.format("</param>")),
     (action(value("Write </ACTION> at the end.")), [{"v": "Write </ACTION> at the end."}], ""),
     (
         *(f"{OPEN}<![CDATA[a &lt; <b></input></inputs></ACTION> Bye.", [{"v": "a &lt; <b>"}], " Bye."),
@@ -189,17 +184,28 @@ REPAIRED: Any = [
         *(f"<ACTION><tool_id>t\n<inputs>{value('1')}</inputs></ACTION>", [{"v": "1"}], ""),
         "the tool's id is not closed; it ends before '<inputs>'",
     ),
-    (action(value("1"), value("2")), [{"v": "2"}], "", "'v' is given twice; the last value counts"),
-    (
-        *("<ACTION><tool_id>t</tool_id><why>I <b>must</b></why><param name='v'>1</param></ACTION>", [{"v": "1"}], ""),
-        "not understood and ignored: '<why>I <b>must</b></why>'",
-    ),
+    (action(value("1"), value("1")), [{"v": "1"}], ""),
     ("<ACTION></ACTION>" + action(), [{}], "<ACTION></ACTION>", "it names no tool; nothing is called"),
 ]
+NO_TOOL = ["<ACTION><inputs></inputs></ACTION>", "<ACTION></ACTION>", "<ACTION><tool_id> </tool_id></ACTION>"]
 REFUSED = [
     # what is written, why nothing is called
-    *((text, "it names no tool") for text in ("<ACTION><inputs></inputs></ACTION>", "<ACTION></ACTION>")),
-    ("<ACTION><tool_id> </tool_id></ACTION>", "it names no tool"),
+    (f"<ACTION>{value('1')}</ACTION>", "it names no tool"),
+    (action(value("1"), value("2")), "'v' is given twice, with different values"),
+    (
+        action(value("1"), "<input name='w' Name='v'>2</input>"),
+        "a parameter without a name: \"<input name='w' Name='v'>\"",
+    ),
+    (action(value("a</input> b")), "'</input>' closes nothing"),
+    (f"{CALL}{value('a</input> b')}", "'</input>' closes nothing"),
+    ("<ACTION><tool_id>t</tool_id><why>I</why><param name='v'>1</param></ACTION>", "not understood: '<why>I</why>'"),
+    (f"<ACTION><tool_id>t</tool_id>{'and ' * 200}</ACTION>", "it breaks off before it is complete"),
+    (
+        "<ACTION><tool_id>t</tool_id><retry>1</retry><retry>2</retry><input name='a'>1</input></ACTION>",
+        "retry is given twice, with different values",
+    ),
+    (f"{OPEN}1</inputs></ACTION>, {action(value('2', 'w'))}", "the value of 'v' holds the tag of a parameter; such a "),
+    (f"{OPEN}1</inputs></ACTION>, {action()}", "the text ends inside the value of 'v'"),
     ("<ACTION><tool_id>a</tool_id><tool_id>b</tool_id></ACTION>", "it names two tools"),
     (action("<input>1</input>"), "a parameter without a name: '<input>'"),
     (action("<path>a</path>"), "'<path>' is no parameter; those are written <input name=…>"),
@@ -227,6 +233,9 @@ def test_what_is_not_closed_is_repaired() -> None:
                 reading = read_action(written)
                 assert reading.called == [("t", given) for given in arguments]
                 assert (reading.text, reading.warnings) == (text, warnings)
+                assert [warning for call in reading.calls for warning in call.repairs] == (
+                    warnings if text != NO_TOOL[1] else []
+                )
 
 
 def test_where_the_meaning_is_uncertain_nothing_is_called() -> None:
@@ -234,8 +243,22 @@ def test_where_the_meaning_is_uncertain_nothing_is_called() -> None:
         for text, problem in REFUSED:
             with failures.row(text):
                 reading = read_action(f"Now: {text}")
-                assert (reading.text, reading.calls) == (f"Now: {text}", [])
-                assert reading.warnings == [f"{problem}; nothing is called"]
+                assert reading.text.startswith("Now: ")
+                assert (len(reading.refused), reading.calls) in ((1, []), (0, []))
+                assert told(reading, problem), reading.warnings
+                for refused in reading.refused:
+                    assert refused.arguments == {}
+                    assert str(refused.refused).startswith(reading.warnings[0])
+                    assert "within <![CDATA[ and ]]>" in str(refused.refused)
+
+
+def test_an_element_that_asks_for_nothing_is_text() -> None:
+    with Failures() as failures:
+        for text in NO_TOOL:
+            with failures.row(text):
+                reading = read_action(f"Now: {text}")
+                assert (reading.text, reading.calls, reading.refused) == (f"Now: {text}", [], [])
+                assert reading.warnings == ["it names no tool; nothing is called"]
 
 
 # --- tool_call ------------------------------------------------------------------------------------
@@ -248,6 +271,9 @@ def test_the_element_names_tool_and_parameters() -> None:
     assert read_tool_call('<tool_call name="a"/><Tool-Call NAME="b"></TOOL_CALL>').called == [("a", {}), ("b", {})]
     inputs = "<inputs><input name='a'>1</input></inputs><parameter name='b'>2</parameter>"
     assert read_tool_call(f"<tool_call name='t'>{inputs}</tool_call>").called == [("t", {"a": "1", "b": "2"})]
+    for uncertain in (BREAKS_OFF, "<tool_call name='t' name='u'><param name='a'>1</param></tool_call>"):
+        reading = read_tool_call(uncertain)
+        assert (reading.calls, len(reading.refused)) == ([], 1)
 
 
 BREAKS_OFF = '<tool_call name="t"><param name="a">1</param><param name="b">2'
@@ -256,15 +282,37 @@ NO_TOOL_CALLS: Any = [
     *(("<tool_call>",), ("<tool_call>[1]</tool_call>",), ("The <tool_call> element.",), ("<tool_calls name='t'/>",)),
     *(("<tool_call id='a'></tool_call>",), ('Begin with <tool_call name="t"> and go on.',)),
     ("<tool_call name=' '></tool_call>", "it names no tool; nothing is called"),
-    (BREAKS_OFF, "the text ends inside the value of 'b'"),
-    ('<tool_call>{"name": "t", "arguments": {"a": "\\', "not JSON: Unterminated string"),
-    ('<tool_call>{"name": "t"} ok <b>', "not JSON: Expecting value"),
-    ('<tool_call>{"name": "t", "arguments": {"a": "b\nc</tool_call>"}}</tool_call>', "not JSON: Invalid control char"),
     ('<tool_call>{"arguments": {}}</tool_call>', "call 1 names no function"),
-    ('<tool_call>{"name": "t", "arguments": [1]}</tool_call>', "the arguments of call 1 ('t') are not usable: "),
-    ('<tool_call>{"name": "t", "arguments": {"n": NaN}}</tool_call>', "not JSON: NaN is no JSON"),
-    ('<tool_call>{"name": "t"} {"name": "t"}</tool_call>', "one element holds one call, not 2"),
 ]
+UNCERTAIN_JSON = [
+    # what stands in the element, what the only warning begins with
+    ('{"name": "t", "arguments": {"a": "\\', "not JSON: Unterminated string"),
+    ('{"name": "t"} ok <b>', "not JSON: Expecting value"),
+    ('{"name": "t", "arguments": {"a": "b\nc</tool_call>"}}</tool_call>', "not JSON: Invalid control char"),
+    ('{"name": "t", "arguments": [1]}</tool_call>', "the arguments of call 1 ('t') are not usable: "),
+    ('{"name": "t", "arguments": {"n": NaN}}</tool_call>', "not JSON: NaN is no JSON"),
+    ('{"name": "t"} {"name": "t"}</tool_call>', "one element holds one call, not 2"),
+    ('{"name": "t", "name": "u"}</tool_call>', "not JSON: 'name' is given twice, with different values"),
+    ('{"name": "t", "arguments": {"a": 1, "a": 2}}</tool_call>', "not JSON: 'a' is given twice, with different"),
+    (
+        '{"name": "t", "arguments": "{\\"a\\": 1, \\"a\\": 2}"}</tool_call>',
+        "the arguments of call 1 ('t') are not usable: ",
+    ),
+    ('{"name": "t", "args": {"a": 1}}</tool_call>', "'args' is not understood: a call has a name and arguments"),
+    ('{"name": "t", "arguments": {}, "parameters": {"a": 1}}</tool_call>', "'parameters' is not understood: "),
+]
+
+
+def test_json_of_which_not_all_is_understood_is_refused() -> None:
+    with Failures() as failures:
+        for text, beginning in UNCERTAIN_JSON:
+            with failures.row(text):
+                reading = read_tool_call(f"<tool_call>{text}")
+                assert reading.calls == []
+                assert told(reading, beginning), reading.warnings
+                [refused] = reading.refused
+                assert (refused.tool_id, refused.arguments) == ("t", {})
+                assert str(refused.refused).endswith("each key once, and texts escaped as in JSON")
 
 
 def test_a_tool_call_that_is_none_is_text() -> None:
@@ -287,6 +335,7 @@ AS_JSON: Any = [
         "",
     ),
     ('{"name": "t"}', {}, ""),
+    ('{"name": "t", "parameters": {"a": 1}}</tool_call>', {"a": 1}, ""),
     ('{"name": "t"}<b>', {}, "<b>"),
 ]
 

@@ -18,7 +18,6 @@ def test_a_single_call_has_its_arguments_as_text() -> None:
 WHOSE: Any = [
     # what is written, the parameters that are known, the steps, the warnings
     ("command3=c|x3=3|command_1=a|x_1=1", {}, [(1, "a", {"x": "1"}), (3, "c", {"x": "3"})]),
-    ("command3=c|x3=3|x 3 =three", {}, [(3, "c", {"x": "three"})], "'x 3' is given twice; the last value counts"),
     ("command=t|ab=1|a_b=2", {"t": ["a_b", "ab"]}, [(1, "t", {"ab": "1", "a_b": "2"})]),
     ("command_1=t|File-Path 1=x|Content_1=y", {}, [(1, "t", {"File-Path": "x", "Content": "y"})]),
     ("command=t|标题=今天", {}, [(1, "t", {"标题": "今天"})]),
@@ -27,6 +26,20 @@ WHOSE: Any = [
     # a number of ten digits is none
     ("command1234567890=t", {}, [], "a block without a command; nothing in the block is called"),
     ("command=t|command1234567890=a", {}, [(1, "t", {"command1234567890": "a"})]),
+    # what is given twice leaves open what is meant, in whatever spelling, and be it a word of the protocol
+    *(
+        (f"command{n}=t|{twice}", {}, [], f"'{which}' is given twice, with different values; nothing in the block")
+        for n, twice, which in (
+            ("3", "x3=3|x 3 =three", "x 3"),
+            ("", "x=1|X=2", "X"),
+            ("", "common_a=1|Common A=2", "Common A"),
+            ("1", "retry_1=1|retry1=2", "retry1"),
+            ("1", "retry=1|retry=2", "retry"),
+            ("1", "on_error_1=stop|onError1=continue", "onError1"),
+            ("", "request_id=a|requestId=b", "requestId"),
+            ("", "x=1|type_hint_x=json|type_hint_x=text", "type_hint_x"),
+        )
+    ),
     *(
         (f"command=t|{written}=x", {"t": ["filePath"]}, [(1, "t", {"filePath": "x"})])
         for written in ("filePath", "file_path", "FILE-PATH", "File Path", "  file__path  ", "- filePath")
@@ -48,7 +61,8 @@ WHOSE: Any = [
         [(1, "a", {}), (2, "b", {"x": "1"})],
         "'x' names no step and is taken for step 2",
     ),
-    ("command=a|command2=b", {}, [(1, "a", {"command2": "b"})], "'command2' beside an unnumbered command is an arg"),
+    ("command=a|command2=b", {"a": ["command2"]}, [(1, "a", {"command2": "b"})]),
+    ("command=a|command2=b", {}, [], "'command2' stands beside a command without a number; number all; nothing "),
     # a known parameter comes before a word of the protocol; the comment of a chain is no argument
     ("command=shell|command=ls", {"shell": ["command"]}, [(1, "shell", {"command": "ls"})]),
     ("command=t|comment=c|retry=3", {"t": ["comment", "retry"]}, [(1, "t", {"comment": "c", "retry": "3"})]),
@@ -58,7 +72,6 @@ WHOSE: Any = [
     # common parameters are defaults for the tools that have them
     ("common_a_b=1|command1=a|command2=b|a-b 2=2", {}, [(1, "a", {"a_b": "1"}), (2, "b", {"a-b": "2"})]),
     ("common_a_b=1|command1=a|command2=b", {"a": ["aB"], "b": ["x"]}, [(1, "a", {"aB": "1"}), (2, "b", {})]),
-    ("common_a=1|Common A=2|command=t", {}, [(1, "t", {"A": "2"})], "'Common A' is given twice; the last value counts"),
     ("command1=a|file_1=@{common_dir}/x", {"a": ["file"]}, [(1, "a", {"file": "@{common_dir}/x"})]),
     # hints are for the argument that they name, in any spelling
     ("command=t|type_hint_y=json", {}, [(1, "t", {})], "'type_hint_y': the step has no text argument 'y'"),
@@ -112,10 +125,10 @@ def test_common_parameters_are_variables_of_every_call() -> None:
         assert [call.variables for call in calls] == [{"Out Dir": "/tmp", "common_Out Dir": "/tmp"}] * 2
     calls[0].variables["x"] = 1
     assert "x" not in calls[1].variables
-    assert read(tam("common_a=1|Common A=2|command=t")).calls[0].variables == {"A": "2", "common_A": "2"}
-    many = read(tam("|".join(f"common_a{n}x={n}" for n in range(33)) + "|command=t"))
+    many = read(tam("|".join(f"common_a{n}x={n}" for n in range(32)) + "|command=t"))
     assert len(many.arguments) == 32
-    assert many.warnings == ["'common_a32x' is ignored: a block has at most 32 common parameters"]
+    many = read(tam("|".join(f"common_a{n}x={n}" for n in range(33)) + "|command=t"))
+    assert (many.calls, told(many, "'common_a32x' is one too many: a block has 32 common parameters;")) == ([], True)
 
 
 def test_each_block_is_a_request_at_its_place() -> None:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from helpers.repetition import Failures
-from tam_reading import END, REQUEST, block, events_of, read, told
+from tam_reading import REQUEST, block, events_of, read, told
 
 NO_END = "the block has no <|[END_TOOL]|>; it ends behind its last value"
+HOLDS_PAIRS = (
+    "the value of 'x' holds pairs of its own delimiters; it was read as a whole, up to the delimiter that closes it"
+)
+SAME = "'X' is given twice, with the same value"
+FENCE = "the code fence within the block is ignored: '```'"
+COPIED = "filePath:「始」other.md「末」"
 A, B, T = ("command:「始」a「末」", "command:「始」b「末」", "command:「始」t「末」")
 
 
@@ -25,40 +31,71 @@ ROWS: list[tuple[Any, ...]] = [
     (block(T, "x:「始」a\nb"), [(1, "t", {"x": "a\nb"})], "", [unclosed("x")]),
     (block(T, "x:「始」a\nb") + " and more", [(1, "t", {"x": "a\nb"})], " and more", [unclosed("x")]),
     (
-        *(block(T, "x:「始」a", "y:»»»b«««", "z:「始ESCAPE」c"), [(1, "t", {"x": "a", "y": "b", "z": "c"})], ""),
-        [unclosed("x"), unclosed("z")],
-    ),
-    (f"{block(A, 'x:「始」1')} so {block(B)}", [(1, "a", {"x": "1"}), (1, "b", {})], " so ", [unclosed("x")]),
-    (f"{block(A, 'x:「始ESCAPE:1」1')}{block(B)}", [(1, "a", {"x": "1"}), (1, "b", {})], "", [unclosed("x")]),
-    (
-        *(f"{REQUEST}\n{T}\npath:「始」/home", [], None),
-        ["the text ends inside the value of 'path'; nothing in the block is called"],
-    ),
-    (
         f"{block(A)}{REQUEST}\ncommand:「始」b",
         [(1, "a", {})],
         f"{REQUEST}\ncommand:「始」b",
         ["the text ends inside the "],
     ),
-    (f"So: {block('x:「始」1「末」')}.", [], None, ["a block without a command; nothing in the block is called"]),
-    (block("command1:「始」a「末」", "command2:「始」 「末」"), [], None, ["'command2' names no tool; nothing "]),
-    (block(A, B), [], None, ["'command' is given twice; number the commands of a chain; nothing in "]),
+    # a value ends at the delimiter that belongs to its own
+    (block(T, "x:「始」a 「始」b「末」 c「末」"), [(1, "t", {"x": "a 「始」b「末」 c"})], "", [HOLDS_PAIRS]),
+    (block(T, f"x:「始」{block(A)}\n{COPIED}「末」"), [(1, "t", {"x": f"{block(A)}\n{COPIED}"})], "", [HOLDS_PAIRS]),
+    (block(T, "x:»»»a »»»b««« c«««"), [(1, "t", {"x": "a »»»b««« c"})], "", [HOLDS_PAIRS]),
+    (block(T, f"x:「始ESCAPE:n」a「末」\n{COPIED}「末ESCAPE:n」"), [(1, "t", {"x": f"a「末」\n{COPIED}"})], "", []),
+    (
+        block(T, "x:「始」1「末」", "X:「始」1「末」"),
+        [(1, "t", {"x": "1"})],
+        "",
+        ["'X' is given twice, with the same value"],
+    ),
+    (block("```tam", T, "```"), [(1, "t", {})], "", [FENCE.replace("'```'", "'```tam'"), FENCE]),
     (f"I write a `{REQUEST}` block:\n{block(T)}", [(1, "t", {})], f"I write a `{REQUEST}` block:\n", None),
-    (
-        *(block("Here it is", T, "# fine", "x = 3", "「始」lost「末」", "y:「始」2「末」"), [(1, "t", {"y": "2"})], ""),
-        ["not understood and ignored: 'Here it is'", "not understood and ignored: 'x = 3 「始」lost「末」'"],
-    ),
     (block(T, f"{'k' * 64}:「始」1「末」"), [(1, "t", {"k" * 64: "1"})], "", []),
-    (block(T, f"{'k' * 65}:「始」1「末」"), [(1, "t", {})], "", None),
-    (
-        *(
-            block(T, "a:»»»x", f"k:「始」y\n{END}w「末」"),
-            [(1, "t", {"a": "x", "k": f"y\n{END}w"})],
-            "",
-            [unclosed("a")],
-        ),
-    ),
 ]
+TWICE = "'filePath' is given twice, with different values"
+REFUSED: list[tuple[str, str]] = [
+    # what is written, why no call is made of it
+    (f"{REQUEST}\n{T}\npath:「始」/home", "the text ends inside the value of 'path', which is cut off"),
+    (block(T, "x:「始」a「末」 b「末」"), "「末」 stands outside of a value"),
+    (block(T, "x:「始」a「末」 # b「末」"), "「末」 stands outside of a value"),
+    (block(T, "x:「始」a 「始」b「末」"), "the text ends inside the value of 'x', which is not closed"),
+    (f"{block(A, 'x:「始」1')} so {block(B)}", "the text ends inside the value of 'x', which is not closed"),
+    (f"{block(A, 'x:「始ESCAPE:1」1')}{block(B)}", "the text ends inside the value of 'x', which is not closed"),
+    (block(T, "x:「始」a", "y:»»»b«««"), "the text ends inside the value of 'x', which is not closed"),
+    (block(T, "filePath:「始」a「末」", f"x:「始」b「末」\n{COPIED}"), TWICE),
+    (block(T, f"x:「始」b「末」\n{COPIED}\n「末」", "filePath:「始」a「末」"), "「末」 stands outside of a value"),
+    (
+        f"{REQUEST}\n{T}\nx:「始」use 「始」y「末」「末」 and more.",
+        "it has no <|[END_TOOL]|>, and what stands behind its last",
+    ),
+    (block("Here it is", T), "not understood: 'Here it is'"),
+    (block(T, "x = 3", "y:「始」2「末」"), "not understood: 'x = 3'"),
+    (block(T, f"{'k' * 65}:「始」1「末」"), f"not understood: '{'k' * 60}…'"),
+    (block(A, B), "'command' is given twice; number the commands of a chain"),
+    (block("command1:「始」a「末」", "command2:「始」 「末」"), "'command2' names no tool"),
+    (f"So: {block('x:「始」1「末」')}.", "a block without a command"),
+]
+
+
+def test_what_leaves_open_what_is_meant_is_refused_and_says_how_to_write_it() -> None:
+    with Failures() as failures:
+        for written, problem in REFUSED:
+            with failures.row(written):
+                reading = read(written)
+                assert reading.calls == []
+                assert told(reading, problem), reading.warnings
+                assert reading.warnings[0].endswith("; nothing in the block is called")
+                [refused] = reading.refused
+                assert refused.refused is not None
+                assert refused.refused.startswith(reading.warnings[0])
+                assert "between 「始ESCAPE:x」 and 「末ESCAPE:x」" in refused.refused
+                assert refused.tool_id in ("t", "a", "(unnamed)")
+
+
+def test_a_repaired_call_says_what_was_repaired() -> None:
+    [call] = read(block(T, "x:「始」a 「始」b「末」 c「末」")).calls
+    assert call.repairs == [HOLDS_PAIRS]
+    first, second = read(block("command1:「始」a「末」", "command2:「始」b「末」", "x:「始」1")).calls
+    assert (first.repairs, second.repairs) == ([unclosed("x"), "'x' names no step and is taken for step 2"], [])
 
 
 def test_broken_blocks_are_repaired_or_stay_text() -> None:
@@ -71,21 +108,21 @@ def test_broken_blocks_are_repaired_or_stay_text() -> None:
 
 
 def test_thoughts_behind_an_unclosed_block_are_skipped() -> None:
-    called: list[tuple[str, dict[str, str] | None]] = [
-        *(("", None), ("\nnote:「始」1「末」", None), ("\ncommand:「始」t", {}), (f"\n{T}", {})),
-        *((f"\n{T}\nx:「始」1", {"x": "1"}), (f"\n{T}\nx:「始ESCAPE:n」1", {"x": "1"})),
+    called: list[tuple[str, list[str]]] = [
+        *(("", ["b"]), ("\nnote:「始」1「末」\n", ["b"]), ("\ncommand:「始」t", []), (f"\n{T}\n", ["t", "b"])),
+        *((f"\n{T}\nx:「始」1", []), (f"\n{T}\nx:「始ESCAPE:n」1", [])),
     ]
     with Failures() as failures:
         for before in ("\n<think>\n", " < THINK >", "<think a='b'>"):
             thought = before + block("command:「始」absurd「末」") + "</think>"
-            for broken, arguments in called:
+            for broken, tools in called:
                 with failures.row(f"{broken}{before}"):
                     reading = read(f"{REQUEST}{broken}{thought} so: {block(B)}")
-                    assert reading.steps == [*([(1, "t", arguments)] if arguments is not None else []), (1, "b", {})]
-                    assert reading.text.endswith(f"{thought.strip()} so: ")
+                    assert [call.tool_id for call in reading.calls] == tools
+                    assert not tools or reading.text.endswith(f"{thought.strip()} so: ")
 
 
 def test_a_warning_says_where() -> None:
-    text = "ab" + block(T, "?", "x:「始」1\ny:「始」2「末」")
+    text = "ab" + block(T, "```", "x:「始」1")
     offsets = {event.text: event.offset for event in events_of([text]) if event.kind == "warning"}
-    assert offsets == {"not understood and ignored: '?'": text.index("?"), unclosed("x"): text.index("1\ny")}
+    assert offsets == {FENCE: text.index("```"), unclosed("x"): text.index("1\n")}

@@ -79,7 +79,8 @@ def test_long_runs_of_anything_are_read() -> None:
                     assert "".join(event.text for event in found if event.kind == "text") == fed(text)
                     assert events_of([text[i : i + 1000] for i in range(0, len(text), 1000)]) == found
                 found = events_of([block("command:「始」t「末」", f"x:「始」{blob}「末」")])
-                assert [event.call.arguments for event in found if event.call] == [{"x": fed(blob)}]
+                [call] = [event.call for event in found if event.call]
+                assert call.arguments == {"x": fed(blob)} or (filler == ":「始」" and call.refused)
 
 
 CALL = f"{REQUEST}\ncommand:「始」t「末」\n"

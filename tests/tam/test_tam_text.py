@@ -32,7 +32,7 @@ ALONE: Any = [
     (REQUEST, NO_COMMAND),
     *(("",), ("a <|[REQUEST_TOO",), ("a </thi",), (f"a {END} b",)),
     (f"a<think>{CALL}", "a thought is never closed; no calls were looked for in it"),
-    (f"```\n{block('x:「始」1「末」')}\n```\n", NO_COMMAND),
+    (f"```\n{block()}\n```\n", NO_COMMAND),
 ]
 AROUND: Any = [
     # what stands before and behind a call and is text

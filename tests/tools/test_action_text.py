@@ -190,6 +190,81 @@ async def test_every_kind_of_tool_is_called_alike(bench: Any) -> None:
     assert (result.error.type, result.error.message) == (ToolErrorType.PARAMETER_VALIDATION, wrong)
 
 
+WRITE = (
+    "<|[REQUEST_TOOL]|>\ncommand:「始」FileOperator.WriteFile「末」\n"
+    "filePath:「始」a.md「末」\ncontent:{}\n<|[END_TOOL]|>"
+)
+INPUTS = "<ACTION><tool_id>FileOperator.WriteFile</tool_id><inputs>{}</inputs></ACTION>"
+INPUT = '<input name="filePath">a.md</input><input name="content">{}</input>'
+COPIED = "as in\nfilePath:「始」b.md「末」\nand so on"
+JSON_CALL = (
+    '<tool_call>{"name": "FileOperator.WriteFile", "arguments": {"filePath": "a.md", %s"content": "x"}}</tool_call>'
+)
+NONCE = "between 「始ESCAPE:x」 and 「末ESCAPE:x」"
+
+
+async def test_a_repaired_call_says_so_in_its_result_and_observation(bench: Any) -> None:
+    for content in (COPIED, f"「始」{COPIED}「末」", WRITE.format("「始」c「末」")):
+        done = await bench.tools.call_text(WRITE.format(f"「始」{content}「末」"))
+        [result] = done.results
+        assert (result.status, (bench.root / "files" / "a.md").read_text("utf-8")) == ("done", content)
+        assert "holds pairs of its own delimiters; it was read as a whole" in result.warnings[0]
+        [told] = await bench.tools.feedback(done.parsed.calls, done.results)
+        assert f"Warnings: {result.warnings[0]}" in told.framed
+    done = await bench.tools.call_text(WRITE.format(f"「始ESCAPE:n」{COPIED}「末ESCAPE:n」"))
+    assert (done.results[0].warnings, done.parsed.warnings) == ([], [])
+
+
+UNCERTAIN = [
+    # a text, what the error says of how to write it
+    (WRITE.format(f"「始」x「末」 {COPIED}「末」"), NONCE),
+    (WRITE.format(f"「始」x「末」\n{COPIED}「末」"), NONCE),
+    (WRITE.format("「始」x「末」\nfilePath:「始」b.md「末」"), NONCE),
+    (WRITE.format("「始」use 「始」 to begin「末」"), NONCE),
+    (WRITE.format("»»»x««« and «««"), NONCE),
+    (INPUTS.format(INPUT.format("x") + '<input name="filePath">b.md</input>'), "within <![CDATA[ and ]]>"),
+    (INPUTS.format(INPUT.format("x</input> y")), "within <![CDATA[ and ]]>"),
+    (INPUTS.format(INPUT.format("x") + "and more"), "within <![CDATA[ and ]]>"),
+    ('<tool_call name="FileOperator.WriteFile">' + INPUT.format("x</input> y") + "</tool_call>", "within <![CDATA["),
+    (JSON_CALL % '"filePath": "b.md", ', "each key once"),
+    ('<tool_call>{"name": "FileOperator.WriteFile", "args": {}}</tool_call>', "each key once"),
+]
+
+
+async def test_an_uncertain_call_is_refused_and_tells_how_to_write_it(bench: Any) -> None:
+    for text, how in UNCERTAIN:
+        done = await bench.tools.call_text(f"{text}\n{WRITE.format('「始」later「末」')}")
+        assert [result.error.type for result in done.results] == [ToolErrorType.NOT_UNDERSTOOD] * len(done.results), (
+            text
+        )
+        first = done.results[0]
+        assert (first.tool_id, first.error.tool_id) == ("FileOperator.WriteFile",) * 2
+        assert how in first.error.message
+        told = await bench.tools.feedback(done.parsed.calls, done.results)
+        assert (
+            f"Tool FileOperator.WriteFile failed. Error type: NotUnderstood. Message: {first.error.message}"
+            in told[0].text
+        )
+        assert not list((bench.root / "files").glob("*.md")), text
+
+
+async def test_uncertain_calls_are_refused_wherever_texts_are_read(bench: Any) -> None:
+    text = UNCERTAIN[0][0]
+    answer = (await bench.ask("POST", "/api/tools/execute", {"text": text})).data
+    assert answer["results"][0]["error"]["type"] == "NotUnderstood"
+    engine = bench.host.services.get(EXECUTION_ENGINE)
+    run = await engine.run(RunRequest(workflow=says(text), actions=RunActions()))
+    assert run.outputs["__actions__"][0]["error"]["type"] == "NotUnderstood"
+    [event] = [event async for event in bench.tools.parse_stream(_pieces(text)) if event.call is not None]
+    [result] = await bench.tools.call_all([event.call])
+    assert result.error.type is ToolErrorType.NOT_UNDERSTOOD
+
+
+async def _pieces(text: str) -> AsyncIterator[str]:
+    for sign in text:
+        yield sign
+
+
 # --- in the outputs of a run -------------------------------------------------------------------------
 
 

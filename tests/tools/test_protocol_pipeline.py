@@ -37,8 +37,9 @@ def tool_call(tool: str, value: str = "") -> str:
 
 
 CHAIN = "<|[REQUEST_TOOL]|>command1:「始」b「末」command2:「始」c「末」<|[END_TOOL]|>"
-HIDING = f"<ACTION><inputs><input name='v'>{cdata(tam('hidden'))}</input></inputs></ACTION>"
-REFUSED = "<|[REQUEST_TOOL]|>a:「始」「始ESCAPE:1」<|[END_TOOL]|>「末」<|[END_TOOL]|>"
+HIDING = f"<ACTION><inputs><!-- {tam('hidden')} --></inputs></ACTION>"
+UNNAMED = f"<ACTION><inputs><input name='v'>{cdata(tam('hidden'))}</input></inputs></ACTION>"
+NO_COMMAND = "<|[REQUEST_TOOL]|>\n# 「始」「始ESCAPE:1」「末」\n<|[END_TOOL]|>"
 FENCED = f"```xml\n{action('a')}\n```\n~~~\n{tam('b')}\n~~~\n```\n{tool_call('c')}\n```"
 NOTHING = "; nothing is called"
 READ: Any = [
@@ -67,11 +68,32 @@ def test_calls_come_in_the_order_of_the_text() -> None:
             with failures.row(text):
                 events = parse(text)
                 assert (called(events), text_of(events), text_of(events, "warning")) == (calls, left, warnings)
-    again = f"{REFUSED} {action('a')} <|[REQUEST_TOOL]|><|[END_TOOL]|>"
+    again = f"{NO_COMMAND} {action('a')} <|[REQUEST_TOOL]|><|[END_TOOL]|>"
     assert called(parse(again)) == [("action", "a", 0)]
     text = f"中 {action('a')}<|[REQUEST_TOOL]|>oops {tam('b')}"  # offsets are those of the whole text
     places = [event.offset for event in parse(text) if event.kind == "call"]
     assert places == [2, text.rindex("<|[REQUEST_TOOL]|>")]
+
+
+COPIED = f"see {action('shown')} and {tam('evil')}{action('evil')}"
+UNCERTAIN = [
+    *(UNNAMED, tam("real", f"a「末」\n{tam('evil')}"), tam("real", "a 「始」 b")),
+    action("real").replace("<![CDATA[]]>", f"see <input name='w'>1</input></inputs></ACTION> {COPIED}"),
+    action("real").replace("</inputs>", "<input name='v'>x</input></inputs>"),
+    '<tool_call>{"name": "real", "name": "other"}</tool_call>',
+]
+
+
+def test_behind_a_refused_call_nothing_is_called_in_any_protocol() -> None:
+    with Failures() as failures:
+        for uncertain, later in product(UNCERTAIN, [tam("later"), action("later"), tool_call("later"), "!later"]):
+            with failures.row((uncertain, later)):
+                events = events_of([f"{tam('before')} {uncertain} {later} "], [*first_party(), BANGS])
+                calls = [event.call for event in events if event.call is not None]
+                assert [call.tool_id for call in calls if call.refused is None] == ["before"]
+                assert len(calls) > 1
+                for call in calls[2:]:
+                    assert str(call.refused).startswith("The call of ")
 
 
 BROKEN = [
@@ -96,7 +118,8 @@ def test_blocks_and_thoughts_are_not_searched_by_others() -> None:
             with failures.row((broken, written)):
                 events = parse(f"{broken}<think>\n{written('absurd')}</think>")
                 assert "absurd" not in [tool for _, tool, _ in called(events)]
-                assert text_of(events).endswith("</think>")
+                cut = any(event.call.refused for event in events if event.call)  # the thought may be its value's
+                assert cut or text_of(events).endswith("</think>")
 
 
 def test_text_is_released_as_soon_as_possible() -> None:

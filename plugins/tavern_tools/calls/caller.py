@@ -143,11 +143,15 @@ class Caller:
         about = {"tool.name": name, "tool.call.id": call.request.request_id, "tool.type": "function"}
         with span("execute_tool", name, call.context, about) as tell:
             result = await self._made(call)
+            if call.request.repairs:
+                result = result.model_copy(update={"warnings": [*call.request.repairs, *result.warnings]})
             tell({"tavern.tool.status": result.status, "error.type": result.error.type.value if result.error else None})
             return result
 
     async def _made(self, call: Call) -> ToolResult:
         try:
+            if call.request.refused is not None:
+                raise ToolFailure(ToolErrorType.NOT_UNDERSTOOD, call.request.refused)
             if call.found is None:
                 call.found = await self._registry.find(call.request.tool_id)
             _check(call)

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.documents import canonical, json_type
+from tavern_host.contracts.documents import canonical, json_type, object_of
 from tavern_tools.catalog.names import normal_form, quoted
 from tavern_tools.catalog.schemas import Schema, is_too_deep
 
@@ -107,7 +107,7 @@ def _convert(text: str, kind: str) -> Any:
 
 def _json(text: str, expected: type) -> Any:
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=object_of)
         if isinstance(value, expected) and not is_too_deep(value):
             canonical(value)
             return value

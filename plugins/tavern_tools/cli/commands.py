@@ -128,6 +128,7 @@ async def parse(arguments: dict[str, Any], context: PluginContext) -> AsyncItera
         step = f"step {request.index}" + (f" of {request.request_id}" if request.request_id else "")
         again = f", {request.retry} more tries" if request.retry else ""
         lines = [f"{request.tool_id} ({step}, {request.protocol}, on error: {request.on_error}{again})"]
+        lines += [] if request.refused is None else [f"  refused: {request.refused}"]
         lines += [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in request.arguments.items()]
         yield CommandOutput(kind="text", text="\n".join(lines))
     if not parsed.calls:

@@ -2,6 +2,7 @@
 
 A block is that of the protocol whose opening comes first: what is inside it, no other protocol searches, and none
 searches thoughts (`<think>`). It knows no protocol; what the calls mean and who may make them is not decided here.
+Behind a refused call all calls are refused: what looks like a call may be a part of that one's value.
 
 How it works: the places where a block of any protocol may begin cut the text into passages. From its opening on a
 protocol's parser gets passage after passage, until it has returned the text up to the end of one. What it returned as
@@ -37,6 +38,7 @@ class Pipeline:
         self._owners = _Owners(owners, blocks)
         self._followers = [Follower(stage, blocks) for stage in stages if not stage.openings]
         self._numbers: dict[int, int] = {}
+        self._refused: ToolCallRequest | None = None
 
     @property
     def held(self) -> int:
@@ -52,12 +54,24 @@ class Pipeline:
         events = self._owners.finish()
         for follower in self._followers:
             events = follower.follow(events) + follower.finish()
-        return self._numbered(_joined(events))
+        return self._certain(self._numbered(_joined(events)))
 
     def _follow(self, events: list[ParseEvent]) -> list[ParseEvent]:
         for follower in self._followers:
             events = follower.follow(events)
-        return self._numbered(_joined(events))
+        return self._certain(self._numbered(_joined(events)))
+
+    def _certain(self, events: list[ParseEvent]) -> list[ParseEvent]:
+        """Refuse the calls behind one that is refused."""
+        found = []
+        for event in events:
+            if event.call is not None and event.call.refused is None and self._refused is not None:
+                why = f"The call of {self._refused.tool_id} before it in the text was not understood; write both again"
+                event = event.model_copy(update={"call": event.call.model_copy(update={"refused": why})})
+            elif event.call is not None and event.call.refused is not None:
+                self._refused = self._refused or event.call
+            found.append(event)
+        return found
 
     def _numbered(self, events: list[ParseEvent]) -> list[ParseEvent]:
         """Number the blocks in the order in which they come out."""
