@@ -56,13 +56,15 @@ async def read_decision(
 
     decision = Decision()
     if message.content:
-        async for _ in read_text(manager, whole(), decision):
+        async for _ in read_text(manager, whole(), decision, tool_ids):
             pass
     await add_native(manager, decision, message.tool_calls, tool_ids, finish_reason)
     return decision
 
 
-async def read_text(manager: ToolManager, pieces: AsyncIterator[str], decision: Decision) -> AsyncIterator[str]:
+async def read_text(
+    manager: ToolManager, pieces: AsyncIterator[str], decision: Decision, tool_ids: Sequence[str]
+) -> AsyncIterator[str]:
     """Yield the text that is part of no call while it comes; add the rest to `decision`."""
     texts: list[str] = []
     is_whole = False
@@ -73,7 +75,7 @@ async def read_text(manager: ToolManager, pieces: AsyncIterator[str], decision: 
             yield piece
         is_whole = True
 
-    async for event in manager.parse_stream(watched()):
+    async for event in manager.parse_stream(watched(), tool_ids=list(tool_ids)):
         if event.kind == "text":
             texts.append(event.text)
             yield event.text

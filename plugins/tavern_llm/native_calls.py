@@ -23,9 +23,11 @@ def new_id() -> str:
 
 @dataclass
 class _Call:
-    """A call as far as it came; `told` is how many of its `pieces` were passed on, None before the first."""
+    """A call as far as it came; `told` is how many of its `pieces` were passed on, None before the first.
+    `has_index` says whether the first of them had an index."""
 
     number: int
+    has_index: bool
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
@@ -62,8 +64,9 @@ class _Call:
 class CallAssembler:
     """The calls of one answer.
 
-    A fragment belongs to the call of its id, else to that of its index, else to the last one. Servers give the index
-    0 to every call, new ids or none, names again, late or in parts, and arguments as objects.
+    A fragment belongs to the call of its id, else to that of its index, else to the last one; one with neither id nor
+    name continues the last one, whatever its index, where that one began without an index. Servers give the index 0 to
+    every call, new ids or none, names again, late or in parts, and arguments as objects.
     """
 
     def __init__(self) -> None:
@@ -110,7 +113,7 @@ class CallAssembler:
             return None
         call = self._find(identity, index, name, arguments)
         if call is None:
-            call = _Call(len(self._calls))
+            call = _Call(len(self._calls), has_index=index is not None)
             self._calls.append(call)
         elif identity and call.name == name and call.size == len(arguments) and call.text == arguments != "":
             return None  # all of it once more
@@ -133,6 +136,8 @@ class CallAssembler:
         if call is None:
             last = self._calls[-1] if self._calls else None
             call = self._by_index.get(index) if index is not None else last
+            if last is not None and not (identity or name) and (call is None or not last.has_index):
+                call = last
             if call is not None and identity and call.id and (name or call.is_complete()):
                 return None
         # In JSON an object never follows another one, so that this is no further part of the same arguments.

@@ -34,7 +34,7 @@ def tavern_register_action_protocols() -> list[ActionProtocolInfo]:
             handler="tavern_tam.tool_call:ToolCallParser",
             description='An element <tool_call name="…"> with <param name="…"> for each parameter.',
             instructions=tool_call.INSTRUCTIONS,
-            openings=["<tool_call", "<tool-call", "<toolcall"],
+            openings=["<tool_call", "<tool-call", "<toolcall", "TOOL_CALL:", "TOOL-CALL:", "TOOLCALL:"],
         ),
         ActionProtocolInfo(
             name="native",

@@ -1,7 +1,8 @@
-"""One call that is written as JSON in a `<tool_call>` element, from behind its opening tag on, as open models do.
+"""One call that is written as JSON, from behind its opening on: in a `<tool_call>` element, as open models do, or
+behind `TOOL_CALL:`.
 
-The JSON ends at the first `<` outside of its strings. Whole JSON without the closing tag is a call, with a warning;
-all else that names a tool is refused, and what names none is text.
+In an element the JSON ends at the first `<` outside of its strings; whole JSON without the closing tag is a call, with
+a warning. Else it ends with its last brace. All else that names a tool is refused, and what names none is text.
 """
 
 from __future__ import annotations
@@ -16,18 +17,17 @@ from tavern_tam.window import Outcome, Warn, Window, behind_blanks
 
 PROTOCOL = "tool_call"
 
-HOW_TO_WRITE = (
-    'Write the element again, with {"name": …, "arguments": {…}} in it, each key once, and texts escaped as in JSON'
-)
+HOW_TO_WRITE = 'Write it again as <tool_call>{"name": …, "arguments": {…}}</tool_call>, each key once, texts escaped'
 """The advice to a model whose JSON was refused."""
 
 _NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,200})"')
-_MARK = re.compile('["<]')
+_MARK = re.compile('["<{}]')
 _MARK_IN_STRING = re.compile(r'\\.|"', re.DOTALL)
 
 
 class JsonBlock:
-    """Reads one call, the `number`th of the text, from a window. `element` is the compared name of its element."""
+    """Reads one call, the `number`th of the text, from a window. `element` is the compared name of its element, empty
+    where there is none."""
 
     def __init__(self, window: Window, element: str, opening: str, options: ParserOptions, number: int) -> None:
         self._window = window
@@ -39,6 +39,7 @@ class JsonBlock:
         self._parts: list[str] = []
         self._begun = False
         self._in_string = False
+        self._depth = 0
 
     def read(self) -> Outcome | None:
         """Read on; return the finished block, with the window standing behind it, or None for more text."""
@@ -51,10 +52,14 @@ class JsonBlock:
                 return Outcome(self._begin, self._opening)
             self._begun = True
         while (found := self._next_mark()) is not None:
-            if found.group() == "<":
+            sign = found.group()
+            if sign == "<" and self._element:
                 return self._end(found.start())
             self._parts.append(window.take(found.end()))
-            self._in_string ^= found.group() == '"'
+            self._in_string ^= sign == '"'
+            self._depth += (sign == "{") - (sign == "}")
+            if sign == "}" and self._depth <= 0 and not self._element:
+                return self._outcome("")
         cut_off = not window.final and self._in_string and window.data.endswith("\\")
         self._parts.append(window.take(len(window.data) - cut_off))
         return self._outcome("") if window.final else None
@@ -89,6 +94,6 @@ class JsonBlock:
                 outcome.refuse(call, HOW_TO_WRITE)
             return outcome
         outcome.calls = [calls[0].model_copy(update={"block": self._number, "protocol": PROTOCOL})]
-        if not closing:
+        if self._element and not closing:
             outcome.warnings = [Warn("it has no closing tag </tool_call>; it ends behind its JSON", self._begin)]
         return outcome

@@ -2,7 +2,8 @@
 
 What is taken: a list of calls or one, each `{id, type, function: {name, arguments}}` or without the inner object, with
 the arguments as JSON text or as an object; and the pieces of a stream, which are put together by their `index`, those
-with different ids apart.
+with different ids apart; one with neither id nor name continues the last call, unless the
+index is that of another, and the last one has an index too.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _KNOWN = frozenset({"id", "type", "index", "function", "name", "arguments", "par
 
 @dataclass(slots=True)
 class _Call:
-    """A call, put together from the pieces of it that came."""
+    """A call, put together from the pieces of it that came; whether the first of them had an index."""
 
+    has_index: bool = False
     name: str = ""
     id: str | None = None
     kind: str = "function"
@@ -102,8 +104,7 @@ class NativeParser:
         return pieces
 
     def _add(self, piece: dict[str, Any], calls: list[_Call], by_index: dict[int, _Call]) -> None:
-        """Take a call, or a piece of one that is known by its index, or of the last one where it has neither index
-        nor name."""
+        """Take a call, or a piece of one: that of its index, else of the last one where it has neither id nor name."""
         function = piece.get("function")
         about = function if isinstance(function, dict) else piece
         name, arguments, index = about.get("name"), about.get("arguments"), piece.get("index")
@@ -113,8 +114,10 @@ class NativeParser:
         self._complain_of([key for key in (*piece, *about) if self._strict and key not in _KNOWN])
         if isinstance(index, int) and not isinstance(index, bool):
             call = by_index.get(index)
+            if calls and not (name or piece.get("id")) and (call is None or not calls[-1].has_index):
+                call = calls[-1]
             if call is None or (call.id is not None and piece.get("id") not in (None, "", call.id)):
-                call = by_index[index] = _Call()
+                call = by_index[index] = _Call(has_index=True)
                 calls.append(call)
         elif calls and not name and piece.get("id") in (None, "", calls[-1].id):
             call = calls[-1]

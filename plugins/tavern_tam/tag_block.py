@@ -47,13 +47,15 @@ _LAST_BREAK = re.compile(r"\r?\n[ \t]*\Z")
 class Grammar:
     """How a protocol writes a call: the words of its element, and the compared names of the elements with the id of
     the `tool`; where there are none, the attribute `name` is the id. `options` are the elements that say how the call
-    is made, and `wrappers` those that these may stand in."""
+    is made, and `wrappers` those that these may stand in. Where it `has_prefix`, JSON behind the words and a colon is
+    a call too."""
 
     protocol: str
     words: tuple[str, ...]
     tool: frozenset[str] = frozenset()
     options: frozenset[str] = frozenset()
     wrappers: frozenset[str] = frozenset()
+    has_prefix: bool = False
 
     @property
     def root(self) -> str:

@@ -1,4 +1,5 @@
-"""The incremental parser of the protocols that write calls in tags: how their elements are found.
+"""The incremental parser of the protocols that write calls in tags: how their elements are found, and JSON behind a
+prefix.
 
 What looks like a call and is none is text; so is a call that is refused (`tag_block`), with a warning.
 """
@@ -25,7 +26,7 @@ class TagParser(TextReader[Window]):
 
     def __init__(self, options: ParserOptions) -> None:
         super().__init__(Window())
-        self._pattern = _opening_of(self.grammar)
+        self._pattern, self._arriving = _opening_of(self.grammar), _arriving_prefix(self.grammar)
         self._words = (self.grammar.root, "think", "thinking")
         self._unclosed = Unclosed()
         self._options = options
@@ -34,31 +35,44 @@ class TagParser(TextReader[Window]):
     def _find_opening(self, data: str, begin: int) -> tuple[int, int, bool] | None:
         for found in self._pattern.finditer(data, begin):
             if found["name"] is None:
-                return found.start(), found.end(), False
+                return found.start(), found.end(), found["prefix"] is not None
             tag = tag_of(found)
             if self.grammar.opens(tag) or self.grammar.opens_json(tag):
                 return found.start(), found.end(), True
         return None
 
     def _held_opening(self, data: str, begin: int) -> int:
-        return held_opening(data, begin, self._words)
+        found = self._arriving.search(data, max(begin, len(data) - _LONGEST_PREFIX))
+        return min(held_opening(data, begin, self._words), len(data) if found is None else found.start())
 
     def _begin_block(self, opening: str) -> None:
         found = TAG.match(opening)
-        assert found is not None
-        tag = tag_of(found)
-        if self.grammar.opens(tag):
+        if found is not None and self.grammar.opens(tag := tag_of(found)):
             self._block = TagBlock(self._window, self.grammar, tag, self._unclosed, self._blocks)
         else:
-            self._block = JsonBlock(self._window, self.grammar.root, opening, self._options, self._blocks)
+            element = "" if found is None else self.grammar.root
+            self._block = JsonBlock(self._window, element, opening, self._options, self._blocks)
 
     def _read_block(self) -> Outcome | None:
         return self._block.read() if self._block is not None else None
 
 
+_GAP = r"\s{0,8}"
+_LONGEST_PREFIX = 40
+
+
 @cache
 def _opening_of(grammar: Grammar) -> re.Pattern[str]:
-    """Return what ends plain text: a tag with which a call may begin, or a thought."""
+    """Return what ends plain text: a tag or a prefix with which a call may begin, or a thought."""
     name = "[_-]?".join(grammar.words)
-    call = rf"<(?P<closing>)\s{{0,8}}(?P<name>(?i:{name}))(?P<attributes>(?:[\s/][^<>]{{0,400}})?)>"
-    return re.compile(rf"{call}|{THOUGHT}")
+    call = rf"<(?P<closing>){_GAP}(?P<name>(?i:{name}))(?P<attributes>(?:[\s/][^<>]{{0,400}})?)>"
+    prefix = rf"(?i:{name}){_GAP}:{_GAP}(?={{)" if grammar.has_prefix else "(?!)"
+    return re.compile(rf"{call}|(?P<prefix>{prefix})|{THOUGHT}")
+
+
+@cache
+def _arriving_prefix(grammar: Grammar) -> re.Pattern[str]:
+    """Return a prefix that is still arriving at the end of a text."""
+    letters = [f"{letter}[_-]?" if letter == word[-1] else letter for word in grammar.words for letter in word]
+    atoms = [*letters, _GAP, ":", _GAP] if grammar.has_prefix else ["(?!)"]
+    return re.compile("(?:".join(atoms) + ")?" * (len(atoms) - 1) + r"\Z", re.IGNORECASE)

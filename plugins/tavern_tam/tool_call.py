@@ -1,11 +1,12 @@
-"""The action protocol tool_call: `<tool_call name="…"><param name="…">…</param></tool_call>`, read by `tag_block`."""
+"""The action protocol tool_call: `<tool_call name="…"><param name="…">…</param></tool_call>`, read by `tag_block`, and
+JSON in the element or behind `TOOL_CALL:`, read by `json_block`."""
 
 from __future__ import annotations
 
 from tavern_tam.tag_block import Grammar
 from tavern_tam.tag_parser import TagParser
 
-TOOL_CALL = Grammar(protocol="tool_call", words=("tool", "call"))
+TOOL_CALL = Grammar(protocol="tool_call", words=("tool", "call"), has_prefix=True)
 
 INSTRUCTIONS = """\
 To call a tool, write an element like this anywhere in your answer; `name` is the ID of one of the tools you were

@@ -30,7 +30,7 @@ from tavern_tools.calls.streams import streams_of
 from tavern_tools.catalog.documentation import describe_tool, describe_unknown, tool_schema
 from tavern_tools.catalog.registry import Tool, registry_of
 from tavern_tools.protocols.feedback import feedback
-from tavern_tools.protocols.native import aliases, native_schemas
+from tavern_tools.protocols.native import aliases, native_schemas, with_aliases
 from tavern_tools.protocols.prompt_macros import PromptMacros
 from tavern_tools.protocols.registered import protocols_of
 from tavern_tools.protocols.run_outputs import DEFAULT_LIMIT, LIMIT, act_on
@@ -118,17 +118,19 @@ class Tools(ToolManager):
         """Return the instructions for an LLM. Raises `InvalidInput` for a protocol that is not registered."""
         return await self._protocols.instructions(protocols)
 
-    async def parse_text(self, text: str, *, protocols: list[str] | None = None) -> ParsedText:
+    async def parse_text(
+        self, text: str, *, protocols: list[str] | None = None, tool_ids: list[str] | None = None
+    ) -> ParsedText:
         """Return the calls in `text`. Raises `InvalidInput` for a protocol that is not registered."""
-        catalog = await self._registry.recent()
-        return await self._protocols.parse(text, protocols, catalog.parser_options)
+        options = with_aliases((await self._registry.recent()).parser_options, tool_ids or ())
+        return await self._protocols.parse(text, protocols, options)
 
     async def parse_stream(
-        self, chunks: AsyncIterator[str], *, protocols: list[str] | None = None
+        self, chunks: AsyncIterator[str], *, protocols: list[str] | None = None, tool_ids: list[str] | None = None
     ) -> AsyncIterator[ParseEvent]:
         """Yield what is found in a text while it comes."""
-        catalog = await self._registry.recent()
-        async for event in self._protocols.parse_stream(chunks, protocols, catalog.parser_options):
+        options = with_aliases((await self._registry.recent()).parser_options, tool_ids or ())
+        async for event in self._protocols.parse_stream(chunks, protocols, options):
             yield event
 
     async def feedback(

@@ -207,12 +207,15 @@ class ToolManager(ServiceInterface, name="toolManager", version=4, records=("too
         """Return the instructions for an LLM on asking for calls, by these protocols: by default a text protocol."""
 
     @reads
-    async def parse_text(self, text: str, *, protocols: list[str] | None = None) -> ParsedText:
-        """Return the calls in `text`, by all protocols for text or the given ones. Never raises on bad text."""
+    async def parse_text(
+        self, text: str, *, protocols: list[str] | None = None, tool_ids: list[str] | None = None
+    ) -> ParsedText:
+        """Return the calls in `text`, by all protocols for text or the given ones. Never raises on bad text. A tool may
+        be called by its id, or by the name that `native_schemas` gives it: of the tools `tool_ids`, else of all."""
 
     @reads
     def parse_stream(
-        self, chunks: AsyncIterator[str], *, protocols: list[str] | None = None
+        self, chunks: AsyncIterator[str], *, protocols: list[str] | None = None, tool_ids: list[str] | None = None
     ) -> AsyncIterator[ParseEvent]:
         """Yield what is found in a text while it comes; see `parse_text`. `offset` is the place in the whole text."""
 

@@ -312,7 +312,7 @@ def test_json_of_which_not_all_is_understood_is_refused() -> None:
                 assert told(reading, beginning), reading.warnings
                 [refused] = reading.refused
                 assert (refused.tool_id, refused.arguments) == ("t", {})
-                assert str(refused.refused).endswith("each key once, and texts escaped as in JSON")
+                assert str(refused.refused).endswith("each key once, texts escaped")
 
 
 def test_a_tool_call_that_is_none_is_text() -> None:
@@ -338,6 +338,36 @@ AS_JSON: Any = [
     ('{"name": "t", "parameters": {"a": 1}}</tool_call>', {"a": 1}, ""),
     ('{"name": "t"}<b>', {}, "<b>"),
 ]
+
+
+PREFIXED: Any = [
+    # what stands in the text, the arguments of its calls, the text that is left, the warnings
+    ('Well.\nTOOL_CALL: {"name": "t", "arguments": {"a": "}<"}}\nDone.', [{"a": "}<"}], "Well.\n\nDone."),
+    ('tool call: {"name": "t"}', [], 'tool call: {"name": "t"}'),
+    ('Tool-Call :\n{"name": "t", "parameters": {"a": {"b": [1]}}} {', [{"a": {"b": [1]}}], " {"),
+    ('```json\nTOOL_CALL: {"name": "t"}\n```', [{}], ""),
+    ('TOOL_CALL: {"name": "t"} TOOLCALL:{"name": "t", "arguments": {"n": 2}}', [{}, {"n": 2}], " "),
+    *((text, [], text) for text in ("TOOL_CALL: none", "A TOOL_CALL:", "TOOL_CALL", "too", "TOOL_CALL: <b>")),
+    ('<think>TOOL_CALL: {"name": "t"}</think>', [], '<think>TOOL_CALL: {"name": "t"}</think>'),
+    ("TOOL_CALL: {x}", [], "TOOL_CALL: {x}", "not JSON: Expecting property name"),
+]
+PREFIX_REFUSED = [
+    *('TOOL_CALL: {"name": "t", "arguments": {"a": "', 'TOOL_CALL: {"name": "t", "name": "u"}'),
+    *('TOOL_CALL: {"name": "t", args: 1}', 'TOOL_CALL: {"name": "t", "args": {}}'),
+]
+
+
+def test_json_behind_the_prefix_is_a_call() -> None:
+    with Failures() as failures:
+        for written, arguments, left, *warnings in PREFIXED:
+            with failures.row(written):
+                reading = read_tool_call(written)
+                assert reading.called == [("t", given) for given in arguments]
+                assert (reading.text, reading.refused, told(reading, *warnings)) == (left, [], True)
+        for written in PREFIX_REFUSED:
+            with failures.row(written):
+                reading = read_tool_call(written)
+                assert (reading.calls, [call.tool_id for call in reading.refused]) == ([], ["t"])
 
 
 def test_json_in_the_element_is_a_call() -> None:

@@ -56,6 +56,10 @@ TWO_IDS = [
     *(piece(0, "", name=None, arguments="}"), piece(0, "c1", name="b", arguments='{"y": 2')),
     piece(0, None, name=None, arguments="}"),
 ]
+UNINDEXED = [
+    *({"id": "c0", "function": {"name": "a"}}, piece(0, arguments='{"x":'), piece(0, arguments="1}")),
+    *({"id": "c1", "function": {"name": "b"}}, piece(0, arguments='{"y":'), piece(1, arguments="2}")),
+]
 FORMS: Any = [
     # what is fed, the calls
     *(([call("a", none)], [("a", {})]) for none in ("{}", "", " ", None, {}, "null")),
@@ -67,6 +71,9 @@ FORMS: Any = [
     ("".join(json.dumps([one]) for one in PIECES), [("a", {"x": "中"}), ("b", {"y": 2})]),
     ("\n".join(json.dumps({"tool_calls": [one]}) for one in PIECES), [("a", {"x": "中"}), ("b", {"y": 2})]),
     (TWO_IDS, [("a", {"x": 1}), ("b", {"y": 2})]),
+    (UNINDEXED, [("a", {"x": 1}), ("b", {"y": 2})]),
+    ([piece(0, "c0", name="a"), piece(7, arguments='{"x": 1}')], [("a", {"x": 1})]),
+    ([call("a", '{"x": 1}', id="c0"), {"index": 0, "function": {}}], [("a", {"x": 1})]),
     ([{"index": 0, "name": "a", "arguments": text} for text in "{}"], [("a", {})]),
 ]
 UNUSABLE = "the arguments of call 1 ('a') are not usable: "
@@ -87,6 +94,8 @@ BROKEN: Any = [
         ([call("a", "[1]")], f"{UNUSABLE}expected an object, got '[1]'; it is not made"),
         ([call("a", 3)], f"{UNUSABLE}expected"),
     ),
+    ([call("a", '{"x": 1, "x": 2}')], f"{UNUSABLE}'x' is given twice, with different values"),
+    ('[{"name": "a", "name": "b"}]', "not JSON: 'name' is given twice, with different values"),
     ([call("a", '{"x": 1e999}')], f"{UNUSABLE}the text: $.x: a number must"),
     ([call("a", '{"x":' + "[" * 5000 + "]" * 5000 + "}")], UNUSABLE),
     ([call("a", "{}", type="custom")], "call 1 ('a') is a 'custom' and not a function; it is not made"),

@@ -89,6 +89,38 @@ async def test_native_calls_have_the_names_models_were_given(stocked: Any) -> No
     assert (result.structured, result.request_id, parsed.calls[0].protocol) == ("ababab", "call_1", "native")
 
 
+NAMED_AS_SHOWN = [
+    '<tool_call>{"name": "acme_repeat", "arguments": {"text": "ab", "times": 2}}</tool_call>',
+    'TOOL_CALL: {"name": "acme_repeat", "arguments": {"text": "ab", "times": 2}}',
+    '<tool_call name="acme_repeat"><param name="text">ab</param><param name="times">2</param></tool_call>',
+    '<ACTION><tool_id>acme_repeat</tool_id><input name="text">ab</input><input name="times">2</input></ACTION>',
+    "<|[REQUEST_TOOL]|>command:「始」acme_repeat「末」\nText:「始」ab「末」\ntimes:「始」2「末」<|[END_TOOL]|>",
+    "!acme_repeat text=ab\n",
+]
+
+
+async def test_texts_may_name_tools_as_they_are_offered_natively(stocked: Any) -> None:
+    for text in NAMED_AS_SHOWN:
+        done = await stocked.tools.call_text(text)
+        assert [(call.tool_id, call.refused) for call in done.parsed.calls] == [("acme:repeat", None)]
+        assert [result.structured for result in done.results] == ["abab"], text
+    stocked.write_info("acme.repeat")  # one name would do for both: only what was offered says which is meant
+    assert "acme.repeat" in await stocked.ids()
+    asked = NAMED_AS_SHOWN[0]
+    for offered, tool_id in ((None, "acme_repeat"), (["acme:repeat"], "acme:repeat"), (["acme.repeat"], "acme.repeat")):
+        [call] = (await stocked.tools.parse_text(asked, tool_ids=offered)).calls
+        assert call.tool_id == tool_id
+    both = ["acme:repeat", "acme.repeat"]
+    names = [schema["function"]["name"] for schema in await stocked.tools.native_schemas(both)]
+    for name, tool_id in zip(names, both, strict=True):
+        [call] = (await stocked.tools.parse_text(asked.replace("acme_repeat", name), tool_ids=both)).calls
+        assert call.tool_id == tool_id
+    stocked.write_info("acme_repeat")  # an id comes first
+    assert "acme_repeat" in await stocked.ids()
+    [call] = (await stocked.tools.parse_text(asked, tool_ids=["acme:repeat"])).calls
+    assert call.tool_id == "acme_repeat"
+
+
 async def test_models_are_told_of_tools_and_one_protocol(stocked: Any) -> None:
     told = protocols(stocked).instructions
     assert "<|[REQUEST_TOOL]|>" in await told()

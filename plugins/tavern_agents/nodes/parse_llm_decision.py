@@ -57,7 +57,7 @@ async def parse_llm_decision(
     answer = _Answer(response)
     while True:
         decision = Decision()
-        async for text in read_text(manager, answer.texts(chunks), decision):
+        async for text in read_text(manager, answer.texts(chunks), decision, tool_ids or []):
             if tracer is not None:
                 tracer.fragment(text)
             yield {"text_stream": text}

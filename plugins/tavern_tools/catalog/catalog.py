@@ -24,6 +24,7 @@ from tavern_tools.catalog.permissions import Unmet
 from tavern_tools.catalog.schemas import Schema
 from tavern_tools.catalog.slots import file_parameters, node_parameters, streaming, taken
 from tavern_tools.catalog.versions import read_range, read_version
+from tavern_tools.protocols.native import with_aliases
 
 WORKFLOW_PREFIX = "workflow:"
 NODE_PREFIX = "node:"
@@ -229,7 +230,8 @@ class Catalog:
     def parser_options(self) -> ParserOptions:
         """What parsers of action protocols may know of every tool; made once, as there may be thousands."""
         own = {tool_id: list(tools[0].parameters.properties) for tool_id, tools in self.versions.items()}
-        return ParserOptions(parameters={**self._nodes.parameter_names(), **own})
+        known = {**self._nodes.parameter_names(), **own}
+        return with_aliases(ParserOptions(parameters=known), known)
 
 
 def find_tool(versions: Mapping[str, tuple[Tool, ...]], nodes: NodeTools, name: str) -> Tool | None:

@@ -60,7 +60,7 @@ class Follower:
                 self._returned += len(event.text)
             self._took = self._took or event.kind == "call"
             offset = None if event.offset is None else self._original(event.offset)
-            owned.append(event_of_text(event, self._stage.name, offset, self._own_blocks, self._blocks))
+            owned.append(event_of_text(event, self._stage, offset, self._own_blocks, self._blocks))
         return owned
 
     def _original(self, offset: int) -> int:

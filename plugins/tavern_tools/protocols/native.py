@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import JsonValue
 
+from tavern_host.contracts.protocols import ParserOptions
 from tavern_host.contracts.tools import ToolDefinition
 
 LONGEST = 64
@@ -39,6 +40,17 @@ def aliases(tool_ids: Iterable[str]) -> dict[str, str]:
         names[tool_id] = _hashed(tool_id, taken)
         taken.add(names[tool_id])
     return {names[tool_id]: tool_id for tool_id in ids}
+
+
+def with_aliases(options: ParserOptions, tool_ids: Iterable[str]) -> ParserOptions:
+    """Return what parsers may know, with the names under which these tools are offered natively: models write what
+    they were shown. A name that is a tool's id means that tool."""
+    known, given = options.parameters, options.aliases
+    names = {name: id for name, id in aliases(tool_ids).items() if name not in known and given.get(name) != id}
+    if not names:
+        return options
+    parameters = known | {name: known[id] for name, id in names.items() if id in known}
+    return options.model_copy(update={"aliases": {**given, **names}, "parameters": parameters})
 
 
 def native_schemas(tool_ids: Iterable[str], tools: Mapping[str, ToolDefinition]) -> list[dict[str, JsonValue]]:

@@ -327,7 +327,7 @@ class _Owners:
     def _emit(self, reading: ParserReading, event: ParseEvent) -> None:
         stage = self._stages[reading.owner]
         offset = None if event.offset is None else reading.begin + event.offset
-        self._events.append(event_of_text(event, stage.name, offset, reading.blocks, self._blocks))
+        self._events.append(event_of_text(event, stage, offset, reading.blocks, self._blocks))
 
     def _release(self, end: int) -> None:
         """Return the text up to `end`."""

@@ -152,6 +152,7 @@ class Protocols:
             openings=protocol.info.openings,
             open=lambda: protocol.open(options),
             failed=lambda error: self._why_failed(protocol, error),
+            aliases=options.aliases,
         )
 
     def _known(self, name: str, known: dict[str, Protocol]) -> Protocol:

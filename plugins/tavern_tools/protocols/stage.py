@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.protocols import ActionParser, ParseEvent
@@ -14,12 +14,14 @@ PARSER_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 
 @dataclass(frozen=True)
 class Stage:
-    """A protocol that text goes through: `open` gives a new parser, `failed` says in a line why one raised."""
+    """A protocol that text goes through: `open` gives a new parser, `failed` says in a line why one raised. `aliases`
+    are names that stand for tools."""
 
     name: str
     openings: Sequence[str]
     open: Callable[[], ActionParser]
     failed: Callable[[BaseException], str]
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 def checked_events(events: object) -> list[ParseEvent]:
@@ -33,19 +35,20 @@ def checked_events(events: object) -> list[ParseEvent]:
 
 
 def event_of_text(
-    event: ParseEvent, name: str, offset: int | None, own: dict[int, int], blocks: Iterator[int]
+    event: ParseEvent, stage: Stage, offset: int | None, own: dict[int, int], blocks: Iterator[int]
 ) -> ParseEvent:
     """Return a parser's event as one of the whole text: its offset there, its block's number, and whose it is."""
     if event.kind == "warning":
-        return ParseEvent(kind="warning", text=f"{name}: {event.text}", offset=offset)
+        return ParseEvent(kind="warning", text=f"{stage.name}: {event.text}", offset=offset)
     call = event.call
     if call is None:
         return ParseEvent(kind=event.kind, text=event.text, offset=offset)
     block = own.get(call.block)
     if block is None:
         block = own[call.block] = next(blocks)
-    if call.block != block or call.protocol is None:
-        call = call.model_copy(update={"block": block, "protocol": call.protocol or name})
+    if call.block != block or call.protocol is None or call.tool_id in stage.aliases:
+        tool_id = stage.aliases.get(call.tool_id, call.tool_id)
+        call = call.model_copy(update={"block": block, "protocol": call.protocol or stage.name, "tool_id": tool_id})
     elif offset == event.offset:
         return event
     return ParseEvent(kind="call", call=call, offset=offset)

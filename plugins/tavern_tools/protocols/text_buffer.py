@@ -68,7 +68,7 @@ class Openings:
     any: re.Pattern[str]
     arriving: re.Pattern[str]
     longest: int
-    firsts: frozenset[str]
+    firsts: str
 
     @classmethod
     @lru_cache(maxsize=16)
@@ -79,7 +79,7 @@ class Openings:
         whole = [*("|".join(map(_whole, texts)) or r"(?!)" for texts in atoms), thoughts.PATTERN]
         every = [text for texts in atoms for text in texts]
         longest = max([thoughts.LONGEST, *(sum(8 + len(atom) for atom in text) for text in every)])
-        firsts = frozenset({"<", *(sign for text in every for sign in (text[0][0].upper(), text[0][0].lower()))})
+        firsts = "|".join({"<": None} | dict.fromkeys(_first(text[0][:3]) for text in every))
         arriving = "|".join([*map(_beginning, every), thoughts.ARRIVING])
         return cls(
             [re.compile(pattern) for pattern in whole],
@@ -90,8 +90,9 @@ class Openings:
         )
 
     def signs(self, more: str) -> re.Pattern[str]:
-        """Return a pattern of the signs with which an opening begins, and of those in `more`."""
-        return re.compile(f"[{''.join(map(re.escape, sorted(self.firsts | set(more))))}]")
+        """Return a pattern of what an opening begins with, of its first word three letters, and of the signs in `more`.
+        Text without it is passed on at once."""
+        return re.compile(f"{self.firsts}|[{re.escape(more)}]")
 
     def held(self, text: str, begin: int) -> int:
         """Return where the opening that may be arriving at the end of `text` begins, not before `begin`."""
@@ -140,6 +141,11 @@ class Places:
             index = self.index(before)
             if index * 2 > len(self.offsets):
                 del self.offsets[:index], self.owners[:index]
+
+
+def _first(signs: str) -> str:
+    """Return a pattern of these signs, or of as many of them as stand at the end of a text."""
+    return _letter(signs[0]) + (rf"(?:\Z|{_first(signs[1:])})" if signs[1:] else "")
 
 
 def _atoms(text: str) -> list[str]:
