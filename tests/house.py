@@ -20,7 +20,7 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 12_200, "file": 450, "function": 60}
+MOST = {"core": 4_000, "kernel": 12_500, "file": 450, "function": 60}
 """Lines of code of the core, and of the kernel without contracts; all lines of one product file, and lines of one
 function from its `def` to its end, without its docstring, blank lines and comments. Decision 25 says why the kernel's
 is what it is."""

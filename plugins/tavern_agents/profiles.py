@@ -65,11 +65,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Profiles:
-    """What a project's `agents` folder holds."""
+    """What a project's `agents` folder holds. `taken` are ids that one plugin brings and another has brought before:
+    the later, the id, the earlier."""
 
     by_id: dict[str, AgentProfile] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
     broken: tuple[BrokenProfile, ...] = ()
+    taken: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def problems(self) -> list[str]:
@@ -108,6 +110,8 @@ class ProfileFolder:
         if profiles is not None and number > self._latest:  # a look that took long knows less than a later one
             before, self._profiles, is_first = self._profiles, profiles, self._stamps is None
             self._stamps, self._latest = stamps, number
+            for plugin, profile_id, first in profiles.taken:
+                self._context.hooks.claim({profile_id: first}, "agent", profile_id, plugin)
             if not is_first:
                 self._publish(before, profiles)
         return self._profiles
@@ -165,6 +169,8 @@ def read_profiles(project: Path, brought: Sequence[PluginAsset] = ()) -> Profile
         else:
             by_id[profile.id], sources[profile.id] = profile, source
     own = dict(sorted(by_id.items()))
+    owners: dict[str, str] = {}
+    taken = []
     for asset in brought:
         for path in _files(Path(asset.path)):
             found = _read(Path(asset.path), path)
@@ -173,7 +179,10 @@ def read_profiles(project: Path, brought: Sequence[PluginAsset] = ()) -> Profile
             elif found[0].id not in own:
                 source = replace(found[1], file=f"plugin:{asset.plugin}/{found[1].file}", brought=path)
                 own[found[0].id], sources[found[0].id] = found[0], source
-    return Profiles(own, sources, tuple(broken))
+                owners[found[0].id] = asset.plugin
+            elif found[0].id in owners:
+                taken.append((asset.plugin, found[0].id, owners[found[0].id]))
+    return Profiles(own, sources, tuple(broken), tuple(taken))
 
 
 def _files(folder: Path) -> Iterator[Path]:

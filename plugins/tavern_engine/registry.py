@@ -115,16 +115,16 @@ class NodeRegistry:
             self._context.events.publish("NODES_RELOADED", payload)
 
     async def _collect(self) -> dict[str, NodeType]:
-        hooks = self._context.hooks
+        hooks, owners = self._context.hooks, dict[str, str]()
         found: dict[str, NodeType] = {}
-        for contribution, may_be_core in await self._in_load_order(await hooks.collect("tavern_register_nodes")):
+        may_be_core = {info.name for info in await self.plugins() if info.first_party}
+        for contribution in await hooks.collect("tavern_register_nodes"):
+            plugin = contribution.plugin
             for item in contribution.value:
-                original = item if item.namespace else item.model_copy(update={"namespace": contribution.plugin})
-                if original.namespace == CORE and not may_be_core:
-                    self._report_reserved(original, contribution.plugin)
-                elif original.full_type in found:
-                    self._report_taken(original, contribution.plugin, found[original.full_type].plugin)
-                else:
+                original = item if item.namespace else item.model_copy(update={"namespace": plugin})
+                if original.namespace == CORE and plugin not in may_be_core:
+                    self._report_reserved(original, plugin)
+                elif hooks.claim(owners, "node type", original.full_type, plugin):
                     found[original.full_type] = NodeType(original, original, contribution)
         if hooks.implemented("tavern_before_register_node"):
             found = {name: shown for name, node in found.items() if (shown := await self._filtered(node))}
@@ -133,25 +133,6 @@ class NodeRegistry:
     def _report_reserved(self, node: NodeDefinition, plugin: str) -> None:
         message = f"the node type {node.full_type} is not offered: the namespace {CORE!r} is reserved for the host"
         self._context.hooks.report(plugin, message, hint=f"choose another namespace, such as {plugin!r}")
-
-    def _report_taken(self, node: NodeDefinition, plugin: str, first: str) -> None:
-        if first == plugin:
-            message, hint = f"the node type {node.full_type} is registered twice; the first is used", "remove one"
-        else:
-            message = f"the node type {node.full_type} is not offered: it is {first}'s already, and {first} keeps it"
-            hint = f"choose another type, or another namespace, such as {plugin!r}"
-        self._context.hooks.report(plugin, message, hint=hint)
-
-    async def _in_load_order(
-        self, contributions: list[Contribution[list[NodeDefinition]]]
-    ) -> list[tuple[Contribution[list[NodeDefinition]], bool]]:
-        """Return the contributions in the order in which plugins were loaded (hooks are called the other
-        way round), each with whether its plugin may use the reserved namespace."""
-        plugins = await self.plugins()
-        place = {info.name: index for index, info in enumerate(plugins)}
-        core = {info.name for info in plugins if info.first_party}
-        ordered = sorted(contributions, key=lambda c: place.get(c.plugin, len(place)))
-        return [(c, c.plugin in core) for c in ordered]
 
     async def _filtered(self, node: NodeType) -> NodeType | None:
         original = node.original

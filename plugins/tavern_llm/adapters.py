@@ -60,26 +60,21 @@ class Adapters:
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._revision: int | None = None
-        self._infos: dict[str, LlmAdapterInfo | list[str]] = {}
+        self._infos: dict[str, LlmAdapterInfo] = {}
         self._providers: dict[str, Contribution[Any]] = {}
         self._open: dict[tuple[str, int], OpenAdapter] = {}
 
-    async def infos(self) -> Mapping[str, LlmAdapterInfo | list[str]]:
-        """Return the adapters by name; in the place of one that several plugins claim, their names."""
-        revision = self._context.hooks.revision
+    async def infos(self) -> Mapping[str, LlmAdapterInfo]:
+        """Return the adapters by name."""
+        hooks = self._context.hooks
+        revision = hooks.revision
         if revision == self._revision:
             return self._infos
-        offers: dict[str, list[tuple[LlmAdapterInfo, Contribution[Any]]]] = {}
-        for contribution in await self._context.hooks.collect(HOOK):
-            for info in contribution.value:
-                offers.setdefault(info.name, []).append((info, contribution))
-        self._revision, self._infos = revision, {}
-        self._providers = {name: found[0][1] for name, found in offers.items()}
-        for name, found in offers.items():
-            plugins = [contribution.plugin for _, contribution in found]
-            self._infos[name] = found[0][0] if len(found) == 1 else plugins
-            if len(found) > 1:
-                self._report_contended(name, plugins)
+        offered = [(info, one) for one in await hooks.collect(HOOK) for info in one.value]
+        owners = dict[str, str]()
+        used = [(info, one) for info, one in offered if hooks.claim(owners, "LLM adapter", info.name, one.plugin)]
+        self._revision, self._infos = revision, {info.name: info for info, _ in used}
+        self._providers = {info.name: contribution for info, contribution in used}
         return self._infos
 
     @asynccontextmanager
@@ -104,13 +99,6 @@ class Adapters:
         adapters, self._open = list(self._open.values()), {}
         for adapter in adapters:
             await self._close(adapter)
-
-    def _report_contended(self, name: str, plugins: list[str]) -> None:
-        message = f"the adapter {name!r} is provided by {' and '.join(plugins)}; none of them is used"
-        for plugin in dict.fromkeys(plugins):
-            alone = f"keep one alone, such as with `tavern plugins disable {plugin}`"
-            hint = "return each adapter once" if set(plugins) == {plugin} else alone
-            self._context.hooks.report(plugin, message, hint=hint)
 
     async def _opened(self, channel: Channel) -> OpenAdapter:
         info = check_channel(channel, self._infos)

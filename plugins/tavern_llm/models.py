@@ -163,25 +163,21 @@ def _channels(name: str, layer: str, options: ModelOptions) -> Iterator[Channel]
             number += 1
 
 
-def check_setup(setup: ModelSetup, adapters: Mapping[str, LlmAdapterInfo | list[str]]) -> None:
-    """Raise `Misconfigured` for a model that cannot be used. `adapters` holds each name's adapter, or the plugins that
-    contend for the name."""
+def check_setup(setup: ModelSetup, adapters: Mapping[str, LlmAdapterInfo]) -> None:
+    """Raise `Misconfigured` for a model that cannot be used. `adapters` holds each name's adapter."""
     if setup.problem is not None:
         raise misconfigured(setup, setup.problem)
     for channel in setup.channels:
         check_channel(channel, adapters)
 
 
-def check_channel(channel: Channel, adapters: Mapping[str, LlmAdapterInfo | list[str]]) -> LlmAdapterInfo:
+def check_channel(channel: Channel, adapters: Mapping[str, LlmAdapterInfo]) -> LlmAdapterInfo:
     """Return the adapter that a channel may use; see `check_setup`. Raises `Misconfigured`."""
     adapter = adapters.get(channel.adapter)
     if adapter is None:
         raise misconfigured(channel, f"there is no adapter {channel.adapter!r}; there is {_names(adapters)}")
-    if isinstance(adapter, list):
-        plugins = " and ".join(adapter)
-        raise misconfigured(channel, f"the adapter {channel.adapter!r} is provided by {plugins}; disable all but one")
     if adapter.network and channel.layer not in TRUSTED_LAYERS:
-        local = {n: a for n, a in adapters.items() if isinstance(a, LlmAdapterInfo) and not a.network}
+        local = {n: a for n, a in adapters.items() if not a.network}
         raise misconfigured(
             channel,
             f"the adapter {channel.adapter!r} reaches the network, which only the operator's settings (host.yaml) or "

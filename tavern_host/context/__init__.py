@@ -328,7 +328,15 @@ class Hooks(Protocol):
         hook compares it on each access and collects again when it differs."""
 
     async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
-        """Call every implementation; an error is reported against its plugin and the others are called."""
+        """Call every implementation; an error is reported against its plugin and the others are called. The answers
+        come in the order in which the plugins were loaded, the first-party ones first."""
+
+    def claim(self, owners: dict[str, str], kind: str, name: str, plugin: str) -> bool:
+        """Return whether what a plugin contributes under a name is to be used, for answers in the order of `collect`.
+
+        Nothing takes a name away: the first keeps it, as `owners` notes, and a later one is reported as not used.
+        `kind` says what it is: "macro".
+        """
 
     async def first(self, hook: str, **arguments: Any) -> Contribution[Any] | None:
         """Call implementations until one answers something other than None."""

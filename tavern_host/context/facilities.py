@@ -200,12 +200,27 @@ class PluginHooks:
         return self._dispatcher.implemented(hook)
 
     async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
-        """Return all answers, those collected from modules first."""
+        """Return all answers, in the order in which the plugins were loaded."""
         self._check(hook, arguments)
         if hook not in self._imported:
             await asyncio.to_thread(self._kernel.declared, hook)  # imports many modules
             self._imported.add(hook)
-        return [*self._kernel.declared(hook), *await self._dispatcher.collect(hook, arguments)]
+        answers = [*self._kernel.declared(hook), *await self._dispatcher.collect(hook, arguments)]
+        places = self._dispatcher.places
+        return sorted(answers, key=lambda answer: places.get(answer.plugin, len(places)))
+
+    def claim(self, owners: dict[str, str], kind: str, name: str, plugin: str) -> bool:
+        """Note the owner of a name, or report the plugin that comes later; return whether it is the first."""
+        first = owners.get(name)
+        if first is None:
+            owners[name] = plugin
+            return True
+        if first == plugin:
+            self.report(plugin, f"the {kind} {name!r} is registered twice; the first is used", hint="remove one")
+        else:
+            message = f"the {kind} {name!r} is not used: it is {first}'s already, and {first} keeps it"
+            self.report(plugin, message, hint="choose another name")
+        return False
 
     async def first(self, hook: str, **arguments: Any) -> Contribution[Any] | None:
         """Return the first answer that is not None."""

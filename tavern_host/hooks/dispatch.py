@@ -115,6 +115,8 @@ class Dispatcher:
     tell: Callable[[str, Problem], None]
     revision: int = 0
     tally: Tally = field(default_factory=lambda: Tally("hooks", "Calls of hook implementations.", "plugin", "hook"))
+    places: dict[str, int] = field(default_factory=dict)
+    """The place of each active plugin in the order in which they were loaded."""
     _ordered: dict[str, tuple[Implementation, ...]] = field(default_factory=dict)
 
     def set_plugins(self, plugins: Iterable[tuple[str, list[Implementation]]]) -> None:
@@ -127,7 +129,9 @@ class Dispatcher:
         specs = {hook: staticmethod(self.catalogue.spec(hook)) for hook in self.catalogue.hooks}
         manager.add_hookspecs(type("specs", (), specs))
         known: dict[tuple[str, int], Implementation] = {}
+        self.places = {}
         for plugin, implementations in plugins:
+            self.places[plugin] = len(self.places)
             fitting = [implementation for implementation in implementations if self._fits(implementation.info)]
             manager.register(_Registered(fitting), plugin)
             known |= {(plugin, id(i.function)): i for i in fitting}

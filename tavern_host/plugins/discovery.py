@@ -49,17 +49,27 @@ def discover(sources: Sources = Sources()) -> tuple[dict[str, Record], list[Reco
     handed = {path.resolve() for path in (*sources.dev, *sources.embedded) if isinstance(path, Path)}
     installed = [_from_installed(found) for found in installed_plugins(sources.packages)]
     records = [r for r in installed if r.first_party or r.root is None or r.root.resolve() not in handed]
+    _note_arrival(records)
     for item in sources.embedded:
         records.append(_from_module(item) if isinstance(item, ModuleType) else _from_folder(item, "folder"))
     records += [_from_folder(path, "dev") for path in sources.dev]
     for parent in sources.folders:
         if parent.is_dir():
             children = sorted(p for p in parent.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
-            records += [_from_folder(p, "folder", within=parent) for p in children if p.resolve() not in handed]
+            found = [_from_folder(p, "folder", within=parent) for p in children if p.resolve() not in handed]
+            _note_arrival(found)
+            records += found
     own = f"entry-point:{DISTRIBUTION}"  # their names are theirs also where another package was found in their place
     records.sort(key=lambda r: (not r.first_party, r.source != own, r.state is PluginState.INVALID, not r.is_dev))
     _add_file_settings(records)
     return _named(records)
+
+
+def _note_arrival(records: list[Record]) -> None:
+    """Note when each third-party plugin's manifest was put where it is."""
+    for record in records:
+        if record.manifest is not None and record.root is not None and not record.first_party:
+            record.since = (record.root / MANIFEST).stat().st_ctime
 
 
 def _from_installed(found: Installed) -> Record:

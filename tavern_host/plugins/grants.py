@@ -25,12 +25,13 @@ M = TypeVar("M", bound=Model)
 
 
 class Grant(Model):
-    """What the operator granted to one plugin, when, and the version that was reviewed."""
+    """What the operator granted to one plugin, when, the version that was reviewed, and since when it had a grant."""
 
     source: str
     permissions: list[str]
     granted_at: datetime
     version: str = ""
+    since: datetime | None = None
 
 
 class Grants(Model):
@@ -101,9 +102,15 @@ class GrantStore(_Store[Grants]):
 
     def grant(self, plugin: str, source: str, permissions: Iterable[PermissionInfo], version: str = "") -> None:
         """Record that exactly these permissions were granted to this plugin from this source."""
-        names = sorted(p.name for p in permissions)
-        grant = Grant(source=source, permissions=names, granted_at=clock.now(), version=version)
-        self._change(lambda now: Grants(grants={**now.grants, plugin: grant}))
+        names, when = sorted(p.name for p in permissions), clock.now()
+
+        def change(now: Grants) -> Grants:
+            before = now.grants.get(plugin)
+            since = (before.since or before.granted_at) if before is not None and before.source == source else when
+            grant = Grant(source=source, permissions=names, granted_at=when, version=version, since=since)
+            return Grants(grants={**now.grants, plugin: grant})
+
+        self._change(change)
 
     def revoke(self, plugin: str) -> None:
         """Forget a plugin's grant."""

@@ -107,8 +107,12 @@ class Manager:
         self._review(records, self.review.codes(records))
 
     def set_records(self, records: Iterable[Record]) -> None:
-        """Keep these records and no others, in load order."""
-        ordered = load_order(list(records))
+        """Keep these records and no others, in load order. Raises `InvalidFile` where the grants cannot be read."""
+        records, grants = list(records), self.grants.read()
+        for record in records:
+            if (grant := grants.get(record.name)) is not None and grant.source == record.source:
+                record.since = (grant.since or grant.granted_at).timestamp()
+        ordered = load_order(records)
         self.records.clear()
         self.records.update({record.name: record for record in ordered})
 

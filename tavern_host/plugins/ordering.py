@@ -15,11 +15,12 @@ _USABLE = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STA
 
 
 def load_order(records: list[Record]) -> list[Record]:
-    """Return the records first-party first, then after what they require, then by name.
+    """Return the records first-party first, then after what they require, then the earlier ones, then by name: what is
+    loaded first keeps the names that it contributes.
 
     Plugins that require each other in a circle come last; `dependency_problems` says so.
     """
-    waiting = sorted(records, key=lambda r: (not r.first_party, r.name))
+    waiting = sorted(records, key=lambda r: (not r.first_party, r.since, r.name))
     ordered: list[Record] = []
     while waiting:
         pending = {record.name for record in waiting}

@@ -40,8 +40,9 @@ class Record:
 
     `places` is where everything stands in its manifest. `faults` are what is wrong with its files so that it cannot
     be loaded, `notes` what costs it no more than a part; `read_at` is when they were read (seconds since 1970),
-    `fingerprint` what they were then. `reviewed` is the hash of each file of a folder plugin by its path, `code_hash`
-    that of all of them where there is code.
+    `fingerprint` what they were then. `since` is when it came: when it was first granted, else when its manifest was
+    put there, 0 for what is handed over. `reviewed` is the hash of each file of a folder plugin by its path,
+    `code_hash` that of all of them where there is code.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Record:
     is_dev: bool = False
     read_at: float = field(default_factory=clock.file_seconds)
     fingerprint: int = 0
+    since: float = 0.0
     reviewed: Mapping[str, bytes] | None = None
     code_hash: str | None = None
     manifest: Manifest | None = None

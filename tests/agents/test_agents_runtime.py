@@ -103,7 +103,7 @@ async def test_macros_that_people_and_tools_say_stay(bench: AgentBench) -> None:
 
 
 async def test_a_macro_that_fails_costs_only_itself(bench: AgentBench) -> None:
-    left = ("{{{acme:moon}}}", "{{{acme:star}}} {{{system:tiem}}} {{{system:available_tools}}}")
+    left = ("{{{acme:moon}}}", "{{{acme:star}}} {{{system:tiem}}}")
     bench.project.write("workflows/think.json", thinking(f"{left[0]} {{{{{{acme:sun}}}}}} {left[1]}"))
     model = bench.answers(written("tam", ("shout", {"text": "a"})), said("Sunny."))
     reply = await bench.run("Weather?")
@@ -114,18 +114,17 @@ async def test_a_macro_that_fails_costs_only_itself(bench: AgentBench) -> None:
         "acme failed in the macro 'acme:moon': RuntimeError: clouds; left as it is",
         "no plugin provides the macro 'acme:star' (did you mean acme:sun?); left as it is",
         "no plugin provides the macro 'system:tiem' (did you mean system:time?); left as it is",
-        "the macro 'system:available_tools' is provided by acme and tavern-tools; left as it is",
     ]
-    conflict = (
-        "the macro 'system:available_tools' is provided by acme and tavern-tools; none of them is used "
-        "(keep one alone, such as with `tavern plugins disable {}`)"
+    taken = (
+        "the macro 'system:available_tools' is not used: it is tavern-tools's already, and tavern-tools keeps it "
+        "(choose another name)"
     )
     failed = (
         "the macro 'acme:moon' failed: RuntimeError: clouds "
         "(mend it there, or keep it out with `tavern plugins disable acme`)"
     )
-    assert sorted(map(str, bench.host.plugin("acme").problems)) == [failed, conflict.format("acme")]
-    assert [str(one) for one in bench.host.plugin("tavern-tools").problems] == [conflict.format("tavern-tools")]
+    assert sorted(map(str, bench.host.plugin("acme").problems)) == [failed, taken]
+    assert bench.host.plugin("tavern-tools").problems == []
 
 
 async def test_a_workflow_that_cannot_deliberate_is_told(bench: AgentBench) -> None:

@@ -98,8 +98,8 @@ async def test_who_was_loaded_first_keeps_a_node_type_and_core_is_reserved(share
             "(choose another namespace, such as 'acme-watch')"
             for type in ("Text", "Mine")
         ),
-        "the node type acme-nodes:Add is not offered: it is acme-nodes's already, and acme-nodes keeps it "
-        "(choose another type, or another namespace, such as 'acme-watch')",
+        "the node type 'acme-nodes:Add' is not used: it is acme-nodes's already, and acme-nodes keeps it "
+        "(choose another name)",
     ]
     assert shared.host.plugin("acme-nodes").problems == []
 

@@ -41,7 +41,7 @@ def protocols(bench: Any) -> Protocols:
 
 async def test_all_or_the_named_protocols_read_a_text(stocked: Any) -> None:
     infos = [(info.name, info.source) for info in await protocols(stocked).infos()]
-    assert infos[-4:] == [("tam", "text"), ("action", "text"), ("tool_call", "text"), ("native", "native")]
+    assert infos[:4] == [("tam", "text"), ("action", "text"), ("tool_call", "text"), ("native", "native")]
     parsed = await stocked.tools.parse_text(TEXT)
     assert [(call.protocol, call.arguments["name"], call.block) for call in parsed.calls] == [
         *(("action", "a", 0), ("tam", "b", 1), ("tool_call", "c", 2), ("lines", "d", 3))

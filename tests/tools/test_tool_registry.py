@@ -161,7 +161,7 @@ async def test_plugins_bring_tools_while_they_are_trusted(
             with pytest.raises(NotFound):
                 await bench.tools.get("acme:measure@99.0.0")
         told = [problem.message for problem in bench.host.plugin("acme-tools").problems]
-        assert f'the tool "acme:measure" is defined in {path} as well, which is not used' in told
+        assert not [message for message in told if "acme:measure" in message]
         assert f'{path}: the tool "acme:measure" is defined in ' in caplog.text
         path.unlink()
         await bench.host.revoke("acme-tools")

@@ -17,7 +17,6 @@ from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_host.contracts.workflows import StoredWorkflow, workflow_id_of
 from tavern_tools.catalog.catalog import NODE_PREFIX, WORKFLOW_PREFIX, Catalog, NodeTools, Tool, find_tool
-from tavern_tools.catalog.contributions import in_load_order
 from tavern_tools.catalog.definitions import content_findings, definition_problems, dependency
 from tavern_tools.catalog.files import SUFFIX, ReadFiles, ToolProblem
 from tavern_tools.catalog.permissions import Unmet, service_method, service_name, unmet_permission, unmet_service
@@ -56,16 +55,24 @@ class Building:
         await self._add(definition)
         return self._tools.get(definition.id, {}).get(definition.version)
 
+    async def add_plugins(self, files: ReadFiles) -> None:
+        """Add what plugins offer in tool files and by `tavern_discover_tools`, in the order of loading."""
+        self._problems += files.problems
+        plugins = await self._context.services.get(PLUGINS).list_plugins()
+        place = {info.name: index for index, info in enumerate(plugins)}
+        offered = [*files.definitions, *await self._contributed()]
+        for definition in sorted(offered, key=lambda one: place.get(one.plugin or "", len(place))):
+            await self._add(definition)
+
     async def add_files(self, files: ReadFiles) -> None:
         """Add what tool files define, and what is wrong with them."""
         self._problems += files.problems
         for definition in files.definitions:
             await self._add(definition)
 
-    async def add_contributed(self) -> None:
-        """Add what plugins offer by `tavern_discover_tools`."""
-        contributions = await self._context.hooks.collect("tavern_discover_tools")
-        for contribution in await in_load_order(self._context, contributions):
+    async def _contributed(self) -> list[ToolDefinition]:
+        found = []
+        for contribution in await self._context.hooks.collect("tavern_discover_tools"):
             plugin = contribution.plugin
             for offered in contribution.value:
                 source = offered.source or f"plugin {plugin}"
@@ -75,7 +82,8 @@ class Building:
                     message = f"{source}, tool {definition.id!r}: {finding}"
                     self._problems.append(ToolProblem(message=message, plugins=[plugin]))
                 if not findings:
-                    await self._add(definition)
+                    found.append(definition)
+        return found
 
     async def add_workflows(self) -> None:
         """Add each workflow that has an interface."""
@@ -193,12 +201,9 @@ class Building:
         )
 
     def _conflict(self, first: ToolDefinition, second: ToolDefinition, hint: str) -> None:
-        """Report two tools with one id to the owners of both."""
+        """Report the second of two tools with one id to its owner."""
         said = f'the tool "{first.id}" is defined in {first.source} already, which is used'
         self._problems.append(_problem_of(second, said, hint))
-        if first.plugin != second.plugin:
-            said = f'the tool "{first.id}" is defined in {second.source} as well, which is not used'
-            self._problems.append(_problem_of(first, said, "nothing is to be done here: the other needs another id"))
 
     async def _completed(self, definition: ToolDefinition) -> ToolDefinition:
         """Return the definition with parameters inferred from its node or workflow where it gives none."""

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import Contribution, PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Misconfigured, NotFound, PluginFailure, TavernError, describe
+from tavern_host.contracts.errors import NotFound, PluginFailure, TavernError, describe
 from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.tools import ExpandedPrompt
@@ -20,12 +20,11 @@ _HOOK = "tavern_register_prompt_macros"
 _AT_FAULT = frozenset({PluginFailure.code, NotFound.code})
 """The codes of errors in a macro that are its plugin's doing: its code failed, or its handler is gone."""
 
-_Offers = dict[str, list[tuple[PromptMacroInfo, Contribution[Any]]]]
+_Offers = dict[str, tuple[PromptMacroInfo, Contribution[Any]]]
 
 
 class PromptMacros:
-    """Collects the macros again whenever plugins or grants have changed, or a plugin has published `TOOLS_CHANGED`. One
-    that two plugins offer is not used."""
+    """Collects the macros again whenever plugins or grants have changed, or a plugin has published `TOOLS_CHANGED`."""
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
@@ -49,7 +48,7 @@ class PromptMacros:
             except TavernError as error:
                 warnings.append(error.message)
                 return None
-            if not self._offers[name][0][0].volatile:
+            if not self._offers[name][0].volatile:
                 return text
             latest.append(f"{name}: {text}")
             return f"[{name}: see the end of the conversation]"
@@ -60,13 +59,9 @@ class PromptMacros:
 
     async def _fill_in(self, request: MacroRequest) -> str:
         name = request.name
-        offers = self._offers.get(name, [])
-        if not offers:
+        if name not in self._offers:
             raise NotFound(f"no plugin provides the macro {name!r}{did_you_mean(name, self._offers)}; left as it is")
-        if len(offers) > 1:
-            plugins = " and ".join(contribution.plugin for _, contribution in offers)
-            raise Misconfigured(f"the macro {name!r} is provided by {plugins}; left as it is")
-        info, contribution = offers[0]
+        info, contribution = self._offers[name]
         try:
             text = await contribution.call(info.handler, request)
         except Exception as error:
@@ -91,19 +86,10 @@ class PromptMacros:
         if revision == self._revision:
             return
         offers: _Offers = {}
+        owners = dict[str, str]()
         for contribution in await self._context.hooks.collect(_HOOK):
             for info in contribution.value:
-                offers.setdefault(info.name, []).append((info, contribution))
+                if self._context.hooks.claim(owners, "macro", info.name, contribution.plugin):
+                    offers[info.name] = (info, contribution)
         self._offers, self._revision = offers, revision
         self._failed.clear()
-        for name, found in offers.items():
-            if len(found) > 1:
-                self._report_contended(name, [contribution.plugin for _, contribution in found])
-
-    def _report_contended(self, name: str, plugins: list[str]) -> None:
-        message = f"the macro {name!r} is provided by {' and '.join(plugins)}; none of them is used"
-        for plugin in dict.fromkeys(plugins):
-            hint = f"keep one alone, such as with `tavern plugins disable {plugin}`"
-            if set(plugins) == {plugin}:
-                hint = "return each macro once"
-            self._context.hooks.report(plugin, message, hint=hint)

@@ -19,7 +19,7 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ParsedText, ToolCallRequest
-from tavern_tools.catalog.contributions import in_load_order, mend_hint
+from tavern_tools.catalog.contributions import mend_hint
 from tavern_tools.protocols.pipeline import Pipeline
 from tavern_tools.protocols.stage import Stage
 
@@ -67,7 +67,8 @@ class Protocols:
         self._to_report: list[tuple[str, str]] = []
 
     async def all(self) -> dict[str, Protocol]:
-        """Return the protocols by name, in the order in which text goes through them: that of hooks."""
+        """Return the protocols by name, in the order in which text goes through them: that in which their plugins were
+        loaded, so that none takes the blocks of an earlier one."""
         revision = self._context.hooks.revision
         if revision != self._revision:
             self._protocols = await self._collect()
@@ -177,22 +178,13 @@ class Protocols:
         return reason
 
     async def _collect(self) -> dict[str, Protocol]:
-        contributions = await self._context.hooks.collect("tavern_register_action_protocols")
-        kept: dict[str, Protocol] = {}
-        for contribution in await in_load_order(self._context, contributions):
-            for info in contribution.value:
-                first = kept.setdefault(info.name, Protocol(info, contribution))
-                if first.info is not info:
-                    self._report_taken(info.name, contribution.plugin, first.contribution.plugin)
-        return {info.name: kept[info.name] for contribution in contributions for info in contribution.value}
-
-    def _report_taken(self, name: str, plugin: str, first: str) -> None:
-        if first == plugin:
-            message, hint = f"the action protocol {name!r} is registered twice; the first is used", "remove one"
-        else:
-            message = f"the action protocol {name!r} is not used: it is {first}'s already, and {first} keeps it"
-            hint = "choose another name"
-        self._context.hooks.report(plugin, message, hint=hint)
+        hooks, owners = self._context.hooks, dict[str, str]()
+        return {
+            info.name: Protocol(info, contribution)
+            for contribution in await hooks.collect("tavern_register_action_protocols")
+            for info in contribution.value
+            if hooks.claim(owners, "action protocol", info.name, contribution.plugin)
+        }
 
 
 def _read_whole(pipeline: Pipeline, text: str) -> ParsedText:
