@@ -77,18 +77,6 @@ def tavern_register_services(context: PluginContext) -> list[ServiceInfo]:
 
 
 @hookspec(
-    permission="hook:server:actions:register-protocols",
-    level="add",
-    policy="collect",
-    caller="toolManager",
-    description="Teach the host another way in which text can ask for tool calls.",
-    example="return [ActionProtocolInfo(name='acme', handler='acme_plugin.parser:AcmeParser')]",
-)
-def tavern_register_action_protocols(context: PluginContext) -> list[ActionProtocolInfo]:
-    """Return action protocols (TAM and its siblings)."""
-
-
-@hookspec(
     permission="hook:server:prompts:register-macros",
     level="add",
     policy="collect",
@@ -187,6 +175,18 @@ def tavern_collect_figures(context: PluginContext) -> list[Figure]:
 
 
 # --- what a plugin intercepts ---------------------------------------------------------------------
+
+
+@hookspec(
+    permission="hook:server:actions:register-protocols",
+    level="intercept",
+    policy="collect",
+    caller="toolManager",
+    description="Read every text that may ask for tool calls, and say which calls stand in it: they are carried out.",
+    example="return [ActionProtocolInfo(name='acme', handler='acme_plugin.parser:AcmeParser')]",
+)
+def tavern_register_action_protocols(context: PluginContext) -> list[ActionProtocolInfo]:
+    """Return action protocols (TAM and its siblings)."""
 
 
 @hookspec(

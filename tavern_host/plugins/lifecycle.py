@@ -179,7 +179,8 @@ class Lifecycle:
         answer = Answer(None, loaded.runtime, loaded.context, loaded.in_flight)
         for route in declarations.routes:
             call = partial(answer.call, route.handler)
-            self._registrations.add(Registered(name, route, call, loaded.runtime.schema), ledger)
+            one = Registered(name, route, call, loaded.runtime.schema, loaded.record.first_party)
+            self._registrations.add(one, ledger)
         for command in declarations.commands:
             start = partial(_start, loaded, command.handler)
             self._registrations.add(Registered(name, command, start, loaded.runtime.schema), ledger)

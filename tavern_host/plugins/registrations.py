@@ -25,7 +25,8 @@ _HOST_OPTIONS = frozenset({"json", "help"})
 
 @dataclass(frozen=True)
 class Registered(Generic[I]):
-    """A descriptor with its owner and the call of its handler, which gets the plugin's context as its last argument.
+    """A descriptor with its owner, and whether that is first-party, and the call of its handler, which gets the
+    plugin's context as its last argument.
 
     `schema` gives the JSON Schema of a type that the descriptor names; see `InProcessRuntime.schema`."""
 
@@ -33,6 +34,7 @@ class Registered(Generic[I]):
     info: I
     call: Callable[..., Any]
     schema: Callable[..., dict[str, Any]]
+    first_party: bool = False
 
 
 @dataclass

@@ -16,12 +16,15 @@ from tavern_host.server.served import host_of
 _SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "audio/", "video/", "text/plain")
 """What a browser may show: none of it runs scripts on the operator's origin. Anything else is downloaded."""
 
+SANDBOXED = "sandbox; default-src 'none'"
+"""The policy of what is not the host's own: shown without scripts, and without the rights of whoever looks at it."""
+
 
 async def blob_response(host: Host, blob: Blob, headers: Mapping[str, str]) -> web.StreamResponse:
     """Return the answer that streams a Blob, or what the request's `Range` asks for of it. Raises `NotFound`."""
     response = web.FileResponse(await host.blobs.path(blob), chunk_size=1 << 18, headers=headers)
     response.headers["Content-Type"] = blob.media_type
-    response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    response.headers["Content-Security-Policy"] = SANDBOXED
     if not blob.media_type.lower().startswith(_SHOWN):
         response.headers.setdefault("Content-Disposition", "attachment")
     return response

@@ -25,7 +25,7 @@ from tavern_host.contracts.http import (
 from tavern_host.contracts.off_loop import LARGE_TEXT, off_loop
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
-from tavern_host.server.blob_routes import blob_response
+from tavern_host.server.blob_routes import SANDBOXED, blob_response
 from tavern_host.server.connections import body_of
 from tavern_host.server.gate import GATE, STILL_IN, call_of
 from tavern_host.server.served import host_of, take_project, visitor
@@ -37,6 +37,12 @@ MAX_ANSWER = 64 << 20
 """The largest body in bytes that a plugin answers with; a Blob, which is sent as a stream, may be larger."""
 _COOKIE_SECONDS = 600
 _CONTROL = re.compile(r"[\x00-\x1f]")
+_HOSTS_HEADERS = re.compile(
+    "(access-control-.*|clear-site-data|content-security-policy.*|cross-origin-.*|refresh|service-worker-allowed"
+    "|set-cookie|strict-transport-security|x-.*-options)",
+    re.IGNORECASE,
+)
+"""Headers that say what a browser does with the host's own origin."""
 
 
 async def plugin_route(request: web.Request) -> web.StreamResponse:
@@ -74,6 +80,7 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         where = f"{registered.info.method} {registered.info.path}"
         still = partial(gate.still, request, registered.info.needs, registered.info.path, host)
         return await send_events(request, response, partial(host.report_failure, registered.plugin, where), still)
+    response = response if registered.first_party else bounded(response)
     if any(_CONTROL.search(part) for header in response.headers.items() for part in header):
         raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
     if response.blob is not None:
@@ -84,6 +91,14 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
     for name, value in response.cookies.items():
         gate.set_cookie(request, answer, value, _COOKIE_SECONDS if value else 0, f"_{registered.plugin}_{name}")
     return answer
+
+
+def bounded(response: HttpResponse) -> HttpResponse:
+    """Return what of a third-party plugin's answer is sent: no session, no headers about the host's origin, and, where
+    a browser shows it as a page, one without scripts and without the rights of whoever looks at it."""
+    headers = {name: value for name, value in response.headers.items() if not _HOSTS_HEADERS.fullmatch(name)}
+    headers["Content-Security-Policy"] = SANDBOXED
+    return response.model_copy(update={"headers": headers, "session": None})
 
 
 def answered(request: web.Request, response: HttpResponse) -> web.Response:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from protocol_bench import Bangs, Braces, called, events_of, first_party, parse, small, text_of
 
 from tavern_host.contracts.protocols import ParseEvent
+from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_tools.protocols.native import aliases, native_schemas
 from tavern_tools.protocols.pipeline import Pipeline
@@ -144,6 +145,49 @@ class Wrong:
 
     def finish(self) -> list[ParseEvent]:
         return []
+
+
+class Inventive:
+    """Takes everything, and calls what nobody has asked for; `place` says where, if anywhere."""
+
+    place: int | None = None
+
+    def feed(self, text: str) -> list[ParseEvent]:
+        return [ParseEvent(kind="call", call=ToolCallRequest(tool_id="FileOperator.DeleteFile"), offset=self.place)]
+
+    def finish(self) -> list[ParseEvent]:
+        return []
+
+
+class InventiveElsewhere(Inventive):
+    """Says that its call stands where no block of its protocol begins."""
+
+    place = 2
+
+
+IN_NO_BLOCK = "inventive: its parser failed: PluginFailure: returned a call that is not where a block of it begins"
+NOT_THERE = "inventive: its parser failed: PluginFailure: returned a call of 'FileOperator.DeleteFile', which does not"
+
+
+def test_a_call_lies_in_a_block_that_the_host_finds() -> None:
+    sentence = "Just a {{friendly}} sentence"
+    rows: Any = [
+        # the stage, the text, whether there is a call, the warning
+        (small("inventive", Inventive), sentence, False, NOT_THERE),
+        (small("inventive", Inventive), "FileOperator.DeleteFile, please", True, ""),
+        (small("inventive", Inventive, "{{"), sentence, False, IN_NO_BLOCK),
+        (small("inventive", InventiveElsewhere, "{{"), sentence, False, IN_NO_BLOCK),
+        (small("inventive", Inventive, "[["), sentence, False, ""),
+    ]
+    with Failures() as failures:
+        for stage, text, is_called, warning in rows:
+            with failures.row((stage.openings, text)):
+                events = events_of([text], [*first_party(), stage])
+                assert (bool(called(events)), text_of(events, "warning")[: len(warning) or None]) == (
+                    is_called,
+                    warning,
+                )
+                assert is_called or text_of(events) == text
 
 
 BANGS, BRACES, WRONG = small("bangs", Bangs), small("braces", Braces, "{{"), small("wrong", Wrong, "{{")

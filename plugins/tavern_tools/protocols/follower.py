@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.protocols import ActionParser, ParseEvent
 from tavern_tools.protocols.stage import PARSER_FAILURES, Stage, checked_events, event_of_text
 
@@ -17,7 +18,9 @@ class Follower:
         self._blocks = blocks
         self._parser: ActionParser | None = None
         self._failed = False
-        self._fed: list[str] = []
+        self._text = ""
+        self._last = ""
+        self._cursor = 0  # up to where its text and its calls account for it
         self._begins: list[int] = []  # where in the text that it was fed each piece begins
         self._offsets: list[int] = []  # and where in the whole text
         self._length = 0
@@ -45,7 +48,7 @@ class Follower:
         self._begins.append(self._length)
         self._offsets.append(event.offset or 0)
         self._length += len(event.text)
-        self._fed.append(event.text)
+        self._text, self._last = self._text + event.text, event.text
         try:
             if self._parser is None:
                 self._parser = self._stage.open()
@@ -58,10 +61,22 @@ class Follower:
         for event in checked_events(events):
             if event.kind == "text":
                 self._returned += len(event.text)
+                place = self._text.find(event.text, self._cursor)
+                self._cursor = max(self._cursor, place + len(event.text)) if place >= 0 else self._cursor
+            elif event.call is not None and self._stage.is_text:
+                self._find(event.call.tool_id)
             self._took = self._took or event.kind == "call"
             offset = None if event.offset is None else self._original(event.offset)
             owned.append(event_of_text(event, self._stage, offset, self._own_blocks, self._blocks))
         return owned
+
+    def _find(self, tool_id: str) -> None:
+        """Find a call in the text that it took, by the tool's id or a name for it. Raises `PluginFailure`."""
+        for name in (tool_id, *(name for name, id in self._stage.aliases.items() if id == tool_id)):
+            if (place := self._text.find(name, self._cursor)) >= 0:
+                self._cursor = place + len(name)
+                return
+        raise PluginFailure(f"returned a call of {tool_id[:100]!r}, which does not stand in the text that it took")
 
     def _original(self, offset: int) -> int:
         if not self._offsets:
@@ -73,8 +88,8 @@ class Follower:
         """Return the text that it has kept, as far as that is known."""
         self._failed = True
         text = f"{self._stage.name}: its parser failed: {self._stage.failed(error)}"
-        kept = self._fed[-1] if self._took else "".join(self._fed)[self._returned :]
+        kept = self._last if self._took else self._text[self._returned :]
         offset = self._original(self._length - len(kept))
-        self._fed.clear()
+        self._text = ""
         rest = [ParseEvent(kind="text", text=kept, offset=offset)] if kept else []
         return [*rest, ParseEvent(kind="warning", text=text)]

@@ -2,7 +2,9 @@
 
 A block is that of the protocol whose opening comes first: what is inside it, no other protocol searches, and none
 searches thoughts (`<think>`). It knows no protocol; what the calls mean and who may make them is not decided here.
-Behind a refused call all calls are refused: what looks like a call may be a part of that one's value.
+Behind a refused call all calls are refused: what looks like a call may be a part of that one's value. A call lies in a
+block that the host finds in the text itself: it begins with an opening of its protocol, or, where that has none, its
+tool's id stands in the text that the parser took. A parser that returns another call is given up.
 
 How it works: the places where a block of any protocol may begin cut the text into passages. From its opening on a
 protocol's parser gets passage after passage, until it has returned the text up to the end of one. What it returned as
@@ -17,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from operator import attrgetter
 
+from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.fences import LONGEST as LONGEST_FENCE
 from tavern_host.contracts.protocols import ParseEvent
 from tavern_host.contracts.thoughts import Thought
@@ -281,8 +284,9 @@ class _Owners:
             return self._feed(reading)
         item = found.popleft()
         if item.event is not None:
-            self._emit(reading, item.event)
-            if item.event.kind == "call":
+            if not self._emit(reading, item.event):
+                self._give_up(reading.owner, PluginFailure("returned a call that is not where a block of it begins"))
+            elif item.event.kind == "call":
                 self._taking = reading
         elif item.kind == "block":
             self._release(item.end)
@@ -300,8 +304,8 @@ class _Owners:
         if not found and not reading.finished:
             return self._feed(reading)
         if found and found[0].event is not None:
-            self._emit(reading, found[0].event)
-            found.popleft()
+            if not self._emit(reading, found.popleft().event):
+                self._give_up(reading.owner, PluginFailure("returned a call that is not where a block of it begins"))
             return True
         if found and found[0].kind == "gap":
             self._pass_over(reading, found.popleft().end)
@@ -324,10 +328,23 @@ class _Owners:
             if not untouched or self._places.of_others(self._here, reading.fed, owner) is None:
                 self._drop(owner, self._here)
 
-    def _emit(self, reading: ParserReading, event: ParseEvent) -> None:
+    def _emit(self, reading: ParserReading, event: ParseEvent | None) -> bool:
+        """Pass an event on; return False, and do not, for a call that is in no block of its protocol."""
+        if event is None:
+            return True
         stage = self._stages[reading.owner]
         offset = None if event.offset is None else reading.begin + event.offset
+        if event.kind == "call" and not (offset is not None and self._opens(reading, offset)):
+            return False
         self._events.append(event_of_text(event, stage, offset, reading.blocks, self._blocks))
+        return True
+
+    def _opens(self, reading: ParserReading, offset: int) -> bool:
+        """Whether a block of a parser's protocol begins at a place in what it was fed and has not returned as text."""
+        owner, places = reading.owner, self._places
+        index = places.index(offset)
+        known = index < len(places.offsets) and places.offsets[index] == offset and owner in places.owners[index]
+        return known and self._here <= offset < reading.fed
 
     def _release(self, end: int) -> None:
         """Return the text up to `end`."""

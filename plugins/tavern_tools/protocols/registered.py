@@ -108,7 +108,7 @@ class Protocols:
             if protocol.info.source != "native":
                 continue
             stage = self._stage(protocol, options)
-            pipeline = Pipeline([Stage(stage.name, (), stage.open, stage.failed)])
+            pipeline = Pipeline([Stage(stage.name, (), stage.open, stage.failed, is_text=False)])
             text = json.dumps(tool_calls)
             found = await self._read(len(text), partial(_read_whole, pipeline, text))
             parsed = ParsedText(text="", calls=found.calls, warnings=[*parsed.warnings, *found.warnings])

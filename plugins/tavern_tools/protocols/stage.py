@@ -15,13 +15,14 @@ PARSER_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 @dataclass(frozen=True)
 class Stage:
     """A protocol that text goes through: `open` gives a new parser, `failed` says in a line why one raised. `aliases`
-    are names that stand for tools."""
+    are names that stand for tools. What is no text is the JSON of native calls."""
 
     name: str
     openings: Sequence[str]
     open: Callable[[], ActionParser]
     failed: Callable[[BaseException], str]
     aliases: Mapping[str, str] = field(default_factory=dict)
+    is_text: bool = True
 
 
 def checked_events(events: object) -> list[ParseEvent]:
