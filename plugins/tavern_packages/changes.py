@@ -157,12 +157,15 @@ class Changes:
         async with self._host() as host, self._host(after) as staged:
             plugins = _plugins_of(package, staged.plugins())
             _check_others(host.plugins(), staged.plugins(), f"with {package.distribution} {package.version}", package)
-            missing = {one.name: lacks for one in plugins if (lacks := [p for p in one.permissions if not p.granted])}
-            if missing and before is not None and not options.grant:
+            missing = {one.name: one.permissions for one in plugins if not all(p.granted for p in one.permissions)}
+            is_granted = options.grant or (bool(missing) and await options.ask(missing))
+            was = [one for one in host.plugins() if before is not None and one.name in before.plugins]
+            in_use = any(one.state is not PluginState.NEEDS_REVIEW for one in was)
+            if missing and in_use and not is_granted:
                 return change.model_copy(update={"missing": missing, "changed": False})
-            if not self._is_running and (options.grant or not missing):
+            if not self._is_running and (is_granted or not missing):
                 await self._check_loading(package, after)
-            granted = [*missing] if options.grant else []
+            granted = [*missing] if is_granted else []
             async with self._decision(
                 host, "plugin.installed" if before is None else "plugin.upgraded", package, before
             ):
@@ -178,7 +181,7 @@ class Changes:
                     is_known = before is not None and name in before.plugins
                     await (host.grant if is_known and had_grant else staged.revoke)(name, call=self._call)
         told = [line for one in running for line in _became(one, package)]
-        left = {} if options.grant else missing
+        left = {} if is_granted else missing
         return change.model_copy(update={"missing": left, "changed": not failed, "failed": failed, "running": told})
 
     async def _put_back(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from tavern_host import CommandOutput, Folders, PluginContext
 from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.languages import say
 from tavern_host.contracts.packages import PackageChange
+from tavern_host.contracts.plugins import PermissionInfo
+from tavern_host.contracts.reviews import asked_for
 from tavern_packages.changes import Changes
 from tavern_packages.sources import Options
 
@@ -58,7 +63,21 @@ def _changes(context: PluginContext) -> Changes:
 
 
 def _options(arguments: dict[str, Any]) -> Options:
-    return Options(arguments["grant"], arguments["build"], arguments["outside_index"])
+    return Options(arguments["grant"], arguments["build"], arguments["outside_index"], ask=_ask)
+
+
+async def _ask(asked: Mapping[str, list[PermissionInfo]]) -> bool:
+    """Show the person at the terminal what plugins ask for; return whether they grant it, False where there is
+    nobody."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    for name, permissions in asked.items():
+        print(say(f"{name} asks for"), file=sys.stderr)
+        for one in permissions:
+            print(f"  {say(one.level):10} {one.name}: {say(one.description)}", file=sys.stderr)
+    print(say("Nothing of it was run yet. Grant it? [y/N] "), end="", file=sys.stderr, flush=True)
+    answer = await asyncio.to_thread(sys.stdin.readline)
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _shown(change: PackageChange, done: str) -> list[CommandOutput]:
@@ -66,9 +85,7 @@ def _shown(change: PackageChange, done: str) -> list[CommandOutput]:
     names, version = ", ".join(package.plugins), package.version
     outputs = []
     for plugin, missing in change.missing.items():
-        rows = [[p.level, p.name, p.description] for p in missing]
-        columns = ["level", "permission", "what it lets it do"]
-        outputs.append(CommandOutput(kind="table", title=f"{plugin} asks for, not granted", columns=columns, rows=rows))
+        outputs.append(asked_for(plugin, missing))
     if refusal is not None:
         outputs.append(CommandOutput(kind="failure", text=refusal))
     elif not change.changed:

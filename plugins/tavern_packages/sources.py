@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import shutil
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +24,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from tavern_host import PluginContext
 from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, ServiceUnavailable, describe
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.plugins import MANIFEST
+from tavern_host.contracts.plugins import MANIFEST, PermissionInfo
 from tavern_host.contracts.wire import Model
 from tavern_packages.installer import Wanted
 
@@ -51,14 +52,24 @@ class Index(Model):
     plugins: list[IndexEntry] = Field(default_factory=list)
 
 
+Ask = Callable[[Mapping[str, list[PermissionInfo]]], Awaitable[bool]]
+
+
+async def nobody(asked: Mapping[str, list[PermissionInfo]]) -> bool:
+    """Return that nobody is there who could grant anything."""
+    return False
+
+
 @dataclass(frozen=True)
 class Options:
-    """How a plugin is installed; `remote`: by a client, who may name no file of this machine."""
+    """How a plugin is installed; `remote`: by a client, who may name no file of this machine. `ask` shows somebody what
+    plugins ask for, by name, before anything of them is imported, and returns whether they grant it."""
 
     grant: bool = False
     build: bool = False
     outside_index: bool = False
     remote: bool = False
+    ask: Ask = nobody
 
 
 @dataclass(frozen=True)

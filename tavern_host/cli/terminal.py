@@ -358,7 +358,7 @@ def _warn_of_failures(plugins: list[PluginInfo]) -> None:
         reason = f": {plugin.problems[0]}{more}" if plugin.problems else ""
         _say(f"Warning: the plugin {plugin.name}{state}{reason}", err=True)
     elif bad:
-        names = ", ".join(f"{p.name} ({p.state.value if p.state in broken else 'problems'})" for p in bad)
+        names = ", ".join(sorted(f"{p.name} ({p.state.value if p.state in broken else 'problems'})" for p in bad))
         _say(f"Warning: plugins are not in order: {names}; `tavern plugins list --check` says why", err=True)
 
 

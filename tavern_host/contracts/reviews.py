@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue
 
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.languages import say
-from tavern_host.contracts.plugins import PluginInfo
+from tavern_host.contracts.plugins import PermissionInfo, PluginInfo
 from tavern_host.contracts.wire import Model
 
 
@@ -45,10 +45,15 @@ def outputs_of(notes: list[ReviewNote]) -> list[CommandOutput]:
 
 def permissions_of(plugin: PluginInfo) -> CommandOutput:
     """Return what a command shows of what a plugin asks for."""
-    rows = [[say(p.level), p.name, say(p.description), say("yes" if p.granted else "NO")] for p in plugin.permissions]
+    return asked_for(plugin.name, plugin.permissions)
+
+
+def asked_for(plugin: str, permissions: list[PermissionInfo]) -> CommandOutput:
+    """Return what a command shows of permissions that a plugin asks for."""
+    rows = [[say(p.level), p.name, say(p.description), say("yes" if p.granted else "NO")] for p in permissions]
     return CommandOutput(
         kind="table",
-        title=say(f"{plugin.name} asks for" if rows else f"{plugin.name} asks for nothing"),
+        title=say(f"{plugin} asks for" if rows else f"{plugin} asks for nothing"),
         columns=["level", "permission", "what it lets it do", "granted"],
         rows=rows,
     )

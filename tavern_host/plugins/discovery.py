@@ -75,6 +75,7 @@ def _note_arrival(records: list[Record]) -> None:
 def _from_installed(found: Installed) -> Record:
     source = f"{'entry-point' if found.path is None else 'package'}:{found.distribution}"
     record = Record(found.name, source, found.folder, found.module, found.path, found.first_party)
+    record.undecided = found.path is not None or not found.requested
     if found.problem is not None:
         record.refuse(PluginState.INVALID, found.problem)
         return record

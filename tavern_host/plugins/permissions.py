@@ -27,6 +27,8 @@ MOST_SUGGESTIONS = 20
 
 CODE = "code:"
 """Begins the permission to run the code of a folder as it is now."""
+IMPORT = "import"
+"""The permission to be imported, of a plugin that nobody has asked for, or that was not reviewed yet."""
 Known = dict[str, tuple[Level, str]]
 """Permissions by name, each with its level and one sentence of what it allows."""
 
@@ -55,16 +57,18 @@ def asked(
     manifest: Manifest,
     *,
     code_hash: str | None = None,
+    undecided: bool = False,
     others: Mapping[str, Manifest] | None = None,
     places: Places = NOWHERE,
 ) -> tuple[list[PermissionInfo], list[Problem]]:
     """Return what a plugin asks for, and every permission in its manifest that does not exist.
 
-    `code_hash` is given for a folder plugin with code or a front end: its content is part of what is reviewed.
+    `code_hash` is given for a folder plugin with code or a front end: its content is part of what is reviewed. An
+    `undecided` plugin asks to be imported at all.
     `others` are the manifests of all plugins by name: what they publish can be asked for as well. `places` says
     where in its file each permission stands.
     """
-    return _Asking(manifest, others or {}, places).everything(code_hash)
+    return _Asking(manifest, others or {}, places).everything(code_hash, undecided=undecided)
 
 
 _EVERYTHING: tuple[Level, str] = ("override", "Do anything with any service.")
@@ -84,7 +88,7 @@ class _Asking:
         self._wanted: list[PermissionInfo] = []
         self._problems: list[Problem] = []
 
-    def everything(self, code_hash: str | None) -> tuple[list[PermissionInfo], list[Problem]]:
+    def everything(self, code_hash: str | None, *, undecided: bool) -> tuple[list[PermissionInfo], list[Problem]]:
         """Return all permissions and problems of the manifest."""
         self._hooks()
         self._ui()
@@ -95,6 +99,8 @@ class _Asking:
             self._want(*FRONTENDS[frontend.mode])
         if code_hash is not None:
             self._want(f"{CODE}{code_hash}", "intercept", "Run the code that is in its folder now.")
+        if undecided:
+            self._want(IMPORT, "intercept", "Run the code that was installed with it.")
         return self._wanted, self._problems
 
     def _want(self, name: str, level: Level, description: str) -> None:

@@ -42,7 +42,8 @@ class Record:
     be loaded, `notes` what costs it no more than a part; `read_at` is when they were read (seconds since 1970),
     `fingerprint` what they were then. `since` is when it came: when it was first granted, else when its manifest was
     put there, 0 for what is handed over. `reviewed` is the hash of each file of a folder plugin by its path,
-    `code_hash` that of all of them where there is code.
+    `code_hash` that of all of them where there is code. Of an `undecided` one nobody has decided that its code be
+    imported: it was installed with another, or for the host alone.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Record:
     first_party: bool = False
     pending_restart: bool = False
     is_dev: bool = False
+    undecided: bool = False
     read_at: float = field(default_factory=clock.file_seconds)
     fingerprint: int = 0
     since: float = 0.0

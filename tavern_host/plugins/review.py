@@ -16,7 +16,7 @@ from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.plugins.discovery import content_hash, file_hashes, has_code
 from tavern_host.plugins.grants import Grant
-from tavern_host.plugins.permissions import CODE, Trust, asked, decide
+from tavern_host.plugins.permissions import CODE, IMPORT, Trust, asked, decide
 from tavern_host.plugins.record import Record
 
 Code = Mapping[str, bytes] | Problem | None
@@ -69,7 +69,10 @@ class Review:
             return
         record.reviewed = None if self.trust_in(record) == "everything" else code
         record.code_hash = f"sha256:{content_hash(code)}" if code else None
-        wanted, problems = asked(manifest, code_hash=record.code_hash, others=others, places=record.places)
+        undecided = record.undecided and not record.first_party
+        wanted, problems = asked(
+            manifest, code_hash=record.code_hash, undecided=undecided, others=others, places=record.places
+        )
         problems += [*_namespace_problems(record, manifest), *record.faults]
         record.permissions = decide(wanted, grant, record.source, trust=self.trust_in(record))
         if problems:
@@ -163,6 +166,9 @@ def _incompatibility(manifest: Manifest) -> Problem | None:
 def _review_problem(record: Record, manifest: Manifest, missing: list[PermissionInfo], grant: Grant | None) -> Problem:
     names = ", ".join(p.name for p in missing)
     hint = f"look at `tavern plugins show {record.name}`, then `tavern plugins grant {record.name}`"
+    if all(p.name == IMPORT for p in missing):
+        came = "it came with another package" if record.path is None else "it is installed"
+        return Problem(message=f"{came}, and nobody has decided yet that its code be run", hint=hint)
     if grant is None or grant.source != record.source:
         return Problem(message=f"it asks for {names}, which nobody has granted", hint=hint)
     when = f"{grant.granted_at:%Y-%m-%d}"

@@ -41,7 +41,8 @@ _log = logging.getLogger("tavern.plugins")
 class Installed:
     """An entry point of the group: its package and the folder of that, if there is one; the name of its distribution,
     and whether that is the one of the running host; or why it may not be used. `path` is the folder of its own that it
-    was installed in, None for the environment of the host."""
+    was installed in, None for the environment of the host; `requested` says whether somebody asked for the distribution
+    itself to be installed there."""
 
     name: str
     module: str
@@ -50,6 +51,7 @@ class Installed:
     first_party: bool = False
     problem: Problem | None = None
     path: Path | None = None
+    requested: bool = False
 
 
 def installed_plugins(packages: Path | None = None) -> list[Installed]:
@@ -134,7 +136,8 @@ def _installed(
     elif not of.has(folder):
         message = f"{folder} is not what was installed with {name}"
         problem = Problem(message=message, hint=f"remove it, or reinstall {name}")
-    return Installed(entry.name, module, folder, name, problem is None and path is None and of in own, problem, path)
+    first_party = problem is None and path is None and of in own
+    return Installed(entry.name, module, folder, name, first_party, problem, path, of.requested)
 
 
 class _Distribution:
@@ -177,6 +180,14 @@ class _Distribution:
             inner = place.relative_to(base)
             return self._record.issuperset((inner / file).as_posix() for file in _FILES if (package / file).exists())
         return self._edited is not None and place.is_relative_to(self._edited)
+
+    @property
+    def requested(self) -> bool:
+        """Whether it was asked for, and did not come as the dependency of another (PEP 376: `REQUESTED`)."""
+        try:
+            return self._found.read_text("REQUESTED") is not None
+        except (OSError, ValueError):
+            return False
 
     @functools.cached_property
     def _record(self) -> frozenset[str]:

@@ -34,11 +34,16 @@ def write_whole(
     return root
 
 
-def write_distribution(site: Path, entry: str, package: str, dist: str | None = None, version: str = "1.0.0") -> Path:
-    """Write what `pip install` writes beside a package: a distribution with an entry point for it."""
+def write_distribution(
+    site: Path, entry: str, package: str, dist: str | None = None, version: str = "1.0.0", *, requested: bool = True
+) -> Path:
+    """Write what `pip install` writes beside a package: a distribution with an entry point for it, and the mark of one
+    that was asked for."""
     name = dist or package
     info = site / f"{name}-1.0.0.dist-info"
     write(info / "METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     write(info / "entry_points.txt", f"[tavern_host.plugins]\n{entry} = {package}\n")
     write(info / "RECORD", f"{package}/__init__.py,,\n{package}/plugin.yaml,,\n")
+    if requested:
+        write(info / "REQUESTED", "")
     return info

@@ -43,11 +43,13 @@ def install(
     entry: str,
     value: str | None = None,
     dist: str | None = None,
+    requested: bool = True,
     **manifest: Any,
 ) -> Path:
-    """Write what `pip install` would: a package with a manifest, and a distribution with its entry point."""
+    """Write what `pip install` would: a package with a manifest, and a distribution with its entry point; it was
+    `requested`, or came with another."""
     root = make_plugin(site, package, code, **({"name": entry} | manifest))
-    info = write_distribution(site, entry, package, dist)
+    info = write_distribution(site, entry, package, dist, requested=requested)
     (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{entry} = {value or package}\n")
     return root
 

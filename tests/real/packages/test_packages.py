@@ -7,7 +7,9 @@ import contextlib
 import hashlib
 import json
 import os
+import pty
 import re
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from helpers.command_line import Ran, tavern
+from helpers.command_line import COMMAND, Ran, tavern
 from helpers.repetition import Failures
 from helpers.serve_process import Serving, serving
 from helpers.wheel_maker import acme, plugin_wheel, wheel
@@ -84,7 +86,7 @@ def shown(project: Path, name: str) -> Any:
 
 def test_pip_gives_a_plugin_a_folder_of_its_own(project: Path, wheels: Path, operator_folders: Path) -> None:
     file = wheels / "acme-1.0.0-py3-none-any.whl"
-    done = plugins(project, "install", str(file), "--json", installer="pip").json()
+    done = plugins(project, "install", str(file), "--grant", "--json", installer="pip").json()
 
     kept = json.loads((packages(operator_folders) / "packages.json").read_text())["packages"]["acme"]
     folder = packages(operator_folders) / kept["folder"]
@@ -98,12 +100,38 @@ def test_pip_gives_a_plugin_a_folder_of_its_own(project: Path, wheels: Path, ope
 
 def test_nothing_is_imported_of_a_plugin_without_a_grant(project: Path, wheels: Path, tmp_path: Path) -> None:
     code = "raise RuntimeError('imported')\n"
-    eager = plugin_wheel(tmp_path, "eager", "1.0.0", code, "tavern_before_execute", needs=["dep-a"])
-    assert plugins(project, "install", str(eager)).code == 0
+    for name, hook in (("eager", "tavern_before_execute"), ("adding", "tavern_register_nodes")):
+        eager = plugin_wheel(tmp_path, name, "1.0.0", code, hook, needs=["dep-a"])
+        installed = plugins(project, "install", str(eager))
+        assert installed.code == 0 and f"Next: `tavern plugins grant {name}`." in installed.out
+        assert "Run the code that was installed with it." in installed.out
+        assert shown(project, name)["permissions"][0]["description"] in installed.out
 
-    assert shown(project, "eager")["state"] == "needs-review"
-    listed = plugins(project, "list", "--check", "--json").json()
-    assert next(p["state"] for p in listed if p["name"] == "eager") == "needs-review"
+        assert shown(project, name)["state"] == "needs-review"
+        listed = plugins(project, "list", "--check", "--json").json()
+        assert next(p["state"] for p in listed if p["name"] == name) == "needs-review"
+        newer = plugin_wheel(tmp_path, name, "1.1.0", code, hook, needs=["dep-a"])
+        assert plugins(project, "upgrade", name, str(newer)).code == 0, "it waits still"
+        assert "would be failed" in plugins(project, "upgrade", name, str(eager), "--grant").err
+
+
+def test_a_person_at_the_terminal_is_asked_before_anything_is_imported(project: Path, wheels: Path) -> None:
+    for answer, state in (("n\n", "needs-review"), ("y\n", "discovered")):
+        terminal, theirs = pty.openpty()
+        words = ("--project", str(project), "plugins", "install", "acme==1.0.0")
+        with subprocess.Popen([*COMMAND, *words], stdin=theirs, stdout=subprocess.PIPE, stderr=theirs) as asking:
+            os.close(theirs)
+            seen = b""
+            while b"Grant it? [y/N]" not in seen:
+                seen += os.read(terminal, 1024)
+            assert b"import: Run the code that was installed with it." in seen
+            assert b"hook:server:routes:register: Answer HTTP requests" in seen, "what it only adds, too"
+            os.write(terminal, answer.encode())
+            said = asking.communicate()[0].decode()
+        os.close(terminal)
+        assert asking.returncode == 0 and "acme 1.0.0 is installed" in said
+        assert shown(project, "acme")["state"] == state
+        assert plugins(project, "uninstall", "acme").code == 0
 
 
 async def test_a_package_stands_for_no_other(project: Path, tmp_path: Path) -> None:
@@ -118,7 +146,7 @@ async def test_a_package_stands_for_no_other(project: Path, tmp_path: Path) -> N
         f"{inside}/pydantic/__init__.py": "raise RuntimeError('not this one')\n",
     }
     sly = plugin_wheel(tmp_path, "sly", "1.0.0", files=files)
-    assert (await asyncio.to_thread(plugins, project, "install", str(sly))).code == 0
+    assert (await asyncio.to_thread(plugins, project, "install", str(sly), "--grant")).code == 0
 
     with imports_forgotten():
         async with Host(project) as host:
@@ -134,7 +162,7 @@ async def test_what_does_not_fit_changes_nothing(
 ) -> None:
     for one in ("acme-1.0.0", "older-1.0.0"):
         file = wheels / f"{one}-py3-none-any.whl"
-        assert (await asyncio.to_thread(plugins, project, "install", str(file))).code == 0
+        assert (await asyncio.to_thread(plugins, project, "install", str(file), "--grant")).code == 0
     (tmp_path / "torn-1.0-py3-none-any.whl").write_bytes(b"PK")
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "plugin.yaml").write_text("name: bare\n")
@@ -179,7 +207,7 @@ async def test_what_does_not_fit_changes_nothing(
         with Failures() as failures:
             for (command, what, *more), said in rows:
                 with failures.row(f"{command} {what}"):
-                    flags = {"grant": False, "build": False, "outside_index": False, "purge": False}
+                    flags = {"grant": True, "build": False, "outside_index": False, "purge": False}
                     named = (
                         {"name": what, "what": more[0] if more else None} if command != "install" else {"what": what}
                     )
@@ -195,7 +223,7 @@ def test_an_upgrade_that_asks_for_more_is_reviewed(project: Path, operator_folde
     with locked(packages(operator_folders) / ".lock"):
         ran = plugins(project, "uninstall", "acme")
     assert ran.code == 2 and "the plugins are being changed by" in ran.err
-    assert plugins(project, "install", "acme==1.0.0").code == 0
+    assert plugins(project, "install", "acme==1.0.0", "--grant").code == 0
     assert not left.exists(), "what a kill left is removed by the next command"
     before = contents(operator_folders)
 
@@ -310,7 +338,7 @@ async def test_a_running_host_follows(project: Path, wheels: Path, tmp_path: Pat
 
     startup = "@hookimpl\ndef tavern_startup():\n    raise RuntimeError('no')\n"
     failing = acme(tmp_path, "1.1.1", "tavern_startup", code=startup)
-    assert (await asyncio.to_thread(run, "install", "acme==1.0.0")).code == 0
+    assert (await asyncio.to_thread(run, "install", "acme==1.0.0", "--grant")).code == 0
     async with serving(project) as server:
         assert await about(server) == ["1.0.0", 1]
 
@@ -344,6 +372,8 @@ async def test_a_running_host_follows(project: Path, wheels: Path, tmp_path: Pat
         ]:
             async with server.session.post(f"{server.base}/api/packages", json=body) as answer:
                 assert answer.status == status and said in await answer.text()
+        assert await about(server) == 404, "nobody has decided that it be imported"
+        await server.post("/api/plugins/acme/grant", {})
         assert await about(server) == ["1.0.0", 1]
         async with server.session.post(
             f"{server.base}/api/packages/acme/upgrade", json={"what": "acme==1.2.0"}
