@@ -13,11 +13,15 @@ from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.profilefiles import AGENT_PROFILES, ProfileFile
+from tavern_host.contracts.redaction import masked
 
 
 async def get_profile(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`GET /api/agents/{id}`: the profile as its file has it."""
-    return _answer(await context.services.get(AGENT_PROFILES).get(request.parameters["id"]))
+    """`GET /api/agents/{id}`: the profile as its file has it; who may not change it is shown no secrets in it."""
+    profile = await context.services.get(AGENT_PROFILES).get(request.parameters["id"])
+    if not request.may_create:
+        profile = profile.model_copy(update={"document": masked(profile.document)})
+    return _answer(profile)
 
 
 async def save_profile(request: HttpRequest, context: PluginContext) -> HttpResponse:

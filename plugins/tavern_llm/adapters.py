@@ -14,7 +14,8 @@ from typing import Any
 from tavern_host.context import Contribution, PluginContext
 from tavern_host.contracts.errors import PluginFailure, TavernError, describe, error_of
 from tavern_host.contracts.llm import LlmAdapterInfo
-from tavern_llm.failures import redact, secrets_of
+from tavern_host.contracts.redaction import redacted
+from tavern_llm.failures import secrets_of
 from tavern_llm.models import Channel, check_channel, misconfigured
 
 HOOK = "tavern_register_llm_adapters"
@@ -136,7 +137,7 @@ class Adapters:
         try:
             yield
         except TavernError as error:
-            text = redact(error.message, secrets_of(channel.options))
+            text = redacted(error.message, secrets_of(channel.options))
             if text == error.message:
                 raise
             self._log(error, channel, plugin)
@@ -149,7 +150,7 @@ class Adapters:
         """Log where an adapter failed and return what it said. The traceback is written without the
         exception's own text, which may quote a key."""
         said = error.message if isinstance(error, TavernError) else describe(error)
-        text = redact(said, secrets_of(channel.options))
+        text = redacted(said, secrets_of(channel.options))
         frames = "".join(traceback.format_tb(error.__traceback__))
         self._context.log.error("the adapter %r of %s failed: %s\n%s", channel.adapter, plugin, text, frames)
         return text

@@ -11,6 +11,8 @@ from tavern_host import CommandOutput, PluginContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.llm import LLM, LlmModelInfo
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.redaction import short_note
+from tavern_llm.failures import secrets_of
 from tavern_llm.models import HOW_TO_ADD
 from tavern_llm.probing import choose, forget, keep, probing, said, try_model
 from tavern_llm.service import LlmService
@@ -49,6 +51,8 @@ async def add_model(arguments: dict[str, Any], context: PluginContext) -> AsyncI
     is_default = await keep(context, prober, default=arguments["default"])
     default = ", as the default" if is_default else f"; `tavern models default {name}` makes it the default"
     yield CommandOutput(kind="message", text=f"{name} is set up: {prober.what}{default}.\nIt says: {said(response)}")
+    if note := short_note(secrets_of(prober.options)):
+        yield CommandOutput(kind="progress", text=f"Warning: {note}")
     data: dict[str, Any] = {"name": name, "adapter": prober.adapter, "isDefault": is_default}
     shown = {"baseUrl": prober.options.get("base_url"), "model": prober.options.get("model")}
     yield CommandOutput(kind="result", data={**data, **shown, "response": response.to_json()})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tavern_host import clock
 from tavern_host.contracts.errors import PluginFailure, one_line
+from tavern_host.contracts.redaction import redacted
 from tavern_llm.chat_wire import WireError, error_message, parse_json
 from tavern_llm.dialects import is_overflow
 
@@ -39,13 +40,6 @@ def secrets_of(options: Mapping[str, Any]) -> list[str]:
     key, variable = (options.get(name) for name in SECRET_OPTIONS)
     found = [key, os.environ.get(variable) if isinstance(variable, str) else None]
     return [secret for secret in found if isinstance(secret, str) and secret]
-
-
-def redact(text: str, secrets: list[str]) -> str:
-    """Return `text` with every secret replaced by `***`."""
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text
 
 
 class ServerFailures:
@@ -114,7 +108,7 @@ class ServerFailures:
     def failure(self, text: str, *, retryable: bool = False, **details: Any) -> PluginFailure:
         """Return a failure in one line, without keys."""
         options = self._options
-        line = redact(one_line(text), secrets_of(options.model_dump()))
+        line = redacted(one_line(text), secrets_of(options.model_dump()))
         kind = RetryableFailure if retryable else PluginFailure
         who = "the server" if options.model == UNKNOWN else f"the model {options.model!r}"
         return kind(f"{who} at {options.origin()} {line}", **details)

@@ -11,7 +11,9 @@ from tavern_host import PluginContext
 from tavern_host.contracts.errors import PluginFailure, ServiceUnavailable
 from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.llm import LLM, LlmResponse
+from tavern_host.contracts.redaction import short_note
 from tavern_host.contracts.wire import Model
+from tavern_llm.failures import secrets_of
 from tavern_llm.probing import choose, forget, keep, probing, said, try_model
 
 _WORDS = {"url": "`url`", "key": "`key`", "key_env": "`keyEnv`", "model": "`model`", "replace": "`replace`"}
@@ -70,8 +72,10 @@ async def add(request: HttpRequest, context: PluginContext) -> HttpResponse:
     further = {"context_tokens", "price_input", "price_output"}
     more = asked.model_dump(include=further, exclude_none=True, by_alias=False)
     is_default = await keep(context, prober, default=asked.default, more=more, call=request.call)
-    model = str(prober.options.get("model") or "")
-    return HttpResponse(data=_answer(asked.name, response, model=model, is_default=is_default).to_json())
+    model, note = str(prober.options.get("model") or ""), short_note(secrets_of(prober.options))
+    answer = _answer(asked.name, response, model=model, is_default=is_default)
+    notices = [*answer.notices, *([note] if note else [])]
+    return HttpResponse(data=answer.model_copy(update={"notices": notices}).to_json())
 
 
 async def test(request: HttpRequest, context: PluginContext) -> HttpResponse:

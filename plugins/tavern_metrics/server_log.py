@@ -16,6 +16,7 @@ from typing import Any
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.log_context import log_context
+from tavern_host.contracts.redaction import redacted
 from tavern_host.contracts.settings import MASK
 from tavern_host.storage.files import make_folder
 
@@ -65,9 +66,7 @@ class _Entries(logging.Formatter):
         return "\n".join(line.translate(_UNSEEN) for line in lines)
 
     def _masked(self, text: str) -> str:
-        for secret in self._secrets():
-            text = text.replace(secret, MASK)
-        return _CREDENTIAL.sub(rf"\1{MASK}", text)
+        return _CREDENTIAL.sub(rf"\1{MASK}", redacted(text, self._secrets()))
 
 
 class _File(RotatingFileHandler):

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from tavern_host import SETTINGS, CommandOutput, Host, InvalidInput
 from tavern_host.contracts.documents import read_json
 from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.redaction import secrets_of, short_note
 from tavern_host.contracts.settings import SettingItem, Settings, SettingsChange, SettingValue
 
 MakeHost = Callable[[], Host]
@@ -58,6 +59,8 @@ async def save(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[
         raise _visible(item)
     value = await _saved(host, item.key, new)
     yield CommandOutput(kind="message", text=f"{item.key} is saved.")
+    if note := short_note(secrets_of(item, new)):
+        yield CommandOutput(kind="progress", text=f"Warning: {note}")
     if value is not None and value.origin == "environment":
         text = f"The environment (TAVERN_SETTINGS) sets it too, so {_text(value)} stays in force."
         yield CommandOutput(kind="message", text=text)

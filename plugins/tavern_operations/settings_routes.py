@@ -10,6 +10,7 @@ from typing import Any
 
 from tavern_host import PLUGINS, SETTINGS, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.redaction import secrets_of, short_note
 from tavern_host.contracts.settings import SettingItem, SettingsChange, SettingValue
 
 
@@ -25,8 +26,12 @@ async def save(request: HttpRequest, context: PluginContext) -> HttpResponse:
     if not isinstance(body, dict):
         raise InvalidInput('the body must be an object of new values by key, such as {"maxItems": 5}')
     change = SettingsChange.model_construct(plugin=request.parameters["name"], values=body)
-    values = await context.services.get(SETTINGS).save(change, call=request.call)
-    message = f"The settings of {change.plugin} are saved."
+    settings = context.services.get(SETTINGS)
+    values = await settings.save(change, call=request.call)
+    options = {option.key: option for option in await settings.options(change.plugin)}
+    new = {key if key in options else f"extensions.{change.plugin}.{key}": value for key, value in body.items()}
+    note = short_note(one for key in new.keys() & options.keys() for one in secrets_of(options[key], new[key]))
+    message = f"The settings of {change.plugin} are saved. {note}".strip()
     return HttpResponse(data={"success": True, "message": message, "settings": _flat(values)})
 
 

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.protocols import ActionProtocolInfo, ParseEvent
+from tavern_host.contracts.redaction import masked
 from tavern_host.contracts.services import gives_new
 from tavern_host.contracts.toolcalls import (
     ParsedText,
@@ -34,7 +35,6 @@ from tavern_tools.protocols.native import aliases, native_schemas, with_aliases
 from tavern_tools.protocols.prompt_macros import PromptMacros
 from tavern_tools.protocols.registered import protocols_of
 from tavern_tools.protocols.run_outputs import DEFAULT_LIMIT, LIMIT, act_on
-from tavern_tools.tasks.secrets import masked
 
 MAX_WAIT = 60.0
 """How many seconds a read of a stream waits at most."""

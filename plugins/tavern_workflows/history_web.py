@@ -16,8 +16,7 @@ from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import WorkflowDraft
-from tavern_workflows.store import document_of
-from tavern_workflows.web import answer_document, keep_id
+from tavern_workflows.web import answer_document, keep_id, shown
 
 
 class NewDraft(Model):
@@ -51,7 +50,7 @@ class Search(Model):
 
 async def show_draft(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/workflows/{workflowId}/draft`: the draft; without one, what it would be made of."""
-    return await _answer(await context.services.get(WORKFLOW_MANAGER).draft(request.parameters["workflowId"]))
+    return await _answer(request, await context.services.get(WORKFLOW_MANAGER).draft(request.parameters["workflowId"]))
 
 
 async def save_draft(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -68,7 +67,7 @@ async def save_draft(request: HttpRequest, context: PluginContext) -> HttpRespon
         rebase=new.rebase,
         call=request.call,
     )
-    return await _answer(await conditional(saving))
+    return await _answer(request, await conditional(saving))
 
 
 async def discard_draft(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -76,7 +75,7 @@ async def discard_draft(request: HttpRequest, context: PluginContext) -> HttpRes
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), request.parameters["workflowId"]
     revision = expected(request, (await manager.draft(workflow_id)).revision, f"the draft of {workflow_id!r}")
     discarding = manager.discard_draft(workflow_id, expected_revision=revision, call=request.call)
-    return await _answer(await conditional(discarding))
+    return await _answer(request, await conditional(discarding))
 
 
 async def revisions(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -97,7 +96,7 @@ async def revision(request: HttpRequest, context: PluginContext) -> HttpResponse
     """`GET /api/workflows/{workflowId}/history/{number}`: the document as it was."""
     workflow_id = request.parameters["workflowId"]
     stored = await context.services.get(WORKFLOW_MANAGER).get(f"{workflow_id}@r{_number(request)}")
-    return await answer_document(stored.workflow, workflow_id, headers={"ETag": f'"{stored.revision}"'})
+    return await answer_document(request, stored.workflow, workflow_id, headers={"ETag": f'"{stored.revision}"'})
 
 
 async def name(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -127,11 +126,11 @@ def _number(request: HttpRequest) -> int:
     return int(given)
 
 
-async def _answer(draft: WorkflowDraft) -> HttpResponse:
+async def _answer(request: HttpRequest, draft: WorkflowDraft) -> HttpResponse:
     def data() -> dict[str, JsonValue]:
         found = draft.model_copy(update={"workflow": None}).to_json()
         if draft.workflow is not None:
-            found["workflow"] = {**document_of(draft.workflow), "id": draft.id}
+            found["workflow"] = shown(request, draft.workflow, draft.id)
         return found
 
     return await answer_with(data, is_large=True, headers={"ETag": f'"{draft.revision}"'})

@@ -1,4 +1,4 @@
-"""Finds words in workflows: in what is said of one, and in each of its nodes with their values."""
+"""Finds words in workflows: in what is said of one, and in each of its nodes with their values, secrets apart."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import JsonValue
 
 from tavern_host.contracts.documents import json_path
+from tavern_host.contracts.redaction import masked
 from tavern_host.contracts.workflows import Workflow, WorkflowMatch
 from tavern_workflows.store import Entry
 
@@ -55,8 +56,8 @@ def _places(identifier: str, workflow: Workflow) -> Iterator[tuple[str | None, l
         at = ("nodes", place)
         texts: list[Text] = [((*at, "id"), node.id), ((*at, "type"), node.type)]
         texts += [((*at, "displayName"), node.display_name or "")]
-        texts += _texts(node.input_values, (*at, "inputValues"))
-        texts += _texts(node.config_values, (*at, "configValues"))
+        texts += _texts(masked(node.input_values), (*at, "inputValues"))
+        texts += _texts(masked(node.config_values), (*at, "configValues"))
         yield node.id, texts
 
 

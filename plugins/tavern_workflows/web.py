@@ -22,6 +22,7 @@ from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.off_loop import off_loop
+from tavern_host.contracts.redaction import masked_document
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import LayoutSize, StoredWorkflow, Workflow, WorkflowManager, WorkflowProblem
 from tavern_workflows.store import MAX_ID, document_of
@@ -50,7 +51,7 @@ async def list_all(request: HttpRequest, context: PluginContext) -> HttpResponse
 
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/workflows/{workflowId}`: the document; the host answers 304 where the client has this revision."""
-    return await _answer(await context.services.get(WORKFLOW_MANAGER).get(request.parameters["workflowId"]))
+    return await _answer(request, await context.services.get(WORKFLOW_MANAGER).get(request.parameters["workflowId"]))
 
 
 async def create(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -60,13 +61,13 @@ async def create(request: HttpRequest, context: PluginContext) -> HttpResponse:
     if workflow.id is not None:
         saved = await manager.save(workflow.id, workflow, expected_revision="", call=request.call)
         del workflow  # large ones are not all freed in one step of the loop
-        return await _answer(saved, made_by=request)
+        return await _answer(request, saved, is_new=True)
     async for candidate in _free_ids(workflow.name, manager):
         try:
             saved = await manager.save(candidate, workflow, expected_revision="", call=request.call)
         except Conflict:  # somebody was quicker, or a file has the name that holds no workflow
             continue
-        return await _answer(saved, made_by=request)
+        return await _answer(request, saved, is_new=True)
     raise Conflict("no id could be found for the workflow; give it one")
 
 
@@ -82,7 +83,7 @@ async def replace(request: HttpRequest, context: PluginContext) -> HttpResponse:
     del document
     saved = await conditional(manager.save(workflow_id, workflow, expected_revision=revision, call=request.call))
     del workflow
-    return await _answer(saved, made_by=request if is_new else None)
+    return await _answer(request, saved, is_new=is_new)
 
 
 async def change(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -104,7 +105,7 @@ async def change(request: HttpRequest, context: PluginContext) -> HttpResponse:
         saving = manager.save(stored.id, workflow, expected_revision=stored.revision, call=request.call)
         stored = await conditional(saving)
     del workflow
-    return await _answer(stored)
+    return await _answer(request, stored)
 
 
 async def delete(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -155,24 +156,28 @@ async def _stored(manager: WorkflowManager, workflow_id: str) -> StoredWorkflow 
         return None
 
 
-async def _answer(stored: StoredWorkflow, *, made_by: HttpRequest | None = None) -> HttpResponse:
+async def _answer(request: HttpRequest, stored: StoredWorkflow, *, is_new: bool = False) -> HttpResponse:
     headers = {"ETag": f'"{stored.revision}"'}
-    if made_by is None:
-        return await answer_document(stored.workflow, stored.id, headers=headers)
-    of_project = f"{made_by.base}/api/projects/{made_by.call.project}"
+    if not is_new:
+        return await answer_document(request, stored.workflow, stored.id, headers=headers)
+    of_project = f"{request.base}/api/projects/{request.call.project}"
     headers["Location"] = f"{of_project}/workflows/{quote(stored.id, safe='')}"
-    return await answer_document(stored.workflow, stored.id, status=201, headers=headers)
+    return await answer_document(request, stored.workflow, stored.id, status=201, headers=headers)
 
 
 async def answer_document(
-    workflow: Workflow, workflow_id: str, *, status: int = 200, headers: dict[str, str]
+    request: HttpRequest, workflow: Workflow, workflow_id: str, *, status: int = 200, headers: dict[str, str]
 ) -> HttpResponse:
     """Return the answer with a workflow's document, as what has this id."""
+    return await answer_with(
+        lambda: shown(request, workflow, workflow_id), is_large=True, status=status, headers=headers
+    )
 
-    def document() -> dict[str, JsonValue]:
-        return {**document_of(workflow), "id": workflow_id}
 
-    return await answer_with(document, is_large=True, status=status, headers=headers)
+def shown(request: HttpRequest, workflow: Workflow, workflow_id: str) -> dict[str, JsonValue]:
+    """Return a document as who asks may see it: secrets that somebody wrote into it are for who may change it."""
+    document = {**document_of(workflow), "id": workflow_id}
+    return document if request.may_create else masked_document(document)
 
 
 async def _free_ids(name: str, manager: WorkflowManager) -> AsyncIterator[str]:

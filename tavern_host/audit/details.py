@@ -6,17 +6,15 @@ Secrets are known by their names alone: one in the middle of a text, or under a 
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from collections.abc import Collection, Mapping
 from datetime import date
-from functools import lru_cache
 from math import isfinite
 from pathlib import PurePath
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from tavern_host.contracts.redaction import is_hidden, names_secret
 from tavern_host.contracts.settings import MASK
 
 MAX_TEXT = 1000
@@ -31,12 +29,6 @@ MAX_NESTED = 8
 _NESTED = (dict, list, tuple, set, frozenset, Mapping)
 _SHORT = 100
 _WORD = 2**63 - 1
-_ANYWHERE = re.compile(
-    "passw|passphrase|passcode|pwd|secret|token|apikey|accesskey|privatekey|signingkey|encryptionkey|authorization"
-    "|credential|cookie|sessionid|sessionkey|bearer|jwt|密码|密钥|令牌|口令"
-)
-_WHOLE = frozenset({"pass", "pw", "pin", "otp", "auth", "sid"})
-_COUNT = re.compile(r"tokens|token(s?)(count|limit|usage|budget)")
 
 
 def encoded(fields: dict[str, str], details: Mapping[str, Any] | None, secrets: Collection[str] = ()) -> bytes:
@@ -79,7 +71,7 @@ class _Details:
     def object(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         """Return an object without its secrets."""
         copied: dict[str, Any] = {}
-        named = _is_secret_pair(value) if "value" in value else False
+        named = names_secret(value)
         secrets = self._secrets
         for key, item in value.items():
             if self._values <= 0:
@@ -87,11 +79,9 @@ class _Details:
                 break
             self._values -= 1
             name = key if type(key) is str and len(key) <= _SHORT else _name(key)
-            secrecy = 1 if name in secrets else _secrecy(name)
-            if (secrecy or (named and name == "value")) and _is_hidden(item, secrecy):
-                copied[name] = MASK
-            else:
-                copied[name] = self._value(item, depth + 1)
+            is_marked = name in secrets or (named and name == "value")
+            is_secret = is_hidden("secret" if is_marked else name, item)
+            copied[name] = MASK if is_secret else self._value(item, depth + 1)
         return copied
 
     def _list(self, items: Collection[Any], depth: int) -> list[Any]:
@@ -150,24 +140,3 @@ def _name(key: Any) -> str:
     if isinstance(key, str):
         return _cut(str.__str__(key), _SHORT)
     return str(key) if isinstance(key, int) and abs(key) <= _WORD else _described(key)
-
-
-def _is_hidden(item: Any, secrecy: int) -> bool:
-    """Return whether a value under a secret's name is hidden: not where it says that there is none, or counts."""
-    if item is None or item is True or item is False or (isinstance(item, str) and not item):
-        return False
-    return secrecy != 2 or not isinstance(item, int | float)
-
-
-def _is_secret_pair(value: Mapping[Any, Any]) -> bool:
-    """Return whether an object is a secret's name and its value: `{"key": "apiKey", "value": …}`."""
-    return any(isinstance(name := value.get(key), str) and _secrecy(_name(name)) for key in ("key", "name"))
-
-
-@lru_cache(maxsize=4096)
-def _secrecy(name: str) -> int:
-    """Return 1 where a secret stands under a name, 2 where it may also be how many there are, else 0."""
-    plain = re.sub(r"[\W_]", "", unicodedata.normalize("NFKC", name).lower())
-    if plain not in _WHOLE and not _ANYWHERE.search(plain):
-        return 0
-    return 2 if _COUNT.search(plain) else 1

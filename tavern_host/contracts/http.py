@@ -31,7 +31,8 @@ class HttpRequest(Model):
     """A request as data. Header names are lower-case; cookies and credentials are not passed on: `call.principal` is
     who sent it, `session` the id of the session or API token of a user, and `client` the address that it came from.
     `base` is what the client calls the first page, without a slash at its end: `https://inn.example/tavern`. `cookies`
-    are those that an answer of this plugin has set."""
+    are those that an answer of this plugin has set. `may_create` says whether who sent it may also change what is
+    there: who may only look is shown no secret that somebody wrote into a document."""
 
     method: str
     path: str
@@ -43,6 +44,7 @@ class HttpRequest(Model):
     client: str = ""
     session: str = ""
     base: str = ""
+    may_create: bool = False
     call: CallContext
 
     @property

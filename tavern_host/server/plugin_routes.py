@@ -23,12 +23,13 @@ from tavern_host.contracts.http import (
     SocketReply,
 )
 from tavern_host.contracts.off_loop import LARGE_TEXT, off_loop
+from tavern_host.contracts.redaction import redacted_json
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
 from tavern_host.server.blob_routes import SANDBOXED, blob_response
 from tavern_host.server.connections import body_of
 from tavern_host.server.gate import GATE, STILL_IN, call_of
-from tavern_host.server.served import host_of, take_project, visitor
+from tavern_host.server.served import SERVED, host_of, take_project, visitor
 
 T = TypeVar("T")
 
@@ -73,6 +74,7 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         client=gate.reach.client(request),
         base=gate.reach.base(request),
         session=who.session,
+        may_create=who.may("create", registered.info.path, host.project.id),
         call=call_of(host),
     )
     response = await call_route(host, registered, asked)
@@ -139,7 +141,7 @@ async def send_events(
                 if await still() is None:
                     break
             data = f"event: {one.event}\ndata: {json.dumps(one.data)}\n\n" if one.event else ":\n\n"
-            await stream.write(data.encode())
+            await stream.write(redacted_json(data.encode(), request.app[SERVED].secrets()))
     except ConnectionError:  # the client is gone
         pass
     except Exception as error:

@@ -102,6 +102,10 @@ class ServedProjects:
         """Return the hosts, the default one first."""
         return list(self._hosts.values())
 
+    def secrets(self) -> frozenset[str]:
+        """Return what is set as a secret in any of the projects: no answer and no message has it."""
+        return frozenset[str]().union(*(host.settings.secrets() for host in self.all()))
+
     def seen_by(self, who: Identity) -> list[Host]:
         """Return the hosts of the projects that somebody may enter."""
         return [host for host in self.all() if who.sees(host.project.id)]

@@ -15,6 +15,7 @@ from tavern_host.contracts.events import AUDITED, Event, Gap
 from tavern_host.contracts.http import Access, SocketMessage, SocketReply
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.off_loop import off_loop
+from tavern_host.contracts.redaction import redacted_json
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
 from tavern_host.server.gate import GATE, STILL_IN
@@ -62,13 +63,13 @@ async def socket_route(request: web.Request) -> web.WebSocketResponse:
     try:
         await socket.prepare(request)
         if is_of_another_life:
-            await _send(socket, {"type": "RELOAD_NEEDED", "payload": _now(host)})
+            await _send(host, socket, {"type": "RELOAD_NEEDED", "payload": _now(host)})
         forward = asyncio.create_task(_forward(request, host, socket, subscription), name="forward events")
         async for message in socket:
             if message.type is WSMsgType.TEXT:
                 await _answer(request, socket, subscription, message.data)
             elif message.type is WSMsgType.BINARY:
-                await _send(socket, _error_reply("messages are JSON text, not binary"))
+                await _send(host, socket, _error_reply("messages are JSON text, not binary"))
     finally:
         sockets.discard(socket)
         host.registrations.sockets -= 1
@@ -112,7 +113,7 @@ async def _forward(request: web.Request, host: Host, socket: web.WebSocketRespon
                     is_audited = isinstance(event, Event) and event.type in AUDITED
                     if is_audited and not who.may("operate", "/api/audit", host.project.id):
                         continue
-                    data = _event_bytes(event)
+                    data = _event_bytes(host, event)
                     if data is not None:
                         await socket.send_frame(data, WSMsgType.TEXT)
                     if clock() - began > SLICE:
@@ -127,10 +128,10 @@ async def _forward(request: web.Request, host: Host, socket: web.WebSocketRespon
     await socket.close(code=1001, message=b"the host stops")
 
 
-def _event_bytes(event: Event | Gap) -> bytes | None:
+def _event_bytes(host: Host, event: Event | Gap) -> bytes | None:
     if isinstance(event, Event):
-        return _bytes({"type": event.type, "payload": event.payload, "seq": event.seq}, event.plugin)
-    return _bytes({"type": "GAP", "payload": event.to_json()})
+        return _bytes(host, {"type": event.type, "payload": event.payload, "seq": event.seq}, event.plugin)
+    return _bytes(host, {"type": "GAP", "payload": event.to_json()})
 
 
 async def _answer(
@@ -149,22 +150,22 @@ async def _answer(
             raise InvalidInput(f"this socket is of {host.project.id}; open /ws?projectId={meant} for the other project")
         if message["type"] == "SUBSCRIBE":
             visitor.require(OWN_MESSAGES["SUBSCRIBE"], "/ws/SUBSCRIBE", host.project.id)
-            await _send(socket, _subscribed(host, subscription, message["payload"]))
+            await _send(host, socket, _subscribed(host, subscription, message["payload"]))
             return
         registered = host.registrations.messages.get(message["type"])
         if registered is None:
             known = ", ".join(sorted([*host.registrations.messages, *OWN_MESSAGES]))
-            await _send(socket, _error_reply(f"unknown message type {message['type']!r}; known are {known}"))
+            await _send(host, socket, _error_reply(f"unknown message type {message['type']!r}; known are {known}"))
             return
         visitor.require(registered.info.access, f"/ws/{message['type']}", host.project.id)
         asked = SocketMessage(type=message["type"], payload=message["payload"], call=host.call(visitor.user))
         for reply in await call_message(host, registered, asked):
-            await _send(socket, SocketReply.to_json(reply))
+            await _send(host, socket, SocketReply.to_json(reply))
     except TavernError as error:
-        await _send(socket, _error_reply(error.message, {"code": error.info.code, **error.info.details}))
+        await _send(host, socket, _error_reply(error.message, {"code": error.info.code, **error.info.details}))
     except Exception as error:
         _log.error("a message failed: %s", describe(error), exc_info=error)
-        await _send(socket, _error_reply("the message could not be handled; the log says why"))
+        await _send(host, socket, _error_reply("the message could not be handled; the log says why"))
 
 
 def _subscribed(host: Host, subscription: BusSubscription, payload: dict[str, Any]) -> dict[str, Any]:
@@ -196,21 +197,22 @@ def _error_reply(message: str, details: Any = None) -> dict[str, Any]:
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
-def _bytes(message: dict[str, Any], plugin: str | None = None) -> bytes | None:
-    """Return a message as it is sent; None for one that is no JSON, which is logged and left out."""
+def _bytes(host: Host, message: dict[str, Any], plugin: str | None = None) -> bytes | None:
+    """Return a message as it is sent, without secrets; None for one that is no JSON, which is logged and left out."""
     try:
         try:
-            return _encode(message).encode()
+            data = _encode(message).encode()
         except UnicodeEncodeError:  # half a surrogate pair can only be sent as an escape
-            return json.dumps(message, allow_nan=False).encode()
+            data = json.dumps(message, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         _log.error("%s published a %s that is not JSON: %s", plugin or "the host", message["type"], error)
         return None
+    return redacted_json(data, host.settings.secrets())
 
 
-async def _send(socket: web.WebSocketResponse, message: dict[str, Any]) -> None:
+async def _send(host: Host, socket: web.WebSocketResponse, message: dict[str, Any]) -> None:
     """Send one message; a client that does not take it in time is cut off, and what is no JSON is left out."""
-    data = _bytes(message)
+    data = _bytes(host, message)
     if data is None:
         return
     try:

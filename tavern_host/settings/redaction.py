@@ -5,12 +5,9 @@ Knows nothing of where values are stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from tavern_host.contracts.settings import MASK, SettingItem
-
-_SHORTEST = 6
 
 
 class MaskedValue(ValueError):
@@ -41,17 +38,6 @@ def unmasked(item: SettingItem, value: Any, current: Any) -> Any:
             raise MaskedValue("is a secret that is not set yet: give the secret itself")
         return current
     return _put_back(value, current, frozenset(item.secret_keys), "") if item.secret_keys else value
-
-
-def secrets_of(item: SettingItem, value: Any) -> Iterator[str]:
-    """Yield the texts and numbers that are secret in a value: itself, or those within a `json` value. Those of less
-    than six characters are left out: masking them would spoil other words."""
-    if isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            secret = item.model_copy(update={"secret": True}) if key in (item.secret_keys or ()) else item
-            yield from secrets_of(secret, inner)
-    elif item.is_secret and len(str(value)) >= _SHORTEST:
-        yield str(value)
 
 
 def _hide(value: Any, keys: frozenset[str]) -> Any:

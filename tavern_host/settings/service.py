@@ -18,6 +18,7 @@ from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import did_you_mean, suggest
 from tavern_host.contracts.plugins import Problem
+from tavern_host.contracts.redaction import secrets_of
 from tavern_host.contracts.settings import (
     SETTINGS_CHANGED,
     SettingItem,
@@ -26,7 +27,7 @@ from tavern_host.contracts.settings import (
     SettingValue,
     tool_settings_prefix,
 )
-from tavern_host.settings.redaction import MaskedValue, is_set, masked, secrets_of, unmasked
+from tavern_host.settings.redaction import MaskedValue, is_set, masked, unmasked
 from tavern_host.settings.store import MAX_REPORTED, Resolved, SettingsStore, meant, plugin_of, prefix_of
 
 HOOK = "tavern_before_save_settings"

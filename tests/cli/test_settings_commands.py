@@ -198,6 +198,8 @@ def test_a_secret_comes_by_standard_input_and_is_never_printed(project: Path, op
                 )
     ran = settings(project, "set", "acme-bar.token", "--stdin", "--json", stdin="hunter2\n")
     assert ran.json()["value"] == "********"
+    warned = settings(project, "set", "acme-bar.token", "--stdin", stdin="hunter2\n")
+    assert "Warning: The secret is short (7 of at least 8 characters)" in warned.err
     shown = [ran, *(settings(project, *words) for words in (["list"], ["list", "--json"], ["get", "acme-bar.token"]))]
     assert "hunter2" not in str(shown)
     assert shown[-1].out == "********\n"

@@ -181,7 +181,7 @@ FAILURES: list[tuple[list[bytes | None], tuple[bool, ...], str, bool]] = [
     (refusal("500 Oops"), WHOLE, "has failed (500)", True),
     ([http("{}", status="503 Unavailable", head=CLOSE)], WHOLE, "has failed (503)", True),
     ([http('{"detail": ["odd"]}', status="422 Odd", head=CLOSE)], WHOLE, 'refuses the request (422): ["odd"]', False),
-    (refusal("401 No", f"bad key {KEY}!"), WHOLE, "refuses the API key (401): bad key ***!", False),
+    (refusal("401 No", f"bad key {KEY}!"), WHOLE, "refuses the API key (401): bad key ********!", False),
     (refusal("429 Too Many", QUOTA, "Retry-After: 17\r\n"), WHOLE, "has no quota left (429)", False),
     (refusal("307 Temporary Redirect", head=AWAY), WHOLE, "redirects elsewhere (307), which is not followed", False),
     (page("<!DOCTYPE html><html>Welcome", "text/html"), BOTH, HTML, False),
@@ -226,6 +226,13 @@ async def test_failures_say_what_is_wrong(
             error = await failure((await client("http://127.0.0.1:9/v1")).complete(ask()))
             told = "the model 'tiny' at http://127.0.0.1:9 cannot be reached: Connection refused; does it run there?"
             assert (error.message, error.info.retryable) == (told, True)
+
+
+async def test_a_short_key_masks_no_letters_of_a_message(wire_server: WireServer, client: MakeClient) -> None:
+    wire_server.pieces = refusal("429 Too Many", "not with the key 'k', key=k")
+    error = await failure((await client(wire_server.base_url, api_key="k")).complete(ask()))
+    assert "is asked too often" in error.message
+    assert "not with the key '********', key=********" in error.message
 
 
 async def test_a_fast_stream_leaves_others_their_turn(wire_server: WireServer, client: MakeClient) -> None:

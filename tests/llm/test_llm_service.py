@@ -253,8 +253,13 @@ async def test_another_plugins_adapter_can_be_used(
                     _ = [chunk async for chunk in llm.stream(ask(text, "m"))]
             rows = [
                 ("small", "too long", "the prompt is too long", {"overflow": True}),  # and the next is not asked
-                ("keyed", "break", "the adapter 'parrot' of acme failed: RuntimeError: cannot reach it with ***", {}),
-                ("keyed", "fail politely", "the key *** is wrong", {"status": 401}),
+                (
+                    "keyed",
+                    "break",
+                    "the adapter 'parrot' of acme failed: RuntimeError: cannot reach it with ********",
+                    {},
+                ),
+                ("keyed", "fail politely", "the key ******** is wrong", {"status": 401}),
             ]
             for model, text, told, details in rows:
                 with pytest.raises(PluginFailure) as caught:
@@ -268,5 +273,5 @@ async def test_another_plugins_adapter_can_be_used(
             assert [model.name for model in await llm.models()] == ["twice"]
             gone = "there is no adapter 'parrot'; there is openai, scripted"
             await refused([(llm.complete(ask("polly", "m")), Misconfigured, gone)])
-    assert "cannot reach it with ***" in caplog.text
+    assert "cannot reach it with ********" in caplog.text
     assert "sk-very-secret" not in caplog.text

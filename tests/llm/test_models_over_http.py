@@ -65,3 +65,11 @@ async def test_a_model_is_set_up_tried_and_forgotten_over_http(project: Path) ->
         assert (await send("PUT", "/default", name="none"))[0] == 404
         assert await send("DELETE", "/other") == (200, {"name": "other"})
         assert "other" not in await found()
+
+
+async def test_a_short_key_is_said_to_be_short(project: Path) -> None:
+    serving = model_server(key="k", models=["tiny"], default=says("Hello."))
+    async with serving as server, Host(project=project) as host, served(host) as site:
+        answer = await site.post("/api/models", json={"name": "mine", "url": server.base_url, "key": "k"})
+        (notice,) = (await answer.json())["notices"]
+        assert "The secret is short (1 of at least 8 characters)" in notice

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pip._internal.models.index import PyPI
 
-from tavern_scripts.environments.addresses import Reached, redact, without_credentials
+from tavern_scripts.environments.addresses import Reached, without_credentials, without_secrets
 from tavern_scripts.environments.node_registries import node_registries
 from tavern_scripts.environments.python_indexes import python_indexes
 
@@ -112,7 +112,10 @@ def test_of_an_index_in_a_folder_only_that_and_what_it_links_to_is_shown(tmp_pat
 
 def test_credentials_are_not_shown() -> None:
     assert without_credentials("https://me:pw@x.example:8/simple?a") == "https://x.example:8/simple?a"
-    assert redact("GET https://me:pw@x.example/ with tok-123", ["tok-123"]) == "GET https://***@x.example/ with ***"
+    assert (
+        without_secrets("GET https://me:pw@x.example/ with token-123", ["token-123"])
+        == "GET https://********@x.example/ with ********"
+    )
     reached = Reached()
     reached.add("https://me:p%40ss@x.example/simple")
     assert {"p@ss", "p%40ss"} <= set(reached.secrets) and list(reached.hosts) == ["x.example:443"]

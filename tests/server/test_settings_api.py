@@ -61,7 +61,8 @@ async def test_settings_are_saved_masked_and_taken_back(site: HttpClient) -> Non
     assert (await save(site, {"maxItems": None, "colour": None}))["settings"] == first
 
     socket = await site.socket()
-    await save(site, {"token": "hunter2", "models": {"m": {"api_key": "hunter2", "url": "u"}}})
+    told = await save(site, {"token": "hunter2", "models": {"m": {"api_key": "hunter2", "url": "u"}}})
+    assert "The secret is short (7 of at least 8 characters)" in told["message"]
     while (message := await socket.receive_json(timeout=60))["type"] != "SETTINGS_CHANGED":
         pass
     assert message["payload"] == {"plugin": "acme-bar", "keys": [f"{PREFIX}models", f"{PREFIX}token"]}
@@ -72,7 +73,10 @@ async def test_settings_are_saved_masked_and_taken_back(site: HttpClient) -> Non
     assert told[f"{PREFIX}token"] == "********"
     assert told[f"{PREFIX}models"] == {"m": {"api_key": "********", "url": "u"}}
     told.pop(f"{PREFIX}maxItems")
-    assert (await save(site, told))["settings"][f"{PREFIX}token"] == "********", "an answer can be sent back"
+    again = await save(site, told)
+    assert (again["settings"][f"{PREFIX}token"], "short" in again["message"]) == ("********", False), (
+        "it can be sent back"
+    )
     assert await (await site.get("/api/plugins/acme-plain/settings")).json() == {}
 
 

@@ -14,13 +14,13 @@ from task_bench import TOOL, TaskBench, caller, opened, tasks_folder, tool
 
 from tavern_host import clock
 from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
+from tavern_host.contracts.redaction import masked, unmasked
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolErrorType
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.parameters import Parameters
 from tavern_tools.tasks.execution import GRACE
 from tavern_tools.tasks.progress import PROGRESS_EVERY
-from tavern_tools.tasks.secrets import masked, unmasked
 
 
 async def test_a_task_gives_its_result_when_it_ends(tasks: TaskBench) -> None:

@@ -8,6 +8,7 @@ from tavern_engine.web.prompts import AT_ONCE
 from tavern_host import EXECUTION_ENGINE, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.off_loop import LARGE_TEXT
+from tavern_host.contracts.redaction import masked_document
 from tavern_host.contracts.runs import RUN_STORE
 
 
@@ -25,11 +26,11 @@ async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def workflow(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`GET /api/runs/{runId}/workflow`: 404 where it is not kept."""
+    """`GET /api/runs/{runId}/workflow`: 404 where it is not kept. Secrets among the values of nodes are masked."""
     store = context.services.get(RUN_STORE)
     entry = await store.get(request.parameters["runId"])
     content = await store.content(entry.workflow)
-    return await answer_with(lambda: document_of(unpack(content)), is_large=len(content) > LARGE_TEXT)
+    return await answer_with(lambda: masked_document(document_of(unpack(content))), is_large=len(content) > LARGE_TEXT)
 
 
 async def output(request: HttpRequest, context: PluginContext) -> HttpResponse:

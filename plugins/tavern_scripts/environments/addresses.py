@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from tavern_host.contracts.redaction import redacted
+from tavern_host.contracts.settings import MASK
 from tavern_scripts.environments.public_indexes import file_host
 
 _LINK = re.compile(r"""href\s*=\s*["']([^"'#?]+)""", re.IGNORECASE)
@@ -68,12 +70,9 @@ def words(text: str) -> list[str]:
     return [word for word in re.split(r"[\s,]+", text) if word]
 
 
-def redact(text: str, secrets: Iterable[str]) -> str:
+def without_secrets(text: str, secrets: Collection[str]) -> str:
     """Return `text` without secrets and without credentials in addresses."""
-    for secret in secrets:
-        if len(secret) > 3:
-            text = text.replace(secret, "***")
-    return re.sub(r"(?<=://)[^/\s@]+@", "***@", text)
+    return re.sub(r"(?<=://)[^/\s@]+@", f"{MASK}@", redacted(text, secrets))
 
 
 def _linked(index: Path) -> list[Path]:

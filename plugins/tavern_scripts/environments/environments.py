@@ -24,7 +24,7 @@ from tavern_host.contracts.scripts import (
     ScriptErrorType,
     ScriptLimits,
 )
-from tavern_scripts.environments.addresses import redact
+from tavern_scripts.environments.addresses import without_secrets
 from tavern_scripts.environments.jobs import (
     BUILT,
     INPUT,
@@ -329,7 +329,7 @@ class _Log:
         return list(self._lines)
 
     def _add(self, line: bytes) -> None:
-        text = redact(line.decode("utf-8", "replace"), self._secrets).rstrip()
+        text = without_secrets(line.decode("utf-8", "replace"), self._secrets).rstrip()
         text = "".join(letter if letter.isprintable() else " " for letter in text)[:500]
         if text.strip():
             self._lines = [*self._lines[-60:], text]

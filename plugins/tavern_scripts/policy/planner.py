@@ -23,6 +23,7 @@ from tavern_host.contracts.scripts import (
     ScriptRequest,
     SecurityContext,
 )
+from tavern_host.contracts.settings import MASK
 from tavern_scripts.policy.languages import (
     CODE_NAMES,
     Command,
@@ -35,15 +36,11 @@ from tavern_scripts.policy.languages import (
 from tavern_scripts.policy.policy import LANGUAGES, Policies, Policy
 from tavern_scripts.policy.review import Granted, decide
 from tavern_scripts.policy.script_files import Script, ScriptFolder, code_hash, find_script, folder_hash
-from tavern_scripts.results.outcome import SECRET
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.workers.launches import SCRIPT, Program
 
 MAX_CODE = 1 << 20
 """How many bytes of code are handed over at most."""
-
-_SHORTEST_SECRET = 4
-"""Texts that are shorter are not hidden in logs: they would be found everywhere."""
 
 _EVERYWHERE = frozenset({"/", "/usr", "/usr/local", "/opt"})
 """Where programs are on any machine, which tells nobody anything."""
@@ -83,7 +80,7 @@ class Plan:
         """Texts that must not stand in logs, the longest first, with what stands there instead: secrets, and where on
         this machine scripts, the project and the interpreter are."""
         values = (self.request.config.get(key) for key in self.request.secrets)
-        found = {value: SECRET for value in values if isinstance(value, str) and len(value) >= _SHORTEST_SECRET}
+        found = {value: MASK for value in values if isinstance(value, str) and value}
         folders = {str(self.root): "<project>", self.interpreter.place: f"<{self.interpreter.language}>"}
         if self.script is not None:
             folders[str(self.script.folder)] = SCRIPT

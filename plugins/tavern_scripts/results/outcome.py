@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from tavern_host.contracts.redaction import redacted
 from tavern_host.contracts.scripts import SandboxOutput, ScriptErrorType, ScriptLimits
+from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.wire import without_surrogates
 from tavern_scripts.results.refusal import Refused
 
@@ -28,8 +30,6 @@ MAX_NESTING = 100
 _LONGEST_LINE = 8_000
 _LONGEST_TEXT = 200
 _NOTHING: Mapping[str, str] = {}
-SECRET = "***"
-"""What is shown in the place of a secret."""
 _TAIL = 4_000
 _LINES_AT_ONCE, _LINES_OF_A_FLOOD = 5_000, 100
 _MOST_STDERR = 64 << 20
@@ -341,8 +341,8 @@ def start_of_last_document(text: str) -> int | None:
 def plain(line: str, hidden: Mapping[str, str] = _NOTHING) -> str:
     """Return a line as it may be shown anywhere: without escape sequences, control characters and hidden texts."""
     for text, shown in hidden.items():
-        if shown == SECRET:
-            line = line.replace(text, shown)
+        if shown == MASK:
+            line = redacted(line, (text,))
         elif text in line:  # a path, and no part of a longer name
             line = re.sub(rf"(?<![\w.-]){re.escape(text)}(?![\w.-])", shown, line)
     if "\x1b" in line:

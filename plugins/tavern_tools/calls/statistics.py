@@ -16,12 +16,12 @@ from typing import Any
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.redaction import masked
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
 from tavern_host.contracts.tools import ToolStatistics
 from tavern_host.storage.files import locked, write_atomic
 from tavern_tools.calls.call import Call
-from tavern_tools.tasks.secrets import masked
 
 WINDOW = 200
 """So many calls of a tool count in full: with more, older ones count for less and less."""

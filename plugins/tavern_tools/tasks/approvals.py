@@ -13,10 +13,10 @@ from pydantic import JsonValue
 from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput
+from tavern_host.contracts.redaction import masked, unmasked
 from tavern_host.contracts.tasks import TaskRow
 from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolErrorType, ToolResult
 from tavern_tools.tasks.rows import failed
-from tavern_tools.tasks.secrets import masked, unmasked
 
 CheckArguments = Callable[[str, dict[str, JsonValue]], Awaitable[dict[str, JsonValue]]]
 """Returns arguments as a tool, given by its id, gets them. Raises `InvalidInput` for those that it does not allow."""

@@ -10,10 +10,10 @@ from pydantic import JsonValue
 
 from tavern_host import clock
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.redaction import masked
 from tavern_host.contracts.tasks import TaskRow, TaskStore
 from tavern_tools.tasks.callbacks import Callbacks
 from tavern_tools.tasks.rows import shown
-from tavern_tools.tasks.secrets import masked
 
 AT_ONCE = 8
 """How many callbacks are delivered at once."""

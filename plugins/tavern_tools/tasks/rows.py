@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.redaction import masked
 from tavern_host.contracts.tasks import TaskEntry, TaskRow
 from tavern_host.contracts.toolcalls import (
     TaskCallback,
@@ -22,7 +23,6 @@ from tavern_host.contracts.toolcalls import (
     ToolTask,
 )
 from tavern_host.contracts.wire import Model
-from tavern_tools.tasks.secrets import masked
 
 SMALL_RESULT = 64 * 1024
 """Up to how many bytes a result has that lists show."""

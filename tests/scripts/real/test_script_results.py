@@ -257,7 +257,7 @@ sys.exit("not even " + os.environ["TAVERN_CONFIG_COOKIE"] if "TAVERN_CONFIG_FAIL
         "TAVERN_CONFIG_COOKIE": "/SESSDATA=abc",
     }
     assert failed.error is not None and "SESSDATA" not in failed.model_dump_json()
-    assert failed.logs[0] == "not even ***" and '"TAVERN_CONFIG_COOKIE": "***"' in failed.logs[1]
+    assert failed.logs[0] == "not even ********" and '"TAVERN_CONFIG_COOKIE": "********"' in failed.logs[1]
 
 
 # --- what is told beside the result ---------------------------------------------------------------

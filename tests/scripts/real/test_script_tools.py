@@ -131,7 +131,7 @@ async def test_a_script_tool_gets_its_arguments_and_settings(tmp_path: Path) -> 
         "TAVERN_CONFIG_STATUS": "0",
     }
     assert failed.error.type is ToolErrorType.SCRIPT
-    assert failed.error.message == "the script ended with exit code 3: cookie ***"
+    assert failed.error.message == "the script ended with exit code 3: cookie ********"
     assert "SESSDATA" not in str(failed.error.details)
     assert named.structured["in"] == {"n": 3}
     assert unclear.error.type is ToolErrorType.TOOL_NOT_FOUND
