@@ -18,7 +18,9 @@ MOST_HOSTS = 10_000
 """How many hosts are remembered, those that were reached last."""
 _MOST_COUNTED = 1000
 """How many callers and tools are counted at a time, the latest."""
-_DENIED = frozenset({"tool.denied", "script.kept-out", "account.login_refused"})
+_DENIED = frozenset({"access.refused", "tool.denied", "script.kept-out", "account.login_refused"})
+NOBODY = "user:nobody"
+"""The actor of what somebody does without a token."""
 _ENDED = frozenset({"tool.ended", "tool.called"})
 _WELL = frozenset({"done", "accepted", "cached", "not made", "interrupted"})
 
@@ -57,8 +59,8 @@ class Patterns:
 
     def _see(self, entry: AuditEntry, limits: Limits) -> Alarm | None:
         if entry.action in _DENIED:
-            by = _client(entry) if entry.action == "account.login_refused" else entry.actor
-            return self._counted("denials", by, entry.time, limits.denials, f"{by} was refused")
+            by, times = _by(entry), _count(entry)
+            return self._counted("denials", by, entry.time, limits.denials, f"{by} was refused", times)
         if entry.action in _ENDED and entry.details.get("outcome", "done") not in _WELL:
             tool = entry.subject
             return self._counted("failures", tool, entry.time, limits.failures, f"calls of {tool} failed")
@@ -79,7 +81,13 @@ class Patterns:
         return Alarm(kind="new-host", subject=host, count=1, since=entry.time, message=message)
 
     def _counted(
-        self, kind: Literal["denials", "failures"], subject: str, moment: datetime, limit: int, what: str
+        self,
+        kind: Literal["denials", "failures"],
+        subject: str,
+        moment: datetime,
+        limit: int,
+        what: str,
+        times: int = 1,
     ) -> Alarm | None:
         if not limit:
             return None
@@ -91,7 +99,7 @@ class Patterns:
             self._sounding.discard(gone)
         if moments.maxlen != limit:  # the setting has changed
             moments = self._moments[key] = deque(moments, maxlen=limit)
-        moments.append(moment)
+        moments.extend([moment] * min(times, limit))
         if len(moments) < limit or moment - moments[0] > MINUTE:
             self._sounding.discard(key)
             return None
@@ -102,6 +110,15 @@ class Patterns:
         return Alarm(kind=kind, subject=subject, count=limit, since=moments[0], message=message)
 
 
-def _client(entry: AuditEntry) -> str:
+def _by(entry: AuditEntry) -> str:
+    """Return who was refused: a login has no user yet, and somebody without a token none at all."""
     client: JsonValue = entry.details.get("client")
-    return f"a login from {client}" if client else f"the login {entry.subject}"
+    if entry.action == "account.login_refused":
+        return f"a login from {client}" if client else f"the login {entry.subject}"
+    return f"somebody without a token from {client}" if entry.actor == NOBODY and client else entry.actor
+
+
+def _count(entry: AuditEntry) -> int:
+    """Return how many refusals an entry stands for."""
+    count = entry.details.get("count")
+    return count if entry.action == "access.refused" and isinstance(count, int) else 1

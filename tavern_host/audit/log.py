@@ -36,7 +36,7 @@ from tavern_host.contracts.errors import (
 from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.threads import run_in_thread
 
-HOST_ACTIONS = frozenset({"audit", "host", "plugin", "plugins", "settings"})
+HOST_ACTIONS = frozenset({"access", "audit", "host", "plugin", "plugins", "settings"})
 """The first words of what only the host itself records."""
 DELAY = 0.05
 """Seconds that entries wait for others, to be written in one batch."""

@@ -16,6 +16,7 @@ from tavern_host.server.gate import GATE, Gate, admitting, guard
 from tavern_host.server.logs import REQUEST_ID, logged
 from tavern_host.server.plugin_routes import plugin_route, wrong_method
 from tavern_host.server.reach import Reach
+from tavern_host.server.refusals import REFUSALS, Refusals
 from tavern_host.server.routes import OWN_ROUTES
 from tavern_host.server.served import SERVED, ServedProjects
 
@@ -39,6 +40,8 @@ def make_app(host: Host | ServedProjects, *, token: str, port: int, reach: Reach
     app[SERVED] = projects = host if isinstance(host, ServedProjects) else ServedProjects(host)
     app.cleanup_ctx.append(projects.of_application)
     app[GATE] = Gate(token, reach or Reach(port))
+    app[REFUSALS] = Refusals()
+    app.on_shutdown.append(_write_refusals)
     app[OWN_ROUTES] = ROUTES
     projects.default.registrations.own_routes = tuple(info for info, _ in ROUTES)
     app[websocket.SOCKETS] = set()
@@ -72,6 +75,10 @@ def _refuse_other_methods(allowed: list[str]) -> Handler:
         raise wrong_method(request, allowed)
 
     return refuse
+
+
+async def _write_refusals(app: web.Application) -> None:
+    app[REFUSALS].flush()
 
 
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:

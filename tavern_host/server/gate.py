@@ -19,8 +19,9 @@ from tavern_host.host import OPERATOR, Host
 from tavern_host.server.door import DOOR
 from tavern_host.server.errors import Handler, error_response
 from tavern_host.server.reach import Reach
+from tavern_host.server.refusals import REFUSALS, REFUSED
 from tavern_host.server.routes import OWN_ROUTES
-from tavern_host.server.served import SERVED, VISITOR, host_of, visitor
+from tavern_host.server.served import HOST, SERVED, VISITOR, host_of, visitor
 
 GATE: web.AppKey[Gate] = web.AppKey("gate")
 """Where an application has its gate."""
@@ -121,19 +122,23 @@ class Gate:
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let nobody in without a token; a browser that brings it in the address gets a cookie instead."""
     gate, door = request.app[GATE], request.app.get(DOOR)
+    VISITOR.set(_NOBODY)  # a connection may be shared, and has somebody else's request before this one
     if door is not None:
         door.hear(request.protocol, gate.reach.client(request))
     refused = gate.refuse(request)
     if refused is not None:
+        count_refusal(request, "forbidden")
         return error_response(refused[0], "forbidden", refused[1])
     encodings = {one.lower() for one in request.headers.getall("Content-Encoding", ())}
     if not encodings <= {"", "identity"}:  # a little may become a lot
         return error_response(415, "unsupported_encoding", "a body is taken as it is: send it without Content-Encoding")
     known = await gate.visitor(request)
     if door is not None and known is None and door.is_too_many(request.protocol):
+        count_refusal(request, "unauthorized")
         message = "so many requests without a token are not answered at a time; send the token, or ask again later"
         return error_response(429, "limit_reached", message, {"retry_after": 1})
     if known is None and not _is_public(request):
+        count_refusal(request, "unauthorized")
         if _wants_page(request):
             log_in = say(_LOG_IN).replace("BASE", gate.reach.base_path)
             return _page("This is a tavern host", f"<p>{say(_ENTER)}</p>\n<p>{log_in}</p>", status=401)
@@ -157,7 +162,19 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if known is not None and is_start and not known.sees(host_of(request).project.id):
         return _page("Your projects", _projects(request.app[SERVED].seen_by(known)))
     also_log(principal=f"user:{visitor().user}")
-    return await gate.answer(request, handler)
+    try:
+        return await gate.answer(request, handler)
+    except TavernError as error:
+        if error.info.code in REFUSED and known is not None:  # a login has records of its own
+            count_refusal(request, error.info.code)
+        raise
+
+
+def count_refusal(request: web.Request, code: str, message: str = "") -> None:
+    """Record that the visitor was kept from the route, or from a message of the socket."""
+    host = request.get(HOST) or request.app[SERVED].default
+    where = message or f"{request.method} {request.path}"
+    request.app[REFUSALS].count(host, visitor().user, request.app[GATE].reach.client(request), where, code)
 
 
 def _projects(hosts: list[Host]) -> str:

@@ -197,6 +197,9 @@ class ServedProjects:
 
 SERVED: web.AppKey[ServedProjects] = web.AppKey("served", ServedProjects)
 
+HOST = web.RequestKey("host", Host)
+"""Where a request has the host that it means, once that is known."""
+
 VISITOR: ContextVar[Identity] = ContextVar("visitor")
 
 
@@ -214,7 +217,8 @@ def host_of(request: web.Request, in_body: str | None = None) -> Host:
     hosts = [request.app[SERVED].get(one) for one in named if one is not None]
     if any(host is not hosts[0] for host in hosts):
         raise InvalidInput(f"the request names two projects: {', '.join(one for one in named if one is not None)}")
-    return hosts[0] if hosts else request.app[SERVED].default
+    request[HOST] = hosts[0] if hosts else request.app[SERVED].default
+    return request[HOST]
 
 
 def take_project(body: bytes) -> tuple[str | None, bytes]:

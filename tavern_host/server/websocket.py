@@ -18,8 +18,9 @@ from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.redaction import redacted_json
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
-from tavern_host.server.gate import GATE, STILL_IN
+from tavern_host.server.gate import GATE, STILL_IN, count_refusal
 from tavern_host.server.plugin_routes import call_message
+from tavern_host.server.refusals import REFUSED
 from tavern_host.server.routes import route
 from tavern_host.server.served import SERVED, host_of, project_of, visitor
 from tavern_host.server.subscriptions import Filter, Wanted, joined, state_of, wanted_of
@@ -162,6 +163,8 @@ async def _answer(
         for reply in await call_message(host, registered, asked):
             await _send(host, socket, SocketReply.to_json(reply))
     except TavernError as error:
+        if error.info.code in REFUSED:
+            count_refusal(request, error.info.code, f"/ws/{message['type']}")
         await _send(host, socket, _error_reply(error.message, {"code": error.info.code, **error.info.details}))
     except Exception as error:
         _log.error("a message failed: %s", describe(error), exc_info=error)
