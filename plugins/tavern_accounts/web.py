@@ -96,7 +96,10 @@ async def log_in(request: HttpRequest, context: PluginContext) -> HttpResponse:
     is_form = request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
     is_form = is_form and not request.body.lstrip().startswith(b"{")  # as curl calls all that it sends
     if is_form:
-        fields = dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
+        try:
+            fields = dict(parse_qsl(request.body.decode(), keep_blank_values=True, errors="strict"))
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"the form is not UTF-8 text (byte {error.start})") from None
         given = read_model(Credentials, fields, "the form")
     else:
         given = request.read(Credentials)

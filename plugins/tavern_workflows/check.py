@@ -81,6 +81,7 @@ class _Check:
         yield from edges(context)
         yield from crowded_inputs(context)
         yield from missing_inputs(context)
+        yield from unfed_outputs(context)
         yield from loops(context)
         yield from policies(context)
         yield from cycles(context)
@@ -161,3 +162,16 @@ def missing_inputs(context: CheckContext) -> Iterator[Finding]:
             if checked.node.input_values.get(key) is None and slot.default is None and not context.is_idle(checked):
                 message = f"the required input {quoted(key)} has neither an edge, a value nor a default"
                 yield Finding(("nodes", checked.place, "inputValues", key), message, checked.node.id, key)
+
+
+def unfed_outputs(context: CheckContext) -> Iterator[Finding]:
+    """Outputs of the interface that a run cannot give: nothing feeds them, and they have no default. A run without one
+    is of use all the same, unless that is `required`."""
+    if not context.reading.whole_outputs:
+        return
+    carriers = [checked.node.id for checked in context.nodes.values() if checked.node.type == GROUP_OUTPUT]
+    for key, slot in context.workflow.interface_outputs.items():
+        if slot.default is None and not any((carrier, key) in context.fed for carrier in carriers):
+            message = f"nothing feeds the interface output {quoted(key)}: draw an edge to it, or remove it"
+            severity = "error" if slot.required else "warning"
+            yield Finding(("interfaceOutputs", key), message, severity=severity)

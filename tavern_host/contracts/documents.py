@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.wire import INT_BITS, MAX_LEVELS, WireError, carried
+from tavern_host.contracts.wire import INT_BITS, MAX_LEVELS, WireError, carried, without_surrogates
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -81,9 +81,26 @@ def read_document(data: bytes, *, name: str = "the document") -> dict[str, Any]:
 def read_json(text: str | bytes, name: str) -> Any:
     """Return the value of a JSON text that came in from outside, as every wire can carry it: see `carried`.
 
-    Raises `InvalidInput` beginning with `name`, with the place of what is no JSON or cannot be carried.
+    Raises `InvalidInput` beginning with `name`, with the place of what is no JSON or cannot be carried. Nothing is
+    replaced: half of a surrogate pair is refused too.
     """
-    return carried_json(_parsed(text, name), name)
+    value = _parsed(text, name)
+    found = carried_json(value, name)
+    if found is not value:  # a copy, since something in it was replaced
+        place = json_path(*_half(value, ()))[:_SHOWN]
+        raise InvalidInput(f"{name}: {place}: the text holds half of a surrogate pair, which is not Unicode")
+    return found
+
+
+def _half(value: Any, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Return the place of a text that is not Unicode in a value that has one."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        if isinstance(key, str) and without_surrogates(key) is not key:
+            return (*path, key)
+        if carried(item) is not item:
+            return _half(item, (*path, key))
+    return path
 
 
 def read_json_object(text: str | bytes, name: str) -> dict[str, Any]:

@@ -34,7 +34,9 @@ async def test_documents_of_the_platform_are_sound_and_kept(host: Host, spec_dir
     manager = host.services.get(WORKFLOW_MANAGER)
     for name, workflow_id in ((DEFAULT, "theirs"), (SUMMARIZE, "summarize_text")):
         path, document = put(host, spec_dir, name, workflow_id)
-        assert await manager.check(document) == []
+        unfed = "output_0" if name == DEFAULT else "summary_result"
+        found = [(one.path, one.severity) for one in await manager.check(document)]
+        assert found == [(f"$.interfaceOutputs.{unfed}", "warning")]
         loaded = await manager.get(workflow_id)
         saved = await manager.save(workflow_id, loaded.workflow, expected_revision=loaded.revision)
         assert json.loads(path.read_text(encoding="utf-8")) == document

@@ -44,8 +44,8 @@ async def test_a_handler_answers_in_every_way(site: HttpClient) -> None:
     answer = await site.get("/api/x/acme-web/page")
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     assert await answer.text() == "<p>Grüße</p>"
-    answer = await site.post("/api/x/acme-web/json", data=r'"a\ud800"')
-    assert await answer.json() == "a\ufffd"
+    answer = await site.post("/api/x/acme-web/json", data=r'"\ud83c\udf7a"')
+    assert await answer.json() == "\U0001f37a"
 
 
 async def test_each_error_has_its_status(site: HttpClient) -> None:

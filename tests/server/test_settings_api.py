@@ -108,11 +108,11 @@ async def test_a_wrong_body_is_told(site: HttpClient) -> None:
 
 
 async def test_any_text_can_be_saved_unless_refused(site: HttpClient) -> None:
-    for sent, kept in ((rb"\ud83c\udf7a \u0000 \u2028", "\U0001f37a \0 \u2028"), (rb"\ud83c", "\ufffd")):
-        answer = await site.post(SETTINGS, data=b'{"colour": "%b"}' % sent)
-        assert (await answer.json())["settings"][f"{PREFIX}colour"] == kept
-    answer = await site.post(SETTINGS, data=rb'{"\ud83c": 1}')
-    assert (answer.status, (await answer.json())["code"]) == (400, "invalid_input")
+    answer = await site.post(SETTINGS, data=rb'{"colour": "\ud83c\udf7a \u0000 \u2028"}')
+    assert (await answer.json())["settings"][f"{PREFIX}colour"] == "\U0001f37a \0 \u2028"
+    for refused in (rb'{"\ud83c": 1}', rb'{"colour": "\ud83c"}'):
+        answer = await site.post(SETTINGS, data=refused)
+        assert (answer.status, (await answer.json())["code"]) == (400, "invalid_input")
     told = await save(site, {"colour": "black", "maxItems": 3}, 403)
     assert (told["code"], told["message"]) == ("vetoed", "acme-asked refused: not on Sundays")
     assert (await (await site.get(SETTINGS)).json())[f"{PREFIX}maxItems"] is None

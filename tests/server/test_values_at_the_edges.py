@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -30,6 +31,10 @@ REFUSED = {
     "256 objects": '{"a":' * 256 + "1" + "}" * 256,
     "100,000 levels": "[" * 100_000 + "]" * 100_000,
     "no JSON": "oops",
+    "half a character": r'"a\ud83c"',
+    "half a key": r'{"\udf7a": 1}',
+    "half, as bytes": '"\udced\udca0\udcbc"',
+    "no UTF-8": '"\udcff"',
 }
 BODIES = {
     "POST /api/tools/execute": ('{"toolId": @}', '{"toolId": "shout", "arguments": {"text": [1, @]}}', '{"text": @}'),
@@ -118,9 +123,36 @@ async def test_no_route_takes_what_no_wire_carries(tmp_path: Path) -> None:
         socket = await site.socket()
         with Failures() as failures:
             for name, value in REFUSED.items():
+                if "\udced" in value or "\udcff" in value:
+                    continue  # a client cannot send it as text
                 for text in ('{"type": @}', '{"type": "PROMPT_REQUEST", "payload": {"inputs": {"x": @}}}'):
                     with failures.row((name, text)):
                         await socket.send_str(text.replace("@", value))
                         told: Any = await socket.receive_json(timeout=60)
                         assert told["type"] == "error"
                         assert told["payload"]["message"].startswith("the message")
+
+
+async def test_no_route_replaces_half_a_character(tmp_path: Path) -> None:
+    """Every route that takes JSON, as the host describes them."""
+    said = Counter[bool]()
+    async with Host(project=Tavern(tmp_path / "project").root) as host, served(host) as site:
+        described = await (await site.get("/api/openapi.json")).json()
+        with Failures() as failures:
+            for path, methods in described["paths"].items():
+                for method, about in methods.items():
+                    if "application/json" not in about.get("requestBody", {}).get("content", {}):
+                        continue
+                    asked = re.sub(r"\{[^}]+\}", "none", path)
+                    for body in (
+                        b'{"text": "a\\ud83c"}',
+                        b'{"a\\udf7a": 1}',
+                        b'{"text": "\xed\xa0\xbc"}',
+                        b'{"a": "\xff"}',
+                    ):
+                        answer = await site.request(method.upper(), asked, data=body)
+                        told = (await answer.json())["error"] if answer.status >= 400 else ""
+                        said["half of a surrogate pair" in told or "is not UTF-8 text (byte 7)" in told] += 1
+                        with failures.row((method, path, body)):
+                            assert 400 <= answer.status < 500, await answer.text()
+    assert said[True] > 3 * said[False]

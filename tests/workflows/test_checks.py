@@ -50,6 +50,7 @@ async def check(bench: Bench, cases: list[tuple[Any, dict[str, str]]]) -> None:
 
 
 NEEDED = "the required input 'text_inputs' has neither an edge, a value nor a default"
+UNFED = "nothing feeds the interface output {!r}: draw an edge to it, or remove it"
 KNOT = "these nodes wait for one another"
 MERGE, SUM = node("core:TextMerge", "merge"), node("core:MathOperation", "sum", a=1, b=2)
 PLAIN = [
@@ -65,6 +66,19 @@ PLAIN = [
             "$.edges[3].targetHandle": "core:TextMerge has no input 'separator__0' (did you mean separator?)",
             "$.edges[4].sourceHandle": "core:GroupInput has no output 'word' (did you mean words?)",
             "$.edges[5].targetHandle": "core:GroupInput has no input 'word'",
+        },
+    ),
+    case(
+        [text(), node("core:GroupOutput", "out")],
+        "text.text > out.fed",
+        interfaceOutputs={
+            **{key: {"dataFlowType": "STRING"} for key in ("fed", "unfed")},
+            "needed": {"dataFlowType": "STRING", "required": True},
+            "default": {"dataFlowType": "STRING", "config": {"default": "x"}},
+        },
+        gives={
+            "$.interfaceOutputs.unfed": f"warning: {UNFED.format('unfed')}",
+            "$.interfaceOutputs.needed": UNFED.format("needed"),
         },
     ),
     case(
@@ -528,3 +542,12 @@ async def test_the_closure_has_references_at_any_depth(bench: Bench) -> None:
     assert found["b"].revision == (await bench.manager.get("b")).revision
     assert found["b"].workflow.nodes[1].config_values == {"referencedWorkflowId": "sample"}
     assert await bench.manager.closure(Workflow.model_validate({"nodes": [text()]})) == {}
+
+
+async def test_a_run_that_cannot_give_a_required_output_is_not_begun(bench: Bench) -> None:
+    outputs = {"needed": {"dataFlowType": "STRING", "required": True}, "other": {"dataFlowType": "STRING"}}
+    found = await bench.manager.check({"nodes": [text()], "edges": [], "interfaceOutputs": outputs})
+    assert [(one.path, one.severity) for one in found] == [
+        ("$.interfaceOutputs.needed", "error"),
+        ("$.interfaceOutputs.other", "warning"),
+    ]

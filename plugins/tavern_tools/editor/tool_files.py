@@ -182,7 +182,8 @@ class ProjectTools(ToolFiles):
     async def _of_script(self, stored: Stored, definition: ToolDefinition) -> list[ToolFileProblem]:
         path = definition.implementation.script_path
         if definition.kind != "script" or path is None:
-            return []
+            message = "it is the code of no script: name one as `implementation.scriptPath`, or send no code"
+            return [ToolFileProblem(message=message, location=["code"])] if stored.code else []
         if stored.script is None:
             message = "this path is none of a script in the project's folder scripts; write one such as greet.py"
             at: list[str | int] = ["implementation", "scriptPath"]

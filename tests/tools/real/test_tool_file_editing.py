@@ -202,7 +202,7 @@ async def test_no_spelling_leads_out(editor: Editor, kind: str, tmp_path: Path) 
             with failures.row(name):
                 document = script(f"{name}.py", id=f"a{number}") if kind == "script" else {**UPPER, "id": f"a{number}"}
                 address = quote(name, safe="") if kind == "tool" else f"safe{number}"
-                status, answer = await editor.save(address, document, "print(1)")
+                status, answer = await editor.save(address, document, "print(1)" if kind == "script" else None)
                 assert (status == 201, "secret" in json.dumps(answer)) == (name in WITHIN, False)
     own = (f"{root}/.tavern/", f"{root.parent}/s/")
     new = [path for path in _all_files(root.parent) if path not in before and not path.startswith(own)]
@@ -242,11 +242,11 @@ async def test_a_trial_keeps_to_the_rules(editor: Editor) -> None:
     }
     before = await host.services.get(TOOL_MANAGER).statistics()
     await host.services.get(SETTINGS).save(SettingsChange(plugin="tavern-tools", values={key: access}))
-    for document, words, arguments in (
-        (GREET, "denies it", {"name": "A"}),
-        (UPPER, "with an approval only", {"text": "a"}),
+    for document, code, words, arguments in (
+        (GREET, CODE, "denies it", {"name": "A"}),
+        (UPPER, None, "with an approval only", {"text": "a"}),
     ):
-        _, result = await editor.attempt(document, CODE, **arguments)
+        _, result = await editor.attempt(document, code, **arguments)
         assert (result["error"]["type"], words in result["error"]["message"]) == ("PermissionDenied", True)
     await host.services.get(SETTINGS).save(SettingsChange(plugin="tavern-tools", values={key: None}))
     assert await host.services.get(TOOL_MANAGER).statistics() == before
@@ -254,3 +254,18 @@ async def test_a_trial_keeps_to_the_rules(editor: Editor) -> None:
 
 def _all_files(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*") if path.is_file()}
+
+
+async def test_code_that_no_script_of_the_tool_would_hold_is_refused(editor: Editor) -> None:
+    """No part of a body is thrown away: the file stays as it was."""
+    command = {"id": "text:say", "implementation": {"type": "script", "command": "echo hello"}}
+    with Failures() as failures:
+        for document in (command, {**UPPER, "id": "text:upper"}):
+            with failures.row(document["id"]):
+                status, told = await editor.save("say", document, CODE)
+                assert (status, "it is the code of no script" in told["error"]) == (400, True), told
+                assert not (editor.tools / "say.tool.json").exists()
+                problems = (await editor.check(document, CODE))["problems"]
+                assert [one["location"] for one in problems] == [["code"]]
+                assert await editor.saved("say", document, None) == 201
+                assert await editor.delete("say") == 200
