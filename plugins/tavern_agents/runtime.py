@@ -108,7 +108,8 @@ class Runtime(AgentRuntime):
             if task is not None:
                 await asyncio.shield(task)
         except asyncio.CancelledError:
-            await self._stop(run.id)
+            if not self._context.is_stopping():  # else the next host resumes it
+                await self._stop(run.id)
             raise
         return await reply_of(self._store, run.id)
 

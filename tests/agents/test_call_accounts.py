@@ -9,6 +9,8 @@ import pytest
 from helpers.told_model import Call, said
 
 from tavern_host.contracts.agents import AgentLimits, AgentReply
+from tavern_host.contracts.errors import PluginFailure
+from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.recordings import AgentRecording, ReplayOptions
 from tavern_host.contracts.toolcalls import TaskStatus
 from tests.agents.agent_bench import AgentBench
@@ -110,6 +112,17 @@ async def test_a_replay_compares_the_results_of_calls_that_only_read(bench: Agen
         "deliberations[0].calls[0].result.structured",
         "SEEN",
     )
+
+
+async def test_a_deliberation_that_is_tried_again_makes_no_call_again(bench: AgentBench) -> None:
+    one, overflow = mark(), PluginFailure("too long", overflow=True)
+    before = [ChatMessage(role=role, content=f"{role} {n}") for n in range(4) for role in ("user", "assistant")]
+    bench.marks()
+    model = bench.answers(asked("loop", one), overflow, said("A summary."), asked("loop", one), said("Marked."))
+    reply = await bench.run(agent="loop", history=before)
+    assert (reply.text, reply.usage.calls, bench.marks()) == ("Marked.", 1, texts(one))
+    assert f"Output: {texts(one)[0].upper()}" in str(model.asked[3].messages)
+    assert (await bench.runtime.replay(await bench.runtime.recording(reply.agent_run_id))).difference is None
 
 
 @in_a_deliberation

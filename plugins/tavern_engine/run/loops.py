@@ -163,7 +163,8 @@ class _Body:
             self.flush()
         if body.error is not None:
             error = body.error
-            about = {"iteration": state.index, "cause": error.code}
+            said = {key: value for key, value in error.details.items() if key not in ("node", "plugin", "message")}
+            about: dict[str, Any] = {**said, "iteration": state.index, "cause": error.code}
             raise LoopFailed(f"iteration {state.index}: {error.message}", plugin=error.plugin, **about)
         given = body.results[loop.end] or {}
         for key in self._carried:
