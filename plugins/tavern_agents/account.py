@@ -110,8 +110,10 @@ class CallAccount:
         for made in self._unclaimed:
             if (known := await self._known(made)) is not None:
                 results.append(known)
+        if not results:
+            return []
         lines = [one.text for one in await self._tools.feedback([], results, limit=MIN_OBSERVATION)]
-        return [f"{BROKEN_OFF}: these calls of yours were made already:\n" + "\n".join(lines)] if lines else []
+        return [f"{BROKEN_OFF}: these calls of yours were made already:\n" + "\n".join(lines)]
 
     def settle(self) -> list[InnerCall]:
         """End a step; return the calls that were made in it."""
