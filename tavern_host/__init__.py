@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from tavern_host.contracts.llm import LLM
     from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
     from tavern_host.contracts.plugins import PLUGINS
-    from tavern_host.contracts.services import ServiceInfo, ServiceInterface, ServiceKey, acts, reads, service_info
+    from tavern_host.contracts.services import (
+        ServiceInfo,
+        ServiceInterface,
+        ServiceKey,
+        acts,
+        reads,
+        reads_content,
+        service_info,
+    )
     from tavern_host.contracts.settings import SETTINGS
     from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolImplementation
     from tavern_host.contracts.ui import UiDeclaration
@@ -51,7 +59,15 @@ _HOMES = {
     "contracts.llm": ("LLM",),
     "contracts.nodes": ("NODE_MANAGER", "NodeDefinition"),
     "contracts.plugins": ("PLUGINS",),
-    "contracts.services": ("ServiceInfo", "ServiceInterface", "ServiceKey", "acts", "reads", "service_info"),
+    "contracts.services": (
+        "ServiceInfo",
+        "ServiceInterface",
+        "ServiceKey",
+        "acts",
+        "reads",
+        "reads_content",
+        "service_info",
+    ),
     "contracts.settings": ("SETTINGS",),
     "contracts.tools": ("TOOL_MANAGER", "ToolDefinition", "ToolImplementation"),
     "contracts.ui": ("UiDeclaration",),
@@ -65,7 +81,16 @@ __all__ = ["Folders", "Host", "__version__", "hookimpl", "hookspec"]
 __all__ += ["CallContext", "InvalidInput", "NotFound", "PluginContext", "Principal", "TavernError", "Veto"]
 __all__ += ["AGENT_RUNTIME", "AUDIT", "EXECUTION_ENGINE", "LLM", "NODE_MANAGER", "PLUGINS", "SETTINGS", "TOOL_MANAGER"]
 __all__ += ["WORKFLOW_MANAGER"]
-__all__ += ["ServiceInfo", "ServiceInterface", "ServiceKey", "ServiceOverride", "acts", "reads", "service_info"]
+__all__ += [
+    "ServiceInfo",
+    "ServiceInterface",
+    "ServiceKey",
+    "ServiceOverride",
+    "acts",
+    "reads",
+    "reads_content",
+    "service_info",
+]
 __all__ += ["Blob", "Config", "NodeContext", "NodeDefinition", "Slot", "node", "nodes_of"]
 __all__ += ["CommandInfo", "CommandOutput", "CommandParameter", "ToolDefinition", "ToolImplementation", "UiDeclaration"]
 __all__ += ["HttpRequest", "HttpResponse", "MessageInfo", "RouteInfo"]

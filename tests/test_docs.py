@@ -289,7 +289,7 @@ def test_every_method_says_whether_it_acts_with_which_permission_and_since_when(
         assert list(rows) == [method.name for method in facts.methods(interface)]
         for method in facts.methods(interface):
             row = rows[method.name]
-            assert row["reads or acts"] == ("acts" if method.info.permission else "reads")
+            assert row["reads or acts"] == ("acts" if method.info.is_acting else "reads")
             assert row["permission"].strip("`") == (method.info.permission or "")
             assert row["since"] == str(method.info.since)
             assert row["what it does"].endswith(".")

@@ -14,7 +14,7 @@ from pydantic import Field
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Forbidden
 from tavern_host.contracts.http import Access
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads, reads_content
 from tavern_host.contracts.wire import Model
 
 _MANAGE = "Add and remove users, and change their roles, passwords, sessions and tokens."
@@ -118,10 +118,13 @@ class Identity(Model):
             raise Forbidden(f"user:{self.user} is {self.role!r}, which may not use {where}: that needs {access!r}")
 
 
+_READ = "Read who the users are, their roles, sessions and projects."
+
+
 class Accounts(ServiceInterface, name="accounts", records=["account"]):
     """The users of this operator's servers. They are the same in all projects."""
 
-    @reads
+    @reads_content("accounts:read", _READ)
     async def list_users(self) -> list[User]:
         """Return all users by name."""
 
@@ -129,19 +132,19 @@ class Accounts(ServiceInterface, name="accounts", records=["account"]):
     async def roles(self) -> dict[str, list[str]]:
         """Return the permissions of every role."""
 
-    @reads
+    @reads_content("accounts:read", _READ)
     async def sessions(self, user: str) -> list[Session]:
         """Return a user's sessions and tokens that have not expired, the latest first."""
 
-    @reads
+    @reads_content("accounts:read", _READ)
     async def identify(self, token: str) -> Identity | None:
         """Return whose token it is; None for one that is unknown, expired or revoked."""
 
-    @reads
+    @reads_content("accounts:read", _READ)
     async def identity(self, user: str) -> Identity:
         """Return what a user may do. Raises `NotFound`."""
 
-    @reads
+    @reads_content("accounts:read", _READ)
     async def members(self) -> Members:
         """Return who may enter this project."""
 

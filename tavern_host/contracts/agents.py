@@ -12,7 +12,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.memory import AgentMemory, GoalChange, MemoryChange
 from tavern_host.contracts.recordings import AgentRecording, AgentReplay, ReplayOptions
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads, reads_content
 from tavern_host.contracts.toolcalls import ToolResult
 from tavern_host.contracts.wire import Model, OpenModel
 from tavern_host.contracts.workflows import workflow_id_of
@@ -282,6 +282,9 @@ class AgentProblem(Model):
     message: str
 
 
+_READ = "Read what agents hear, say, do and remember."
+
+
 class AgentRuntime(ServiceInterface, name="agentRuntime", version=4):
     """Runs agents: deliberate, act, observe, until a reply without calls or a limit."""
 
@@ -313,19 +316,19 @@ class AgentRuntime(ServiceInterface, name="agentRuntime", version=4):
         """Give an agent a message and return at once; the work is kept, and resumed where the host ends in the middle
         of it."""
 
-    @reads(since=2)
+    @reads_content("agentRuntime:read", _READ, since=2)
     async def runs(self, filter: AgentRunFilter | None = None) -> list[AgentRun]:
         """Return runs, newest first."""
 
-    @reads(since=2)
+    @reads_content("agentRuntime:read", _READ, since=2)
     async def get_run(self, run_id: str) -> AgentRun:
         """Return a run as it stands. Raises `NotFound`."""
 
-    @reads(since=2)
+    @reads_content("agentRuntime:read", _READ, since=2)
     async def wait(self, run_id: str) -> AgentReply:
         """Return how a run ended, when it has. Raises `NotFound`."""
 
-    @reads(since=2)
+    @reads_content("agentRuntime:read", _READ, since=2)
     async def trace(self, run_id: str, *, after: int = 0) -> list[AgentTrace]:
         """Return the kept steps of a run whose `seq` is above `after`, oldest first. Raises `NotFound`."""
 
@@ -347,7 +350,7 @@ class AgentRuntime(ServiceInterface, name="agentRuntime", version=4):
         """Let a run resume that was paused, interrupted, or ended with an error or at a limit. Raises `NotFound`,
         `Conflict` for one that replied."""
 
-    @reads(since=3)
+    @reads_content("agentRuntime:read", _READ, since=3)
     async def memory(
         self, profile_id: str, conversation_id: str, *, branch: str | None = None, leaf: str | None = None
     ) -> AgentMemory:
@@ -404,7 +407,7 @@ class AgentRuntime(ServiceInterface, name="agentRuntime", version=4):
     ) -> AgentMemory:
         """Change what the agent remembers that makes the call; see `MemoryChange`. Raises `InvalidInput`."""
 
-    @reads(since=4)
+    @reads_content("agentRuntime:read", _READ, since=4)
     async def recording(self, run_id: str) -> AgentRecording:
         """Return a run that has ended as it can be played again. Raises `NotFound`, also for a run that was not
         recorded, `Conflict` for one that has not ended, `Misconfigured`."""

@@ -12,7 +12,7 @@ from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.clusters import RemoteWork
 from tavern_host.contracts.errors import ErrorInfo
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads, reads_content
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import Workflow
 
@@ -162,6 +162,9 @@ class RunQueue(Model):
     pending: list[Run] = Field(default_factory=list)
 
 
+_READ = "Read everybody's runs: their workflows, inputs and outputs."
+
+
 class ExecutionEngine(ServiceInterface, name="executionEngine", version=3):
     """Runs workflows."""
 
@@ -176,11 +179,11 @@ class ExecutionEngine(ServiceInterface, name="executionEngine", version=3):
     async def run(self, request: RunRequest, *, call: CallContext | None = None) -> Run:
         """Submit a run and return it when it is finished, whatever its end; cancelling interrupts it."""
 
-    @reads
+    @reads_content("executionEngine:read", _READ)
     async def get(self, run_id: str) -> Run:
         """Return a run as it stands. Raises `NotFound`."""
 
-    @reads(since=3)
+    @reads_content("executionEngine:read", _READ, since=3)
     async def show(self, run_id: str) -> Run:
         """Return a run as it stands, to be shown: a value above about 256 KiB, and above 1 KiB once 2 MiB are shown,
         is `{"type": "large", "mediaType": "…", "length": 300000}`. Raises `NotFound`."""
@@ -192,7 +195,7 @@ class ExecutionEngine(ServiceInterface, name="executionEngine", version=3):
         """Return an output of a run, or of one of its nodes, as a Blob: text as text, other values as JSON, what is a
         Blob as it is. Raises `NotFound`."""
 
-    @reads
+    @reads_content("executionEngine:read", _READ)
     async def wait(self, run_id: str) -> Run:
         """Return a run when it is finished. Raises `NotFound`."""
 
@@ -204,7 +207,7 @@ class ExecutionEngine(ServiceInterface, name="executionEngine", version=3):
     async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Interrupt a run, in the middle of a node if need be; False if it had finished. Raises `NotFound`."""
 
-    @reads(since=2)
+    @reads_content("executionEngine:read", _READ, since=2)
     async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
         """Return runs, active ones among them, newest first."""
 

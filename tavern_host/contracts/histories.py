@@ -10,7 +10,7 @@ from pydantic import Field
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.memory import KeptMemory
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads_content
 from tavern_host.contracts.wire import Model
 
 
@@ -105,6 +105,9 @@ class HistoryExport(Model):
     memories: list[ExportedMemory] = Field(default_factory=list)
 
 
+_READ = "Read the conversations of people with agents."
+
+
 class ChatHistory(ServiceInterface, name="chatHistory", version=2):
     """Keeps conversations: trees of messages that only grow, with branches that point into them.
 
@@ -114,11 +117,11 @@ class ChatHistory(ServiceInterface, name="chatHistory", version=2):
     works. `branch` is the active one by default.
     """
 
-    @reads
+    @reads_content("chatHistory:read", _READ)
     async def list_histories(self, *, limit: int = 50, offset: int = 0) -> list[HistorySummary]:
         """Return conversations, the latest changed first."""
 
-    @reads
+    @reads_content("chatHistory:read", _READ)
     async def load(self, history_id: str, *, last: int | None = None) -> list[HistoryMessage]:
         """Return the messages that lead to the head of the active branch, oldest first, at most the `last` ones; none
         for a conversation that is not there yet."""
@@ -141,11 +144,11 @@ class ChatHistory(ServiceInterface, name="chatHistory", version=2):
     async def delete(self, history_id: str, *, call: CallContext | None = None) -> bool:
         """Forget a conversation with all its branches; False where there is none."""
 
-    @reads(since=2)
+    @reads_content("chatHistory:read", _READ, since=2)
     async def get_history(self, history_id: str) -> HistoryDetails:
         """Return a conversation's branches. Raises `NotFound`."""
 
-    @reads(since=2)
+    @reads_content("chatHistory:read", _READ, since=2)
     async def load_branch(
         self, history_id: str, branch: str | None = None, *, leaf: str | None = None, last: int | None = None
     ) -> list[HistoryMessage]:
@@ -153,12 +156,12 @@ class ChatHistory(ServiceInterface, name="chatHistory", version=2):
         `last` ones; none for a conversation that is not there yet. Raises `NotFound` for a branch or message that is
         not there."""
 
-    @reads(since=2)
+    @reads_content("chatHistory:read", _READ, since=2)
     async def children(self, history_id: str, message_id: str | None = None) -> list[HistoryMessage]:
         """Return the messages right behind one, oldest first, or the first messages of the conversation: each is
         another way to continue. Raises `NotFound`."""
 
-    @reads(since=2)
+    @reads_content("chatHistory:read", _READ, since=2)
     async def tree(self, history_id: str, *, limit: int = 1000, offset: int = 0) -> list[HistoryNode]:
         """Return the messages of all branches in the order in which they were kept, parents before children. Raises
         `NotFound`."""
@@ -250,7 +253,7 @@ class ChatHistory(ServiceInterface, name="chatHistory", version=2):
         """Forget the name of a branch; its messages stay in the tree. Raises `Conflict` for the active one and for
         one on which an agent works, `NotFound`."""
 
-    @reads(since=2)
+    @reads_content("chatHistory:read", _READ, since=2)
     async def export_history(self, history_id: str) -> HistoryExport:
         """Return a whole conversation. Raises `NotFound`."""
 

@@ -18,7 +18,7 @@ from pydantic import Field, JsonValue
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import RunFilter, RunRequest, RunStatus, RunSummary
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads, reads_content
 from tavern_host.contracts.wire import Model
 
 
@@ -64,6 +64,9 @@ class RunEnd(Model):
     error: ErrorInfo | None = None
     attempt: int = 1
     not_resumable: str | None = None
+
+
+_READ = "Read the record of everybody's runs."
 
 
 class RunStore(ServiceInterface, name="runStore", version=4):
@@ -149,19 +152,19 @@ class RunStore(ServiceInterface, name="runStore", version=4):
         """Write how a run stands, and with it a last `batch`, if there is one, as `append` does; a final status gives
         the run back. Raises as `append`."""
 
-    @reads
+    @reads_content("runStore:read", _READ)
     async def get(self, run_id: str) -> RunEntry:
         """Return a run. Raises `NotFound`."""
 
-    @reads
+    @reads_content("runStore:read", _READ)
     async def batches(self, run_id: str) -> list[bytes]:
         """Return the batches of a run, oldest first. Raises `NotFound`."""
 
-    @reads(since=2)
+    @reads_content("runStore:read", _READ, since=2)
     async def contents(self, run_id: str) -> list[str]:
         """Return the hashes of the documents and large values that a run needs, in order. Raises `NotFound`."""
 
-    @reads
+    @reads_content("runStore:read", _READ)
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
         """Return runs, newest first. `text` is looked for in the id, the workflow's name and the error, whatever
         the case; `since` and `until` are about when a run was submitted, both included."""
@@ -171,7 +174,7 @@ class RunStore(ServiceInterface, name="runStore", version=4):
         """Keep a large value or a document apart, once however often it is put; return the SHA-256 of its content
         in hex, by which it is found. It stays while a run refers to it, and for an hour at least."""
 
-    @reads
+    @reads_content("runStore:read", _READ)
     async def content(self, hash: str) -> bytes:
         """Return what was `put`. Raises `NotFound` where it is not there, or not what it was."""
 

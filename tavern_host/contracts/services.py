@@ -23,13 +23,14 @@ S = TypeVar("S", bound="ServiceInterface")
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """What marks a method of an interface: the permission it needs (None for reading), what that lets a
-    plugin do, and the interface version that introduced the method."""
+    """What marks a method of an interface: the permission it needs (None where every plugin may read), what that lets a
+    plugin do, the interface version that introduced the method, and whether it acts."""
 
     permission: str | None
     level: Level = "add"
     since: int = 1
     allows: str = ""
+    is_acting: bool = False
 
 
 @overload
@@ -49,6 +50,12 @@ def reads(method: F | None = None, *, since: int = 1) -> F | Callable[[F], F]:
     return (lambda given: _mark(given, info)) if method is None else _mark(method, info)
 
 
+def reads_content(permission: str, allows: str, *, since: int = 1) -> Callable[[F], F]:
+    """Mark an interface method that reads content of people: what they said, did or are. It needs a `services.use`
+    permission of the level *intercept*, with one plain sentence of what that lets a plugin read; see `acts`."""
+    return lambda method: _mark(method, MethodInfo(permission, "intercept", since, allows))
+
+
 def acts(permission: str, allows: str, *, level: Level = "intercept", since: int = 1) -> Callable[[F], F]:
     """Mark an interface method that acts, with the `services.use` permission that it needs and one plain
     sentence of what that permission lets a plugin do.
@@ -57,7 +64,7 @@ def acts(permission: str, allows: str, *, level: Level = "intercept", since: int
     `since` is the interface version that introduced it: an override of an older version lets it fall
     through to the next provider in the stack.
     """
-    return lambda method: _mark(method, MethodInfo(permission, level, since, allows))
+    return lambda method: _mark(method, MethodInfo(permission, level, since, allows, is_acting=True))
 
 
 def gives_new(method: F) -> F:

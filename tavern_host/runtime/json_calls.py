@@ -99,6 +99,6 @@ class JsonCall:
 
     async def __call__(self, arguments: Mapping[str, Any], call: CallContext) -> Any:
         given = self._signature.read(arguments)
-        if self.info.permission is not None:
+        if self.info.is_acting:
             given["call"] = call
         return self._signature.write(await self._function(**given))

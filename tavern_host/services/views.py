@@ -75,7 +75,7 @@ class ViewHandle:
             if "_copied" in function.__code__.co_freevars:
                 copies = _cell(function, "_copied")
                 self._copies[name] = copies, copies.cell_contents
-            if info.permission is not None:
+            if info.is_acting:
                 self._completes[name] = _cell(function, "_complete"), partial(complete, name, info)
             methods[name] = staticmethod(function)
         self.view: Any = _ViewType(f"{interface.__name__}View", (View,), methods)()

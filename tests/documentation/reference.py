@@ -176,7 +176,7 @@ def _service(interface: type[ServiceInterface]) -> Render:
     rows = []
     for method in methods:
         info = method.info
-        kind = "reads" if info.permission is None else "acts"
+        kind = "acts" if info.is_acting else "reads"
         level = info.level if info.permission else ""
         rows.append([code(method.name), kind, code(info.permission or ""), level, str(info.since), method.sentence])
     signatures = "\n\n".join(method.text for method in methods)

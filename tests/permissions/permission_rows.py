@@ -571,15 +571,18 @@ _ASKED_FOR_NOTHING = {
     f"{service}.{method}"
     for service, methods in {
         "accounts": "add_user remove_user set_role set_password make_token end_sessions set_member remove_member "
-        "begin_openid finish_openid",
+        "begin_openid finish_openid sessions identity",
         "agentProfiles": "save",
-        "agentRuntime": "send interrupt pause resume change_memory recall remember read_result replay",
+        "agentRuntime": "send interrupt pause resume change_memory recall remember read_result replay get_run wait "
+        "trace memory recording",
         "assistant": "propose_patch apply_patch undo_patch",
-        "chatHistory": "edit swipe activate fork fork_history rename_branch delete_branch import_history",
-        "executionEngine": "output",
+        "chatHistory": "edit swipe activate fork fork_history rename_branch delete_branch import_history load "
+        "get_history load_branch children tree export_history",
+        "executionEngine": "output get show wait",
         "knowledgeBase": "header list_entries get put write delete export_base",
         "llm": "embed",  # the scripted adapter cannot
         "projectFiles": "write_blob",
+        "runStore": "get batches contents content",
         "sceneManager": "start stop say publish read_world update_world",
         "scriptTools": "execute_python_script execute_nodejs_script",
         "systemTools": "stream_read task_status task_result task_cancel",

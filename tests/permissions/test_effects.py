@@ -8,7 +8,10 @@ from pathlib import Path
 from helpers.plugin_files import write_whole
 
 from tavern_host import Host
+from tavern_host.contracts.catalogue import interfaces, service_permissions
+from tavern_host.contracts.histories import CHAT_HISTORY
 from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.services import interface_methods
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.hookspecs import hooks
 from tavern_host.testing.http import served
@@ -88,3 +91,47 @@ def test_the_table_of_effects_has_every_hook() -> None:
     text = (ROOT / "docs" / "permissions.md").read_text("utf-8")
     table = text.partition("## What a contribution can cause")[2].partition("\n## ")[0]
     assert [hook for hook in hooks() if f"hooks.md#{hook})" not in table] == []
+
+
+READ_BY_ALL = {
+    "chatHistory": set[str](),
+    "agentRuntime": {"list_agents", "get", "check"},
+    "executionEngine": {"queue"},
+    "runStore": {"unwanted"},
+    "accounts": {"roles", "openid"},
+}
+
+
+def test_reading_content_of_people_needs_a_permission_with_a_sentence() -> None:
+    for service, free in READ_BY_ALL.items():
+        methods = interface_methods(interfaces()[service])
+        assert {name for name, info in methods.items() if info.permission is None} == free
+        level, sentence = service_permissions()[f"{service}:read"]
+        assert (level, sentence.startswith("Read ")) == ("intercept", True)
+
+
+READER = """
+from tavern_host import hookimpl
+from tavern_host.contracts.histories import CHAT_HISTORY
+
+READ = []
+
+@hookimpl
+async def tavern_startup(context):
+    READ.append(await context.services.get(CHAT_HISTORY).list_histories())
+"""
+
+
+async def test_conversations_are_read_by_whom_the_operator_lets_read_them(tmp_path: Path) -> None:
+    asking = write_whole(
+        *(tmp_path / "asking", "asking", READER, ["tavern_startup"]),
+        permissions={"services": {"use": ["chatHistory:read"]}},
+    )
+    silent = write_whole(tmp_path / "silent", "silent", READER, ["tavern_startup"])
+    async with Host(tmp_path / "inn", plugins=[asking, silent], trust=["silent"]) as host:
+        asked = {one.name: one.description for one in host.plugin("asking").permissions if not one.granted}
+        assert asked["services.use:chatHistory:read"] == "Read the conversations of people with agents."
+        assert host.plugin("asking").state is PluginState.NEEDS_REVIEW
+        assert (await host.grant("asking")).state is PluginState.STARTED
+        assert "it needs the permission services.use: chatHistory:read" in str(host.plugin("silent").problems)
+        assert await host.services.get(CHAT_HISTORY).list_histories() == []

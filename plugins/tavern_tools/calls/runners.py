@@ -71,7 +71,7 @@ class Runners:
         kind = tool.definition.implementation.kind
         if kind == "service":
             method = self._method(tool)
-            acts = method.info.permission is not None
+            acts = method.info.is_acting
             context = call.context.child(timeout=seconds + _LATER) if acts else call.context
             values = tool.definition.implementation.values
             given = arguments if values is None else {**values, "arguments": arguments}
