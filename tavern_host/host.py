@@ -29,7 +29,7 @@ from tavern_host.contracts.ui import FrontendFiles
 from tavern_host.events.bus import EventBus
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.plugins.discovery import Sources
-from tavern_host.plugins.grants import GrantStore, SwitchStore
+from tavern_host.plugins.grants import GrantStore, SwitchStore, stamp
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.manifest import entry_folders
 from tavern_host.plugins.record import Record
@@ -38,7 +38,15 @@ from tavern_host.plugins.report import check_in_order
 from tavern_host.plugins.review import Review
 from tavern_host.plugins.service import HostPlugins
 from tavern_host.plugins.why import explain
-from tavern_host.projects import Folders, environment_settings, find_project, make_project, read_project_file
+from tavern_host.projects import (
+    OPERATOR_FILE,
+    PROJECT_FILE,
+    Folders,
+    environment_settings,
+    find_project,
+    make_project,
+    read_project_file,
+)
 from tavern_host.runtime.boundary import Boundary, Observed, Observer
 from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.threads import run_in_thread
@@ -139,7 +147,8 @@ class Host:
             publish=self._publish,
             audit=self.audit.record,
         )
-        self._plugins = HostPlugins(self._manager, self.audit, RunningHosts(state / "hosts"))
+        self._files = {path: stamp(path) for path in (self.project.root / PROJECT_FILE, folders.config / OPERATOR_FILE)}
+        self._plugins = HostPlugins(self._manager, self.audit, RunningHosts(state / "hosts"), [*self._files])
         self.settings = HostSettings(
             self._store,
             self._manager.report.manifests,
@@ -275,7 +284,23 @@ class Host:
     async def watch_decisions(self, *, every: float = 0.5) -> None:
         """Follow what other processes of the operator decide (grants, switches, settings), and remove Blobs that nobody
         holds, until cancelled."""
-        await asyncio.gather(self._plugins.watch(self.settings.follow, every=every), self.blobs.sweep_always())
+        await asyncio.gather(self._plugins.watch(self._follow_files, every=every), self.blobs.sweep_always())
+
+    def _follow_files(self) -> bool:
+        """Take over what was changed in the saved settings, in `tavern.yaml` and in `host.yaml`; return whether one of
+        these two was. Raises `InvalidFile` for one that cannot be read: what holds now holds until it is mended."""
+        self.settings.follow()
+        seen = {path: stamp(path) for path in self._files}
+        if seen == self._files:
+            return False
+        self._files = seen
+        self._read_files()
+        return True
+
+    def _read_files(self) -> None:
+        project, operator = read_project_file(self.project.root), self.folders.operator_file()
+        self.settings.set_files(dict(project.settings), dict(operator.settings))
+        self._plugins.follow_operator(operator)
 
     def in_flight(self) -> int:
         """Return how much work of plugins is in flight: calls, and what they began that is to end."""
@@ -318,7 +343,7 @@ class Host:
         if self._is_new:
             samples = [Path(asset.path) for asset in self._manager.report.assets("sample")] if self._with_sample else []
             make_project(self.project.root, samples)
-            self._store.set_project(dict(read_project_file(self.project.root).settings))
+            self._read_files()
             self._is_new = False
         self._removing = asyncio.create_task(self._remove_unfinished(), name="remove unfinished files")
         await self._manager.start_all()

@@ -25,7 +25,7 @@ from tavern_host.plugins.review import OperatorFile
 from tavern_host.storage.files import write_atomic
 from tavern_host.storage.yaml_file import InvalidFile, read_yaml
 
-PROJECT_FILE = "tavern.yaml"
+PROJECT_FILE, OPERATOR_FILE = "tavern.yaml", "host.yaml"
 _APP = "tavern-host"
 _OPERATORS = "this is the operator's to decide: write it in host.yaml, not in a project"
 
@@ -61,7 +61,7 @@ class Folders:
 
     def operator_file(self) -> OperatorFile:
         """Return `host.yaml`, or its defaults where there is none. Raises `InvalidFile`."""
-        path = self.config / "host.yaml"
+        path = self.config / OPERATOR_FILE
         return read_yaml(path, OperatorFile) if path.exists() else OperatorFile()
 
     @property

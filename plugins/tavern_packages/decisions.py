@@ -65,13 +65,16 @@ async def reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
         done = one.reloads.get(name or "", Reloaded())
         if problem := one.problem or done.error:
             yield CommandOutput(kind="failure", text=f"the running host (process {one.process}): {problem}")
-        elif not done.plugins:
+        elif not (done.plugins or done.gone):
             text = f"The running host (process {one.process}) found no plugin that is new, changed or gone."
             yield CommandOutput(kind="message", text=text)
         for concerned in () if one.problem else done.plugins:
             yield _became(one, concerned, _IN_ORDER)
+        for concerned in () if one.problem else done.gone:
+            text = f"The running host (process {one.process}): {concerned} is gone."
+            yield CommandOutput(kind="message", text=text)
         plugins: list[JsonValue] = [plugin.to_json() for plugin in one.plugins if plugin.name in done.plugins]
-        hosts.append({"process": one.process, "problem": problem, "plugins": plugins})
+        hosts.append({"process": one.process, "problem": problem, "plugins": plugins, "gone": [*done.gone]})
     yield CommandOutput(kind="result", data={"asked": name, "hosts": hosts})
 
 

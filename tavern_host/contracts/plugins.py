@@ -54,6 +54,7 @@ class PluginState(enum.StrEnum):
     LOADED = "loaded"
     STARTED = "started"
     STOPPED = "stopped"
+    GONE = "gone"
 
 
 class Problem(Model):
@@ -233,9 +234,11 @@ Stamps = tuple[tuple[int, int], ...]
 
 
 class Reloaded(Model):
-    """What became of the newest request to reload one plugin, or all: the plugins concerned, or why it was refused."""
+    """What became of the newest request to reload one plugin, or all: the plugins concerned that are there, and those
+    that are not any more, or why it was refused."""
 
     plugins: list[str] = Field(default_factory=list)
+    gone: list[str] = Field(default_factory=list)
     error: str | None = None
 
 
@@ -310,7 +313,8 @@ class Plugins(ServiceInterface, name="plugins", version=4):
 
     @acts("plugins:manage", "Enable, disable and reload other plugins.", level="override")
     async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:
-        """Reload one plugin (or, without a name, rescan for all) and load what is new; return what changed."""
+        """Reload one plugin (or, without a name, rescan for all) and load what is new; return what changed, what
+        is gone in the state `gone`."""
 
 
 PLUGINS = ServiceKey(Plugins)

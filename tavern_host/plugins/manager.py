@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tavern_host.context.facilities import Kernel
@@ -22,7 +22,7 @@ from tavern_host.plugins.ordering import dependency_problems, load_order
 from tavern_host.plugins.record import LoadedPlugin, Record, log_failure, problem_of
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.report import Problems, Report
-from tavern_host.plugins.review import Code, Review
+from tavern_host.plugins.review import Code, OperatorFile, Review
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.serial_executor import SerialExecutor
 from tavern_host.runtime.threads import run_in_thread
@@ -216,6 +216,12 @@ class Manager:
             self.is_running = False
             await self.lifecycle.drained()
             self.update_hooks()
+
+    def follow_operator(self, operator: OperatorFile) -> None:
+        """Decide from now on as the operator's file says; what that changes for plugins is for `reconsider`."""
+        self.review = replace(self.review, operator=operator)
+        self.services.reorder(operator.overrides)
+        self.update_hooks()
 
     def _in_load_order(self) -> list[LoadedPlugin]:
         return [self.active[name] for name in self.records if name in self.active]

@@ -40,6 +40,7 @@ from tavern_host.plugins.grants import stamp
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import decide
 from tavern_host.plugins.record import Record
+from tavern_host.plugins.review import OperatorFile
 from tavern_host.plugins.why import explain
 from tavern_host.runtime.threads import run_in_thread
 from tavern_host.storage.running_hosts import RunningHosts
@@ -50,7 +51,7 @@ _log = logging.getLogger("tavern.plugins")
 class HostPlugins(Plugins):
     """Provides the service for one host; decisions that are made without a call are the operator's."""
 
-    def __init__(self, manager: Manager, audit: AuditLog, running: RunningHosts) -> None:
+    def __init__(self, manager: Manager, audit: AuditLog, running: RunningHosts, files: Sequence[Path]) -> None:
         self._manager = manager
         self._running = running
         self._reloads: dict[str, Reloaded] = {}
@@ -59,6 +60,7 @@ class HostPlugins(Plugins):
         self._grants = manager.grants
         self._switches = manager.switches
         self._seen_reloads = manager.switches.load().reloads
+        self._files = files
         self._packages = (manager.sources.packages or Path()) / PACKAGES_FILE
         self._seen_packages = stamp(self._packages)
         self._audit = audit
@@ -172,7 +174,8 @@ class HostPlugins(Plugins):
         return self._manager.info(name)
 
     async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:
-        """Reload one plugin, or look for all that are new, changed or gone; return those concerned that are there.
+        """Reload one plugin, or look for all that are new, changed or gone; return those concerned. One that is gone is
+        as it was, in the state `gone`.
 
         Work in flight ends with the code that it began with. Raises `NotFound`, and `Conflict` for a plugin whose
         code came with the host, or with the program that it is part of.
@@ -187,12 +190,16 @@ class HostPlugins(Plugins):
             if name is not None and name not in seen:
                 self._manager.get(name)  # raises for an unknown name
             names = self._changed(seen) if name is None else [name]
+            before.update({one: self._manager.info(one) for one in names if one in self._manager.records})
             await self._apply(seen, names)
             self._audit.record("plugins.reloaded", subject=name or "", details={"plugins": names}, **_maker(call))
             return names
 
+        before: dict[str, PluginInfo] = {}
         names = await self._manager.operations.run(reload)
-        return [self._manager.info(one) for one in names if one in self._manager.records]
+        there = self._manager.records
+        gone = {"state": PluginState.GONE}
+        return [self._manager.info(one) if one in there else before[one].model_copy(update=gone) for one in names]
 
     async def _decided(self, name: str, decision: Callable[[Record], Awaitable[None]]) -> PluginInfo:
         """Carry out a decision on a plugin when its turn comes; return the plugin as it is then."""
@@ -222,20 +229,21 @@ class HostPlugins(Plugins):
         return await self._running.answers(self._stamps)
 
     def _stamps(self) -> Stamps:
-        return self._grants.changed(), self._switches.changed(), stamp(self._packages)
+        return self._grants.changed(), self._switches.changed(), stamp(self._packages), *map(stamp, self._files)
 
     # --- following the operator's files -----------------------------------------------------------------
 
-    async def watch(self, follow_settings: Callable[[], object], *, every: float) -> None:
-        """Look every `every` seconds for decisions of other processes (grants, switches, settings) and for changes of
-        plugins that are being written, until cancelled; the commands that decided read what became of it."""
+    async def watch(self, follow_files: Callable[[], bool], *, every: float) -> None:
+        """Look every `every` seconds for decisions of other processes (grants, switches; `follow_files` takes over
+        settings and `host.yaml`, and returns whether there was anything) and for changes of plugins that are being
+        written, until cancelled; the commands that decided read what became of it."""
         seen: Stamps = ()
         with self._running.announced() as answer:
             while True:
                 await asyncio.sleep(every)
                 try:
-                    follow_settings()
-                    changed = await self._follow_dev()
+                    changed = follow_files()
+                    changed |= await self._follow_dev()
                     if changed or self._stamps() != seen:
                         seen = self._stamps()
                         answer(await self._followed(seen))
@@ -270,6 +278,10 @@ class HostPlugins(Plugins):
                 await self.reload(name)
         return bool(changed)
 
+    def follow_operator(self, operator: OperatorFile) -> None:
+        """Take over what `host.yaml` says now; `follow` carries it out."""
+        self._manager.follow_operator(operator)
+
     async def follow(self) -> None:
         """Carry out what another process decided in the operator's files, such as `tavern plugins revoke` beside a
         running `tavern serve`. Raises `InvalidFile` where one of them was damaged."""
@@ -277,7 +289,9 @@ class HostPlugins(Plugins):
         for name in asked:
             try:
                 plugins = await self.reload(name or None)
-                self._reloads[name] = Reloaded(plugins=[plugin.name for plugin in plugins])
+                gone = [plugin.name for plugin in plugins if plugin.state is PluginState.GONE]
+                there = [plugin.name for plugin in plugins if plugin.name not in gone]
+                self._reloads[name] = Reloaded(plugins=there, gone=gone)
             except TavernError as error:
                 self._reloads[name] = Reloaded(error=error.message)
 
@@ -295,9 +309,9 @@ class HostPlugins(Plugins):
                     revoked.append(record)
                 else:
                     changed.append(name)
-            elif name in switches.disabled:
+            elif manager.review.left_out(record, disabled=name in switches.disabled) is not None:
                 disabled += [record] if name in manager.active else []
-            elif record.state is PluginState.DISABLED and manager.review.left_out(record, disabled=False) is None:
+            elif record.state is PluginState.DISABLED:
                 changed.append(name)
         if revoked:
             await manager.reconsider(revoked, drain=False)

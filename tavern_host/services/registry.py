@@ -201,6 +201,12 @@ class ServiceRegistry:
 
         return remove
 
+    def reorder(self, order: Mapping[str, list[str]]) -> None:
+        """Replace the operator's order of overrides."""
+        self.order, before = order, self.order
+        for service in [one for one in self._overrides if order.get(one) != before.get(one)]:
+            self._rebind(service)
+
     def end(self, provider: Provider) -> None:
         """Unbind a removed provider from all views."""
         self._living.pop(provider, None)

@@ -107,6 +107,10 @@ class HostSettings(Settings):
         """Take over what other processes saved, and tell of it; costs one look at the file where nobody did."""
         self._publish_changes(self._store.follow())
 
+    def set_files(self, project: Mapping[str, Any], operator: Mapping[str, Any]) -> None:
+        """Take over what the project's and the operator's files say now, and tell of it."""
+        self._publish_changes(self._store.set_files(project, operator))
+
     def problems(self, plugin: str | None = None) -> list[Problem]:
         """Return what is wrong with a plugin's settings; for None, with all of them, and what belongs to no plugin."""
         if plugin is not None:

@@ -120,11 +120,11 @@ class SettingsStore:
             except InvalidFile:  # `unknown` reports it
                 self.is_unread = True
 
-    def set_project(self, values: Mapping[str, Any]) -> None:
-        """Replace the project's layer."""
-        changed = differing(self._project, values)
-        self._project = values
-        self._notify(changed)
+    def set_files(self, project: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Replace what the project's and the operator's files say; return the keys that changed, by plugin."""
+        changed = {*differing(self._project, project), *differing(self._operator, operator)}
+        self._project, self._operator = project, operator
+        return self._notify(changed) if changed else {}
 
     def of(self, manifest: Manifest) -> PluginSettings:
         """Return one plugin's settings, which follow every change until they are closed."""

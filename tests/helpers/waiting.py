@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
 
 from helpers.held_time import HeldLoop
+
+if TYPE_CHECKING:
+    from tavern_host import Host
 
 SECONDS = 100.0
 _FIRST, _MOST = 0.002, 0.1
@@ -43,3 +47,15 @@ async def let_pass(seconds: float) -> None:
 async def until_idle() -> None:
     """Return once all others wait, in a held loop: nothing is ready there, and no thread works for it."""
     await let_pass(_FIRST)
+
+
+@contextlib.asynccontextmanager
+async def following(host: Host) -> AsyncIterator[Host]:
+    """Run a host that follows what other processes decide and write."""
+    async with host:
+        watch = asyncio.create_task(host.watch_decisions())
+        try:
+            yield host
+        finally:
+            watch.cancel()
+            await asyncio.wait([watch])

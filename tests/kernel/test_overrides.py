@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.waiting import following, until
 from plugin_maker import host_with, make_plugin, module_of, said_of
 
 from tavern_host import EXECUTION_ENGINE, PLUGINS, WORKFLOW_MANAGER, Host, service_info
@@ -230,6 +231,22 @@ async def test_the_operator_orders_overrides(project: Path, operator_folders: Pa
             used = [] if complaint else ordered
             assert await stack(host) == [BASE, *used]
             assert await names(host.services.get(WORKFLOW_MANAGER)) == [" +".join(["Tale", *used])]
+
+
+async def test_a_running_host_follows_the_order_of_overrides(project: Path, operator_folders: Path) -> None:
+    async with following(host_with(project, upper(project), upper(project, name="lower"))) as host:
+        assert said_of(host, "upper") == [UNORDERED]
+        view = host.services.get(WORKFLOW_MANAGER)
+        for ordered in (["lower", "upper"], ["upper", "lower"], ["upper"]):
+            order(operator_folders, *ordered)
+            used = ordered if len(ordered) == 2 else []
+            await until(lambda used=used: has_stack(host, [BASE, *used]))
+            assert await names(view) == [" +".join(["Tale", *used])]
+            assert said_of(host, "upper") == ([] if used else [UNORDERED])
+
+
+async def has_stack(host: Host, expected: list[str]) -> bool:
+    return await stack(host) == expected
 
 
 UNORDERED = (

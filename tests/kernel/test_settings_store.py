@@ -91,7 +91,7 @@ def test_readers_are_told_of_project_settings() -> None:
         store = store_with(project=full({"size": 2, "colour": "blue"}))
         found = store.of(ACME)
         changes = found.changes()
-        store.set_project(full({"size": 3, "colour": "blue"}))
+        store.set_files(full({"size": 3, "colour": "blue"}), {})
         return found.get("size"), await next_of(changes)
 
     assert asyncio.run(run()) == (3, ["size"])
@@ -193,7 +193,7 @@ async def test_changes_can_be_requested_on_any_thread(tmp_path: Path) -> None:
 
     asking = [asyncio.create_task(asyncio.to_thread(ask)) for _ in range(2)]
     for number in range(50):
-        store.set_project(full({"size": number % 9 + 1}))
+        store.set_files(full({"size": number % 9 + 1}), {})
         await asyncio.sleep(0)
     stop.set()
     assert all(await asyncio.gather(*asking))

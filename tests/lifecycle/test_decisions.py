@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
-from helpers.waiting import until
+from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
+from helpers.waiting import following, let_pass, until
 from lifecycle_maker import get, nodes, plugin, states
 from lifecycle_stage import STAGE
 
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict
+from tavern_host.contracts.plugins import PluginState
 from tavern_host.plugins import lifecycle
 
 ROUTED = """
@@ -76,6 +79,45 @@ async def test_a_host_follows_decisions_of_another_process(project: Path) -> Non
         assert await get(host, "/api/x/acme/go") == "two"
         watch.cancel()
         await asyncio.wait([watch])
+
+
+async def test_a_host_follows_what_its_operator_writes_into_host_yaml(project: Path, operator_folders: Path) -> None:
+    file = operator_folders / "config" / "host.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    folder = write_plugin(project.parent / "other", {"__init__.py": ""})
+    async with following(Host(project, plugins=[folder], trust=["other"])) as host:
+        assert states(host, "other") == ["started"]
+        file.write_text("disabled: [other]\n")
+        await until(lambda: states(host, "other") == ["disabled"])
+        file.write_text("disabled: [\n")  # as it is while it is being written: what holds stays
+        await let_pass(5)
+        assert states(host, "other") == ["disabled"]
+        file.write_text("settings: {}\n")
+        await until(lambda: states(host, "other") == ["started"])
+
+
+async def test_a_host_follows_whom_its_operator_trusts(project: Path, operator_folders: Path) -> None:
+    file = operator_folders / "config" / "host.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    folder = write_plugin(project.parent / "greets", {"__init__.py": GREETS_IN_ITS_OWN_WAY}, **INTERCEPTING)
+
+    def granted() -> set[str]:
+        return {one.level for one in host.plugin("greets").permissions if one.granted}
+
+    async with following(Host(project, plugins=[folder])) as host:
+        assert granted() == set()
+        file.write_text("trust: [greets]\n")
+        await until(lambda: granted() == {"intercept"})
+        file.write_text("trust: []\n")
+        await until(lambda: granted() == set())
+
+
+async def test_a_reload_names_what_is_gone(project: Path) -> None:
+    acme(project)
+    async with running(project) as host:
+        shutil.rmtree(project / "plugins" / "acme")
+        assert [(one.name, one.state) for one in await host.reload()] == [("acme", PluginState.GONE)]
+        assert await host.reload() == []
 
 
 async def test_simultaneous_decisions_are_carried_out_in_turn(project: Path) -> None:

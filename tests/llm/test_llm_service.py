@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import refused
+from helpers.tavern_project import Tavern
+from helpers.waiting import following, until
 from helpers.wire_server import WireServer
 
 from tavern_host import LLM, Host
@@ -275,3 +278,27 @@ async def test_another_plugins_adapter_can_be_used(
             await refused([(llm.complete(ask("polly", "m")), Misconfigured, gone)])
     assert "cannot reach it with ********" in caplog.text
     assert "sk-very-secret" not in caplog.text
+
+
+async def test_a_model_that_is_written_into_a_file_of_a_running_host_is_there(
+    tmp_path: Path, operator_folders: Path
+) -> None:
+    project, operator = Tavern(tmp_path / "inn"), operator_folders / "config" / "host.yaml"
+    operator.parent.mkdir(parents=True, exist_ok=True)
+    project.write("tavern.yaml", "name: inn\n")
+    project.replies(({}, "Hello."))
+    models = {MODELS: {"late": {"adapter": "scripted", "file": "replies.json"}}}
+    async with following(Host(project.root)) as host:
+        request = LlmRequest(model="late", messages=[ChatMessage(role="user", content="Hi")])
+        with pytest.raises(TavernError, match="no language model is set up"):
+            await host.services.get(LLM).complete(request)
+        project.write("tavern.yaml", {"settings": models})
+        await until(lambda: has_models(host, ["late"]))
+        assert (await host.services.get(LLM).complete(request)).text == "Hello."
+        theirs = {"adapter": "openai", "base_url": "http://inn.example/v1", "model": "m"}
+        operator.write_text(json.dumps({"settings": {MODELS: {"theirs": theirs}}}))
+        await until(lambda: has_models(host, ["late", "theirs"]))
+
+
+async def has_models(host: Host, names: list[str]) -> bool:
+    return sorted(model.name for model in await host.services.get(LLM).models()) == names

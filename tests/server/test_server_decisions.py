@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,10 @@ async def test_new_and_changed_plugins_are_read_anew(ahoy: HttpClient) -> None:
     assert [plugin["name"] for plugin in body["plugins"]] == ["looks"]
     body = await (await ahoy.post("/api/plugins/reload")).json()
     assert (body["success"], body["message"]) == (True, "no plugin is new, changed or gone")
+
+    shutil.rmtree(ahoy.host.project.plugins / "looks")
+    body = await (await ahoy.post("/api/plugins/reload")).json()
+    assert (body["message"], [plugin["state"] for plugin in body["plugins"]]) == ("looks is gone", ["gone"])
 
     socket = await ahoy.socket()
     write_plugin(ahoy.host.project.plugins / "ahoy", _files("new"), **ROUTES)

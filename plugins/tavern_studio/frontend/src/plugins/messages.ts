@@ -79,6 +79,7 @@ export default {
         loaded: "loaded",
         started: "running",
         stopped: "stopped",
+        gone: "gone",
       },
       source: {
         "entry-point": "From the installed package {what}",
@@ -173,6 +174,7 @@ export default {
         loaded: "已加载",
         started: "运行中",
         stopped: "已停止",
+        gone: "已移除",
       },
       source: {
         "entry-point": "来自已安装的包 {what}",
