@@ -91,6 +91,7 @@ async def test_two_writers_lose_nothing(bench: Bench) -> None:
 
 
 async def test_edits_of_the_file_count_at_once(bench: Bench) -> None:
+    await bench.kb.search("inn")  # reads what was written before
     events = bench.host.events.subscribe("tavern-knowledge.*")
     kept = bench.read("lore")
     kept["entries"][1]["content"]["value"] = "A loud inn."

@@ -382,7 +382,7 @@ HARMLESS = [
 
 
 async def test_only_paths_in_the_folder_are_used(files: Files) -> None:
-    files.root.mkdir()
+    files.root.mkdir(exist_ok=True)
     with Failures() as failures:
         for path, (name, operation) in itertools.product(DECEIVING, OPERATIONS.items()):
             with failures.row(f"{name} {path[:80]}"):
@@ -466,7 +466,7 @@ async def test_folders_that_become_links_never_lead_out(files: Files) -> None:
 
 
 async def test_plugins_need_grants_to_read_and_write(tmp_path: Path) -> None:
-    (tmp_path / "project" / "files").mkdir(parents=True)
+    (tmp_path / "project" / "files").mkdir(parents=True, exist_ok=True)
     (tmp_path / "project" / "files" / "a.txt").write_text("a")
     plugin = write_keeper(tmp_path, permissions={"services": {"use": ["projectFiles:read"]}})
     async with Host(tmp_path / "project", plugins=[plugin], trust=[NAME]) as host:
