@@ -53,7 +53,7 @@ class Run(Protocol):
 
 
 class CallAccount:
-    """The account of one run at work. `over` says which limit a call was refused for."""
+    """The account of one run at work. Once a limit is reached, which `over` says, no call is made any more."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -130,7 +130,7 @@ class CallAccount:
         if made is not None:
             known = await self._known(made)
         else:
-            kept, limit = run.conversation.kept, used_up(run.limits, run.run.usage, 0, calls=1)
+            kept, limit = run.conversation.kept, self.over or used_up(run.limits, run.run.usage, 0, calls=1)
             made = InnerCall(kept[-1].seq if kept else 0, request)
             self._made.append(made)
             run.count_calls(limit is None)

@@ -244,7 +244,7 @@ class AgentLoop:
 
     async def _last(self, limit: str) -> End:
         """Let the agent answer once more, without tools; return how the run ends."""
-        self._nudge = last_text(limit)
+        self._nudge, self.account.over = last_text(limit), limit
         self._warn(limit, again=True)
         try:
             answer = await self._deliberate(last=True)

@@ -59,6 +59,14 @@ async def test_the_limit_of_calls_holds(bench: AgentBench, place: str) -> None:
     assert (replayed.difference is None) is (place != "tool")
 
 
+@pytest.mark.parametrize("place", DELIBERATIONS)
+async def test_a_final_answer_is_given_without_calls(bench: AgentBench, place: str) -> None:
+    bench.marks()
+    bench.answers(said(""), asked(place, mark()))  # the empty answer is asked for once more, which is a step too many
+    reply = await bench.run(agent=place, limits=AgentLimits(steps=1))
+    assert (reply.outcome, reply.usage.calls, bench.marks()) == ("limit", 0, [])
+
+
 @at_every_place
 async def test_a_tool_outside_of_the_inventory_is_denied(bench: AgentBench, place: str) -> None:
     prepare(bench.project, "look")
