@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.errors import Conflict, InvalidInput, TavernError
 
 T = TypeVar("T")
 
@@ -19,14 +19,14 @@ async def until_written(
 ) -> T:
     """Return what `write` gives, tried again, ever more rarely, while the store cannot be written, as on a full disk.
 
-    `tell` hears why. Raises `InvalidInput` for what cannot be kept at all, and, once it `gives_up`, the last error,
-    after a second.
+    `tell` hears why. Raises `InvalidInput` for what cannot be kept at all, `Conflict` for what is another's by now,
+    and, once it `gives_up`, the last error, after a second.
     """
     pause = _FIRST
     while True:
         try:
             return await write()
-        except InvalidInput:
+        except (InvalidInput, Conflict):
             raise
         except TavernError as error:
             if gives_up() and pause > 1:

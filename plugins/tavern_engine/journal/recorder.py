@@ -15,7 +15,7 @@ from tavern_engine.journal.batch_decoder import fetched
 from tavern_engine.journal.batch_rows import Batch, NodeRow, Stored
 from tavern_engine.journal.claims import Claims
 from tavern_engine.journal.documents import documents_of, pack
-from tavern_engine.journal.journal import DELAY, Journal, RunJournal, read_results, read_rows
+from tavern_engine.journal.journal import DELAY, Journal, Last, RunJournal, read_results, read_rows
 from tavern_engine.journal.leases import LEASE
 from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.run.event_batch import STATUS_NAMES, shown
@@ -30,6 +30,7 @@ from tavern_host.contracts.errors import Misconfigured, NotFound, ServiceUnavail
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
 from tavern_host.contracts.loops import ITERATIONS
 from tavern_host.contracts.off_loop import off_loop
+from tavern_host.contracts.retried_writes import until_written
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.contracts.workflows import Workflow
 
@@ -184,9 +185,36 @@ class RunRecorder:
                 if run.status is not RunStatus.COMPLETE:  # whether it can be resumed is known when all is written
                     await self._journal.drain(record.id)
                 await self._journal.end(record.id, write_end)
-        except TimeoutError:
-            self._context.log.error("run %s: its end could not be written within %g s", record.id, PATIENCE)
+        except Exception as error:  # such as a full disk, or a store that takes long
+            self._context.log.error("run %s: its end could not be written yet: %s", record.id, _reason(error))
+            late = self._end_later(record, write_end, self._journal)
+            self._context.tasks.spawn(late, name=f"end of {record.id}", finish=True)
+            return
         self.claims.discard(record.id)  # not where it is cancelled: then it is called once more
+
+    async def _end_later(self, record: RunRecord, write_end: Last, journal: Journal) -> None:
+        """Record the end of a run when that is possible; until then the run stays this worker's."""
+
+        async def write() -> None:
+            try:
+                await write_end(None)
+            except TavernError:
+                self.claims.hold(record.id, None, lambda: None)
+                raise
+
+        def tell(error: TavernError) -> None:
+            self._context.log.error("run %s: its end could not be written: %s", record.id, error.message)
+
+        try:
+            try:
+                await journal.end(record.id, write_end)  # what was begun
+            except Exception:
+                journal.forget(record.id)
+                await until_written(write, tell, self._context.is_stopping)
+        except TavernError as error:  # it is written by now, or another worker's, or the host stops
+            self._context.log.info("run %s: its end was not written: %s", record.id, error.message)
+        finally:
+            self.claims.discard(record.id)
 
     async def leave(self, record: RunRecord) -> None:
         """Flush the journal of a run and leave it as it stands, for the next host to take up."""
@@ -300,8 +328,8 @@ class RunRecorder:
         store: RunStore | None = None,
         batch: Batch | None = None,
     ) -> None:
-        """Write how a run stands, into `store` also where it took too long; a failure is logged, and raised where a
-        batch of results goes with it."""
+        """Write how a run stands, into `store` also where it took too long; a failure is logged, and raised where it is
+        the end of a `run`."""
         store = store or (self._store if record.id in self.claims else None)
         if store is None:
             return
@@ -318,7 +346,7 @@ class RunRecorder:
         try:
             await store.update(self.claims.worker, record.id, end, batch=last, contents=large, call=self._call)
         except Exception as error:
-            if batch is not None:
+            if run is not None:
                 raise
             self._not_recorded(record, error)
 
