@@ -46,7 +46,7 @@ def keeper(folder: Path) -> Path:
     """Write a plugin that may follow runs, whose streams are closed when nobody reads them for `IDLE` seconds."""
     key = "extensions.acme-keeper.streamIdleSeconds"
     permissions = {
-        "services": {"use": [f"executionEngine:{may}" for may in ("execute", "interrupt", "read")]},
+        "services": {"use": ["executionEngine:execute", "executionEngine:interrupt", "executionEngine:read"]},
         "events": {"subscribe": ["WORKFLOW_INTERFACE_YIELD", "EXECUTION_STATUS_UPDATE"]},
     }
     option = {"key": key, "type": "number", "label": "Idle", "defaultValue": IDLE}
