@@ -168,6 +168,7 @@ class Host:
             serving=serving,
             audit=self.audit,
             blobs=self.blobs,
+            proxies=lambda: self._manager.review.operator.proxy,
         )
 
     @property

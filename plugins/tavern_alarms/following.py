@@ -24,6 +24,7 @@ from tavern_host.contracts.advisories import ADVISORY
 from tavern_host.contracts.audit import AUDIT, AuditEntry
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.events import Event
+from tavern_host.contracts.proxies import through
 from tavern_host.storage.files import make_folder, write_atomic
 
 LOOK = 1.0
@@ -107,7 +108,7 @@ async def _send(context: PluginContext, sending: asyncio.Queue[_Message]) -> Non
 
 async def _sent(context: PluginContext, address: str, message_id: str, body: bytes) -> str | None:
     """Send a message; return why it did not arrive, or None."""
-    from aiohttp import ClientError, ClientSession, ClientTimeout
+    from aiohttp import ClientError, ClientTimeout
 
     headers = {
         "Content-Type": "application/json",
@@ -117,13 +118,13 @@ async def _sent(context: PluginContext, address: str, message_id: str, body: byt
     try:
         if secret := context.settings.get("webhookSecret", ""):
             headers["webhook-signature"] = signature(secret, message_id, headers["webhook-timestamp"], body)
-        async with (
-            ClientSession(timeout=ClientTimeout(total=_ANSWER)) as session,
-            session.post(address, data=body, headers=headers, allow_redirects=False) as answer,
-        ):
+        sending = context.http.session().post(
+            address, data=body, headers=headers, allow_redirects=False, timeout=ClientTimeout(total=_ANSWER)
+        )
+        async with sending as answer:
             return None if answer.status < 300 else f"it answered {answer.status}"
     except (ClientError, TimeoutError, ValueError, OSError) as error:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}{through(context.http.proxy(address))}: {error}"
 
 
 def signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from tavern_host import clock
+from tavern_host.context import Http
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, PluginFailure
@@ -49,7 +50,7 @@ class BrokenOff(WireError):
 
 
 class ChatClient:
-    """Sends requests to one server through a session that its caller owns; `read` returns the bytes of a Blob.
+    """Sends requests to one server through its caller's session; `read` returns the bytes of a Blob.
 
     What the server was found not to take is remembered as long as the client lives. Of the calls that its methods are
     given, as those of every adapter, nothing is sent.
@@ -58,13 +59,13 @@ class ChatClient:
     def __init__(
         self,
         options: OpenAiOptions,
-        session: Callable[[], aiohttp.ClientSession],
+        http: Http,
         read: Callable[[Blob], Awaitable[bytes]],
     ) -> None:
         self._options = options
-        self._session = session
+        self._http = http
         self._read = read
-        self._failures = ServerFailures(options)
+        self._failures = ServerFailures(options, http.proxy)
         self._dialect = Dialect(shapes=frozenset(() if options.takes_tools else ("text_tools",)))
 
     async def complete(self, request: LlmRequest, call: CallContext | None = None) -> LlmResponse:
@@ -150,7 +151,7 @@ class ChatClient:
         response: aiohttp.ClientResponse | None = None
         try:
             async with asyncio.timeout(options.first_token if stream else None):
-                response = await self._session().request(
+                response = await self._http.session().request(
                     method,
                     options.address(path),
                     data=data,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from tavern_host import clock
 from tavern_host.contracts.errors import PluginFailure, one_line
+from tavern_host.contracts.proxies import NO_PROXY_HINT, through
 from tavern_host.contracts.redaction import redacted
 from tavern_llm.chat_wire import WireError, error_message, parse_json
 from tavern_llm.dialects import is_overflow
@@ -45,8 +46,9 @@ def secrets_of(options: Mapping[str, Any]) -> list[str]:
 class ServerFailures:
     """What goes wrong with one server, as errors that name the model and the server."""
 
-    def __init__(self, options: OpenAiOptions) -> None:
+    def __init__(self, options: OpenAiOptions, proxy: Callable[[str], str | None]) -> None:
         self._options = options
+        self._proxy = proxy
 
     def refusal(self, response: aiohttp.ClientResponse, body: str) -> PluginFailure:
         """Return the failure that a status other than 200 means; `body` is what came with it."""
@@ -73,6 +75,8 @@ class ServerFailures:
         if retryable and wait is not None:
             details["retry_after"] = wait
         text = f"{meaning} ({status}){f': {said}' if said else ''}"
+        if status in (407, 502, 503, 504):  # a proxy may have said so
+            text += self._through()
         if is_overflow(body, status):
             return self.failure(f"takes no prompt of this length ({status}): {said}", status=status, overflow=True)
         return self.failure(text, retryable=retryable, **details)
@@ -91,8 +95,15 @@ class ServerFailures:
 
         if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
             return self.failure("has a certificate that is not trusted, or speaks no TLS")
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            why = f"which answered {error.status} {error.message}; may it reach the address?"
+            return self.failure(f"cannot be reached{self._through()}, {why}", retryable=error.status >= 500)
+        if isinstance(error, aiohttp.ClientConnectorError) and (through := self._through()):
+            reason = os.strerror(error.os_error.errno or 0) if error.os_error.errno else "is it there?"
+            return self.failure(f"cannot be reached{through}, which cannot be reached itself: {reason}", retryable=True)
         if isinstance(error, aiohttp.ClientConnectorDNSError):
-            return self.failure("cannot be found: its name has no address; check the address", retryable=True)
+            text = f"cannot be found: its name has no address, and {NO_PROXY_HINT}; check the address"
+            return self.failure(text, retryable=True)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return self.failure("cannot be reached: nobody took the connection; does it run there?", retryable=True)
         if isinstance(error, TimeoutError):
@@ -104,6 +115,9 @@ class ServerFailures:
             return self.failure("is not an address that can be reached; check the address")
         where = "in the middle of its answer" if answered else "before it answered"
         return self.failure(f"broke the connection {where}", retryable=True)
+
+    def _through(self) -> str:
+        return through(self._proxy(self._options.base_url))
 
     def failure(self, text: str, *, retryable: bool = False, **details: Any) -> PluginFailure:
         """Return a failure in one line, without keys."""

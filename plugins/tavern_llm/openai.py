@@ -20,7 +20,7 @@ class OpenAiAdapter(ChatClient):
         except ValidationError as error:
             raise Misconfigured(options_problem("openai", error)) from None
         given.key()
-        super().__init__(given, context.http.session, context.blobs.read)
+        super().__init__(given, context.http, context.blobs.read)
 
     async def close(self) -> None:
         """Hold nothing: the session is the plugin's."""

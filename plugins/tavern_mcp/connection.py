@@ -180,9 +180,9 @@ class Connection:
             if not declared.is_trusted:
                 raise Forbidden(f"it is not approved as it is now: tavern mcp approve {declared.name}")
             self._approvals.change(declared.name, lambda _: Approved(digest=digest))
-        if declared.server.url is not None:
-            headers = declared.values(declared.server.headers)
-            return http_streams(declared.server.url, headers, declared.server.seconds, self._lost)
+        if (url := declared.server.url) is not None:
+            headers, proxy = declared.values(declared.server.headers), self._context.http.proxy(url)
+            return http_streams(url, headers, declared.server.seconds, proxy, self._lost)
         return program_streams(await asyncio.to_thread(self._run), self._lost)
 
     def _run(self) -> Run:

@@ -223,8 +223,8 @@ class _BoundedHttp(httpx2.AsyncHTTPTransport):
     compressed: what is counted is what comes. A session that the server does not know any more, since it was started
     again, is over."""
 
-    def __init__(self, on_end: Callable[[str], None]) -> None:
-        super().__init__()
+    def __init__(self, on_end: Callable[[str], None], proxy: str | None) -> None:
+        super().__init__(proxy=proxy)
         self._on_end = on_end
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -243,10 +243,11 @@ class _BoundedHttp(httpx2.AsyncHTTPTransport):
 
 @asynccontextmanager
 async def http_streams(
-    url: str, headers: dict[str, str], seconds: float, on_end: Callable[[str], None]
+    url: str, headers: dict[str, str], seconds: float, proxy: str | None, on_end: Callable[[str], None]
 ) -> AsyncIterator[Streams]:
-    """Give the streams of messages from and to a server at an address. `on_end` is called where the server ends it."""
-    timeout = httpx2.Timeout(seconds, read=None)
-    client = httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_BoundedHttp(on_end))
+    """Give the streams of messages from and to a server at an address, through a proxy where one is named. `on_end` is
+    called where the server ends it."""
+    timeout, transport = httpx2.Timeout(seconds, read=None), _BoundedHttp(on_end, proxy)
+    client = httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, trust_env=False)
     async with client, streamable_http_client(url, http_client=client, max_sse_event_size=MOST_BYTES) as streams:
         yield streams

@@ -95,10 +95,13 @@ class Changes:
             await asyncio.to_thread(self._tidy)
         return PackageChange(package=package, running=[line for one in running for line in _became(one, package)])
 
+    def _installer(self) -> Installer:
+        return Installer(self._context.settings.get("installer") or None, self._context.http.proxy)
+
     async def _put(self, text: str, before: Package | None, options: Options) -> PackageChange:
         with self.store.changing(), _work() as work:
             await asyncio.to_thread(self._tidy)
-            known, installer = self.store.read(), Installer(self._context.settings.get("installer") or None)
+            known, installer = self.store.read(), self._installer()
             before = (
                 known.get(before.distribution) if before is not None else None
             )  # another command may have changed it

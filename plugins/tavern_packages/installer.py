@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
@@ -46,12 +46,14 @@ class Wanted:
 class Installer:
     """uv or pip, for the interpreter of this process; by default uv where it is there. Raises `Misconfigured`."""
 
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, name: str | None = None, proxy: Callable[[str], str | None] = lambda address: None) -> None:
         beside = Path(sys.executable).parent / "uv"
         uv = None if name == "pip" else str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
         self.name = "uv" if uv else "pip"
         if not uv and (name == "uv" or importlib.util.find_spec("pip") is None):
             raise Misconfigured(f"plugins are installed by {name or 'uv or pip'}, which is not there: `pip install uv`")
+        addresses = {"HTTP_PROXY": "http://pypi.org/", "HTTPS_PROXY": "https://pypi.org/"}
+        self._proxies = {name: found for name, address in addresses.items() if (found := proxy(address)) is not None}
         self._argv = [uv, "pip"] if uv else [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 
     async def resolve(self, wanted: Wanted, places: Sequence[str], work: Path) -> dict[str, str]:
@@ -94,7 +96,8 @@ class Installer:
         return [] if wanted.build else ["--only-binary", ":all:"]
 
     async def _run(self, *words: str) -> tuple[int, str, str]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_THEIRS)} | {"NO_COLOR": "1"}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_THEIRS)}
+        environment |= {"NO_COLOR": "1", **self._proxies}
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *self._argv, *words, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment

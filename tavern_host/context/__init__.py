@@ -240,7 +240,12 @@ class Http(Protocol):
     """Outgoing HTTP."""
 
     def session(self) -> aiohttp.ClientSession:
-        """Return the plugin's client session, made on first use and closed with the plugin."""
+        """Return the plugin's client session, made on first use and closed with the plugin. It uses the proxies that
+        the operator or the environment names."""
+
+    def proxy(self, address: str) -> str | None:
+        """Return the proxy through which an address is reached, for another client than the session; None where it is
+        reached directly. It may hold credentials."""
 
 
 class Blobs(Protocol):

@@ -19,6 +19,7 @@ from tavern_host.contracts.errors import Forbidden, PermissionDenied, one_line
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.manifest import EventPermissions
 from tavern_host.contracts.plugins import Problem
+from tavern_host.contracts.proxies import ProxySettings, proxy_for
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.events.bus import WAITING, BusSubscription, EventBus, covers, is_own
 from tavern_host.hooks.catalogue import owner
@@ -161,9 +162,10 @@ class PluginTasks:
 class PluginHttp:
     """Outgoing HTTP; see `context.Http`."""
 
-    def __init__(self, ledger: Ledger, in_flight: InFlight) -> None:
+    def __init__(self, ledger: Ledger, in_flight: InFlight, kernel: Kernel) -> None:
         self._ledger = ledger
         self._in_flight = in_flight
+        self._kernel = kernel
         self._session: aiohttp.ClientSession | None = None
         self._forget: Callable[[], None] = lambda: None
 
@@ -173,10 +175,16 @@ class PluginHttp:
         if self._session is None or self._session.closed:
             import aiohttp
 
-            self._session = aiohttp.ClientSession()
+            from tavern_host.runtime.proxied_http import ProxiedConnector
+
+            self._session = aiohttp.ClientSession(connector=ProxiedConnector(self.proxy))
             self._forget()  # the plugin has closed the one before
             self._forget = self._ledger.add("http-session", "client", self._session.close)
         return self._session
+
+    def proxy(self, address: str) -> str | None:
+        """Return the proxy for an address."""
+        return proxy_for(address, self._kernel.proxies())
 
 
 class PluginHooks:
@@ -266,6 +274,7 @@ class Kernel:
     serving: bool
     audit: AuditLog
     blobs: BlobStore
+    proxies: Callable[[], ProxySettings | None]
     is_stopping: bool = False
     is_draining: bool = False
 
@@ -295,7 +304,7 @@ def make_context(
         events=PluginEvents(kernel.bus(), ledger, in_flight, events),
         audit=PluginAudit(kernel.audit, in_flight, lambda: kernel.provides_service(plugin), views.context),
         tasks=PluginTasks(ledger, in_flight, kernel.dispatcher.report),
-        http=PluginHttp(ledger, in_flight),
+        http=PluginHttp(ledger, in_flight, kernel),
         hooks=PluginHooks(in_flight, kernel, views),
         blobs=kernel.blobs.of(plugin, partial(in_flight.check, while_closing=True)),
         serving=kernel.serving,

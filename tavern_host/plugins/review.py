@@ -13,6 +13,7 @@ from tavern_host import __version__
 from tavern_host.contracts.audit import AuditLimits
 from tavern_host.contracts.manifest import Manifest, ModulesEntry
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
+from tavern_host.contracts.proxies import ProxySettings
 from tavern_host.contracts.wire import Model
 from tavern_host.plugins.discovery import content_hash, file_hashes, has_code
 from tavern_host.plugins.grants import Grant
@@ -29,7 +30,7 @@ class OperatorFile(Model):
 
     `trust` names plugins that need no review (but for the code of a folder in a project), `disabled` those
     that are not loaded, `overrides` orders the plugins that override one service (the last is on top), `audit`
-    says when a file of the audit log is closed.
+    says when a file of the audit log is closed, `proxy` which proxies are used in place of the environment's.
     """
 
     trust: list[str] = Field(default_factory=list)
@@ -37,6 +38,7 @@ class OperatorFile(Model):
     overrides: dict[str, list[str]] = Field(default_factory=dict)
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     audit: AuditLimits = Field(default_factory=AuditLimits)
+    proxy: ProxySettings | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import json
 import pytest
 from helpers.repetition import Failures
 
-from tavern_host.contracts.redaction import masked_document, redacted, redacted_json, secrets_of, short_note
+from tavern_host.contracts.redaction import masked_document, redacted, redacted_json, secrets_of
 from tavern_host.contracts.settings import MASK, SettingItem
 
 LONG = 'sk-"ö\\long'
@@ -78,8 +78,3 @@ def test_secrets_of_a_setting_are_found_at_any_depth_and_in_the_environment(monk
         "o": [{"headers": {"Authorization": "Bearer whole", "X": {"env": "INN_KEY"}}, "env": {"A": 7, "B": True}}],
     }
     assert {*secrets_of(item, value)} == {"deep", "from-outside", "Bearer whole", "whole", "7"}
-
-
-def test_a_short_secret_is_said_to_be_short() -> None:
-    assert "short (4 of at least 8 characters)" in short_note(["long enough", "four"])
-    assert (short_note(["eights88"]), short_note([""])) == ("", "")

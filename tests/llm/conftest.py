@@ -17,6 +17,19 @@ from tavern_llm.openai_options import OpenAiOptions
 IMAGE = b"\x89PNG\r\n"
 
 
+class Direct:
+    """Outgoing HTTP without proxies, through a session of the test."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    def session(self) -> aiohttp.ClientSession:
+        return self._session
+
+    def proxy(self, address: str) -> str | None:
+        return None
+
+
 @pytest.fixture
 async def wire_server() -> AsyncIterator[WireServer]:
     """Run a server that answers with whatever bytes a test puts into it."""
@@ -37,7 +50,7 @@ async def client() -> AsyncIterator[Callable[..., Awaitable[ChatClient]]]:
 
         async def make(base_url: str, **options: object) -> ChatClient:
             given = {"base_url": base_url, "model": "tiny", **options}
-            return ChatClient(OpenAiOptions.model_validate(given), lambda: session, read)
+            return ChatClient(OpenAiOptions.model_validate(given), Direct(session), read)
 
         yield make
 

@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 from helpers.mcp_desk import OFFER, SERVERS, Desk, make_project
 from helpers.repetition import Failures
+from helpers.upstream_proxy import upstream_proxy
 
 from tavern_host import Host, projects
 from tavern_host.contracts.accounts import ACCOUNTS
@@ -322,6 +323,15 @@ async def test_a_server_that_forgot_its_session_is_connected_again(tmp_path: Pat
             assert lost.error is not None and lost.error.type is ToolErrorType.SERVICE_UNAVAILABLE
             assert "has ended the session" in lost.error.message
             assert (await desk.call("mcp:one/t")).structured == "session-1"
+
+
+async def test_a_server_is_reached_through_the_hosts_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with aiohttp.test_utils.TestServer(OldServer().app) as there, upstream_proxy(there.port or 0) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.address)
+        folders = make_project(tmp_path, {SERVERS: {"one": {"url": "http://mcp.example/mcp"}}})
+        async with Host(tmp_path / "project", folders=folders) as host:
+            assert (await Desk(host).call("mcp:one/t")).structured == "session-0"
+        assert proxy.asked and {*proxy.asked} <= {f"{how} http://mcp.example/mcp" for how in ("POST", "GET", "DELETE")}
 
 
 async def test_no_answer_that_is_compressed_is_taken(tmp_path: Path) -> None:

@@ -56,9 +56,13 @@ class Proxied:
 
 @asynccontextmanager
 async def proxied(
-    allowed: Sequence[str], limits: ProxyLimits | None = None, names: dict[str, list[str]] | None = None
+    allowed: Sequence[str],
+    limits: ProxyLimits | None = None,
+    names: dict[str, list[str]] | None = None,
+    upstream: str | None = None,
 ) -> AsyncIterator[Proxied]:
-    """Run a proxy; `names` are the addresses of host names in the world of the test."""
+    """Run a proxy; `names` are the addresses of host names in the world of the test, and `upstream` the proxy behind
+    which this host is."""
 
     async def resolve(host: str, port: int) -> list[Address]:
         if host not in (names or {}):
@@ -66,7 +70,9 @@ async def proxied(
         return [ip_address(text) for text in (names or {})[host]]
 
     log: list[Connection] = []
-    async with Proxy(allowed, limits or ProxyLimits(), log.append, resolve=None if names is None else resolve) as path:
+    found = None if names is None else resolve
+    running = Proxy(allowed, limits or ProxyLimits(), log.append, resolve=found, upstream=lambda address: upstream)
+    async with running as path:
         yield Proxied(path, log)
 
 

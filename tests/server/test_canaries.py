@@ -53,13 +53,12 @@ from typing import Annotated
 from tavern_host import HttpResponse, NodeContext, RouteInfo, Slot, hookimpl, node
 from tavern_host.contracts.errors import InvalidInput
 
+WAYS = ("says", "fails", "breaks")
+
 @hookimpl
 def tavern_register_routes():
-    return [
-        RouteInfo(method="GET", path="/api/x/acme/says", handler=f"{__name__}:says", access="read"),
-        RouteInfo(method="GET", path="/api/x/acme/fails", handler=f"{__name__}:fails", access="read"),
-        RouteInfo(method="GET", path="/api/x/acme/breaks", handler=f"{__name__}:breaks", access="read"),
-    ]
+    named = {"method": "GET", "access": "read"}
+    return [RouteInfo(path=f"/api/x/acme/{one}", handler=f"{__name__}:{one}", **named) for one in WAYS]
 
 def secrets(context):
     listed = context.settings.get("many", {}).get("key", "")
@@ -93,7 +92,6 @@ class Inn:
     root: Path
     tokens: dict[str, str] = field(default_factory=dict)
     sockets: dict[str, ClientWebSocketResponse] = field(default_factory=dict)
-    heard: dict[str, list[str]] = field(default_factory=dict)
 
     async def ask(self, role: str, method: str, path: str, body: Any = None, tag: str = "") -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {self.tokens[role]}"} | ({"If-Match": tag} if tag else {})
@@ -108,9 +106,7 @@ class Inn:
 
 
 def write_project(project: Tavern) -> None:
-    project.replies(
-        ({"contains": "Please leak."}, action("leak")), ({"contains": "Please ask."}, action("ask")), ({}, "Done.")
-    )
+    project.replies(*(({"contains": f"Please {it}."}, action(it)) for it in ("leak", "ask")), ({}, "Done."))
     project.profile(tool_ids_inventory=["leak", "ask"], model_options={"api_key": TYPED})
     leak = {"id": "leak", "implementation": {"type": "node", "nodeType": "acme:Leak"}}
     project.write("tools/leak.tool.json", leak)
@@ -120,8 +116,7 @@ def write_project(project: Tavern) -> None:
 
 
 def settings() -> dict[str, Any]:
-    far = {"adapter": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m", "api_key": MODEL}
-    far["retry_seconds"] = 0
+    far = {"adapter": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m", "api_key": MODEL, "retry_seconds": 0}
     remote = {"url": "http://127.0.0.1:9/mcp", "headers": {"X-Note": HEADER}}
     local = {"command": "/nowhere/mcp", "env": {"ANYTHING": VARIABLE}}
     return {
@@ -137,19 +132,12 @@ def settings() -> dict[str, Any]:
 
 
 def acme(folder: Path) -> Path:
-    options = [
-        {"key": "extensions.acme.key", "type": "password", "label": "Key"},
-        {"key": "extensions.acme.many", "type": "json", "secretKeys": ["key", "key_env"], "label": "Many"},
-        {"key": "extensions.acme.tools.leak.cookie", "type": "password", "label": "Cookie"},
-    ]
-    permissions = {"hooks": ["hook:server:routes:register"]}
-    return write_plugin(
-        folder,
-        {"__init__.py": LEAKS, "nodes/__init__.py": LEAKS},
-        configOptions=options,
-        permissions=permissions,
-        nodes={"entry": "./nodes", "namespace": "acme"},
-    )
+    named: dict[str, dict[str, Any]] = {"key": {"type": "password"}, "tools.leak.cookie": {"type": "password"}}
+    named["many"] = {"type": "json", "secretKeys": ["key"]}
+    options = [{"key": f"extensions.acme.{key}", "label": key, **about} for key, about in named.items()]
+    permissions, files = {"hooks": ["hook:server:routes:register"]}, {"__init__.py": LEAKS, "nodes/__init__.py": LEAKS}
+    nodes = {"entry": "./nodes", "namespace": "acme"}
+    return write_plugin(folder, files, configOptions=options, permissions=permissions, nodes=nodes)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

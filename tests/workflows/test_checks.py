@@ -542,12 +542,3 @@ async def test_the_closure_has_references_at_any_depth(bench: Bench) -> None:
     assert found["b"].revision == (await bench.manager.get("b")).revision
     assert found["b"].workflow.nodes[1].config_values == {"referencedWorkflowId": "sample"}
     assert await bench.manager.closure(Workflow.model_validate({"nodes": [text()]})) == {}
-
-
-async def test_a_run_that_cannot_give_a_required_output_is_not_begun(bench: Bench) -> None:
-    outputs = {"needed": {"dataFlowType": "STRING", "required": True}, "other": {"dataFlowType": "STRING"}}
-    found = await bench.manager.check({"nodes": [text()], "edges": [], "interfaceOutputs": outputs})
-    assert [(one.path, one.severity) for one in found] == [
-        ("$.interfaceOutputs.needed", "error"),
-        ("$.interfaceOutputs.other", "warning"),
-    ]

@@ -134,6 +134,7 @@ class Environments:
         limits: BuildLimits | None = None,
         machine: Mapping[str, str] | None = None,
         budget: ConnectionBudget | None = None,
+        upstream: Callable[[str], str | None] = lambda address: None,
     ) -> None:
         """Take where environments are kept, how a program is run in a sandbox, and a callback for its connections.
 
@@ -149,6 +150,7 @@ class Environments:
         self._limits = limits or BuildLimits()
         self._machine = os.environ if machine is None else machine
         self._budget = budget
+        self._upstream = upstream
         self._turns = asyncio.Semaphore(self._limits.at_once)
 
     async def ready(
@@ -243,7 +245,9 @@ class Environments:
             hosts = [*job.reached.hosts, *self._more_hosts]
             allowed = [*hosts, *await _special_addresses(job.reached.hosts)]
             limits = ProxyLimits(connection_bytes=self._limits.size, run_bytes=2 * self._limits.size, in_all=20_000)
-            socket = await stack.enter_async_context(Proxy(allowed, limits, self._record, budget=self._budget))
+            socket = await stack.enter_async_context(
+                Proxy(allowed, limits, self._record, budget=self._budget, upstream=self._upstream)
+            )
             way = proxy_access(socket, python.program)
             proxy, argv, mounts = way.proxy, (*way.prefix, *argv), [*way.mounts, *mounts]
             environment |= way.environment

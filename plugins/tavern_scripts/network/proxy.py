@@ -21,6 +21,7 @@ from types import TracebackType
 import h11
 
 from tavern_host import clock
+from tavern_host.contracts.proxies import NO_PROXY_HINT
 from tavern_scripts.network.allowlist import Address, AllowList, Scheme, Target
 from tavern_scripts.network.http1 import (
     MAX_HEAD,
@@ -32,6 +33,7 @@ from tavern_scripts.network.http1 import (
     server_side,
 )
 from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget, ProxyLimits
+from tavern_scripts.network.upstream import open_tunnel
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 """Looks up the addresses of a name; the port is the one that will be connected to."""
@@ -68,8 +70,10 @@ class Proxy:
         *,
         budget: ConnectionBudget | None = None,
         resolve: Resolve | None = None,
+        upstream: Callable[[str], str | None] = lambda address: None,
     ) -> None:
-        """Take the patterns that are granted, and a callback for each connection that has ended.
+        """Take the patterns that are granted, and a callback for each connection that has ended; `upstream` returns the
+        proxy through which this host reaches an address itself, which then looks up the name.
 
         Raises `InvalidInput` for a pattern that is none.
         """
@@ -78,6 +82,7 @@ class Proxy:
         self._record = record
         self._budget = budget or ConnectionBudget(2 * limits.at_once)
         self._resolve = resolve or self._look_up
+        self._upstream = upstream
         self._lookups: ThreadPoolExecutor | None = None
         self._handlers: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -158,16 +163,21 @@ class Proxy:
         """Hand over what became of a connection."""
         self._tell(connection)
 
-    async def addresses(self, target: Target, scheme: Scheme) -> list[Address]:
-        """Return the addresses that `target` may be reached at; it is looked up this once."""
+    def upstream(self, target: Target, scheme: Scheme) -> str | None:
+        """Return the proxy through which `target` is reached, if it may be reached at all."""
         if not self._allowed.allows(target, scheme):
             raise _Stopped("403 Forbidden", f"{target} is not among the hosts that this script may reach")
+        return self._upstream(f"{'http' if scheme == 'http' else 'https'}://{target}")
+
+    async def addresses(self, target: Target, scheme: Scheme) -> list[Address]:
+        """Return the addresses that `target` may be reached at; it is looked up this once."""
         if target.address is not None:
             return [target.address]
         try:
             found = await self._resolve(target.host, target.port)
         except (OSError, UnicodeError):
-            raise _Stopped("502 Bad Gateway", f"{target.host} cannot be looked up", allowed=True) from None
+            reason = f"{target.host} cannot be looked up, and {NO_PROXY_HINT}"
+            raise _Stopped("502 Bad Gateway", reason, allowed=True) from None
         usable = [address for address in found if self._allowed.may_connect(address, target.port, scheme)]
         if not usable:
             raise _Stopped(
@@ -279,7 +289,13 @@ class _Exchange:
 
     async def _connect(self, target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
+            upstream = self._proxy.upstream(target, self._scheme)
             async with asyncio.timeout(self._limits.connect_seconds):
+                if upstream is not None:
+                    streams = await open_tunnel(upstream, str(target))
+                    self._address = ip_address(streams[1].get_extra_info("peername")[0])
+                    streams[1].transport.set_write_buffer_limits(0)
+                    return streams
                 for address in await self._proxy.addresses(target, self._scheme):
                     with contextlib.suppress(OSError, TimeoutError):
                         async with asyncio.timeout(min(_PER_ADDRESS, self._limits.connect_seconds)):
@@ -289,6 +305,8 @@ class _Exchange:
                         return streams
         except TimeoutError:
             raise _Stopped("504 Gateway Timeout", f"{target} does not answer", allowed=True) from None
+        except ConnectionError as error:  # of a tunnel
+            raise _Stopped("502 Bad Gateway", str(error), allowed=True) from None
         raise _Stopped("502 Bad Gateway", f"{target} cannot be reached", allowed=True)
 
     async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -67,7 +67,7 @@ class RunResources:
         def record(connection: Connection) -> None:
             self._record(connection, called, call)
 
-        proxy = Proxy(hosts, ProxyLimits(), record, budget=self._budget)
+        proxy = Proxy(hosts, ProxyLimits(), record, budget=self._budget, upstream=self._context.http.proxy)
         path = await stack.enter_async_context(proxy)
         return proxy_access(path, (await self._interpreters.find("python")).program)
 
@@ -101,6 +101,7 @@ class RunResources:
                 record=record,
                 build_scripts=build_scripts,
                 budget=self._budget,
+                upstream=self._context.http.proxy,
             )
             kept = self._kept = (backend, build_scripts, Manifests(build_scripts=build_scripts), environments)
         return kept[2], kept[3]

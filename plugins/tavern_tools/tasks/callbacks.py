@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from tavern_host import clock
-from tavern_host.context import Settings
+from tavern_host.context import Http, Settings
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied, TavernError, describe
+from tavern_host.contracts.proxies import NO_PROXY_HINT
 from tavern_host.contracts.toolcalls import TaskCallback, ToolTask
 
 if TYPE_CHECKING:
@@ -59,8 +60,9 @@ class Delivery:
 class Callbacks:
     """Where callbacks may go is looked up for each, in the operator's and the environment's settings alone."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, http: Http) -> None:
         self._settings = settings
+        self._http = http
 
     def accept(self, url: str) -> TaskCallback:
         """Return a callback that is to be delivered. Raises `InvalidInput` or `PermissionDenied`."""
@@ -93,11 +95,13 @@ class Callbacks:
             raise _Refused(f"the operator's setting {SECRET} is empty")
         body = _body(task)
         async with asyncio.timeout(SECONDS):
-            addresses = await self._addresses(parts)
-            connector = aiohttp.TCPConnector(resolver=_fixed(addresses), use_dns_cache=False, force_close=True)
+            proxy = self._http.proxy(url)  # which looks the name up, and to which addresses nothing can be held
+            resolver = None if proxy is not None else _fixed(await self._addresses(parts))
+            connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True)
+            headers = _headers(task.id, body, secret)
             async with (
                 aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session,
-                session.post(url, data=body, headers=_headers(task.id, body, secret), allow_redirects=False) as answer,
+                session.post(url, data=body, headers=headers, allow_redirects=False, proxy=proxy) as answer,
             ):
                 status = answer.status
         if status >= 300:
@@ -119,7 +123,8 @@ class Callbacks:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise TavernError(f"{parts.hostname} was not found: {error.strerror or error}") from None
+            why = f"{error.strerror or error}; {NO_PROXY_HINT}"
+            raise TavernError(f"{parts.hostname} was not found: {why}") from None
         addresses: list[tuple[int, str]] = [(family, str(where[0])) for family, _, _, _, where in found]
         listed = set(self._hosts())
         is_own = parts.hostname == "localhost" and _host_port(parts) in listed

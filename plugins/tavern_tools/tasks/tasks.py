@@ -81,7 +81,7 @@ class Tasks:
             result_bytes=lambda: self._number("maxTaskResultKilobytes", 4096) * 1024,
             is_stopping=lambda: self._is_stopping,
         )
-        self._callbacks = Callbacks(context.settings)
+        self._callbacks = Callbacks(context.settings, context.http)
         self._notifier = Notifier(self._store, self._callbacks, context.log)
         self._waiting: dict[str, None] = {}
         self._running: dict[str, TaskRun] = {}
