@@ -224,6 +224,8 @@ class Runtime(AgentRuntime):
         await RunWriter(self._context, self._store).write(ended, {})
 
     async def _resume(self, run_id: str) -> AgentRun:
+        if (loop := self._loops.get(run_id)) is not None:  # by now
+            return loop.run
         if run_id in self._claimed:
             raise Conflict(f"the run {run_id} is being resumed")
         self._claimed.add(run_id)
@@ -334,20 +336,30 @@ class Runtime(AgentRuntime):
 
     async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:
         """Stop a run. Raises `NotFound`, `Conflict` where another host works on it."""
+        while run_id in self._claimed:  # noqa: ASYNC110 it is being taken up: then there is something to stop
+            await asyncio.sleep(_LOOK_EVERY)
         found = (await self._store.run(run_id)).run
         if run_id in self._tasks:
             await self._stop(run_id)
-        elif not found.status.is_final:
-            kept = await self._store.claim(run_id)
-            if kept is None:
-                raise Conflict(f"another host works on the run {run_id}; interrupt it there")
+        elif not found.status.is_final and run_id not in self._claimed:
+            self._claimed.add(run_id)
             try:
-                await (await self._loop_of(kept)).stop()
-            except TavernError:  # its profile is broken: nothing can be said about its calls
-                await self._give_up(kept.run, "Stopped on request", AgentStatus.INTERRUPTED)
+                await self._stop_unbegun(run_id)
+            finally:
+                self._claimed.discard(run_id)
             for below in await self._store.open_below(run_id):
                 await self.interrupt(below, call=call)
         return await self.get_run(run_id)
+
+    async def _stop_unbegun(self, run_id: str) -> None:
+        """Stop a run that no host works on."""
+        kept = await self._store.claim(run_id)
+        if kept is None:
+            raise Conflict(f"another host works on the run {run_id}; interrupt it there")
+        try:
+            await (await self._loop_of(kept)).stop()
+        except TavernError:  # its profile is broken: nothing can be said about its calls
+            await self._give_up(kept.run, "Stopped on request", AgentStatus.INTERRUPTED)
 
     async def pause(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:
         """Let a run stop before its next deliberation. Raises `NotFound`, `Conflict`."""
