@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from tavern_host.contracts.llm import ChatMessage, LlmToolCall
-from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_host.contracts.toolcalls import ToolCallRequest, take_call
 from tavern_host.contracts.tools import ToolManager
 
 CUT = frozenset({"length", "max_tokens", "MAX_TOKENS"})
@@ -82,8 +82,9 @@ async def read_text(
         elif event.kind == "warning":
             decision.warnings.append(event.text)
         elif event.call is not None:
-            decision.calls.append(event.call)
-            decision.certain += not is_whole
+            before = len(decision.calls)
+            take_call(decision.calls, event.call)
+            decision.certain += 0 if is_whole else len(decision.calls) - before
     decision.text = "".join(texts).strip()
 
 

@@ -12,7 +12,7 @@ from tavern_host.contracts.protocols import ActionProtocolInfo
 @hookimpl
 def tavern_register_action_protocols() -> list[ActionProtocolInfo]:
     """Return the protocols; TAM is the default one."""
-    from tavern_tam import action, instructions, tool_call
+    from tavern_tam import action, instructions, parser, tag_block, tool_call
 
     return [
         ActionProtocolInfo(
@@ -21,6 +21,8 @@ def tavern_register_action_protocols() -> list[ActionProtocolInfo]:
             description="Tavern Action Manifest: key:「始」value「末」 between <|[REQUEST_TOOL]|> and <|[END_TOOL]|>.",
             instructions=instructions.INSTRUCTIONS,
             openings=["<|[REQUEST"],
+            endings=["「末」<|[END_TOOL]|>", "«««<|[END_TOOL]|>", "<<<<|[END_TOOL]|>"],
+            advice=parser.HOW_TO_WRITE,
         ),
         ActionProtocolInfo(
             name="action",
@@ -28,6 +30,8 @@ def tavern_register_action_protocols() -> list[ActionProtocolInfo]:
             description="An element <ACTION> with <tool_id> and <input name=…>, or with <ToolId> and <param name=…>.",
             instructions=action.INSTRUCTIONS,
             openings=["<ACTION"],
+            endings=["</input></inputs></ACTION>", "</input></ACTION>", "</param></ACTION>"],
+            advice=tag_block.HOW_TO_WRITE,
         ),
         ActionProtocolInfo(
             name="tool_call",
@@ -35,6 +39,8 @@ def tavern_register_action_protocols() -> list[ActionProtocolInfo]:
             description='An element <tool_call name="…"> with <param name="…"> for each parameter.',
             instructions=tool_call.INSTRUCTIONS,
             openings=["<tool_call", "<tool-call", "<toolcall", "TOOL_CALL:", "TOOL-CALL:", "TOOLCALL:"],
+            endings=["</param></tool_call>", "</input></tool_call>", "</parameter></tool_call>"],
+            advice=tag_block.HOW_TO_WRITE,
         ),
         ActionProtocolInfo(
             name="native",

@@ -77,14 +77,6 @@ class _Value:
     holds_end: bool = False
     holds_others: bool = False
 
-    @property
-    def is_plain(self) -> bool:
-        return not self.form.startswith("ESCAPE")
-
-    @property
-    def has_nonce(self) -> bool:
-        return self.form.startswith("ESCAPE:")
-
 
 class Block:
     """Reads one block from a source, from behind its request marker on."""
@@ -100,7 +92,8 @@ class Block:
         self._warnings: list[Warn] = []
         self._problem: Warn | None = None
         self._commands: set[str] = set()
-        self._commented = 0  # how many pairs of delimiters are open in the current comment
+        self._commented: list[str] = []  # the forms of the pairs of delimiters that are open in the current comment
+        self._is_behind = False  # whether the current line of the gap began with a value
 
     def read(self) -> BlockText | None:
         """Read on; return the finished block, with the source standing behind it, or None for more text."""
@@ -136,9 +129,12 @@ class Block:
         if found is None:
             self._parts.append(token.text)
             self._line = "other" if self._line == "blank" else self._line
-            self._commented += 1 if token.kind == "open" else -1
-            if self._pairs and self._commented < 0:
+            if self._is_behind or (token.kind == "close" and token.form not in self._commented and self._pairs):
                 self._refuse(f"{token.text} stands outside of a value", token.offset)
+            elif token.kind == "open":
+                self._commented.append(token.form)
+            elif token.form in self._commented:
+                self._commented.remove(token.form)
         else:
             self._open(found[0], found[1], token)
         return None
@@ -161,7 +157,7 @@ class Block:
             self._parts.append(token.text)
             self._begin_gap()
             return
-        if own and token.kind == "open" and not value.has_nonce:
+        if own and token.kind == "open" and not value.form.startswith("ESCAPE:"):
             is_line = value.names_tool and not (value.holds_others or value.holds_end)
             found = self._key_before() if is_line else None
             if found is not None and "\n" not in self._text()[: -found[1]].strip():
@@ -180,7 +176,7 @@ class Block:
         value = self._value
         if value is None:
             return self._without_end(self._source.offset)
-        if value.is_plain and value.holds_end and not value.holds_others:
+        if not value.form.startswith("ESCAPE") and value.holds_end and not value.holds_others:
             read = self._parts[self._mark :]
             del self._parts[self._mark :]
             value.doomed = True
@@ -198,8 +194,7 @@ class Block:
         self._parts.append(token.text)
         self._mark = len(self._parts)
         names_tool = key.word == "command" and key.name not in self._commands
-        if names_tool:
-            self._commands.add(key.name)
+        self._commands.add(key.name)
         self._value = _Value(key, token.form, token.offset + len(token.text), names_tool)
 
     def _end_unclosed(self, value: _Value, back: int = 0) -> None:
@@ -224,13 +219,13 @@ class Block:
         self._value = None
         self._mark = len(self._parts)
         self._line = "blank"
-        self._commented = 0
+        self._commented, self._is_behind = [], True
 
     def _follow_line(self, text: str) -> None:
         line = text[text.rfind("\n") + 1 :]
         if len(line) < len(text):
             self._line = "blank"
-            self._commented = 0
+            self._commented, self._is_behind = [], False
         if self._line == "blank":
             line = line.lstrip(SEPARATORS)
             if line:

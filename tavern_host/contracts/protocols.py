@@ -26,7 +26,8 @@ class ParseEvent(Model):
     `text`: text outside of calls, released as soon as it cannot be part of one. `call`: one call of a
     finished block. `warning`: what was repaired or not understood. `offset` is where it begins, in characters of the
     text that was fed: of a call, its block. A warning about a place in the text that is returned with it says that
-    there is a block which was refused: no other protocol looks for calls in that text.
+    there is a block which was refused: no other protocol looks for calls in that text. A refused call with the block
+    and index of an earlier one takes that back (`take_call`): what came behind it shows that it was not whole.
     """
 
     kind: Literal["text", "call", "warning"]
@@ -53,7 +54,9 @@ class ActionProtocolInfo(Model):
 
     `openings` are the texts with which a block begins, whatever their case and the blanks between their signs. From
     one of them on a block is this protocol's alone, and its parser is fed; it gives `offset` with all text. A
-    protocol without openings gets what the others left of the text.
+    protocol without openings gets what the others left of the text. `endings` are the texts with which a block ends,
+    written alike: where one stands behind a call, in text in which no block begins, a value of that call may have been
+    cut, and the protocol's calls are refused; `advice` is what a model then reads about how to write them.
     """
 
     KIND: ClassVar[ContributionKind] = ContributionKind(protocol=ActionParser)
@@ -64,3 +67,5 @@ class ActionProtocolInfo(Model):
     instructions: str = ""
     source: Literal["text", "native"] = "text"
     openings: list[str] = Field(default_factory=list)
+    endings: list[str] = Field(default_factory=list)
+    advice: str = ""

@@ -79,6 +79,15 @@ class ToolCallRequest(Model):
         return {"tool_id": self.tool_id, "index": self.index, "block": self.block, "request_id": self.request_id}
 
 
+def take_call(calls: list[ToolCallRequest], call: ToolCallRequest) -> None:
+    """Add a call that was found in a text. One that is refused after all takes the place of what it was before."""
+    for place, before in enumerate(calls if call.refused is not None else ()):
+        if (before.protocol, before.block, before.index) == (call.protocol, call.block, call.index):
+            calls[place] = call
+            return
+    calls.append(call)
+
+
 class ContentPart(Model):
     """A part of a tool's answer.
 

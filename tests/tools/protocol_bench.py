@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib import import_module
 
 import tavern_tam
@@ -83,7 +84,8 @@ def first_party() -> list[Stage]:
         module, name = info.handler.split(":")
         parser = getattr(import_module(module), name)
         if info.source == "text":
-            stages.append(Stage(info.name, info.openings, lambda parser=parser: parser(ParserOptions()), _raise))
+            made = Stage(info.name, info.openings, lambda parser=parser: parser(ParserOptions()), _raise)
+            stages.append(replace(made, endings=info.endings, advice=info.advice))
     return stages
 
 

@@ -253,6 +253,7 @@ UNCERTAIN = [
     (WRITE.format(f"「始」x「末」\n{COPIED}「末」"), NONCE),
     (WRITE.format("「始」x「末」\nfilePath:「始」b.md「末」"), NONCE),
     (WRITE.format("「始」use 「始」 to begin「末」"), NONCE),
+    (WRITE.format("「始」end with 「末」\n<|[END_TOOL]|>, always「末」"), NONCE),
     (WRITE.format("»»»x««« and «««"), NONCE),
     (INPUTS.format(INPUT.format("x") + '<input name="filePath">b.md</input>'), "within <![CDATA[ and ]]>"),
     (INPUTS.format(INPUT.format("x</input> y")), "within <![CDATA[ and ]]>"),

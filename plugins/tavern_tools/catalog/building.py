@@ -58,8 +58,7 @@ class Building:
     async def add_plugins(self, files: ReadFiles) -> None:
         """Add what plugins offer in tool files and by `tavern_discover_tools`, in the order of loading."""
         self._problems += files.problems
-        plugins = await self._context.services.get(PLUGINS).list_plugins()
-        place = {info.name: index for index, info in enumerate(plugins)}
+        place = {one.name: index for index, one in enumerate(await self._context.services.get(PLUGINS).list_plugins())}
         offered = [*files.definitions, *await self._contributed()]
         for definition in sorted(offered, key=lambda one: place.get(one.plugin or "", len(place))):
             await self._add(definition)

@@ -2,7 +2,8 @@
 
 A block is that of the protocol whose opening comes first: what is inside it, no other protocol searches, and none
 searches thoughts (`<think>`). It knows no protocol; what the calls mean and who may make them is not decided here.
-Behind a refused call all calls are refused: what looks like a call may be a part of that one's value. A call lies in a
+Behind a refused call all calls are refused: what looks like a call may be a part of that one's value. At the end, so
+are the calls of a protocol behind which the end of a block stands that began nowhere (`endings`). A call lies in a
 block that the host finds in the text itself: it begins with an opening of its protocol, or, where that has none, its
 tool's id stands in the text that the parser took. A parser that returns another call is given up.
 
@@ -25,6 +26,7 @@ from tavern_host.contracts.protocols import ParseEvent
 from tavern_host.contracts.thoughts import Thought
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.wire import without_surrogates
+from tavern_tools.protocols.endings import EndWatch
 from tavern_tools.protocols.fences import FenceTracker
 from tavern_tools.protocols.follower import Follower
 from tavern_tools.protocols.parser_reading import ParserReading
@@ -42,6 +44,7 @@ class Pipeline:
         self._followers = [Follower(stage, blocks) for stage in stages if not stage.openings]
         self._numbers: dict[int, int] = {}
         self._refused: ToolCallRequest | None = None
+        self._watches = [EndWatch(stage) for stage in stages if stage.endings]
 
     @property
     def held(self) -> int:
@@ -57,7 +60,8 @@ class Pipeline:
         events = self._owners.finish()
         for follower in self._followers:
             events = follower.follow(events) + follower.finish()
-        return self._certain(self._numbered(_joined(events)))
+        events = self._certain(self._numbered(_joined(events)))
+        return [*events, *(event for watch in self._watches for event in watch.taken_back())]
 
     def _follow(self, events: list[ParseEvent]) -> list[ParseEvent]:
         for follower in self._followers:
@@ -66,15 +70,15 @@ class Pipeline:
 
     def _certain(self, events: list[ParseEvent]) -> list[ParseEvent]:
         """Refuse the calls behind one that is refused."""
-        found = []
-        for event in events:
+        for index, event in enumerate(events):
             if event.call is not None and event.call.refused is None and self._refused is not None:
                 why = f"The call of {self._refused.tool_id} before it in the text was not understood; write both again"
-                event = event.model_copy(update={"call": event.call.model_copy(update={"refused": why})})
+                events[index] = event.model_copy(update={"call": event.call.model_copy(update={"refused": why})})
             elif event.call is not None and event.call.refused is not None:
                 self._refused = self._refused or event.call
-            found.append(event)
-        return found
+            for watch in self._watches:
+                watch.see(events[index])
+        return events
 
     def _numbered(self, events: list[ParseEvent]) -> list[ParseEvent]:
         """Number the blocks in the order in which they come out."""
@@ -284,9 +288,7 @@ class _Owners:
             return self._feed(reading)
         item = found.popleft()
         if item.event is not None:
-            if not self._emit(reading, item.event):
-                self._give_up(reading.owner, PluginFailure("returned a call that is not where a block of it begins"))
-            elif item.event.kind == "call":
+            if self._emit(reading, item.event) and item.event.kind == "call":
                 self._taking = reading
         elif item.kind == "block":
             self._release(item.end)
@@ -304,8 +306,8 @@ class _Owners:
         if not found and not reading.finished:
             return self._feed(reading)
         if found and found[0].event is not None:
-            if not self._emit(reading, found.popleft().event):
-                self._give_up(reading.owner, PluginFailure("returned a call that is not where a block of it begins"))
+            self._emit(reading, found[0].event)
+            found.popleft()
             return True
         if found and found[0].kind == "gap":
             self._pass_over(reading, found.popleft().end)
@@ -328,13 +330,12 @@ class _Owners:
             if not untouched or self._places.of_others(self._here, reading.fed, owner) is None:
                 self._drop(owner, self._here)
 
-    def _emit(self, reading: ParserReading, event: ParseEvent | None) -> bool:
-        """Pass an event on; return False, and do not, for a call that is in no block of its protocol."""
-        if event is None:
-            return True
+    def _emit(self, reading: ParserReading, event: ParseEvent) -> bool:
+        """Pass an event on. Give the parser up, and return False, for a call that is in no block of its protocol."""
         stage = self._stages[reading.owner]
         offset = None if event.offset is None else reading.begin + event.offset
         if event.kind == "call" and not (offset is not None and self._opens(reading, offset)):
+            self._give_up(reading.owner, PluginFailure("returned a call that is not where a block of it begins"))
             return False
         self._events.append(event_of_text(event, stage, offset, reading.blocks, self._blocks))
         return True

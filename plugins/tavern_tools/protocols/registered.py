@@ -18,7 +18,7 @@ from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
-from tavern_host.contracts.toolcalls import ParsedText, ToolCallRequest
+from tavern_host.contracts.toolcalls import ParsedText, ToolCallRequest, take_call
 from tavern_tools.catalog.contributions import mend_hint
 from tavern_tools.protocols.pipeline import Pipeline
 from tavern_tools.protocols.stage import Stage
@@ -154,6 +154,8 @@ class Protocols:
             open=lambda: protocol.open(options),
             failed=lambda error: self._why_failed(protocol, error),
             aliases=options.aliases,
+            endings=protocol.info.endings,
+            advice=protocol.info.advice,
         )
 
     def _known(self, name: str, known: dict[str, Protocol]) -> Protocol:
@@ -200,7 +202,7 @@ def _summed(events: Iterable[ParseEvent]) -> ParsedText:
         if event.kind == "text":
             rest.append(event.text)
         elif event.call is not None:
-            calls.append(event.call)
+            take_call(calls, event.call)
         else:
             place = f" (at character {event.offset})" if event.offset is not None else ""
             warnings.append(f"{event.text}{place}")

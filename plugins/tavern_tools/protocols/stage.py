@@ -22,6 +22,8 @@ class Stage:
     open: Callable[[], ActionParser]
     failed: Callable[[BaseException], str]
     aliases: Mapping[str, str] = field(default_factory=dict)
+    endings: Sequence[str] = ()
+    advice: str = ""
     is_text: bool = True
 
 
