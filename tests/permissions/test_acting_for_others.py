@@ -102,7 +102,7 @@ class Scene:
                 raised.append(error)
 
         self.module.DO[where] = act_and_keep
-        call = CallContext(principal=OPERATOR, deadline=deadline)
+        call = CallContext(principal=OPERATOR, deadline=deadline, depth=2)
         if where == "route":
             registered, _, _ = self.host.registrations.find("POST", "/api/x/acme-forger/go")
             assert registered is not None
@@ -258,6 +258,7 @@ async def test_no_deadline_is_put_off(scene: Scene) -> None:
     await scene.reach("hook", act, deadline)
     assert seen[0].deadline is not None
     assert seen[0].deadline <= deadline
+    assert seen[0].depth >= 2
 
 
 async def test_a_call_is_settled_at_its_deadline(scene: Scene) -> None:

@@ -113,3 +113,14 @@ def test_listing_and_showing_plugins_imports_none(tmp_path: Path) -> None:
     loaded = modules_after(code, cwd=tmp_path)
     assert tops(loaded) & set(FIRST_PARTY) == set()
     assert "aiohttp" not in loaded
+
+
+def test_plugins_of_pydantic_are_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "acme_seen.py").write_text("print('imported')\nraise ImportError\n")
+    (tmp_path / "acme-1.dist-info").mkdir()
+    (tmp_path / "acme-1.dist-info" / "METADATA").write_text("Name: acme\nVersion: 1\n")
+    (tmp_path / "acme-1.dist-info" / "entry_points.txt").write_text("[pydantic]\nacme = acme_seen:plugin\n")
+    code = "import sys\nsys.argv = ['tavern', '--help']\nfrom tavern_host.cli import main\nmain()"
+    assert "imported" not in run_python(code, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    plain = "class M(__import__('pydantic').BaseModel): pass"
+    assert "imported" in run_python(plain, cwd=tmp_path, PYTHONPATH=str(tmp_path)), "else it would show nothing"
