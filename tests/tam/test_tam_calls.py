@@ -65,6 +65,7 @@ WHOSE: Any = [
     ("command=a|command2=b", {}, [], "'command2' stands beside a command without a number; number all; nothing "),
     # a known parameter comes before a word of the protocol; the comment of a chain is no argument
     ("command=shell|command=ls", {"shell": ["command"]}, [(1, "shell", {"command": "ls"})]),
+    ("command=shell|argument_command=ls", {}, [(1, "shell", {"command": "ls"})]),
     ("command=t|comment=c|retry=3", {"t": ["comment", "retry"]}, [(1, "t", {"comment": "c", "retry": "3"})]),
     ("command=t|request_id=r", {"t": ["requestId"]}, [(1, "t", {"requestId": "r"})]),
     ("comment=why|command=t", {}, [(1, "t", {})]),

@@ -91,8 +91,10 @@ async def test_a_reference_to_what_is_absent_fails() -> None:
 async def test_a_chain_stops_at_a_failed_step() -> None:
     results = await carry_out([step(1), step(2), step(3), step(4, block=1)], Calls(t2=ToolFailure))
     assert [(r.tool_id, r.status) for r in results] == [("t1", "done"), ("t2", "error"), ("t4", "done")]
-    requests = [step(1, on_error="continue"), step(2), step(3, arguments={"a": "@{step1.result}"})]
-    results = await carry_out(requests, Calls(t1=ToolFailure))
+    asks = [step(2, arguments={"a": "@{step1.error.type}"}), step(3, arguments={"a": "@{step1.result}"})]
+    calls = Calls(t1=ToolFailure)
+    results = await carry_out([step(1, on_error="continue"), *asks], calls)
+    assert calls.arguments[1] == {"a": ToolErrorType.EXECUTION}
     assert [r.status for r in results] == ["error", "done", "error"]
     assert "step 1 gave no result" in results[2].error.message
 

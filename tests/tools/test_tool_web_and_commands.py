@@ -196,6 +196,8 @@ async def test_tools_are_listed_shown_and_called_by_commands(stocked: Any, tmp_p
     shown = await stocked.run("tools show", id="info")
     assert "- Tool ID: info\n  - Description: Tells about a plugin." in shown.text
     assert f"From: the project ({path})" in shown.text
+    documented = (await stocked.run("tools docs")).text
+    assert "- Tool ID: info\n" in documented and "<|[REQUEST_TOOL]|>" in documented
     with pytest.raises(NotFound):
         await stocked.run("tools show", id="absent")
     # the exit code says whose fault it was
