@@ -346,6 +346,13 @@ async def test_a_prompt_that_may_have_been_cut_is_traced_and_at_the_limit_compac
         assert len(await bench.trace(reply.agent_run_id, "compacted")) == compacted
 
 
+async def test_a_model_without_a_price_is_named_where_the_cost_is_limited(bench: AgentBench) -> None:
+    bench.answers(said("Done."))
+    reply = await bench.run(limits=AgentLimits(cost=1))
+    (warning,) = await bench.trace(reply.agent_run_id, "warning")
+    assert "has no price, so the limit of the cost is not kept" in warning.text
+
+
 async def test_an_overflow_is_asked_again_after_a_summary(bench: AgentBench) -> None:
     overflow = PluginFailure("too long", overflow=True)
     rows: list[tuple[list[LlmResponse | Exception], str, str]] = [

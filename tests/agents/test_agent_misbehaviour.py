@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from helpers.held_time import HeldClock
 from helpers.repetition import Failures
-from helpers.tavern_project import Tavern
+from helpers.tavern_project import MODELS, Tavern
 from helpers.told_model import Call, last, said, written
 
 from tavern_host.contracts.agents import AgentLimits
@@ -18,6 +18,8 @@ from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import AgentBench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+OPTIONS = {"settings": {MODELS: {"m": {"adapter": "told", "model": "m", "price_input": 1e5, "price_output": 0}}}}
 
 SHOUT = ("shout", {"text": "ale"})
 HUSH = ("hush", {"text": "ALE"})
@@ -154,6 +156,7 @@ async def test_a_limit_ends_with_a_last_answer(bench: AgentBench, held_clock: He
     rows: list[tuple[dict[str, float], str]] = [
         ({"steps": 2}, "no final reply within 2 steps"),
         ({"tokens": 20}, "it has used 30 of 20 tokens"),
+        ({"cost": 1.5}, "it has used 2.0000 of 1.5 in money"),
         ({"calls": 1}, "it may make 1 calls, has made 1, and asks for 1 more"),
         ({"seconds": 1}, "it has worked for 1 seconds"),
     ]

@@ -28,7 +28,8 @@ EXPORTER = InMemorySpanExporter()
 
 def prepare(project: Tavern) -> None:
     project.write("tools/mark.tool.json", tool("mark", "told:Mark"))
-    project.profile(tool_ids_inventory=["mark", "agent:helper"])
+    project.write("tools/pay.tool.json", tool("pay", "told:Mark", requiresApproval=True))
+    project.profile(tool_ids_inventory=["mark", "pay", "agent:helper"])
     project.write("agents/helper.json", agent("helper"))
 
 
@@ -100,6 +101,19 @@ async def test_each_request_and_call_is_a_span_below_its_agent(bench: AgentBench
     whole = "".join(span.to_json() for span in found)
     assert "secret" not in whole
     assert "hush" not in whole
+
+
+async def test_the_span_of_an_approved_call_is_below_that_of_the_decision(bench: AgentBench) -> None:
+    bench.answers(said("", ("pay", {"text": "x"})), said("Paid."))
+    run = await bench.start()
+    (task,) = await bench.waiting()
+    with trace.get_tracer("test").start_as_current_span("decides"):
+        await bench.tools.decide(task.id, "approve")
+    await bench.ended(run)
+    found = {span.name: span for span in exported()}
+    (decided, paid) = (found[name] for name in ("decides", "execute_tool pay"))
+    assert paid.parent and decided.context
+    assert paid.parent.span_id == decided.context.span_id
 
 
 async def test_failures_have_a_type_and_quote_nothing(bench: AgentBench) -> None:
