@@ -274,3 +274,5 @@ async def test_what_is_no_profile_is_refused(site: HttpClient, tmp_path: Path) -
     agents.symlink_to(outside)
     await walk(site, "/api/agents/new", ("PUT", agent("new"), "", 409))
     assert not (outside / "new.json").exists()
+    agents.unlink()
+    outside.rename(agents)

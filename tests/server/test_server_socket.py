@@ -326,8 +326,10 @@ def test_only_pieces_of_one_stream_are_joined() -> None:
 async def test_who_answers_no_ping_is_gone(site: HttpClient) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with site.client.ws_connect("/ws", headers=headers, autoping=False) as silent:
-        assert (await silent.receive(timeout=60)).type is WSMsgType.PING
-        assert (await silent.receive(timeout=60)).type in (WSMsgType.CLOSE, WSMsgType.CLOSED)
+        types = [(await silent.receive(timeout=60)).type]
+        while types[-1] not in (WSMsgType.CLOSE, WSMsgType.CLOSED):
+            types.append((await silent.receive(timeout=60)).type)
+    assert WSMsgType.PING in types  # beside events of what other tests have begun
 
 
 async def test_nothing_is_left_of_sockets(own_site: HttpClient) -> None:
