@@ -160,10 +160,14 @@ class Changes:
         async with self._host() as host, self._host(after) as staged:
             plugins = _plugins_of(package, staged.plugins())
             _check_others(host.plugins(), staged.plugins(), f"with {package.distribution} {package.version}", package)
-            missing = {one.name: one.permissions for one in plugins if not all(p.granted for p in one.permissions)}
-            is_granted = options.grant or (bool(missing) and await options.ask(missing))
             was = [one for one in host.plugins() if before is not None and one.name in before.plugins]
             in_use = any(one.state is not PluginState.NEEDS_REVIEW for one in was)
+            missing = {
+                one.name: [p for p in one.permissions if not (in_use and p.granted)]
+                for one in plugins
+                if not all(p.granted for p in one.permissions)
+            }
+            is_granted = options.grant or (bool(missing) and await options.ask(missing))
             if missing and in_use and not is_granted:
                 return change.model_copy(update={"missing": missing, "changed": False})
             if not self._is_running and (is_granted or not missing):

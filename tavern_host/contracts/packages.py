@@ -50,10 +50,10 @@ class Packages(Model):
 class PackageChange(Model):
     """What came of installing, upgrading or uninstalling a package.
 
-    `before` is the version that was there, `missing` all that each of its plugins asks for of which not all is granted:
-    nothing of those was imported. Where it `failed` to load in a running host, for these reasons, and where `missing`
-    keeps an upgrade from coming into use, nothing is `changed`. `running` says what became of it in the running hosts
-    of the project.
+    `before` is the version that was there, `missing` what each of its plugins asks for of which not all is granted:
+    what is new where the version before is in use, else all. Nothing of those was imported. Where it `failed` to load
+    in a running host, for these reasons, and where `missing` keeps an upgrade from coming into use, nothing is
+    `changed`. `running` says what became of it in the running hosts of the project.
     """
 
     package: Package
