@@ -10,26 +10,29 @@ from tavern_assistant.deliberation.requests import AssistantRequest, start
 from tavern_assistant.patches.documents import documents_of
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.assistant import ASSISTANT, PatchProposal, PatchResult, PatchUndo
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import Forbidden, InvalidInput
 from tavern_host.contracts.http import answer_with
 
 Asked = TypeVar("Asked", PatchProposal, PatchUndo)
 
 
 async def propose(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`POST /api/patches/check`: what a patch would do; nothing is saved."""
+    """`POST /api/patches/check`: what a patch would do; nothing is saved. A patch can copy what is masked elsewhere, so
+    who may not change the document gives it as it was shown."""
     asked = await asyncio.to_thread(request.read, PatchProposal)
-    given: dict[str, Any] = {"kind": asked.kind, "id": asked.id, "document": asked.document, "revision": asked.revision}
-    result = await context.services.get(ASSISTANT).propose_patch(asked.operations, **given, call=request.call)
-    return await answer_with(result.to_json, is_large=True)
+    if asked.id and not request.may_create:
+        raise Forbidden("who may only look checks a patch of a `document` that is given, not of one named by its `id`")
+    given = asked.model_dump(include={"kind", "id", "document", "revision"})
+    proposing = context.services.get(ASSISTANT).propose_patch(asked.operations, **given, call=request.call)
+    return await answer_with((await proposing).to_json, is_large=True)
 
 
 async def apply(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/patches`: the document with the patch applied, or 409 with what is wrong."""
     asked = await _asked(request, PatchProposal, is_of_settings=False)
     given: dict[str, Any] = {"kind": asked.kind, "revision": asked.revision, "reason": asked.reason}
-    assistant = context.services.get(ASSISTANT)
-    return await _answer(await assistant.apply_patch(asked.operations, str(asked.id), **given, call=request.call))
+    applying = context.services.get(ASSISTANT).apply_patch(asked.operations, str(asked.id), **given, call=request.call)
+    return await _answer(await applying)
 
 
 async def apply_settings(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -48,8 +51,7 @@ async def undo(request: HttpRequest, context: PluginContext) -> HttpResponse:
 async def undo_settings(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/settings-patches/undo`: the settings as they were before a patch."""
     asked = await _asked(request, PatchUndo, is_of_settings=True)
-    kept = documents_of(context)
-    return await _answer(await kept.undo("settings", asked.id, asked.revision, asked.to, request.call))
+    return await _answer(await documents_of(context).undo("settings", asked.id, asked.revision, asked.to, request.call))
 
 
 async def ask(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -107,6 +107,7 @@ async def _forward(request: web.Request, host: Host, socket: web.WebSocketRespon
                 await socket.close(code=1008, message=_SIGNED_OUT)
                 return
             who = still
+        secrets = host.settings.secrets()
         try:
             async with asyncio.timeout(SEND_DEADLINE) as deadline:
                 began = clock()
@@ -114,7 +115,7 @@ async def _forward(request: web.Request, host: Host, socket: web.WebSocketRespon
                     is_audited = isinstance(event, Event) and event.type in AUDITED
                     if is_audited and not who.may("operate", "/api/audit", host.project.id):
                         continue
-                    data = _event_bytes(host, event)
+                    data = _event_bytes(event, secrets)
                     if data is not None:
                         await socket.send_frame(data, WSMsgType.TEXT)
                     if clock() - began > SLICE:
@@ -129,10 +130,10 @@ async def _forward(request: web.Request, host: Host, socket: web.WebSocketRespon
     await socket.close(code=1001, message=b"the host stops")
 
 
-def _event_bytes(host: Host, event: Event | Gap) -> bytes | None:
+def _event_bytes(event: Event | Gap, secrets: frozenset[str]) -> bytes | None:
     if isinstance(event, Event):
-        return _bytes(host, {"type": event.type, "payload": event.payload, "seq": event.seq}, event.plugin)
-    return _bytes(host, {"type": "GAP", "payload": event.to_json()})
+        return _bytes({"type": event.type, "payload": event.payload, "seq": event.seq}, secrets, event.plugin)
+    return _bytes({"type": "GAP", "payload": event.to_json()}, secrets)
 
 
 async def _answer(
@@ -200,7 +201,7 @@ def _error_reply(message: str, details: Any = None) -> dict[str, Any]:
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
-def _bytes(host: Host, message: dict[str, Any], plugin: str | None = None) -> bytes | None:
+def _bytes(message: dict[str, Any], secrets: frozenset[str], plugin: str | None = None) -> bytes | None:
     """Return a message as it is sent, without secrets; None for one that is no JSON, which is logged and left out."""
     try:
         try:
@@ -210,12 +211,12 @@ def _bytes(host: Host, message: dict[str, Any], plugin: str | None = None) -> by
     except (TypeError, ValueError) as error:
         _log.error("%s published a %s that is not JSON: %s", plugin or "the host", message["type"], error)
         return None
-    return redacted_json(data, host.settings.secrets())
+    return redacted_json(data, secrets)
 
 
 async def _send(host: Host, socket: web.WebSocketResponse, message: dict[str, Any]) -> None:
     """Send one message; a client that does not take it in time is cut off, and what is no JSON is left out."""
-    data = _bytes(host, message)
+    data = _bytes(message, host.settings.secrets())
     if data is None:
         return
     try:

@@ -33,12 +33,9 @@ def test_a_short_secret_is_masked_as_a_whole_value_only() -> None:
                 assert redacted(text, [secret]) == shown
 
 
-def test_the_longest_secret_is_masked_first() -> None:
-    assert redacted("a sk-12345678-more b", ["sk-12345678", "sk-12345678-more"]) == f"a {MASK} b"
-
-
 def test_a_secret_is_masked_in_each_form_that_json_has_for_it() -> None:
     known = frozenset({LONG})
+    assert redacted("a sk-12345678-more b", ["sk-12345678", "sk-12345678-more"]) == f"a {MASK} b"
     for said in (json.dumps({"a": f"x {LONG} y"}), json.dumps({"a": f"x {LONG} y"}, ensure_ascii=False)):
         shown = redacted_json(said.encode(), known)
         assert json.loads(shown) == {"a": f"x {MASK} y"}

@@ -41,12 +41,12 @@ ROLES = ("viewer", "creator", "admin")
 MAY_EDIT = ("creator", "admin")
 EDITED = re.compile(r"/api/workflows/[^/]+(/draft|/history/\d+)?|/api/agents/[^/]+")
 """Where those who may change a document see what they typed into it."""
+# The socket has a test of its own, and files of front ends are as they were reviewed.
 NOT_WALKED = {"/ws", "/plugins/{name}/{path}"}
-"""The socket has a test of its own, and files of front ends are as they were reviewed."""
+# Routes for which the answers above them name nothing; Blobs are content of people, sent as it was put.
 NOTHING_THERE = {"/api/blobs/{hash}", "/api/runs/{runId}/outputs/{key}", "/api/why/{subject}"}
-"""Routes for which the answers above them name nothing; Blobs are content of people, sent as it was put."""
+# Databases of what nodes and tools gave, which whoever resumes a run needs as it was.
 KEPT = ("runs.sqlite3", "agents.sqlite3")
-"""Databases of what nodes and tools gave, which whoever resumes a run needs as it was."""
 LEAKS = """
 import os
 from typing import Annotated
@@ -271,6 +271,13 @@ async def test_who_may_edit_a_document_reads_what_was_typed_into_it(inn: Inn) ->
         answers = {role: (await inn.ask(role, "GET", path))[1] for role in ROLES}
         assert {role: TYPED in text for role, text in answers.items()} == {role: role in MAY_EDIT for role in ROLES}
         assert MASK in answers["viewer"] and "use_env_vars" in answers["viewer"]
+
+
+async def test_no_patch_copies_a_secret_to_where_it_is_shown(inn: Inn) -> None:
+    copy = {"op": "copy", "from": "/nodes/key/inputValues/api_key", "path": "/nodes/key/inputValues/base_url"}
+    asked = {"id": "keyed", "operations": [copy]}
+    found = [await inn.ask(role, "POST", "/api/patches/check", asked) for role in ROLES[:2]]
+    assert [(status, TYPED in text) for status, text in found] == [(403, False), (200, True)]
 
 
 async def test_no_message_of_the_socket_has_a_canary(inn: Inn) -> None:

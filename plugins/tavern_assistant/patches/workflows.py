@@ -80,10 +80,8 @@ class WorkflowPatches:
 
     async def _result(self, asked: PatchProposal, document: Item, now: str) -> PatchResult:
         """Return what a patch does to a workflow, whose document is at the revision `now`."""
-        if asked.revision in (None, now):
-            result = (await self._evaluated(document, asked.operations))[0]
-        else:
-            result = await self._rebased(asked, document, now)
+        given, is_now = asked.operations, asked.revision in (None, now)
+        result = (await self._evaluated(document, given))[0] if is_now else await self._rebased(asked, document, now)
         return result.model_copy(update={"revision": now, "former": now})
 
     async def _rebased(self, asked: PatchProposal, document: Item, now: str) -> PatchResult:
