@@ -17,6 +17,7 @@ from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
+from tavern_host.contracts.metrics import METRICS
 from tavern_host.contracts.workflows import Workflow
 from tests.agents.agent_bench import AgentBench, agent, thinking
 
@@ -88,6 +89,17 @@ async def test_an_agent_calls_a_tool_observes_and_replies(bench: AgentBench) -> 
 
     reply = await bench.run("Hello.")
     assert (reply.outcome, reply.text, reply.steps, reply.tool_results) == ("reply", "Welcome!", 1, [])
+
+
+async def test_requests_and_their_tokens_are_counted_for_the_metrics(bench: AgentBench) -> None:
+    bench.answers(said("Hello."))
+    await bench.run("Hello.")
+    figures = await bench.host.services.get(METRICS).figures()
+    found = {(one.name, *one.labels.values()): one.value for one in figures}
+    requests = found["tavern_llm_requests_total", "m", "done"]
+    assert requests > 0
+    tokens = [found["tavern_llm_tokens_total", "m", kind] for kind in ("prompt", "completion")]
+    assert tokens == [10 * requests, 5 * requests]
 
 
 async def test_macros_that_people_and_tools_say_stay(bench: AgentBench) -> None:

@@ -48,6 +48,8 @@ def tree(*folders: Path) -> dict[str, bytes]:
 
 def test_a_project_is_restored_elsewhere_with_its_grants(project: Path, saved: Path, tmp_path: Path) -> None:
     assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+    with zipfile.ZipFile(saved) as archive:
+        assert [name for name in archive.namelist() if name.endswith((".key", "/link", ".log"))] == []
     assert tavern("restore", "--check", saved).code == 0
 
     ran = tavern("restore", saved, tmp_path / "moved")

@@ -19,10 +19,10 @@ from tavern_host.contracts.workflows import Workflow
 RUNS = 12
 
 
-def host(root: Path) -> Host:
-    """Return a serving host, which takes up what an earlier one has left."""
+def host(root: Path, *, serving: bool = True) -> Host:
+    """Return a host; one that serves takes up what an earlier one has left."""
     room = {"extensions.tavern-engine.maxConcurrentRuns": RUNS}
-    return Host(root, plugins=plugin_folders("acme_flow"), trust=["acme-flow"], settings=room, serving=True)
+    return Host(root, plugins=plugin_folders("acme_flow"), trust=["acme-flow"], settings=room, serving=serving)
 
 
 async def abandoned(bench: Bench, document: Workflow) -> list[str]:
@@ -78,3 +78,15 @@ async def test_an_interrupted_run_is_listed_as_it_is_told_however_it_is_taken_up
         listed = {run.id: run.status for run in await bench.engine.history()}
     assert {run: listed[run] for run in runs} == ended
     assert len(notes(file)) >= 1 + Counter(ended.values())[RunStatus.COMPLETE]
+
+
+async def test_of_claims_at_the_same_time_one_is_granted(tmp_path: Path, file: Path) -> None:
+    async with host(tmp_path / "project", serving=False) as alone:
+        runs = await abandoned(Bench(alone), workflow({"note": flow("NoteAlways", file=file, value="ran")}))
+        claims = alone._manager.active["tavern-engine"].context.state["engine"].recorder.claims
+        for run in runs:
+            asked = [claims.claim_abandoned(), claims.claim(run), claims.claim(run)]
+            got = [entry.id for entry in await asyncio.gather(*asked) if entry is not None]
+            assert got.count(run) == 1
+        assert len(await asyncio.gather(*(claims.claim(run) for run in runs))) == RUNS
+        assert [await claims.claim(run) for run in runs] == [None] * RUNS

@@ -150,6 +150,14 @@ async def test_own_runs_in_a_project_from_elsewhere_resume(place: Place) -> None
     assert (run.status, run.attempt) == ("complete", 2)
 
 
+async def test_runs_stay_interrupted_where_the_operator_says_so(place: Place) -> None:
+    (run_id,) = await place.cut_off("mine")
+    place.go.touch()
+    async with place.host("mine", serving=True, onRestart="interrupt") as bench:
+        run = await bench.engine.wait(run_id)
+    assert (run.status, run.attempt) == ("interrupted", 1)
+
+
 async def test_a_store_put_in_place_is_noticed(place: Place) -> None:
     (theirs,) = await place.cut_off("theirs")
     await place.cut_off("mine")

@@ -90,7 +90,19 @@ async def test_figures_of_hooks_runs_tools_and_plugins(tmp_path: Path) -> None:
     assert found["tavern_event_loop_lag_seconds"] >= 0
     assert found['tavern_plugins{state="started"}'] > 5
     assert found["process_open_fds"] > 3
+    further = {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_threads", "tavern_sockets"}
+    assert further | {"tavern_tasks", "tavern_journal_lag_seconds"} <= found.keys()
     assert found['tavern_x_acme_guests{room="the \\"blue\\"\\\\one\\nforged 1"}'] == 3
+
+
+async def test_nodes_of_large_runs_are_counted_as_one_kind(tmp_path: Path) -> None:
+    nodes = [{"id": str(n), "type": "core:UpperCase", "inputValues": {"text": str(n)}} for n in range(1_001)]
+    large = Workflow.model_validate({"nodes": nodes, "edges": []})
+    async with Host(tmp_path / "inn", third_party=False) as host:
+        await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow=large))
+        figures = await host.services.get(METRICS).figures()
+    counted = {one.labels["type"]: one.value for one in figures if one.name == "tavern_nodes_total"}
+    assert counted == {"*": 1_001}
 
 
 def test_a_tally_has_a_bounded_number_of_labels() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, DummyCookieJar, web
+from aiohttp.test_utils import make_mocked_request
 from helpers.repetition import Failures
 
 from tavern_host import Host
@@ -111,6 +112,17 @@ async def test_proxies_say_who_the_client_is() -> None:
             async with session.get(f"http://127.0.0.1:{listener.getsockname()[1]}/", headers=headers):
                 pass
             assert found[-2:] == [client, "127.0.0.1"], forwarded
+
+
+def test_without_tls_only_proxies_and_this_machine_are_answered() -> None:
+    request = make_mocked_request("GET", "/")
+    for address, answered in (
+        ("0.0.0.0", ["127.0.0.1", "10.1.2.3"]),
+        ("127.0.0.1", ["127.0.0.1", "10.1.2.3", "192.0.2.1"]),
+    ):
+        how = Reach(1, address=address, names=("inn.example",), proxies=PROXY)
+        remotes = ["127.0.0.1", "10.1.2.3", "192.0.2.1"]
+        assert [one for one in remotes if how.admits(request.clone(remote=one))] == answered
 
 
 def test_mistakes_in_options_are_said_by_option(tmp_path: Path) -> None:
