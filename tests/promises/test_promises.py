@@ -41,9 +41,15 @@ def names_in(file: Path) -> set[str]:
     return {part.name for part in parts if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
+def read(table: Path) -> dict[str, list[Any]]:
+    """Return the table: `promises` with their tests, what is `not_shown` and why, and what only `explains`."""
+    found: dict[str, list[Any]] = yaml.safe_load(table.read_text(encoding="utf-8"))
+    return found
+
+
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.stem)
 def test_every_sentence_has_an_entry_and_every_test_exists(table: Path) -> None:
-    content: dict[str, list[Any]] = yaml.safe_load(table.read_text(encoding="utf-8"))
+    content = read(table)
     shown = {one["says"]: one["shown_by"] for one in content["promises"]}
     not_shown = {one["says"]: one["because"] for one in content["not_shown"]}
     quoted = Counter([one["says"] for one in content["promises"]] + content["explains"] + [*not_shown])
@@ -60,8 +66,13 @@ def test_every_sentence_has_an_entry_and_every_test_exists(table: Path) -> None:
         if name.partition("::")[2] not in names_in(ROOT / name.partition("::")[0])
     ]
     wrong += [f"no reason: {one}" for one, reason in not_shown.items() if not reason]
-    print(f"{table.stem}: {len(shown)} promises are shown, {len(not_shown)} are not")
     assert wrong == []
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.stem)
+def test_no_promise_is_without_a_test(table: Path) -> None:
+    if not_shown := read(table)["not_shown"]:
+        pytest.skip(f"{len(not_shown)} promises of docs/{table.stem}.md have no test, for the reasons in {table.name}")
 
 
 def test_sentences_are_taken_out_of_a_page() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from helpers.command_line import tavern
 from helpers.repetition import Failures
 
@@ -136,6 +138,18 @@ def test_host_and_scripts_are_compared(tmp_path: Path) -> None:
     assert (none.code, none.out.strip()) == (0, "None of 1 advisories is about what is installed.")
     unset = tavern("--project", project, "advisories")
     assert unset.code == 2 and "extensions.tavern-advisories.database" in unset.err
+
+
+async def test_a_database_is_downloaded(tmp_path: Path) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response([advisory("pluggy", ranges=EVERYTHING)])
+
+    app = web.Application()
+    app.router.add_get("/osv.json", answer)
+    async with TestServer(app) as server, Host(tmp_path / "inn", third_party=False) as host:
+        command = host.registrations.commands["advisories"].call
+        *_, last = [said async for said in command({"database": str(server.make_url("/osv.json"))})]
+    assert last.text == "1 advisory about what is installed."
 
 
 async def test_a_server_publishes_an_advisory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,17 @@ async def test_settings_and_runs_of_projects_are_apart(site: HttpClient) -> None
     assert await (await site.get(f"{of_barn}/runs")).json() != before
 
 
+async def test_metrics_are_those_of_the_first_project_unless_another_is_named(site: HttpClient) -> None:
+    async def runs(path: str) -> float:
+        figures = await (await site.get(path)).json()
+        return sum(one["value"] for one in figures if one["name"] == "tavern_runs_total")
+
+    of_barn = f"/api/projects/{await _barn(site)}"
+    before = [await runs("/api/figures"), await runs(f"{of_barn}/figures")]
+    await site.post(f"{of_barn}/tools/execute", json=GREET)
+    assert [await runs("/api/figures"), await runs(f"{of_barn}/figures")] == [before[0], before[1] + 1]
+
+
 async def test_a_socket_hears_its_own_project_alone(site: HttpClient) -> None:
     barn = await _barn(site)
     async with await site.socket(f"/ws?projectId={barn}") as of_barn, await site.socket() as of_inn:

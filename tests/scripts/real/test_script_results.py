@@ -12,6 +12,7 @@ import pytest
 from helpers.repetition import Failures
 
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.metrics import METRICS
 from tavern_host.contracts.scripts import ScriptErrorType, ScriptRequest
 from tests.scripts.scripthost import Scripts, scripts_of
 
@@ -261,6 +262,14 @@ sys.exit("not even " + os.environ["TAVERN_CONFIG_COOKIE"] if "TAVERN_CONFIG_FAIL
 
 
 # --- what is told beside the result ---------------------------------------------------------------
+
+
+async def test_scripts_are_counted_for_the_metrics(scripts: Scripts) -> None:
+    result = await scripts.python("print(1)")
+    figures = await scripts.host.services.get(METRICS).figures()
+    found = {(one.name, one.labels.get("sandbox"), one.labels.get("status")): one.value for one in figures}
+    assert found["tavern_scripts_total", result.enforced.backend, "done"] > 0
+    assert found["tavern_scripts_seconds_total", result.enforced.backend, "done"] > 0
 
 
 async def test_a_result_says_what_was_enforced_and_used(scripts: Scripts) -> None:
