@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -20,7 +21,10 @@ from helpers.command_line import tavern
 from helpers.repetition import Failures
 
 from tavern_engine.journal.run_store.schema import RUNS
+from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.errors import Misconfigured, TavernError
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.workflows import Workflow
 from tavern_host.projects import Folders, find_project
 from tavern_host.server.holder import Server, held
 from tavern_operations.archive import _seal
@@ -85,6 +89,25 @@ def test_what_was_there_before_is_kept(project: Path, saved: Path) -> None:
     assert tavern("--project", project, "plugins", "list").code == 0
     assert json.loads((old_state / "grants.json").read_text())["grants"] == {}
     assert "acme" in json.loads((state_of(project) / "grants.json").read_text())["grants"]
+
+
+async def test_a_run_in_flight_resumes_where_it_is_restored(project: Path, tmp_path: Path) -> None:
+    folders, file = Folders.of_user(), tmp_path / "inn.backup"
+    node = {"id": "w", "type": "core:Wait", "inputValues": {"value": "x", "seconds": 600}}
+    request = RunRequest(workflow=Workflow.model_validate({"nodes": [node], "edges": []}))
+    async with Host(project, serving=True) as host:
+        engine = host.services.get(EXECUTION_ENGINE)
+        events = host.events.subscribe("NODE_EXECUTING")
+        run_id = await engine.submit(request)
+        await anext(aiter(events))
+        assert await asyncio.to_thread(lambda: [*make_backup(find_project(project, folders).project, folders, file)])
+    for folder in (project, tmp_path / "moved"):
+        assert await asyncio.to_thread(lambda folder=folder: [*restore_backup(file, folder, folders, trust=False)])
+        async with Host(folder, serving=True) as host:
+            engine = host.services.get(EXECUTION_ENGINE)
+            statuses = [(await engine.get(run_id)).status.value, (await engine.wait(run_id)).status.value]
+        assert statuses[0] != "complete"
+        assert statuses[1] == "complete"
 
 
 def copied(project: Path, folder: Path) -> Path:
