@@ -84,9 +84,8 @@ async def test_of_claims_at_the_same_time_one_is_granted(tmp_path: Path, file: P
     async with host(tmp_path / "project", serving=False) as alone:
         runs = await abandoned(Bench(alone), workflow({"note": flow("NoteAlways", file=file, value="ran")}))
         claims = alone._manager.active["tavern-engine"].context.state["engine"].recorder.claims
+        got = []
         for run in runs:
             asked = [claims.claim_abandoned(), claims.claim(run), claims.claim(run)]
-            got = [entry.id for entry in await asyncio.gather(*asked) if entry is not None]
-            assert got.count(run) == 1
-        assert len(await asyncio.gather(*(claims.claim(run) for run in runs))) == RUNS
-        assert [await claims.claim(run) for run in runs] == [None] * RUNS
+            got += [entry.id for entry in await asyncio.gather(*asked) if entry is not None]
+        assert sorted(got) == sorted(runs)
