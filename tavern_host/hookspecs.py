@@ -31,6 +31,7 @@ from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.ui import UiDeclaration
+from tavern_host.contracts.work import SettledWork, WorkFilter
 
 # --- what a plugin adds ---------------------------------------------------------------------------
 
@@ -320,6 +321,19 @@ def tavern_before_save_settings(
 )
 def tavern_on_login(login: Login, call: CallContext, context: PluginContext) -> None:
     """Called after each login of a user that succeeded, before it is answered; an error does not undo it."""
+
+
+@hookspec(
+    permission="hook:server:work:settle",
+    level="intercept",
+    policy="collect",
+    caller="accounts",
+    description="Learn whose work is to end, and end its own.",
+    example="return [SettledWork(kind='deliveries', cancelled=2)]",
+)
+def tavern_settle_work(which: WorkFilter, call: CallContext, context: PluginContext) -> list[SettledWork]:
+    """End the work in flight that a filter means, and return how much that was. Whoever owns work that outlives the
+    request for it implements this, keeps with which context it was begun, and asks `is_to_settle`."""
 
 
 # --- what a plugin replaces -----------------------------------------------------------------------

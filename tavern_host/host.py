@@ -19,7 +19,7 @@ from tavern_host.audit.log import AuditLog, HostAudit
 from tavern_host.context import Project
 from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.audit import AUDIT
-from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.calls import Admission, CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.plugins import PLUGINS, Explanation, PluginInfo, RunningHost
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
@@ -315,9 +315,10 @@ class Host:
         """Report a failure of a plugin: in the log, and as a problem that people see."""
         self._manager.problems.failed(plugin, where, error)
 
-    def call(self, user: str = OPERATOR.id) -> CallContext:
-        """Return the context of a call that the operator makes, or another user."""
-        return CallContext.trusted(principal=Principal.trusted(kind="user", id=user), project=self.project.id)
+    def call(self, user: str = OPERATOR.id, admission: Admission | None = None) -> CallContext:
+        """Return the context of a call that the operator makes, or another user, by a request."""
+        who = Principal.trusted(kind="user", id=user)
+        return CallContext.trusted(principal=who, project=self.project.id, admission=admission)
 
     def frontend_files(self, plugin: str) -> FrontendFiles | None:
         """Return the files that are served under `/plugins/{plugin}/`, for a loaded plugin that has a front end."""

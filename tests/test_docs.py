@@ -53,6 +53,7 @@ from tavern_host.contracts.scripts import ScriptBackendInfo
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import ControlType, SettingItem, SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
+from tavern_host.contracts.work import SettledWork, WorkFilter
 from tavern_host.plugins.permissions import asked
 from tavern_host.server.app import make_app
 from tavern_host.testing import fixtures
@@ -163,7 +164,10 @@ def _names_of_examples() -> dict[str, Any]:
     ping = ToolImplementation(kind="service", service="plugins", method="list_plugins")
     return {**names, "my_plugin": own, "PING": ping, "VISITS": [], "MyWorkflows": type("MyWorkflows", (), {})} | {
         value.__name__: value
-        for value in (ActionProtocolInfo, Figure, LlmAdapterInfo, PromptMacroInfo, ReviewNote, ScriptBackendInfo)
+        for value in (
+            *(ActionProtocolInfo, Figure, LlmAdapterInfo, PromptMacroInfo, ReviewNote, ScriptBackendInfo),
+            SettledWork,
+        )
     }
 
 
@@ -181,6 +185,7 @@ SAMPLES: dict[Any, Any] = {
         SettingsChange(plugin="acme"),
         ReviewedPlugin(name="acme"),
         Login(user="ann", role="viewer"),
+        WorkFilter(kind="user", name="ann"),
         CallContext(principal=Principal(kind="user", id="operator")),
     )
 }

@@ -5,14 +5,37 @@ Which requests enter, and what a route needs, is the server's business; this say
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl, service_info
+import asyncio
+
+from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.accounts import ACCOUNTS
+from tavern_host.contracts.plugins import all_started
+
+_LATER = 0.5
+"""Seconds after the start, in which the host can answer for the first time."""
 
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the service `accounts`."""
     return [service_info(ACCOUNTS, "tavern_accounts.service:HostAccounts")]
+
+
+@hookimpl
+async def tavern_startup(context: PluginContext) -> None:
+    """Settle the work of those whose rights others change, in a host that serves."""
+    if context.serving:
+        context.tasks.spawn(_follow(context), name="follow rights of users")
+
+
+async def _follow(context: PluginContext) -> None:
+    await asyncio.sleep(_LATER)
+    await all_started(context.services)
+    from tavern_accounts.service import STATE
+
+    await context.services.get(ACCOUNTS).roles()  # makes it, unless another's has taken its place
+    if STATE in context.state:
+        await context.state[STATE].follow()
 
 
 @hookimpl
@@ -25,7 +48,7 @@ def tavern_register_routes() -> list[RouteInfo]:
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    """Return the commands `tavern users …` and `tavern members …`."""
+    """Return the commands `tavern users …`, `tavern members …` and `tavern stop`."""
     from tavern_accounts.descriptors import commands
 
     return commands()

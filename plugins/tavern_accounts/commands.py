@@ -1,4 +1,4 @@
-"""The commands `tavern users …` and `tavern members …`."""
+"""The commands `tavern users …`, `tavern members …` and `tavern stop`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from tavern_host import CommandOutput, PluginContext
 from tavern_host.contracts.accounts import ACCOUNTS, Accounts
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.work import KINDS, SettledWork, WorkFilter, settled_text
 
 Arguments = dict[str, JsonValue]
 Output = AsyncIterator[CommandOutput]
@@ -41,30 +42,30 @@ async def list_users(arguments: Arguments, context: PluginContext) -> Output:
 
 async def remove(arguments: Arguments, context: PluginContext) -> Output:
     """Remove a user."""
-    await _service(context).remove_user(name := str(arguments["name"]))
-    yield CommandOutput(kind="message", text=f"{name} is removed, with all sessions and tokens.")
-    yield CommandOutput(kind="result", data={"removed": name})
+    settled = await _service(context).remove_user(name := str(arguments["name"]))
+    yield _message(f"{name} is removed, with all sessions and tokens.", settled)
+    yield CommandOutput(kind="result", data={"removed": name, **_shown(settled)})
 
 
 async def passwd(arguments: Arguments, context: PluginContext) -> Output:
     """Give a user another password."""
-    await _service(context).set_password(name := str(arguments["name"]), await _password())
-    yield CommandOutput(kind="message", text=f"{name} has a new password; all sessions and tokens have ended.")
-    yield CommandOutput(kind="result", data={"changed": name})
+    settled = await _service(context).set_password(name := str(arguments["name"]), await _password())
+    yield _message(f"{name} has a new password; all sessions and tokens have ended.", settled)
+    yield CommandOutput(kind="result", data={"changed": name, **_shown(settled)})
 
 
 async def role(arguments: Arguments, context: PluginContext) -> Output:
     """Give a user another role."""
     user = await _service(context).set_role(str(arguments["name"]), str(arguments["role"]))
-    yield CommandOutput(kind="message", text=f"{user.name} is {user.role} from now on.")
+    yield _message(f"{user.name} is {user.role} from now on.", user.settled)
     yield CommandOutput(kind="result", data=user.to_json())
 
 
 async def logout(arguments: Arguments, context: PluginContext) -> Output:
     """End all sessions of a user."""
-    ended = await _service(context).end_sessions(str(arguments["name"]))
-    yield CommandOutput(kind="message", text=f"Sessions that ended: {ended}.")
-    yield CommandOutput(kind="result", data={"ended": ended})
+    done = await _service(context).end_sessions(str(arguments["name"]))
+    yield CommandOutput(kind="message", text=f"Sessions that ended: {done.ended}.")
+    yield CommandOutput(kind="result", data={"ended": done.ended})
 
 
 async def token(arguments: Arguments, context: PluginContext) -> Output:
@@ -94,7 +95,7 @@ async def add_member(arguments: Arguments, context: PluginContext) -> Output:
     was_open = (await _service(context).members()).open
     member = await _service(context).set_member(str(arguments["name"]), str(arguments["role"]))
     as_what = f"as {member.role}" if member.role else "with the user's own role"
-    yield CommandOutput(kind="message", text=f"{member.user} is a member of the project, {as_what}.")
+    yield _message(f"{member.user} is a member of the project, {as_what}.", member.settled)
     if was_open:
         yield CommandOutput(kind="progress", text="From now on its members and admins alone may enter it.")
     yield CommandOutput(kind="result", data=member.to_json())
@@ -102,9 +103,9 @@ async def add_member(arguments: Arguments, context: PluginContext) -> Output:
 
 async def remove_member(arguments: Arguments, context: PluginContext) -> Output:
     """Let a user no longer enter the project."""
-    await _service(context).remove_member(name := str(arguments["name"]))
-    yield CommandOutput(kind="message", text=f"{name} is no member of the project any more.")
-    yield CommandOutput(kind="result", data={"removed": name})
+    settled = await _service(context).remove_member(name := str(arguments["name"]))
+    yield _message(f"{name} is no member of the project any more.", settled)
+    yield CommandOutput(kind="result", data={"removed": name, **_shown(settled)})
 
 
 async def open_project(arguments: Arguments, context: PluginContext) -> Output:
@@ -116,9 +117,29 @@ async def open_project(arguments: Arguments, context: PluginContext) -> Output:
 
 async def close_project(arguments: Arguments, context: PluginContext) -> Output:
     """Close the project to all but its members and admins."""
-    await _service(context).set_open(False)
-    yield CommandOutput(kind="message", text="Its members and admins alone may enter the project.")
-    yield CommandOutput(kind="result", data={"open": False})
+    settled = await _service(context).set_open(False)
+    yield _message("Its members and admins alone may enter the project.", settled)
+    yield CommandOutput(kind="result", data={"open": False, **_shown(settled)})
+
+
+async def stop(arguments: Arguments, context: PluginContext) -> Output:
+    """Stop all work of a user, an agent, a tool or a plugin."""
+    given = [(kind, str(arguments[kind])) for kind in KINDS if arguments[kind]]
+    if len(given) != 1:
+        raise InvalidInput(f"say whose work is to stop, by one of {', '.join(f'--{kind}' for kind in KINDS)}")
+    (kind, name) = given[0]
+    settled = await _service(context).stop_work(WorkFilter(kind=kind, name=name))
+    text = settled_text(settled) or "Nothing of it was in flight."
+    yield CommandOutput(kind="message", text=text)
+    yield CommandOutput(kind="result", data={"kind": kind, "name": name, **_shown(settled)})
+
+
+def _message(text: str, settled: list[SettledWork]) -> CommandOutput:
+    return CommandOutput(kind="message", text=f"{text} {settled_text(settled)}".rstrip())
+
+
+def _shown(settled: list[SettledWork]) -> dict[str, JsonValue]:
+    return {"settled": [one.to_json() for one in settled]}
 
 
 def _service(context: PluginContext) -> Accounts:

@@ -8,10 +8,11 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.http import RouteInfo
+from tavern_host.contracts.work import KINDS
 
 _CONTRACTS = "tavern_host.contracts.accounts"
 _WEB = "tavern_accounts.web"
-_DONE = "tavern_host.contracts.host_api:Done"
+_DONE, _DONE_AND = "tavern_host.contracts.host_api:Done", f"{_WEB}:DoneAndSettled"
 _USER, _SESSION, _NEW = f"{_CONTRACTS}:User", f"{_CONTRACTS}:Session", f"{_CONTRACTS}:NewSession"
 
 # Everybody who is logged in may look at, and end, what is their own: these need `read`.
@@ -46,7 +47,7 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
         "/api/me/password",
         "change_password",
         "Change my password, which ends all my sessions and tokens.",
-        {"body": f"{_WEB}:PasswordChange", "answer": _DONE, "access": "read"},
+        {"body": f"{_WEB}:PasswordChange", "answer": _DONE_AND, "access": "read"},
     ),
     ("GET", "/api/tokens", "tokens", "My sessions and API tokens.", {"answer": f"{_SESSION}[]"}),
     (
@@ -56,7 +57,7 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
         "Make an API token with my rights.",
         {"body": f"{_WEB}:TokenBody", "answer": _NEW, "status": 201, "access": "read"},
     ),
-    ("DELETE", "/api/tokens/{id}", "end_token", "Revoke a token of mine.", {"answer": _DONE, "access": "read"}),
+    ("DELETE", "/api/tokens/{id}", "end_token", "Revoke a token of mine.", {"answer": _DONE_AND, "access": "read"}),
     ("GET", "/api/users", "list_users", "All users.", {"answer": f"{_USER}[]", "access": "operate"}),
     (
         "POST",
@@ -65,20 +66,20 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
         "Add a user.",
         {"body": f"{_WEB}:NewUser", "answer": _USER, "status": 201, "access": "operate"},
     ),
-    ("DELETE", "/api/users/{name}", "remove_user", "Remove a user.", {"answer": _DONE, "access": "operate"}),
+    ("DELETE", "/api/users/{name}", "remove_user", "Remove a user.", {"answer": _DONE_AND, "access": "operate"}),
     (
         "PUT",
         "/api/users/{name}/role",
         "set_role",
         "Give a user another role.",
-        {"body": f"{_WEB}:RoleBody", "answer": _USER, "access": "operate"},
+        {"body": f"{_WEB}:RoleBody", "answer": f"{_CONTRACTS}:ChangedUser", "access": "operate"},
     ),
     (
         "PUT",
         "/api/users/{name}/password",
         "set_password",
         "Give a user another password.",
-        {"body": f"{_WEB}:PasswordBody", "answer": _DONE, "access": "operate"},
+        {"body": f"{_WEB}:PasswordBody", "answer": _DONE_AND, "access": "operate"},
     ),
     (
         "DELETE",
@@ -93,21 +94,28 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
         "/api/members",
         "set_open",
         "Open this project to all users, or close it to all but its members.",
-        {"body": f"{_WEB}:OpenBody", "answer": f"{_CONTRACTS}:Members", "access": "operate"},
+        {"body": f"{_WEB}:OpenBody", "answer": f"{_CONTRACTS}:ChangedMembers", "access": "operate"},
     ),
     (
         "PUT",
         "/api/members/{name}",
         "set_member",
         "Let a user enter this project, which its members alone may from then on.",
-        {"body": f"{_WEB}:MemberBody", "answer": f"{_CONTRACTS}:Member", "access": "operate"},
+        {"body": f"{_WEB}:MemberBody", "answer": f"{_CONTRACTS}:ChangedMember", "access": "operate"},
     ),
     (
         "DELETE",
         "/api/members/{name}",
         "remove_member",
         "Let a user no longer enter this project.",
-        {"answer": _DONE, "access": "operate"},
+        {"answer": _DONE_AND, "access": "operate"},
+    ),
+    (
+        "POST",
+        "/api/work/stop",
+        "stop",
+        "Stop all work in flight of a user, an agent, a tool or a plugin.",
+        {"body": f"{_WEB}:StopBody", "answer": _DONE_AND, "access": "operate"},
     ),
 )
 
@@ -144,7 +152,18 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[tuple[str, str, dict[str, JsonValue]
     ("members remove", "remove_member", "Let a user no longer enter the project.", (_NAME,)),
     ("members open", "open_project", "Open the project to all users.", ()),
     ("members close", "close_project", "Close the project to all but its members and admins.", ()),
+    (
+        "stop",
+        "stop",
+        "Stop all work in flight of a user, an agent, a tool or a plugin.",
+        tuple((f"--{kind}", f"The {kind} whose work is stopped.", {"default": ""}) for kind in KINDS),
+    ),
 )
+_AT_SERVER = frozenset(
+    {"users remove", "users role", "users logout", "members add", "members remove", "members open", "members close"}
+    | {"stop"}
+)
+"""Commands that end work, which is the server's where one runs."""
 
 
 def routes() -> list[RouteInfo]:
@@ -158,12 +177,13 @@ def routes() -> list[RouteInfo]:
 
 
 def commands() -> list[CommandInfo]:
-    """Return the commands `tavern users …` and `tavern members …`."""
+    """Return the commands `tavern users …`, `tavern members …` and `tavern stop`."""
     return [
         CommandInfo(
             name=name,
             help=help,
             handler=f"tavern_accounts.commands:{handler}",
+            at_server=name in _AT_SERVER,
             parameters=[
                 CommandParameter.model_validate({"name": key, "help": text, **more}) for key, text, more in parameters
             ],

@@ -14,6 +14,9 @@ from tavern_accounts.store import AccountStore
 from tavern_host import PluginContext, clock
 from tavern_host.contracts.accounts import (
     Accounts,
+    ChangedMember,
+    ChangedUser,
+    EndedSessions,
     Identity,
     Login,
     Member,
@@ -23,9 +26,10 @@ from tavern_host.contracts.accounts import (
     Session,
     User,
 )
-from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.calls import Admission, CallContext, Principal, system_call
 from tavern_host.contracts.errors import Conflict, Forbidden, InvalidInput, NotFound, TavernError, Unauthorized
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.work import SettledWork, WorkFilter
 
 T = TypeVar("T")
 
@@ -37,6 +41,9 @@ _PERMISSION = re.compile(r"(read|create|operate)(:/\S+)?")
 _LENGTHS = range(8, 1025)
 """How many characters a password may have."""
 _WRONG = "the name or the password is wrong"
+STATE = "accounts.service"
+_LOOK_EVERY = 2.0
+"""Seconds between two looks at what others have changed."""
 _HASHES_AT_ONCE = 2
 """How many passwords are hashed at the same time; each takes 19 MiB meanwhile."""
 _PASSES, _MEMORY = 2, 19 * 1024
@@ -54,6 +61,7 @@ class HostAccounts(Accounts):
         self._hashing = asyncio.Semaphore(_HASHES_AT_ONCE)
         self._hash_of_nobody: str | None = None
         self._openid = OpenId(context)
+        context.state[STATE] = self
 
     async def close(self) -> None:
         """Close the store."""
@@ -79,6 +87,12 @@ class HostAccounts(Accounts):
     async def identity(self, user: str) -> Identity:
         """Return what a user may do."""
         return self._identity(*await self._store.of_user(user))
+
+    async def admits(self, admission: Admission) -> bool:
+        """Return whether a user may still do what was begun by a request."""
+        found = await self._store.of_admission(admission)
+        project = self._context.project.id
+        return found is not None and self._identity(*found).may(admission.access, admission.where, project)
 
     async def members(self) -> Members:
         """Return who may enter this project."""
@@ -170,26 +184,28 @@ class HostAccounts(Accounts):
         self._record("account.added", name, call, role=role)
         return user
 
-    async def remove_user(self, name: str, *, call: CallContext | None = None) -> None:
+    async def remove_user(self, name: str, *, call: CallContext | None = None) -> list[SettledWork]:
         """Remove a user with all sessions and tokens."""
         await self._store.remove(name)
         self._record("account.removed", name, call)
+        return await self.settle(name, call)
 
-    async def set_role(self, name: str, role: str, *, call: CallContext | None = None) -> User:
+    async def set_role(self, name: str, role: str, *, call: CallContext | None = None) -> ChangedUser:
         """Give a user another role."""
         self._check_role(role)
         user = await self._store.set_role(name, role)
         self._record("account.role_changed", name, call, role=role)
-        return user
+        return ChangedUser(**dict(user), settled=await self.settle(name, call))
 
     async def set_password(
         self, name: str, password: str, *, current: str | None = None, call: CallContext | None = None
-    ) -> None:
+    ) -> list[SettledWork]:
         """Give a user another password, and end all sessions and tokens."""
         known = None if current is None else (await self._check(name, current, ""))[0]
         if not await self._store.set_password(name, await self._hash(password), known):
             raise Unauthorized(_WRONG)
         self._record("account.password_changed", name, call)
+        return await self.settle(name, call)
 
     async def make_token(self, user: str, name: str, *, days: int = 90, call: CallContext | None = None) -> NewSession:
         """Make an API token."""
@@ -201,33 +217,75 @@ class HostAccounts(Accounts):
         self._record("account.token_made", user, call, id=made.session.id, days=days)
         return made
 
-    async def end_sessions(self, user: str, session: str | None = None, *, call: CallContext | None = None) -> int:
+    async def end_sessions(
+        self, user: str, session: str | None = None, *, call: CallContext | None = None
+    ) -> EndedSessions:
         """End one session or token, or all sessions."""
         ended = await self._store.end(user, session)
         self._record("account.logged_out", user, call, sessions=ended)
-        return ended
+        return EndedSessions(ended=ended, settled=await self.settle(user, call))
 
-    async def set_member(self, user: str, role: str = "", *, call: CallContext | None = None) -> Member:
+    async def set_member(self, user: str, role: str = "", *, call: CallContext | None = None) -> ChangedMember:
         """Let a user enter this project."""
         if role:
             self._check_role(role)
             if any(one.startswith("operate") for one in self._permissions(role)):
                 message = f"{role!r} may operate, which is for the whole server: the role in a project is a lesser one"
                 raise InvalidInput(f"{message}; `tavern users role {user} {role}` gives it everywhere")
-        member = Member(user=user, role=role)
-        await self._store.set_member(self._context.project.id, member)
+        await self._store.set_member(self._context.project.id, Member(user=user, role=role))
         self._record("account.member_set", user, call, role=role)
-        return member
+        return ChangedMember(user=user, role=role, settled=await self.settle("", call))  # others may be shut out by it
 
-    async def remove_member(self, user: str, *, call: CallContext | None = None) -> None:
+    async def remove_member(self, user: str, *, call: CallContext | None = None) -> list[SettledWork]:
         """Let a user no longer enter this project."""
         await self._store.remove_member(self._context.project.id, user)
         self._record("account.member_removed", user, call)
+        return await self.settle(user, call)
 
-    async def set_open(self, is_open: bool, *, call: CallContext | None = None) -> None:
+    async def set_open(self, is_open: bool, *, call: CallContext | None = None) -> list[SettledWork]:
         """Open this project to all users, or close it."""
         await self._store.set_open(self._context.project.id, is_open)
         self._record("account.project_opened" if is_open else "account.project_closed", self._context.project.id, call)
+        return await self.settle("", call)
+
+    async def stop_work(self, which: WorkFilter, *, call: CallContext | None = None) -> list[SettledWork]:
+        """Stop all work of a user, agent, tool or plugin."""
+        if not which.name:
+            raise InvalidInput(f"say which {which.kind} is meant")
+        which = which.model_copy(update={"unless_admitted": False})
+        settled = await self._settled(which, call)
+        details = {"kind": which.kind, "settled": [one.to_json() for one in settled]}
+        self._record("work.stopped", which.name, call, **details)
+        return settled
+
+    async def settle(self, user: str, call: CallContext | None = None) -> list[SettledWork]:
+        """End what a user has begun and may not do any more; with no name, what anybody has."""
+        settled = await self._settled(WorkFilter(kind="user", name=user, unless_admitted=True), call)
+        if settled:
+            self._record("work.settled", user or "*", call, settled=[one.to_json() for one in settled])
+        return settled
+
+    async def _settled(self, which: WorkFilter, call: CallContext | None) -> list[SettledWork]:
+        answers = await self._context.hooks.collect(
+            "tavern_settle_work", which=which, call=call or system_call(self._context.project.id)
+        )
+        return [one for answer in answers for one in answer.value if one.cancelled or one.stopped]
+
+    async def follow(self) -> None:
+        """Settle what people may not do any more whenever other hosts, commands or settings have changed their rights,
+        until the host stops."""
+        seen, told = None, ""
+        while not self._context.is_stopping():
+            try:
+                now = (await self._store.changes(), self._context.settings.revision)
+                if now != seen:
+                    await self.settle("")
+                seen, told = now, ""
+            except TavernError as error:
+                if error.message != told:
+                    self._context.log.error("work of people who are gone cannot be looked for: %s", error.message)
+                told = error.message
+            await asyncio.sleep(_LOOK_EVERY)
 
     def _identity(self, user: str, role: str, session: str, closed: dict[str, str | None]) -> Identity:
         """Return what a user may do; `closed` has the user's role in each project that is closed, None in those that

@@ -16,7 +16,7 @@ from typing import Literal
 
 from tavern_host import clock
 from tavern_host.contracts.accounts import Member, Members, NewSession, Session, User
-from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.calls import Admission, new_id
 from tavern_host.contracts.errors import Conflict, NotFound
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.storage.sqlite import DatabaseThread, Schema
@@ -178,6 +178,28 @@ class AccountStore:
             return name, _user(connection, name).role, "", _closed(connection, name)
 
         return await self._database.read(work, (name, "", "", {}))
+
+    async def of_admission(self, admission: Admission) -> Found | None:
+        """Return who a user is that sent a request; None where that user is gone, or the token that was sent with it. A
+        session may end."""
+
+        def work(connection: sqlite3.Connection) -> Found | None:
+            query = "SELECT created, role FROM users WHERE name = ?"
+            row = connection.execute(query, (admission.user,)).fetchone()
+            if row is None or datetime.fromisoformat(row[0]) > admission.at:  # another of this name
+                return None
+            if admission.session.startswith("token_"):
+                query = "SELECT 1 FROM sessions WHERE id = ? AND user = ? AND expires > ?"
+                values = (admission.session, admission.user, clock.now().isoformat())
+                if connection.execute(query, values).fetchone() is None:
+                    return None
+            return admission.user, row[1], admission.session, _closed(connection, admission.user)
+
+        return await self._database.read(work, None)
+
+    async def changes(self) -> int:
+        """Return a number that is another when other programs or hosts have changed something."""
+        return await self._database.read(lambda c: int(c.execute("PRAGMA data_version").fetchone()[0]), 0)
 
     async def members(self, project: str) -> Members:
         """Return who may enter a project."""

@@ -8,10 +8,12 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import Field
 
 from tavern_host import HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.accounts import ACCOUNTS, Accounts, Identity
+from tavern_host.contracts.accounts import ACCOUNTS, Accounts, ChangedMembers, Identity
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import InvalidInput, LimitReached, TavernError, Unauthorized
+from tavern_host.contracts.host_api import Done
 from tavern_host.contracts.wire import Model
+from tavern_host.contracts.work import Kind, Settled, SettledWork, WorkFilter, settled_text
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -91,6 +93,17 @@ class MemberBody(Model):
     role: str = ""
 
 
+class StopBody(Model):
+    """The body of `POST /api/work/stop`."""
+
+    kind: Kind
+    name: str
+
+
+class DoneAndSettled(Done, Settled):
+    """What was asked for was done, and ended work in flight."""
+
+
 async def log_in(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Begin a session, and give its token to the browser as a cookie; a page's form is led to the first page."""
     is_form = request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
@@ -155,8 +168,8 @@ async def log_out(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def log_out_everywhere(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """End all sessions of who asks."""
-    ended = await _service(context).end_sessions(_user(request), call=request.call)
-    return _done(f"Sessions that ended: {ended}.", session="")
+    done = await _service(context).end_sessions(_user(request), call=request.call)
+    return _done(f"Sessions that ended: {done.ended}.", session="")
 
 
 async def me(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -171,8 +184,9 @@ async def me(request: HttpRequest, context: PluginContext) -> HttpResponse:
 async def change_password(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Change the password of who asks."""
     given = request.read(PasswordChange)
-    await _service(context).set_password(_user(request), given.password, current=given.current, call=request.call)
-    return _done("The password is changed; log in with it.")
+    name = _user(request)
+    settled = await _service(context).set_password(name, given.password, current=given.current, call=request.call)
+    return _done("The password is changed; log in with it.", settled)
 
 
 async def tokens(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -189,8 +203,8 @@ async def make_token(request: HttpRequest, context: PluginContext) -> HttpRespon
 
 async def end_token(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Revoke a session or token of who asks."""
-    await _service(context).end_sessions(_user(request), request.parameters["id"], call=request.call)
-    return _done("It is revoked.")
+    done = await _service(context).end_sessions(_user(request), request.parameters["id"], call=request.call)
+    return _done("It is revoked.", done.settled)
 
 
 async def list_users(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -207,8 +221,8 @@ async def add_user(request: HttpRequest, context: PluginContext) -> HttpResponse
 
 async def remove_user(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Remove a user."""
-    await _service(context).remove_user(request.parameters["name"], call=request.call)
-    return _done("The user is removed.")
+    settled = await _service(context).remove_user(request.parameters["name"], call=request.call)
+    return _done("The user is removed.", settled)
 
 
 async def set_role(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -221,14 +235,14 @@ async def set_role(request: HttpRequest, context: PluginContext) -> HttpResponse
 async def set_password(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Give a user another password."""
     password = request.read(PasswordBody).password
-    await _service(context).set_password(request.parameters["name"], password, call=request.call)
-    return _done("The password is changed.")
+    settled = await _service(context).set_password(request.parameters["name"], password, call=request.call)
+    return _done("The password is changed.", settled)
 
 
 async def end_sessions(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """End all sessions of a user."""
-    ended = await _service(context).end_sessions(request.parameters["name"], call=request.call)
-    return _done(f"Sessions that ended: {ended}.")
+    done = await _service(context).end_sessions(request.parameters["name"], call=request.call)
+    return _done(f"Sessions that ended: {done.ended}.")
 
 
 async def members(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -238,8 +252,9 @@ async def members(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def set_open(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Open or close this project."""
-    await _service(context).set_open(request.read(OpenBody).open, call=request.call)
-    return await members(request, context)
+    settled = await _service(context).set_open(request.read(OpenBody).open, call=request.call)
+    found = await _service(context).members()
+    return HttpResponse(data=ChangedMembers(**dict(found), settled=settled).to_json())
 
 
 async def set_member(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -251,8 +266,15 @@ async def set_member(request: HttpRequest, context: PluginContext) -> HttpRespon
 
 async def remove_member(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Let a user no longer enter this project."""
-    await _service(context).remove_member(request.parameters["name"], call=request.call)
-    return _done("The user is no member any more.")
+    settled = await _service(context).remove_member(request.parameters["name"], call=request.call)
+    return _done("The user is no member any more.", settled)
+
+
+async def stop(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Stop all work of a user, an agent, a tool or a plugin."""
+    which = WorkFilter(**dict(request.read(StopBody)))
+    settled = await _service(context).stop_work(which, call=request.call)
+    return _done(f"What the {which.kind} {which.name} did is stopped.", settled)
 
 
 async def _failed(request: HttpRequest, context: PluginContext, error: TavernError) -> HttpResponse:
@@ -297,5 +319,8 @@ def _base(request: HttpRequest) -> str:
     return urlsplit(request.base).path
 
 
-def _done(message: str, session: str | None = None) -> HttpResponse:
-    return HttpResponse(data={"success": True, "message": message}, session=session)
+def _done(message: str, settled: list[SettledWork] | None = None, *, session: str | None = None) -> HttpResponse:
+    done = Done(message=message)
+    if settled is not None:
+        done = DoneAndSettled(message=f"{message} {settled_text(settled)}".rstrip(), settled=settled)
+    return HttpResponse(data=done.to_json(), session=session)

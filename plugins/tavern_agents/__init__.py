@@ -6,8 +6,9 @@ The runtime owns the loop; workflows, tools and models belong to the services it
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host import CallContext, CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRunFilter
 from tavern_host.contracts.callaccounts import CALL_ACCOUNTS
 from tavern_host.contracts.errors import TavernError
@@ -16,6 +17,10 @@ from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.plugins import all_started
 from tavern_host.contracts.profilefiles import AGENT_PROFILES
 from tavern_host.contracts.tools import ToolDefinition
+from tavern_host.contracts.work import SettledWork, WorkFilter
+
+if TYPE_CHECKING:
+    from tavern_agents.runtime import Runtime
 
 _LATER = 0.3
 """Seconds after the start, in which the host can answer for the first time."""
@@ -53,14 +58,10 @@ async def _resume_abandoned(context: PluginContext) -> None:
     hosts leave later."""
     await asyncio.sleep(_LATER)
     await all_started(context.services)
-    from tavern_agents.runtime import STATE, Runtime
-
     told = ""
     while not context.is_stopping():
         try:
-            if STATE not in context.state:
-                await context.services.get(AGENT_RUNTIME).runs(AgentRunFilter(limit=1))  # makes it
-            if not isinstance(runtime := context.state.get(STATE), Runtime):
+            if (runtime := await _runtime(context)) is None:
                 return
             await runtime.resume_abandoned()
             told = ""
@@ -69,6 +70,25 @@ async def _resume_abandoned(context: PluginContext) -> None:
                 context.log.error("runs of agents that a host left cannot be looked for: %s", error.message)
             told = error.message
         await asyncio.sleep(_LOOK)
+
+
+@hookimpl
+async def tavern_settle_work(which: WorkFilter, call: CallContext, context: PluginContext) -> list[SettledWork]:
+    """Stop runs of agents."""
+    from tavern_agents.settling import settle_agents
+
+    runtime = await _runtime(context)
+    return [] if runtime is None else await settle_agents(runtime, which, call, context)
+
+
+async def _runtime(context: PluginContext) -> Runtime | None:
+    """Return the runtime of this plugin, unless another's has taken its place."""
+    from tavern_agents.runtime import STATE, Runtime
+
+    if STATE not in context.state:
+        await context.services.get(AGENT_RUNTIME).runs(AgentRunFilter(limit=1))  # makes it
+    runtime = context.state.get(STATE)
+    return runtime if isinstance(runtime, Runtime) else None
 
 
 @hookimpl

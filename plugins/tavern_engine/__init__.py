@@ -14,6 +14,7 @@ from tavern_host.contracts.metrics import Figure, tallied
 from tavern_host.contracts.nodes import NODE_MANAGER
 from tavern_host.contracts.plugins import all_started
 from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.work import SettledWork, WorkFilter
 
 _LATER = 0.2
 """Seconds after the start, in which the host can serve its first request: the engine is imported and created then."""
@@ -34,6 +35,14 @@ async def tavern_startup(context: PluginContext) -> None:
     """Start the recovery of abandoned runs, where the host serves."""
     if context.serving:
         context.tasks.spawn(_recover_runs(context), name="start recovering runs")
+
+
+@hookimpl
+async def tavern_settle_work(which: WorkFilter, context: PluginContext) -> list[SettledWork]:
+    """End runs."""
+    from tavern_engine.settling import settle_runs
+
+    return await settle_runs(which, context)
 
 
 @hookimpl

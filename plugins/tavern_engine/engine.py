@@ -36,8 +36,17 @@ from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.stream_messages import Message
 from tavern_host import Blob, CallContext, PluginContext
+from tavern_host.contracts.accounts import require_admitted
 from tavern_host.contracts.calls import new_id, system_call
-from tavern_host.contracts.errors import Conflict, DeadlineExceeded, ErrorInfo, Interrupted, LimitReached, NotFound
+from tavern_host.contracts.errors import (
+    Conflict,
+    DeadlineExceeded,
+    ErrorInfo,
+    Forbidden,
+    Interrupted,
+    LimitReached,
+    NotFound,
+)
 from tavern_host.contracts.executions import (
     ExecutionEngine,
     NodeState,
@@ -294,6 +303,7 @@ class Engine(ExecutionEngine):
                     record.queued()
                     self._queue_messages.changed()
                 if has_slot := await self._handover.slot(active):
+                    await require_admitted(self._context.services, active.call)
                     record.started()
                     self._queue_messages.changed()
                     await self.recorder.started(record)
@@ -305,6 +315,8 @@ class Engine(ExecutionEngine):
         except asyncio.CancelledError:  # the host stops, or unloads this plugin: no time for hooks
             self._settle_now(active, self._result(active, Interrupted(_STOPPED).info))
             raise
+        except Forbidden as refused:  # whoever began it may not any more
+            error = refused.info
         except Exception as failure:
             self._context.log.exception("run %s failed in the engine", record.id)
             error = error_form(failure)

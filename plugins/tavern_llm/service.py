@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.accounts import require_admitted
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.llm import Llm, LlmChunk, LlmEmbeddings, LlmModelInfo, LlmRequest, LlmResponse, LlmUsage
@@ -179,6 +180,7 @@ class LlmService(Llm):
     # --- hooks --------------------------------------------------------------------------------------
 
     async def _before(self, request: LlmRequest, call: CallContext) -> LlmRequest:
+        await require_admitted(self._context.services, call)
         if request.model is None:
             request = request.model_copy(update={"model": self._default(self._current_setups())})
         if self._context.hooks.implemented(BEFORE):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.http import RouteInfo
 from tavern_host.contracts.macros import PromptMacroInfo
@@ -14,8 +15,10 @@ from tavern_host.contracts.projectfiles import PROJECT_FILES
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInfo, service_info
 from tavern_host.contracts.systemtools import SYSTEM_TOOLS
+from tavern_host.contracts.toolcalls import TaskFilter
 from tavern_host.contracts.toolfiles import TOOL_FILES
 from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.contracts.work import SettledWork, WorkFilter
 from tavern_host.sdk.decorator import hookimpl
 
 _LATER = 0.2
@@ -63,6 +66,15 @@ async def tavern_review_plugin(plugin: ReviewedPlugin, context: PluginContext) -
     from tavern_tools.catalog.review import review_notes
 
     return await review_notes(plugin, context)
+
+
+@hookimpl
+async def tavern_settle_work(which: WorkFilter, call: CallContext, context: PluginContext) -> list[SettledWork]:
+    """End tasks and calls."""
+    if "tools.manager" not in context.state:
+        await context.services.get(TOOL_MANAGER).tasks(TaskFilter(limit=1))  # makes it, for tasks from before
+    manager = context.state.get("tools.manager")
+    return [] if manager is None else await manager.settle(which, call)
 
 
 @hookimpl

@@ -24,6 +24,7 @@ from tavern_host.contracts.toolcalls import (
     ToolTask,
 )
 from tavern_host.contracts.tools import ExpandedPrompt, ToolDefinition, ToolFilter, ToolManager, ToolStatistics
+from tavern_host.contracts.work import SettledWork, WorkFilter
 from tavern_tools.calls import chains
 from tavern_tools.calls.caller import Caller
 from tavern_tools.calls.runners import Runners
@@ -59,6 +60,10 @@ class Tools(ToolManager):
     async def leave_tasks(self) -> None:
         """Leave the tasks to the next host."""
         await self._caller.tasks.close()
+
+    async def settle(self, which: WorkFilter, by: CallContext) -> list[SettledWork]:
+        """End the tasks and calls that a filter means."""
+        return await self._caller.settle(which, by)
 
     async def close(self) -> None:
         """End tasks and streams."""

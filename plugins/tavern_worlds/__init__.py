@@ -6,11 +6,16 @@ What an agent does with its turn is the business of `agentRuntime`; conversation
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host import CallContext, CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.scenes import SCENE_MANAGER
+from tavern_host.contracts.work import SettledWork, WorkFilter
+
+if TYPE_CHECKING:
+    from tavern_worlds.service import Scenes
 
 _EVERY = 1.0
 """Seconds between two looks at what is due in scenes, in a host that serves; the first comes after so many."""
@@ -46,6 +51,25 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
 
 
 @hookimpl
+async def tavern_settle_work(which: WorkFilter, call: CallContext, context: PluginContext) -> list[SettledWork]:
+    """End scenes."""
+    from tavern_worlds.settling import settle_scenes
+
+    scenes = await _scenes(context)
+    return [] if scenes is None else await settle_scenes(scenes, which, call, context)
+
+
+async def _scenes(context: PluginContext) -> Scenes | None:
+    """Return the scenes of this plugin, unless another's have taken their place."""
+    from tavern_worlds.service import STATE
+
+    if STATE not in context.state:
+        await context.services.get(SCENE_MANAGER).list_runs(limit=1)  # makes it
+    scenes: Scenes | None = context.state.get(STATE)
+    return scenes
+
+
+@hookimpl
 async def tavern_startup(context: PluginContext) -> None:
     """Resume running scenes, in a host that serves."""
     if context.serving:
@@ -54,16 +78,12 @@ async def tavern_startup(context: PluginContext) -> None:
 
 async def _follow(context: PluginContext) -> None:
     await asyncio.sleep(_EVERY)
-    from tavern_worlds.service import STATE
-
     told = ""
     while not context.is_stopping():
         try:
-            if STATE not in context.state:
-                await context.services.get(SCENE_MANAGER).list_runs(limit=1)  # makes it
-            if STATE not in context.state:  # another's has taken its place
+            if (scenes := await _scenes(context)) is None:
                 return
-            await context.state[STATE].look()
+            await scenes.look()
             told = ""
         except TavernError as error:
             if error.message != told:

@@ -50,7 +50,7 @@ from tavern_worlds.store import SceneStore
 
 EVENT = "SCENE_UPDATE"
 
-STATE = "worlds.scenes"
+STATE, STORE = "worlds.scenes", "worlds.store"
 
 MAX_TURNS = 1000
 """How many turns the agents may have after something was said."""
@@ -71,6 +71,7 @@ class Scenes(SceneManager):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._store = SceneStore(context.operator_dir / "scenes", context.log)
+        context.state[STORE] = self._store
         self._folder = context.project.folder("scenes")
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
@@ -154,7 +155,7 @@ class Scenes(SceneManager):
         try:
             for member, (agent, profile) in zip(members, pairs, strict=True):
                 await self._introduce(run, member, agent, profile)
-            await self._store.add(run)
+            await self._store.add(run, call)
         except TavernError:
             for member in members:
                 await self._context.services.get(CHAT_HISTORY).delete(member.conversation_id)
@@ -363,7 +364,8 @@ class Scenes(SceneManager):
         if order is None:
             return run.members[(run.speaker + 1) % len(run.members)].instance_id
         tail = await self._context.services.get(CHAT_HISTORY).load(run.id, last=_TAIL)
-        outputs = await self._outputs(order, run, history=[one.message.to_json() for one in tail])
+        history: JsonValue = [one.message.to_json() for one in tail]
+        outputs = await self._outputs(order, run, await self._store.call(run.id), history=history)
         only = next(iter(outputs.values())) if len(outputs) == 1 else None
         speaker = outputs.get("next_speaker", only)
         return None if speaker in (None, "") else str(speaker)
@@ -404,7 +406,8 @@ class Scenes(SceneManager):
                 return
         if latest is None or latest.id == wake.after:
             asked = {"message": wake.message, "conversation_id": member.conversation_id}
-            latest = await runtime.start(AgentRequest(profile_id=member.profile_id, **asked))
+            request = AgentRequest(profile_id=member.profile_id, **asked)
+            latest = await runtime.start(request, call=await self._store.call(run.id))
         elif not latest.status.is_final:
             with contextlib.suppress(Conflict):  # it is at work
                 await runtime.resume(latest.id)

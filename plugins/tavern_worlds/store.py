@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.calls import CallContext, new_id, system_call
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.scenes import SceneRun
 from tavern_host.storage.process_locks import ProcessLocks
@@ -27,7 +27,9 @@ _FIRST = (
     "CREATE INDEX scenes_by_next ON scenes (next) WHERE next IS NOT NULL",
 )
 
-SCENES = Schema("scenes.sqlite3", (_FIRST,))
+_SECOND = ("ALTER TABLE scenes ADD COLUMN call TEXT",)  # with which it was started
+
+SCENES = Schema("scenes.sqlite3", (_FIRST, _SECOND))
 
 Change = Callable[[SceneRun], dict[str, Any]]
 """Returns what changes of a run; raises `TavernError` where it may not."""
@@ -58,10 +60,22 @@ class SceneStore:
             raise _unknown(given)
         return found
 
-    async def add(self, run: SceneRun) -> None:
-        """Keep a new run."""
-        values = (run.id, run.scene.id, _next(run), run.model_dump_json())
-        query = "INSERT INTO scenes (id, scene, next, body) VALUES (?, ?, ?, ?)"
+    async def call(self, run_id: str) -> CallContext:
+        """Return a context for what happens in a run: on behalf of who started it."""
+        query = "SELECT call FROM scenes WHERE id = ?"
+        row = await self._database.read(lambda connection: connection.execute(query, (run_id,)).fetchone(), None)
+        return system_call() if row is None or row[0] is None else CallContext.model_validate_json(row[0])
+
+    async def open(self) -> list[str]:
+        """Return the runs that have not ended."""
+        query = "SELECT id FROM scenes WHERE json_extract(body, '$.status') <> ? ORDER BY seq"
+        return await self._database.read(lambda c: [id for (id,) in c.execute(query, ("ended",))], [])
+
+    async def add(self, run: SceneRun, call: CallContext | None) -> None:
+        """Keep a new run that was started with a call."""
+        kept = None if call is None else call.model_dump_json(include={"principal", "project", "admission"})
+        values = (run.id, run.scene.id, _next(run), run.model_dump_json(), kept)
+        query = "INSERT INTO scenes (id, scene, next, body, call) VALUES (?, ?, ?, ?, ?)"
         await self._database.write(lambda connection: connection.execute(query, values))
 
     async def change(self, given: str, change: Change) -> SceneRun:

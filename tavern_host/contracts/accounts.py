@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.calls import Admission, CallContext
 from tavern_host.contracts.errors import Forbidden
 from tavern_host.contracts.http import Access
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads, reads_content
 from tavern_host.contracts.wire import Model
+from tavern_host.contracts.work import Settled, SettledWork, WorkFilter
 
 _MANAGE = "Add and remove users, and change their roles, passwords, sessions and tokens."
 _LOG_IN = "Try passwords, and begin sessions of users."
@@ -121,8 +122,30 @@ class Identity(Model):
 _READ = "Read who the users are, their roles, sessions and projects."
 
 
-class Accounts(ServiceInterface, name="accounts", records=["account"]):
-    """The users of this operator's servers. They are the same in all projects."""
+class ChangedUser(User, Settled):
+    """A user whose role was changed."""
+
+
+class ChangedMember(Member, Settled):
+    """A member of a project that was closed to all others, or whose role there was changed."""
+
+
+class ChangedMembers(Members, Settled):
+    """Who may enter a project that was opened or closed."""
+
+
+class EndedSessions(Settled):
+    """How many sessions and tokens ended."""
+
+    ended: int
+
+
+class Accounts(ServiceInterface, name="accounts", records=["account", "work"], version=2):
+    """The users of this operator's servers. They are the same in all projects.
+
+    What takes rights from somebody settles the work in flight that was begun with them, in this project before it
+    returns, and returns how much that was; serving hosts of other projects follow.
+    """
 
     @reads_content("accounts:read", _READ)
     async def list_users(self) -> list[User]:
@@ -143,6 +166,12 @@ class Accounts(ServiceInterface, name="accounts", records=["account"]):
     @reads_content("accounts:read", _READ)
     async def identity(self, user: str) -> Identity:
         """Return what a user may do. Raises `NotFound`."""
+
+    @reads(since=2)
+    async def admits(self, admission: Admission) -> bool:
+        """Return whether a user may still do in this project what was begun by a request: the user is there since
+        before it, has the access that it needed, and the API token holds that it was sent with, if it was one. Ask by
+        `require_admitted`."""
 
     @reads_content("accounts:read", _READ)
     async def members(self) -> Members:
@@ -181,17 +210,17 @@ class Accounts(ServiceInterface, name="accounts", records=["account"]):
         and a password of fewer than 8 characters."""
 
     @acts("accounts:manage", _MANAGE, level="override")
-    async def remove_user(self, name: str, *, call: CallContext | None = None) -> None:
+    async def remove_user(self, name: str, *, call: CallContext | None = None) -> list[SettledWork]:
         """Remove a user with all sessions and tokens. Raises `NotFound`."""
 
     @acts("accounts:manage", _MANAGE, level="override")
-    async def set_role(self, name: str, role: str, *, call: CallContext | None = None) -> User:
+    async def set_role(self, name: str, role: str, *, call: CallContext | None = None) -> ChangedUser:
         """Give a user another role, at once. Raises `NotFound`, `InvalidInput` for an unknown role."""
 
     @acts("accounts:manage", _MANAGE, level="override")
     async def set_password(
         self, name: str, password: str, *, current: str | None = None, call: CallContext | None = None
-    ) -> None:
+    ) -> list[SettledWork]:
         """Give a user another password, and end all sessions and tokens. With `current`, only where that is right.
         Raises `NotFound`, `InvalidInput`, `Unauthorized`, and `LimitReached` as `log_in`."""
 
@@ -200,24 +229,54 @@ class Accounts(ServiceInterface, name="accounts", records=["account"]):
         """Make an API token with the user's rights, for up to 3650 days. Raises `NotFound`, `InvalidInput`."""
 
     @acts("accounts:manage", _MANAGE, level="override")
-    async def end_sessions(self, user: str, session: str | None = None, *, call: CallContext | None = None) -> int:
-        """End one session or token of a user; without `session` all sessions, but no tokens. Return how many ended.
-        Raises `NotFound` where the user has no such one."""
+    async def end_sessions(
+        self, user: str, session: str | None = None, *, call: CallContext | None = None
+    ) -> EndedSessions:
+        """End one session or token of a user; without `session` all sessions, but no tokens. What was begun with a
+        token is settled; what was begun in a session is not, since who leaves the page lets work go on. Raises
+        `NotFound` where the user has no such one."""
 
     @acts("accounts:manage", _MANAGE, level="override")
-    async def set_member(self, user: str, role: str = "", *, call: CallContext | None = None) -> Member:
+    async def set_member(self, user: str, role: str = "", *, call: CallContext | None = None) -> ChangedMember:
         """Let a user enter this project, with a role there; from now on its members alone may. Raises `NotFound`, and
         `InvalidInput` for a role that is unknown, or one that may `operate`: a role in a project decides no more than
         the project's work."""
 
     @acts("accounts:manage", _MANAGE, level="override")
-    async def remove_member(self, user: str, *, call: CallContext | None = None) -> None:
+    async def remove_member(self, user: str, *, call: CallContext | None = None) -> list[SettledWork]:
         """Let a user no longer enter this project, at once; it stays closed to others. Raises `NotFound` for one who is
         no member."""
 
     @acts("accounts:manage", _MANAGE, level="override")
-    async def set_open(self, is_open: bool, *, call: CallContext | None = None) -> None:
+    async def set_open(self, is_open: bool, *, call: CallContext | None = None) -> list[SettledWork]:
         """Open this project to all users, or close it to all but its members, who stay members either way."""
+
+    @acts("accounts:manage", _MANAGE, level="override", since=2)
+    async def stop_work(self, which: WorkFilter, *, call: CallContext | None = None) -> list[SettledWork]:
+        """Stop all work of a user, agent, tool or plugin in this project at once; return how much that was. Nothing
+        keeps what is begun later. Raises `InvalidInput` without a name."""
 
 
 ACCOUNTS = ServiceKey(Accounts)
+
+
+async def is_admitted(services: Any, call: CallContext | None) -> bool:
+    """Return whether who began something with `call` may still do so; the operator and the host always may."""
+    if call is None or call.admission is None:
+        return True
+    admitted: bool = await services.get(ACCOUNTS).admits(call.admission)
+    return admitted
+
+
+async def require_admitted(services: Any, call: CallContext | None) -> None:
+    """Raise `Forbidden` where who began something with `call` may not do so any more. To be asked before each step of
+    what takes a while: a call, a request to a model, the start of a run."""
+    if not await is_admitted(services, call):
+        assert call is not None and call.admission is not None
+        user, where = call.admission.user, call.admission.where
+        raise Forbidden(f"it was begun by user:{user} at {where}, who may not do so any more, or not with that token")
+
+
+async def is_to_settle(services: Any, which: WorkFilter, call: CallContext, **about: Any) -> bool:
+    """Return whether work is to end that was begun with `call`; `about` is what `WorkFilter.covers` takes."""
+    return which.covers(call, **about) and not (which.unless_admitted and await is_admitted(services, call))

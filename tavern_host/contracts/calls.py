@@ -31,6 +31,17 @@ class Principal(Model):
         return f"{self.kind}:{self.id}"
 
 
+class Admission(Model):
+    """The request of a user by which something was begun, with which `session` or token, and what it needed: the
+    `access` to `where`, see `Identity.may`. Whether that still holds, the service `accounts` says."""
+
+    user: str
+    session: str
+    access: Literal["public", "read", "create", "operate"]
+    where: str
+    at: datetime
+
+
 class CallContext(Model):
     """The frozen context of one acting call. The host issues it: until the call is over, a plugin passes on the one
     that it was given, or a child of it; otherwise it acts as `plugin:NAME`.
@@ -38,7 +49,8 @@ class CallContext(Model):
     `deadline` is an absolute time (UTC) after which the caller is settled whether or not the callee
     answers; `depth` counts nested calls, at most 16; `trace_id` is shared by all calls that one request
     caused, `parent_id` is the `id` of the call that made this one. `via` is the third-party plugin that passed it on
-    last, whatever the plugin says. `agent_run_id` is the run of the agent on whose behalf it is made, however deep.
+    last, whatever the plugin says. `agent_run_id` is the run of the agent on whose behalf it is made, however deep,
+    `admission` the request of a user that caused it; none for what the operator or the host does.
     """
 
     principal: Principal
@@ -46,6 +58,7 @@ class CallContext(Model):
     project: str | None = None
     run_id: str | None = None
     agent_run_id: str | None = None
+    admission: Admission | None = None
     trace_id: str = Field(default_factory=lambda: new_id("trace"))
     parent_id: str | None = None
     deadline: datetime | None = None
@@ -80,6 +93,7 @@ class CallContext(Model):
             project=self.project,
             run_id=run_id or self.run_id,
             agent_run_id=agent_run_id or self.agent_run_id,
+            admission=self.admission,
             trace_id=self.trace_id,
             parent_id=self.id,
             deadline=deadline,

@@ -36,10 +36,12 @@ def passed_on(call: CallContext, plugin: Principal) -> CallContext | None:
     """Return the context of what a plugin does with `call`: its own, one that it was given, or a child of that.
 
     None for any other. The deadline is not later, and the depth not less, than those of the one that was given; the
-    agent's run is that one's.
+    agent's run and the admission are that one's.
     """
     given = _given.get(call.id) or _given.get(call.parent_id)
-    changed: dict[str, Any] = {"via": plugin.id, "agent_run_id": None if given is None else given.agent_run_id}
+    changed: dict[str, Any] = {"via": plugin.id, "agent_run_id": None, "admission": None}
+    if given is not None:
+        changed |= {"agent_run_id": given.agent_run_id, "admission": given.admission}
     if call.principal != plugin:
         if given is None or given.principal != call.principal:
             return None

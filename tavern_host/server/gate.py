@@ -9,8 +9,9 @@ from typing import Any
 
 from aiohttp import web
 
+from tavern_host import clock
 from tavern_host.contracts.accounts import ACCOUNTS, Identity
-from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.calls import Admission, CallContext
 from tavern_host.contracts.errors import LimitReached, TavernError
 from tavern_host.contracts.http import Access, RouteInfo
 from tavern_host.contracts.languages import CATALOGUE, say
@@ -200,9 +201,14 @@ def _is_public(request: web.Request) -> bool:
     return any(info.needs == "public" for info in [*infos, *([registered.info] if registered is not None else [])])
 
 
-def call_of(host: Host) -> CallContext:
-    """Return the context of a call in the name of who sent the request that is being answered."""
-    return host.call(visitor().user)
+def call_of(host: Host, access: Access = "operate", where: str = "", who: Identity | None = None) -> CallContext:
+    """Return the context of a call in the name of who sent the request that is being answered, or a message, and has
+    the access that it needs."""
+    who = who or visitor()
+    if not who.session:  # the operator, or somebody who logs in
+        return host.call(who.user)
+    asked = {"access": access, "where": where, "at": clock.now()}
+    return host.call(who.user, Admission.trusted(user=who.user, session=who.session, **asked))
 
 
 def admitting(info: RouteInfo, handler: Handler) -> Handler:

@@ -75,7 +75,7 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         base=gate.reach.base(request),
         session=who.session,
         may_create=who.may("create", registered.info.path, host.project.id),
-        call=call_of(host),
+        call=call_of(host, registered.info.needs, registered.info.path),
     )
     response = await call_route(host, registered, asked)
     if isinstance(response, AsyncIterator):

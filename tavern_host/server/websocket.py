@@ -18,7 +18,7 @@ from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.redaction import redacted_json
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
-from tavern_host.server.gate import GATE, STILL_IN, count_refusal
+from tavern_host.server.gate import GATE, STILL_IN, call_of, count_refusal
 from tavern_host.server.plugin_routes import call_message
 from tavern_host.server.refusals import REFUSED
 from tavern_host.server.routes import route
@@ -159,8 +159,10 @@ async def _answer(
             known = ", ".join(sorted([*host.registrations.messages, *OWN_MESSAGES]))
             await _send(host, socket, _error_reply(f"unknown message type {message['type']!r}; known are {known}"))
             return
-        visitor.require(registered.info.access, f"/ws/{message['type']}", host.project.id)
-        asked = SocketMessage(type=message["type"], payload=message["payload"], call=host.call(visitor.user))
+        access, where = registered.info.access, f"/ws/{message['type']}"
+        visitor.require(access, where, host.project.id)
+        call = call_of(host, access, where, visitor)
+        asked = SocketMessage(type=message["type"], payload=message["payload"], call=call)
         for reply in await call_message(host, registered, asked):
             await _send(host, socket, SocketReply.to_json(reply))
     except TavernError as error:

@@ -43,6 +43,7 @@ from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, 
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.toolfiles import ToolSource
+from tavern_host.contracts.work import WorkFilter
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.hookspecs import hooks
 from tavern_host.plugins.permissions import all_permissions
@@ -285,6 +286,7 @@ _TRIGGERS: dict[str, Callable[[Stage], Awaitable[object]] | None] = {
     "tavern_after_llm_response": lambda stage: stage.get(LLM).complete(SAY),
     "tavern_before_save_settings": _save_setting,
     "tavern_on_login": _log_in,
+    "tavern_settle_work": lambda stage: stage.get(ACCOUNTS).stop_work(WorkFilter(kind="user", name="ann")),
     "tavern_startup": None,
     "tavern_shutdown": _switch_off_and_on,
 }
@@ -571,7 +573,7 @@ _ASKED_FOR_NOTHING = {
     f"{service}.{method}"
     for service, methods in {
         "accounts": "add_user remove_user set_role set_password make_token end_sessions set_member remove_member "
-        "begin_openid finish_openid sessions identity",
+        "begin_openid finish_openid sessions identity stop_work",
         "agentProfiles": "save",
         "agentRuntime": "send interrupt pause resume change_memory recall remember read_result replay get_run wait "
         "trace memory recording",

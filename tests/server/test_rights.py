@@ -94,7 +94,7 @@ TABLE = {
         POST /api/projects | DELETE /api/projects/{projectId}
         GET /api/audit | GET /api/users | POST /api/users | DELETE /api/users/{name} | DELETE /api/users/{name}/sessions
         PUT /api/users/{name}/role | PUT /api/users/{name}/password
-        PUT /api/members | PUT /api/members/{name} | DELETE /api/members/{name}
+        POST /api/work/stop | PUT /api/members | PUT /api/members/{name} | DELETE /api/members/{name}
         """,
 }
 NEEDS = {

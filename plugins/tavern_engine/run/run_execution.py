@@ -66,6 +66,11 @@ class RunExecution:
         return self._bound.plan.types
 
     @property
+    def plugins(self) -> set[str]:
+        """The plugins that its nodes are of."""
+        return {one.plugin for one in self._bound.plan.contributions}
+
+    @property
     def error(self) -> ErrorInfo | None:
         """The failure that is the run's own."""
         return self._scheduler.error if self._scheduler is not None else None

@@ -42,6 +42,7 @@ class Call:
 
     `began` is a reading of `time.perf_counter`; `progress` is what a call of a task reports to, and is None for
     any other. It may be made only within its `scope` and within the `inventory` of the agent that it is made for.
+    `stopped` says by whom it was stopped.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Call:
     inventory: ToolScope | None = None
     found: Tool | None = None
     coercions: Sequence[str] = ()
+    stopped: str | None = None
 
     @property
     def tool(self) -> Tool:

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from tavern_host import clock
 from tavern_host.context import PluginContext
+from tavern_host.contracts.accounts import is_to_settle, require_admitted
 from tavern_host.contracts.callaccounts import CALL_ACCOUNTS
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.documents import json_path
@@ -33,9 +34,10 @@ from tavern_host.contracts.toolcalls import (
 )
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter
 from tavern_host.contracts.wire import WireError, carried
+from tavern_host.contracts.work import SettledWork, WorkFilter
 from tavern_tools.calls.audit import CallAudit, Updates
 from tavern_tools.calls.authority import Authority
-from tavern_tools.calls.call import Call, Verdict
+from tavern_tools.calls.call import Call, Output, Verdict
 from tavern_tools.calls.limits import Limits
 from tavern_tools.calls.result_cache import ResultCache
 from tavern_tools.calls.results import checked, checked_again, failed, waiting
@@ -77,6 +79,7 @@ class Caller:
         self.statistics = Statistics(context)
         self._tally = tally(context.state, "tool_calls", "Calls of tools.", "tool", "status")
         self._max_bytes = int(float(context.settings.get("maxResultMegabytes", 10)) * 1e6)
+        self._working: dict[Call, asyncio.Task[Any]] = {}
         self._prefix = f"toolcall_{secrets.token_hex(6)}"
         self._numbers = itertools.count(1)
         self.tasks = Tasks(context, self._make_task, self._may_decide, self._check_edited)
@@ -155,6 +158,7 @@ class Caller:
             if call.found is None:
                 call.found = await self._registry.find(call.request.tool_id)
             _check(call)
+            await require_admitted(self._context.services, call.context)
             await self._ask_before(call)
             verdict = self._authority.authorise(call)
             if (queued := await self._park_or_queue(call, verdict)) is not None:
@@ -226,7 +230,7 @@ class Caller:
             async with self._limits.turn(call.tool):
                 if call.progress is not None:
                     await call.progress.begin()
-                output = await self._runners.run(call)
+                output = await self._at_work(call)
             result = checked(call, output, self._max_bytes)
             if key is not None:  # before plugins, which may look at who calls, change it
                 self._cache.put(key, call.tool, result)
@@ -234,6 +238,40 @@ class Caller:
         except (Exception, asyncio.CancelledError) as error:
             failure = self._failure(call, error, was_begun=True)
             return failed(call.request, failure, call.coercions, duration_ms=call.milliseconds)
+
+    async def _at_work(self, call: Call) -> Output:
+        """Run the tool of a call that may be stopped meanwhile."""
+        if (task := asyncio.current_task()) is not None:
+            self._working[call] = task
+        try:
+            return await self._runners.run(call)
+        except asyncio.CancelledError:
+            if call.stopped is None or task is None:
+                raise
+            task.uncancel()
+            raise ToolFailure(ToolErrorType.CANCELLED, call.stopped) from None
+        finally:
+            self._working.pop(call, None)
+
+    async def settle(self, which: WorkFilter, by: CallContext) -> list[SettledWork]:
+        """End the tasks that a filter means, and the calls at work that are part of nothing else that it means."""
+        catalog = await self._registry.catalog()
+        plugins = {tool.id: tool.plugin for tool in catalog.listed(None)}
+
+        async def is_meant(tool_id: str, context: CallContext) -> bool:
+            about = {"tool": tool_id, "plugin": plugins.get(tool_id)}
+            return await is_to_settle(self._context.services, which, context, **about)
+
+        settled, stopped = await self.tasks.settle(is_meant, by), 0
+        for call, task in list(self._working.items()):
+            context, is_free = call.context, which.kind in ("tool", "plugin")
+            if call.progress is not None or not (is_free or (context.run_id is None and context.agent_run_id is None)):
+                continue
+            if await is_meant(call.tool.definition.id, context) and call in self._working:
+                call.stopped = f"it was stopped by {by.principal}"
+                task.cancel()
+                stopped += 1
+        return [settled, SettledWork(kind="tool calls", stopped=stopped)]
 
     async def _ask_after(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result as plugins change it, or that they withhold it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -28,6 +29,7 @@ from tavern_host.contracts.toolcalls import (
     ToolScope,
     ToolTask,
 )
+from tavern_host.contracts.work import SettledWork
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.tasks.approvals import (
@@ -48,7 +50,13 @@ from tavern_tools.tasks.store import SqliteTaskStore
 MayDecide = Callable[[Principal, str, dict[str, JsonValue] | None], Awaitable[bool]]
 """Returns whether a principal may approve calls of a tool, with these arguments where they are given."""
 
+IsMeant = Callable[[str, CallContext], Awaitable[bool]]
+"""Returns whether the call of a tool is to end that was asked for with a context."""
+
 ToolTasks = list[ToolTask]
+
+_OPEN = (TaskStatus.AWAITING_APPROVAL, TaskStatus.PENDING, TaskStatus.RUNNING)
+"""How tasks stand that have not ended, those that wait first: none takes the place of one that was stopped."""
 
 POLL = 0.4
 """How many seconds pass until a host sees what another process changed."""
@@ -167,11 +175,26 @@ class Tasks:
             raise _unknown(task_id)
         if row.changed == before.changed:
             return shown(row, self._keep())
-        self._audit("toolTask.cancelled", row, {"caller": str(row.entry.call.principal)}, call)
-        self._notice(row)
+        self._note_cancelled(row, call)
         if row.is_final:
             return shown(row, self._keep())
         return await self.get(task_id, 2 * GRACE + POLL, call)
+
+    def _note_cancelled(self, row: TaskRow, call: CallContext) -> None:
+        self._audit("toolTask.cancelled", row, {"caller": str(row.entry.call.principal)}, call)
+        self._notice(row)
+
+    async def settle(self, is_meant: IsMeant, by: CallContext) -> SettledWork:
+        """Cancel the tasks that are meant, wherever they run; return how many waited, and how many had begun."""
+        ended = Counter[bool]()
+        found = [row for status in _OPEN for row in await self._store.find(_all_of(status), None, 0)]
+        for row in found:
+            if await is_meant(row.tool_id, row.entry.call):
+                after = await self._store.cancel(row.id, by.principal)
+                if after is not None and after.changed != row.changed and after.cancelled_by is not None:
+                    ended[row.status is TaskStatus.RUNNING] += 1
+                    self._note_cancelled(after, by)
+        return SettledWork(kind="tasks", cancelled=ended[False], stopped=ended[True])
 
     async def decide(
         self,
@@ -387,6 +410,10 @@ class Tasks:
     def _number(self, key: str, default: int) -> int:
         value = self._context.settings.get(key, default)
         return int(value) if isinstance(value, int | float) else default
+
+
+def _all_of(status: TaskStatus) -> TaskFilter:
+    return TaskFilter(statuses=[status], limit=1000)
 
 
 def _sees_all(principal: Principal) -> bool:

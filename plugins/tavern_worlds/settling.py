@@ -1,0 +1,22 @@
+"""Ends scenes whose person is gone, or that somebody stops."""
+
+from __future__ import annotations
+
+from tavern_host import CallContext, PluginContext
+from tavern_host.contracts.accounts import is_to_settle
+from tavern_host.contracts.work import SettledWork, WorkFilter
+from tavern_worlds.service import STORE, Scenes
+from tavern_worlds.store import SceneStore
+
+
+async def settle_scenes(
+    scenes: Scenes, which: WorkFilter, by: CallContext, context: PluginContext
+) -> list[SettledWork]:
+    """End the scenes that a user started; what agents do in others is stopped with the agents."""
+    store: SceneStore = context.state[STORE]
+    stopped = 0
+    for run_id in await store.open() if which.kind == "user" else ():
+        if await is_to_settle(context.services, which, await store.call(run_id)):
+            await scenes.stop(run_id, call=by)
+            stopped += 1
+    return [SettledWork(kind="scenes", stopped=stopped)]
