@@ -144,6 +144,7 @@ class LlmService(Llm):
     ) -> LlmEmbeddings:
         """Return the vector of each text; see `Llm.embed`."""
         call = call or system_call()
+        await require_admitted(self._context.services, call)
         name = model if model is not None else self._default(self._current_setups())
         async with self._session("embeddings", name, lambda: estimated_tokens(*texts), call) as session:
             found = await self._retried(session, lambda adapter: adapter.method("embed")(texts, call), LlmEmbeddings)
