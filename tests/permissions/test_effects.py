@@ -98,7 +98,7 @@ READ_BY_ALL = {
     "agentRuntime": {"list_agents", "get", "check"},
     "executionEngine": {"queue"},
     "runStore": {"unwanted"},
-    "accounts": {"roles", "openid"},
+    "accounts": {"roles", "openid", "admits"},
 }
 
 
