@@ -25,12 +25,12 @@ def host(root: Path, *, serving: bool = True) -> Host:
     return Host(root, plugins=plugin_folders("acme_flow"), trust=["acme-flow"], settings=room, serving=serving)
 
 
-async def abandoned(bench: Bench, document: Workflow) -> list[str]:
-    """Return runs in the store whose worker is gone, and let the host hear of them."""
+async def abandoned(bench: Bench, document: Workflow, attempt: int = 1) -> list[str]:
+    """Return runs in the store whose worker is gone in this attempt, and let the host hear of them."""
     store = bench.host.services.get(RUN_STORE)
     await let_pass(15)  # recovery begins, and waits for the next abandoned run
     made = await store.get((await bench.run(document)).id)
-    waiting = {"status": RunStatus.QUEUED, "started_at": None, "finished_at": None, "outputs": {}}
+    waiting = {"status": RunStatus.QUEUED, "started_at": None, "finished_at": None, "outputs": {}, "attempt": attempt}
     entries = [made.model_copy(update={**waiting, "id": f"run_left{number}"}) for number in range(RUNS)]
     for entry in entries:
         await store.accept(entry, worker="gone", lease=1e-6)
@@ -78,6 +78,16 @@ async def test_an_interrupted_run_is_listed_as_it_is_told_however_it_is_taken_up
         listed = {run.id: run.status for run in await bench.engine.history()}
     assert {run: listed[run] for run in runs} == ended
     assert len(notes(file)) >= 1 + Counter(ended.values())[RunStatus.COMPLETE]
+
+
+async def test_a_run_that_ends_its_host_each_time_is_given_up(tmp_path: Path, file: Path) -> None:
+    async with host(tmp_path / "project") as serving:
+        bench = Bench(serving)
+        runs = await abandoned(bench, workflow({"note": flow("NoteAlways", file=file, value="ran")}), attempt=5)
+        ended = [await bench.engine.wait(run) for run in runs]
+    assert {run.status for run in ended} == {RunStatus.INTERRUPTED}
+    assert all(run.error and "5 times; it is not tried again" in run.error.message for run in ended)
+    assert len(notes(file)) == 1
 
 
 async def test_of_claims_at_the_same_time_one_is_granted(tmp_path: Path, file: Path) -> None:
