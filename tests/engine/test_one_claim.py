@@ -25,7 +25,7 @@ def host(root: Path, *, serving: bool = True) -> Host:
     return Host(root, plugins=plugin_folders("acme_flow"), trust=["acme-flow"], settings=room, serving=serving)
 
 
-async def abandoned(bench: Bench, document: Workflow, attempt: int = 1) -> list[str]:
+async def abandoned(bench: Bench, document: Workflow, attempt: int = 1, *, hears: bool = True) -> list[str]:
     """Return runs in the store whose worker is gone in this attempt, and let the host hear of them."""
     store = bench.host.services.get(RUN_STORE)
     await let_pass(15)  # recovery begins, and waits for the next abandoned run
@@ -35,6 +35,8 @@ async def abandoned(bench: Bench, document: Workflow, attempt: int = 1) -> list[
     for entry in entries:
         await store.accept(entry, worker="gone", lease=1e-6)
     await let_pass(0.01)  # leases end
+    if not hears:
+        return [entry.id for entry in entries]
     bench.host.events.publish(RUNS_CHANGED, {"promptId": entries[0].id, "worker": "gone"})
     return [entry.id for entry in entries]
 
@@ -87,6 +89,18 @@ async def test_a_run_that_ends_its_host_each_time_is_given_up(tmp_path: Path, fi
         ended = [await bench.engine.wait(run) for run in runs]
     assert {run.status for run in ended} == {RunStatus.INTERRUPTED}
     assert all(run.error and "5 times; it is not tried again" in run.error.message for run in ended)
+    assert len(notes(file)) == 1
+
+
+async def test_a_run_that_somebody_interrupted_is_not_taken_up(tmp_path: Path, file: Path) -> None:
+    async with host(tmp_path / "project") as serving:
+        bench, store = Bench(serving), serving.services.get(RUN_STORE)
+        runs = await abandoned(bench, workflow({"note": flow("NoteAlways", file=file, value="ran")}), hears=False)
+        for run in runs:
+            await store.interrupt(run)
+        await let_pass(11)  # recovery looks again
+        ended = [await bench.engine.wait(run) for run in runs]
+    assert {run.status for run in ended} == {RunStatus.INTERRUPTED}
     assert len(notes(file)) == 1
 
 
