@@ -421,7 +421,7 @@ LEASES = "leases of "
 def counted(host: Host) -> dict[str, Any]:
     """Return how much there is of all that would grow if something of a plugin stayed."""
     gc.collect()
-    everything = gc.get_objects()
+    everything = [thing for thing in gc.get_objects() if type(thing) not in weakref.ProxyTypes]
     kinds = Counter(type(thing).__name__ for thing in everything if isinstance(thing, KINDS))
     functions = (thing for thing in everything if isinstance(thing, types.FunctionType))
     classes = (thing for thing in everything if isinstance(thing, type))
