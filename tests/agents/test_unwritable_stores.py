@@ -62,8 +62,9 @@ async def test_the_end_of_an_agents_run_is_written_when_it_can_be(
 
 
 async def test_a_run_that_cannot_be_stored_is_not_begun(bench: AgentBench) -> None:
+    bench.answers(said("Before."))
+    await bench.run()  # makes the store
     model = bench.answers(said("Now."))
-    await bench.runtime.runs()  # makes the store
     async with unwritable(state(bench, "tavern-agents")["agents.store"].database):
         with pytest.raises(ServiceUnavailable):
             await bench.start(conversation_id="begun")
