@@ -228,6 +228,7 @@ async def test_work_that_was_not_settled_asks_before_each_step(desk: Desk) -> No
 
 
 async def test_an_agent_in_the_middle_of_a_turn_makes_no_further_call(desk: Desk) -> None:
+    desk.bench.marks()  # those of other tests
     call = await desk.ask("dan")
     model = desk.bench.answers(said("", ("mark", {"text": "dan", "seconds": 0})), said("Done."))
     model.gate = asyncio.Event()
