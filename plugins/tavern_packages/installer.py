@@ -52,7 +52,7 @@ class Installer:
         self.name = "uv" if uv else "pip"
         if not uv and (name == "uv" or importlib.util.find_spec("pip") is None):
             raise Misconfigured(f"plugins are installed by {name or 'uv or pip'}, which is not there: `pip install uv`")
-        addresses = {"HTTP_PROXY": "http://pypi.org/", "HTTPS_PROXY": "https://pypi.org/"}
+        addresses = {"HTTP_PROXY": "http://index.example/", "HTTPS_PROXY": "https://index.example/"}
         self._proxies = {name: found for name, address in addresses.items() if (found := proxy(address)) is not None}
         self._argv = [uv, "pip"] if uv else [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 
