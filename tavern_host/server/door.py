@@ -129,15 +129,11 @@ class Door:
         loop = asyncio.get_running_loop()
         try:
             await loop.connect_accepted_socket(lambda: connection, accepted, ssl=tls)
-        except OSError:  # a client that went away, or speaks no TLS
-            self._turn_away(connection, accepted)
-        except BaseException:
-            self._turn_away(connection, accepted)
-            raise
-
-    def _turn_away(self, connection: web.RequestHandler, accepted: socket.socket) -> None:
-        accepted.close()
-        self.forget(connection)
+        except BaseException as error:
+            accepted.close()
+            self.forget(connection)
+            if not isinstance(error, OSError):  # a client that went away, or speaks no TLS
+                raise
 
     def _has_room(self) -> bool:
         return len(self._strangers) < self._most_strangers and len(self._strangers) + len(self._guests) < self._most

@@ -13,7 +13,7 @@ from loops_bench import flow, notes
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.executions import RunStatus
-from tavern_host.contracts.runs import RUN_STORE, RUNS_CHANGED
+from tavern_host.contracts.runs import RUN_STORE, RUNS_CHANGED, RunStore
 from tavern_host.contracts.workflows import Workflow
 
 RUNS = 12
@@ -41,14 +41,19 @@ async def abandoned(bench: Bench, document: Workflow, attempt: int = 1, *, hears
     return [entry.id for entry in entries]
 
 
+async def claimed(store: RunStore, run: str) -> None:
+    """Wait until recovery has claimed an abandoned run, which it has not begun then."""
+    while (await store.get(run)).owner == "gone":
+        pass
+
+
 async def test_runs_that_recovery_and_people_resume_at_once_are_carried_out_once(tmp_path: Path, file: Path) -> None:
     async with host(tmp_path / "project") as serving:
         bench, store = Bench(serving), serving.services.get(RUN_STORE)
         runs = await abandoned(bench, workflow({"note": flow("NoteAlways", file=file, value="ran")}))
 
         async def insist(run: str) -> str:
-            while (await store.get(run)).owner == "gone":
-                pass
+            await claimed(store, run)
             while True:
                 try:
                     await bench.engine.resume(run)
@@ -70,8 +75,7 @@ async def test_an_interrupted_run_is_listed_as_it_is_told_however_it_is_taken_up
         runs = await abandoned(bench, workflow({"note": flow("NoteAlways", file=file, value="ran")}))
 
         async def interrupt(run: str) -> None:
-            while (await store.get(run)).owner == "gone":
-                pass
+            await claimed(store, run)
             await bench.engine.interrupt(run)
 
         await asyncio.gather(*(interrupt(run) for run in runs))
