@@ -11,7 +11,7 @@ import functools
 import inspect
 import logging
 import typing
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,9 +62,9 @@ class LoopbackRuntime(InProcessRuntime):
         self._spec_of = spec_of
         self._kinds: dict[str, ContributionKind] = {}
 
-    def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
-        """Return the hook implementations found, and those that can never be used."""
-        infos, problems = super().hookimpls()
+    def hookimpls(self, hooks: Collection[str]) -> tuple[list[HookImplInfo], list[Problem]]:
+        """Return the hook implementations found, and those that can never be called."""
+        infos, problems = super().hookimpls(round_trip(list(hooks), list[str]))
         return round_trip(infos, list[HookImplInfo]), round_trip(problems, list[Problem])
 
     def collect(self, hook: str) -> list[Any]:

@@ -54,7 +54,8 @@ async def admit(
     problems += _taken_problems(loaded, published, dispatcher.catalogue)
     loaded.declarations.published = published
     hooks = dispatcher.catalogue.hooks_with(manifest.name, published)
-    infos, wrong = loaded.runtime.hookimpls()
+    declared = {name for name, hook in hooks.items() if _is_declared(manifest, hook)}
+    infos, wrong = loaded.runtime.hookimpls(declared)
     problems += wrong
     for info in infos:
         found = _hook_problems(manifest, info, hooks)

@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
@@ -22,6 +22,7 @@ from tavern_host.contracts.wire import Model
 from tavern_host.runtime.deadline import in_callers_task
 from tavern_host.runtime.described import CONTRACTS, schema_of
 from tavern_host.runtime.folder_import import import_folder, release, reserve
+from tavern_host.runtime.hook_functions import hook_functions
 from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.source import FolderSource, PluginSource
 from tavern_host.runtime.threads import contained, ended
@@ -85,34 +86,11 @@ class InProcessRuntime:
             self._collected[hook] = list(collector(module, plugin=self._source.name, **entry.options))
         return self._collected.get(hook, [])
 
-    def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
-        """Return the `@hookimpl` functions of the package's own namespace, and those that can never be used."""
-        found: list[HookImplInfo] = []
-        problems: list[Problem] = []
-        for name, value in vars(self._module).items():
-            options = getattr(value, "tavern_impl", None) if callable(value) and inspect.isroutine(value) else None
-            if not isinstance(options, dict):
-                continue
-            code = inspect.unwrap(value).__code__
-            is_wrapper = options.get("wrapper") or options.get("hookwrapper")
-            if is_wrapper or inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
-                wrong = "hook wrappers are not supported" if is_wrapper else "a hookimpl returns, it does not yield"
-                hint = "return a value from a plain hookimpl; filters get what the one before returned"
-                message, file, line = f"{name}: {wrong}", code.co_filename, code.co_firstlineno
-                problems.append(Problem(message=message, hint=hint, file=file, line=line))
-                continue
-            found.append(
-                HookImplInfo(
-                    plugin=self._source.name,
-                    hook=options.get("specname") or name,
-                    function=name,
-                    arguments=list(inspect.signature(value).parameters),
-                    is_async=inspect.iscoroutinefunction(value),
-                    file=code.co_filename,
-                    line=code.co_firstlineno,
-                )
-            )
-        return found, problems
+    def hookimpls(self, hooks: Collection[str]) -> tuple[list[HookImplInfo], list[Problem]]:
+        """Return the `@hookimpl` functions of the package's own namespace, and what looks like one of these `hooks` and
+        can never be called."""
+        assert self._module is not None
+        return hook_functions(self._source.name, self._module, self._modules.values(), hooks)
 
     def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
         """Return the function behind a hook implementation."""

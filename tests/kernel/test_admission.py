@@ -351,3 +351,45 @@ def tavern_register_routes():
             assert await who(hosts[0]) == ["one", "project-one"]
             assert await who(hosts[1]) == ["two", "project-two"]
         assert await who(hosts[0]) == ["one", "project-one"]
+
+
+def with_modules(tmp_path: Path, code: str, **modules: str) -> Path:
+    """Write a plugin of which other modules are imported."""
+    folder = make_plugin(tmp_path, "acme", f"{HEAD}{code}", permissions={"hooks": [GUARD]})
+    for name, text in modules.items():
+        write(folder / f"{name}.py", f"{HEAD}{text}")
+    return folder
+
+
+GUARD = "hook:server:workflow:before-execute"
+BEFORE = "def tavern_before_execute(request):\n    return Veto(reason='no')\n"
+METHOD = f"@hookimpl\n{BEFORE}".replace("\n", "\n    ")
+
+
+async def test_what_looks_like_a_hookimpl_and_is_never_called_is_refused(tmp_path: Path) -> None:
+    """Each is a guard that its author believes in, and that would let everything pass."""
+    rows = [
+        ("unmarked", BEFORE, {}, "tavern_before_execute: it has the name of a hook"),
+        ("unmarked, misspelt", BEFORE.replace("execute", "excute"), {}, "tavern_before_excute: it has the name"),
+        ("unmarked, async", f"async {BEFORE}", {}, "tavern_before_execute: it has the name of a hook"),
+        ("imported unmarked", "from .guard import *", {"guard": BEFORE}, "tavern_before_execute: it has the name"),
+        ("of a class", f"class Guard:\n    {METHOD}", {}, "Guard.tavern_before_execute: it is marked"),
+        ("in a module", "from . import guard", {"guard": f"@hookimpl\n{BEFORE}"}, "tavern_before_execute: it is"),
+        ("of a class in a module", "from . import guard", {"guard": f"class G:\n    {METHOD}"}, "G.tavern_before_ex"),
+        ("no function", "@hookimpl\nclass tavern_before_execute: pass", {}, "tavern_before_execute: a hookimpl is"),
+    ]
+    with Failures() as failures:
+        for number, (name, code, modules, complaint) in enumerate(rows):
+            folder = with_modules(tmp_path / str(number), code, **modules)
+            async with host_with(tmp_path / f"p{number}", folder) as host:
+                with failures.row(name):
+                    told = [(without_place(p), p.file is not None) for p in host.plugin("acme").problems]
+                    assert [place for _, place in told] == [True]
+                    assert told[0][0].startswith(complaint), told
+
+
+async def test_a_helper_and_an_imported_hookimpl_are_no_mistake(tmp_path: Path) -> None:
+    code = "from .guard import tavern_before_execute\ndef before_execute(): pass\nclass Other: pass"
+    folder = with_modules(tmp_path, code, guard=f"@hookimpl\n{BEFORE}")
+    async with host_with(tmp_path / "p", folder) as host:
+        assert host.plugin("acme").problems == []
