@@ -51,7 +51,7 @@ def scanned(messages: Sequence[str]) -> str:
 
 
 def activate(entries: Iterable[tuple[str, KnowledgeEntry]], request: ActivationRequest) -> Activation:
-    """Return which of these entries, given with their bases, a conversation activates."""
+    """Return which of these entries, enabled ones with their bases, a conversation activates."""
     messages = _last(request.messages)
     used = dict.fromkeys(request.used)
     called: list[tuple[ActiveEntry, bool]] = []
@@ -93,8 +93,6 @@ def _called_up(
 ) -> tuple[list[str], str | None]:
     """Return what calls an entry up, and what that still lacks."""
     criteria = entry.activation_criteria
-    if not entry.management_metadata.is_enabled:
-        return [], None
     depth = request.scan_depth if criteria.scan_depth is None else criteria.scan_depth
     among = messages[len(messages) - depth :] if depth < len(messages) else messages
 

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -57,7 +58,7 @@ class Installed:
 def installed_plugins(packages: Path | None = None) -> list[Installed]:
     """Return the entry points of all distributions, sorted: those of the environment, then those of the packages."""
     own = _own()
-    found = _in_environment([entry.dist for entry in _entry_points() if entry.dist is not None])
+    found = _of_environment(_visible())
     hidden = [one for one in own if one not in found]  # by another that is called like the host, earlier on the path
     places = [(one, None) for one in (*found, *hidden)]
     entries = [(e, one, path) for one, path in (*places, *_in_folders(packages)) for e in one.entry_points()]
@@ -67,7 +68,8 @@ def installed_plugins(packages: Path | None = None) -> list[Installed]:
 
 def _own() -> list[_Distribution]:
     """Return the distributions that the running host was installed by: one, unless something is wrong."""
-    return [one for one in _in_environment(distributions(name=DISTRIBUTION)) if one.name and one.has(_RUNNING)]
+    found = _of_environment(_unique(distributions(name=DISTRIBUTION)))
+    return [one for one in found if one.name and one.has(_RUNNING)]
 
 
 def first_party_modules(name: str) -> tuple[ModuleType, ...]:
@@ -145,7 +147,14 @@ class _Distribution:
 
     def __init__(self, found: Any) -> None:
         self._found = found
-        self.place = os.path.realpath(str(getattr(found, "_path", found)))
+        self._path = str(getattr(found, "_path", found))
+        self.called = Path(self._path).name.partition("-")[0].removesuffix(".egg-info")
+        """What the folder of its metadata is called after."""
+
+    @functools.cached_property
+    def place(self) -> str:
+        """The folder of its metadata."""
+        return os.path.realpath(self._path)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Distribution) and self.place == other.place
@@ -160,12 +169,13 @@ class _Distribution:
             name = str(self._found.name)
         except Exception:  # an installation that was broken off, or is damaged
             return None
-        folder = Path(self.place).name.partition("-")[0].removesuffix(".egg-info")
-        return name if _normal(name) == _normal(folder) else None
+        return name if _normal(name) == _normal(self.called) else None
 
     def entry_points(self) -> list[importlib_metadata.EntryPoint]:
         """Return those of the group."""
         try:
+            if GROUP not in (self._found.read_text("entry_points.txt") or ""):  # as in most, which are not parsed then
+                return []
             return [entry for entry in self._found.entry_points if entry.group == GROUP]
         except Exception as error:
             _log.warning("an installed distribution cannot be read and is left out: %s", describe(error))
@@ -207,19 +217,21 @@ class _Distribution:
             return None
 
 
-def _in_environment(found: Any) -> list[_Distribution]:
-    return [one for one in _unique(found) if os.path.dirname(one.place) not in SEARCHED]  # noqa: PTH120  # a text
+def _of_environment(found: Iterable[_Distribution]) -> list[_Distribution]:
+    return [one for one in found if os.path.dirname(one.place) not in SEARCHED]  # noqa: PTH120  # a text
 
 
-def _unique(found: Any) -> list[_Distribution]:
+def _unique(found: Iterable[Any]) -> list[_Distribution]:
     return list(dict.fromkeys(map(_Distribution, found)))
 
 
-def _entry_points() -> list[importlib_metadata.EntryPoint]:
-    try:
-        return list(importlib_metadata.entry_points(group=GROUP))
-    except Exception:  # the files of one installed distribution, any one, are damaged: go without that one
-        return [e for one in _unique(distributions()) for e in one.entry_points()]
+def _visible() -> list[_Distribution]:
+    """Return the distributions with entry points of the group, but for those that have another of their name earlier on
+    the path: importing finds that one."""
+    first: dict[str, _Distribution] = {}
+    for one in map(_Distribution, distributions()):
+        first.setdefault(_normal(one.called), one)
+    return [one for one in first.values() if one.entry_points()]
 
 
 def _normal(name: str) -> str:
