@@ -282,6 +282,11 @@ class Host:
         """Return the names of all that a plugin owns at this moment, by kind."""
         return self._manager.report.owned(name)
 
+    @property
+    def origins(self) -> list[str]:
+        """The origins whose pages may send requests with a token."""
+        return self._manager.review.operator.origins
+
     async def watch_decisions(self, *, every: float = 0.5) -> None:
         """Follow what other processes of the operator decide (grants, switches, settings), and remove Blobs that nobody
         holds, until cancelled."""

@@ -136,9 +136,12 @@ def document(routes: Iterable[DescribedRoute]) -> dict[str, Any]:
 async def describe(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Describe every route. The document is made once for all plugins that are loaded: that takes a second."""
     revision = context.hooks.revision
-    known: tuple[int, HttpResponse] | None = context.state.get("openapi")
+    known: tuple[int, bytes] | None = context.state.get("openapi")
     if known is None or known[0] != revision:
         routes = await context.services.get(PLUGINS).routes()
         body = await asyncio.to_thread(lambda: json.dumps(document(routes)).encode())
-        known = context.state["openapi"] = revision, HttpResponse(body=body)
-    return known[1]
+        known = context.state["openapi"] = revision, body
+    servers = json.dumps([{"url": request.base}])
+    return HttpResponse(
+        body=f'{{"servers": {servers}, '.encode() + known[1].removeprefix(b"{")
+    )  # as its reader calls it

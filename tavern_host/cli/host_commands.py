@@ -145,7 +145,9 @@ _ALL = (
         "serve",
         CommandParameter(name="--port", type="integer", default=8188, help="Port; 0 takes any free one."),
         CommandParameter(name="--address", default="127.0.0.1", help="Where it listens; 0.0.0.0 is on all interfaces."),
-        CommandParameter(name="--name", multiple=True, help="What clients call it, such as inn.example."),
+        CommandParameter(
+            name="--name", multiple=True, help="What clients call it, such as inn.example or inn.example:9000."
+        ),
         CommandParameter(name="--tls-cert", type="path", help="A certificate with its chain (PEM)."),
         CommandParameter(name="--tls-key", type="path", help="The key of the certificate (PEM)."),
         CommandParameter(name="--base-path", default="", help="What its paths begin with, such as /tavern."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -25,12 +26,17 @@ Code = Mapping[str, bytes] | Problem | None
 for a plugin that is no folder."""
 
 
+Origin = Annotated[str, Field(pattern=r"^https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?$")]
+"""The origin of a page (RFC 6454), in the form in which browsers send it."""
+
+
 class OperatorFile(Model):
     """`host.yaml`: what the operator decides, for every project of this user.
 
     `trust` names plugins that need no review (but for the code of a folder in a project), `disabled` those
     that are not loaded, `overrides` orders the plugins that override one service (the last is on top), `audit`
-    says when a file of the audit log is closed, `proxy` which proxies are used in place of the environment's.
+    says when a file of the audit log is closed, `proxy` which proxies are used in place of the environment's, `origins`
+    whose pages may send requests with a token, each as `https://inn.example`.
     """
 
     trust: list[str] = Field(default_factory=list)
@@ -39,6 +45,7 @@ class OperatorFile(Model):
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     audit: AuditLimits = Field(default_factory=AuditLimits)
     proxy: ProxySettings | None = None
+    origins: list[Origin] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tavern_host.contracts.plugins import HookImplInfo, Problem
+from tavern_host.contracts.plugins import MANIFEST, HookImplInfo, Problem
 
 _PREFIX = "tavern_"
 """How the names of the host's hooks begin, and no other function's that stands in a plugin's package."""
@@ -89,15 +90,23 @@ def _unreachable(package: ModuleType, modules: Collection[ModuleType]) -> Iterat
 def _members(package: ModuleType, modules: Collection[ModuleType]) -> Iterator[tuple[str, Any]]:
     """Yield what modules that know the mark define, and what their classes do."""
     for module in dict.fromkeys((package, *modules)):
-        known = vars(module)
+        known = vars(module) if isinstance(module, ModuleType) else {}
         if "hookimpl" not in known and "tavern_host" not in known:
             continue  # as nearly all modules: this runs at each load
+        if _is_of_another(module, package):
+            continue
         own = [(name, value) for name, value in known.items() if isinstance(value, FunctionType | type)]
         for name, value in own:
             if value.__module__ == module.__name__:
                 yield name, value
                 members = vars(value).items() if isinstance(value, type) else ()
                 yield from ((f"{name}.{member}", each) for member, each in members)
+
+
+def _is_of_another(module: ModuleType, package: ModuleType) -> bool:
+    """Return whether a module is a plugin of its own, which lies in the folder of this one."""
+    folder = Path(module.__file__ or "").parent
+    return folder != Path(package.__file__ or "").parent and (folder / MANIFEST).is_file()
 
 
 def _is_inside(module: str, package: ModuleType) -> bool:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from aiohttp import web
 
 from tavern_host.host import Host
@@ -81,12 +83,23 @@ async def _write_refusals(app: web.Application) -> None:
     app[REFUSALS].flush()
 
 
+def _share(request: web.Request, response: web.StreamResponse, origins: Collection[str]) -> None:
+    """Let pages of these origins read an answer (the CORS protocol of the Fetch standard), without cookies."""
+    response.headers["Vary"] = ", ".join(filter(None, (response.headers.get("Vary"), "Origin")))
+    origin = request.headers.get("Origin", "")
+    if origin in origins and request.app[GATE].is_foreign(request):
+        response.headers["Access-Control-Allow-Origin"] = origin
+        response.headers["Access-Control-Expose-Headers"] = "*"
+
+
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     if REQUEST_ID in request:
         response.headers["X-Request-Id"] = request[REQUEST_ID]
     response.headers["Server"] = HEADERS["Server"]  # aiohttp has put its version there
+    if origins := request.app[SERVED].default.origins:
+        _share(request, response, origins)
     door = request.app.get(DOOR)
     if door is not None and response.status != 101 and not door.lets_stay(request.protocol):
         response.force_close()

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from tavern_host.contracts.blobs import BINARY, Blob
 from tavern_host.host import Host
-from tavern_host.server.connections import parts_of
+from tavern_host.server.bodies import parts_of
 from tavern_host.server.gate import GATE
 from tavern_host.server.routes import route
 from tavern_host.server.served import host_of

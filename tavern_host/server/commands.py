@@ -16,7 +16,7 @@ from tavern_host.contracts.errors import NotFound, PluginFailure, TavernError
 from tavern_host.contracts.http import ServerEvent
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
-from tavern_host.server.connections import body_of
+from tavern_host.server.bodies import body_of
 from tavern_host.server.gate import GATE
 from tavern_host.server.plugin_routes import send_events
 from tavern_host.server.routes import route

@@ -1,11 +1,11 @@
-"""The connections of the server: how their requests and bodies are read, and for how long."""
+"""The connections of the server: how their requests are read, and for how long."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -20,8 +20,6 @@ from tavern_host.server.reach import ADDRESS, Reach
 
 IDLE_DEADLINE = 75.0
 """Seconds in which one with the token has to send the head of its next request."""
-BODY_DEADLINE = 120.0
-"""Seconds in which one with the token has to send a body, or of an upload the next part."""
 LINGER = 2.0
 """Seconds for which the rest of a body is read that nobody wants, so that its sender sees the answer."""
 DRAIN = 2.0
@@ -66,25 +64,6 @@ class _Server(web.Server):
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self._door.forget(handler)
-
-
-async def body_of(request: web.Request) -> bytes:
-    """Return the body of a request. Raises `HTTPRequestTimeout` where it does not arrive."""
-    return await _in_time(request.read()) if request.can_read_body else b""
-
-
-async def parts_of(request: web.Request) -> AsyncIterator[bytes]:
-    """Yield the body of a request as it arrives. Raises `HTTPRequestTimeout` where no more of it does."""
-    while part := await _in_time(request.content.readany()):
-        yield part
-
-
-async def _in_time(reading: Awaitable[bytes]) -> bytes:
-    try:
-        async with asyncio.timeout(BODY_DEADLINE):
-            return await reading
-    except TimeoutError:
-        raise web.HTTPRequestTimeout(text=f"the body has not arrived within {BODY_DEADLINE:g} s") from None
 
 
 def _below(base_path: str, make: Callable[..., web.BaseRequest], message: Any, *rest: Any) -> web.BaseRequest:

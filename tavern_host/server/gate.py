@@ -17,6 +17,7 @@ from tavern_host.contracts.http import Access, RouteInfo
 from tavern_host.contracts.languages import CATALOGUE, say
 from tavern_host.contracts.log_context import also_log
 from tavern_host.host import OPERATOR, Host
+from tavern_host.server.bodies import is_packed
 from tavern_host.server.door import DOOR
 from tavern_host.server.errors import Handler, error_response
 from tavern_host.server.reach import Reach
@@ -31,6 +32,12 @@ _MOST_UNKNOWN = 1 << 16
 """The largest body in bytes that somebody without a token may send."""
 MOST_REQUESTS = 1024
 """How many requests one server answers at a time, sockets apart, which have a limit of their own."""
+_ENCODINGS = "a body is sent as it is, or with a token with 'Content-Encoding: gzip', once"
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
+    "Access-Control-Allow-Headers": "Authorization, *",
+    "Access-Control-Max-Age": "600",
+}
 STILL_IN = 5.0
 """Seconds for which what is sent as it comes is sent until it is looked at whether its receiver may still have it."""
 _HEAD = """<!doctype html><html lang="{}"><title>tavern-host</title>
@@ -55,16 +62,23 @@ class Gate:
         """Return the status and one line for a request that nobody may send, else None."""
         if not self.reach.admits(request):
             return 403, "this server is reached through its proxy only"
-        if not self.reach.knows(request.host):
-            return 421, f"this server is {self.reach.address}:{self.reach.port}, not {request.host!r}"
-        origin, scheme = request.headers.get("Origin"), "https" if self.reach.is_secure(request) else "http"
-        if origin is not None and not (
-            origin.startswith(f"{scheme}://") and self.reach.knows(origin[len(scheme) + 3 :])
-        ):
-            return 403, f"requests from {origin!r} are not accepted"
+        if not self.reach.knows(request.host, by_proxy=self.reach.is_from_proxy(request)):
+            this = f"this server is {self.reach.address}:{self.reach.port}, not {request.host!r}"
+            return 421, f"{this}; what else it is called is told to `tavern serve` with --name NAME[:PORT]"
+        origin = request.headers.get("Origin")
+        if self.is_foreign(request) and origin not in request.app[SERVED].default.origins:
+            return 403, f"requests from {origin!r} are not accepted: it is not among `origins` in host.yaml"
         if origin is None and request.method not in ("GET", "HEAD", "OPTIONS") and self._carried(request)[1]:
             return 403, "a request with the cookie that changes something needs an Origin header, as browsers send it"
         return None
+
+    def is_foreign(self, request: web.Request) -> bool:
+        """Return whether a page that is not this server's sends a request: it has to bring a token of its own, since a
+        browser lets it use the cookies of all ports of a machine."""
+        origin, scheme = request.headers.get("Origin"), "https" if self.reach.is_secure(request) else "http"
+        if origin is None or origin == f"{scheme}://{request.host}":
+            return False
+        return not (origin.startswith(f"{scheme}://") and self.reach.is_exactly(origin[len(scheme) + 3 :]))
 
     async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer a request among those that are answered at this moment. Raises `LimitReached` for one too many."""
@@ -115,7 +129,7 @@ class Gate:
             return value.strip(), False
         if named := request.query.get("token"):
             return named, False
-        token = request.cookies.get(self._cookie, "")
+        token = "" if self.is_foreign(request) else request.cookies.get(self._cookie, "")
         return token, bool(token)
 
 
@@ -130,9 +144,8 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if refused is not None:
         count_refusal(request, "forbidden")
         return error_response(refused[0], "forbidden", refused[1])
-    encodings = {one.lower() for one in request.headers.getall("Content-Encoding", ())}
-    if not encodings <= {"", "identity"}:  # a little may become a lot
-        return error_response(415, "unsupported_encoding", "a body is taken as it is: send it without Content-Encoding")
+    if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers and gate.is_foreign(request):
+        return web.Response(status=204, headers=_PREFLIGHT)
     known = await gate.visitor(request)
     if door is not None and known is None and door.is_too_many(request.protocol):
         count_refusal(request, "unauthorized")
@@ -148,6 +161,9 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if known is None and request.can_read_body and not 0 <= (request.content_length or -1) <= _MOST_UNKNOWN:
         message = f"without a token the body has a length of at most {_MOST_UNKNOWN} bytes"
         return error_response(413, "too_large", message)
+    encodings = [one.strip().lower() for one in request.headers.getall("Content-Encoding", ())]
+    if encodings not in ([], [""], ["identity"]) and (known is None or not is_packed(request) or len(encodings) > 1):
+        return error_response(415, "unsupported_encoding", _ENCODINGS)
     VISITOR.set(known or _NOBODY)
     if request.app[SERVED].is_draining and request.method not in ("GET", "HEAD"):
         message = "the server is stopping and rejects new work; send it again when it runs again"

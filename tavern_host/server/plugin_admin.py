@@ -13,7 +13,7 @@ from tavern_host.contracts.http import EncodedOnce
 from tavern_host.contracts.languages import CATALOGUE
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.host import Host
-from tavern_host.server.connections import body_of
+from tavern_host.server.bodies import body_of
 from tavern_host.server.gate import call_of
 from tavern_host.server.plugin_routes import answered
 from tavern_host.server.routes import route

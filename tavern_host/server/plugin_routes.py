@@ -27,13 +27,14 @@ from tavern_host.contracts.redaction import redacted_json
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
 from tavern_host.server.blob_routes import SANDBOXED, blob_response
-from tavern_host.server.connections import body_of
+from tavern_host.server.bodies import body_of
 from tavern_host.server.gate import GATE, STILL_IN, call_of
 from tavern_host.server.served import SERVED, host_of, take_project, visitor
 
 T = TypeVar("T")
 
-_PRIVATE_HEADERS = frozenset({"authorization", "cookie"})
+_PRIVATE_HEADERS = frozenset({"authorization", "cookie", "content-encoding", "content-length"})
+"""Those that are the server's to read: who asks, and how the body was sent."""
 MAX_ANSWER = 64 << 20
 """The largest body in bytes that a plugin answers with; a Blob, which is sent as a stream, may be larger."""
 _COOKIE_SECONDS = 600

@@ -20,7 +20,8 @@ from tavern_host.contracts.errors import InvalidInput
 ADDRESS = "127.0.0.1"
 _EVERYWHERE = "0.0.0.0"
 _THIS_MACHINE = (ipaddress.ip_network("127.0.0.0/8"),)
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_LOOPBACK = frozenset({ADDRESS, "localhost", "[::1]"})
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?")
 _BASE = re.compile(r"(/[\w.~-]+)*", re.ASCII)
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -33,9 +34,9 @@ _log = logging.getLogger("tavern.server")
 class Reach:
     """Where a server listens, and what its clients may call it.
 
-    `names` are those in the Host header besides the address itself. `base_path` is what all its paths begin with for
-    clients, such as `/tavern`; a proxy may take it away. `proxies` are believed when they say for whom they ask
-    (`X-Forwarded-For`, `X-Forwarded-Proto`).
+    `names` are those in the Host header besides the address itself, each for this port or with another. `base_path` is
+    what all its paths begin with for clients, such as `/tavern`; a proxy may take it away. `proxies` are believed when
+    they say for whom they ask (`X-Forwarded-For`, `X-Forwarded-Proto`).
     """
 
     port: int
@@ -54,11 +55,18 @@ class Reach:
             except InvalidInput as error:
                 _log.error("%s; the certificate from before stays in use", error.message)
 
-    def knows(self, host: str) -> bool:
-        """Return whether a Host header names this server."""
-        name, _, port = host.partition(":")
-        if name in self.names:
-            return port in ("", str(self.port))
+    def knows(self, host: str, *, by_proxy: bool = False) -> bool:
+        """Return whether a Host header names this server. This machine's names have any port, as a forwarded one is not
+        the server's; so have `names` where a proxy has passed it on. DNS rebinding brings a name that is none of these.
+        """
+        name = _split(host)[0]
+        return name in _LOOPBACK or (by_proxy and name in self.names) or self.is_exactly(host)
+
+    def is_exactly(self, host: str) -> bool:
+        """Return whether that is what this server is called, with its port: pages of other ports are not its own."""
+        name, port = _split(host)
+        if host.lower() in self.names or (name in self.names and port == str(self.port)):
+            return True
         return port == str(self.port) and name in {self.address, ADDRESS, "localhost"} - {_EVERYWHERE}
 
     @property
@@ -122,7 +130,7 @@ def reach(
         raise InvalidInput(f"--address {address}: the token could be read on its way; {what}")
     for name in names:
         if not _NAME.fullmatch(name):
-            raise InvalidInput(f"--name {name}: a name is such as inn.example, in lower case and without a port")
+            raise InvalidInput(f"--name {name}: a name is such as inn.example or inn.example:9000, in lower case")
     if not _BASE.fullmatch(base_path):
         raise InvalidInput(f"--base-path {base_path}: a base path is such as /tavern, without a slash at its end")
     if certificate is None and key is None:
@@ -149,6 +157,12 @@ def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> Non
     ends = load_pem_x509_certificate(Path(certificate).read_bytes()).not_valid_after_utc
     if ends < clock.now():
         _log.warning("the certificate %s was valid until %s: clients refuse it", certificate, ends.isoformat(" "))
+
+
+def _split(host: str) -> tuple[str, str]:
+    """Return the name and the port of a Host header, the port empty where there is none."""
+    found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:]*)(?::([0-9]*))?", host.lower())
+    return (found[1], found[2] or "") if found is not None else (host, "")
 
 
 def _read(option: str, read: Callable[[str], T], text: str) -> T:

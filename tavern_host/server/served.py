@@ -25,7 +25,7 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.host import Host
 from tavern_host.projects import find_project
 from tavern_host.runtime.installed import first_party_part
-from tavern_host.server.connections import body_of
+from tavern_host.server.bodies import body_of
 from tavern_host.server.holder import Server, held
 from tavern_host.server.routes import route
 

@@ -57,5 +57,6 @@ async def served(host: Host) -> AsyncIterator[HttpClient]:
     listening = socket.create_server(("127.0.0.1", 0))
     app = make_app(host, token=TOKEN, port=(port := listening.getsockname()[1]))
     server = test_utils.TestServer(app, socket_factory=lambda *_: listening)
+    await server.start_server(auto_decompress=False)  # as `listening` does; see `bodies`
     async with test_utils.TestClient(server, cookie_jar=DummyCookieJar()) as client:
         yield HttpClient(host, client, port)

@@ -7,16 +7,11 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from helpers.certificates import write_certificate
 from helpers.waiting import until
 
 from tavern_scripts.network.allowlist import Address
@@ -86,16 +81,8 @@ class Told:
 
 @asynccontextmanager
 async def secure_server(folder: Path) -> AsyncIterator[Told]:
-    """Run an HTTPS server; its certificate is left in `folder` / certificate.pem."""
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(1), now + timedelta(1))
-    places = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    certificate = builder.add_extension(places, False).sign(key, hashes.SHA256())
-    (folder / "certificate.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
+    """Run an HTTPS server; its certificate is left in `folder` / cert.pem."""
+    context = write_certificate(folder)
     async with telling_server(context) as told:
         yield told
 

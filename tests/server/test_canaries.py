@@ -49,8 +49,7 @@ NOTHING_THERE = {"/api/blobs/{hash}", "/api/runs/{runId}/outputs/{key}", "/api/w
 KEPT = ("runs.sqlite3", "agents.sqlite3")
 LEAKS = """
 import os
-from typing import Annotated
-from tavern_host import HttpResponse, NodeContext, RouteInfo, Slot, hookimpl, node
+from tavern_host import HttpResponse, RouteInfo, hookimpl
 from tavern_host.contracts.errors import InvalidInput
 
 WAYS = ("says", "fails", "breaks")
@@ -74,6 +73,11 @@ async def fails(request, context):
 
 async def breaks(request, context):
     raise RuntimeError(secrets(context))
+"""
+LEAKING_NODE = """
+from tavern_host import NodeContext, node
+from tavern_host.contracts.errors import InvalidInput
+from .. import secrets
 
 @node(type="Leak", category="Test", display_name="Leak")
 async def leak(context: NodeContext, fail: bool = False, password: str = "") -> str:
@@ -135,7 +139,10 @@ def acme(folder: Path) -> Path:
     named: dict[str, dict[str, Any]] = {"key": {"type": "password"}, "tools.leak.cookie": {"type": "password"}}
     named["many"] = {"type": "json", "secretKeys": ["key"]}
     options = [{"key": f"extensions.acme.{key}", "label": key, **about} for key, about in named.items()]
-    permissions, files = {"hooks": ["hook:server:routes:register"]}, {"__init__.py": LEAKS, "nodes/__init__.py": LEAKS}
+    permissions, files = (
+        {"hooks": ["hook:server:routes:register"]},
+        {"__init__.py": LEAKS, "nodes/__init__.py": LEAKING_NODE},
+    )
     nodes = {"entry": "./nodes", "namespace": "acme"}
     return write_plugin(folder, files, configOptions=options, permissions=permissions, nodes=nodes)
 

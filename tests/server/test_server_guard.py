@@ -69,11 +69,29 @@ async def test_the_way_on_never_leads_to_another_server(site: HttpClient) -> Non
 async def test_hosts_and_origins_are_this_server_alone(site: HttpClient) -> None:
     here = f"127.0.0.1:{site.port}"
     with Failures() as failures:
-        for host in ("evil.example", f"evil.example:{site.port}", "127.0.0.1", "127.0.0.1:1", f"[::1]:{site.port}"):
+        for host in (
+            *(
+                "evil.example",
+                f"evil.example:{site.port}",
+                "",
+                ":",
+                "localhost.evil.example",
+                "localhost:80:80",
+                "[::1",
+            ),
+            *(
+                f"127.0.0.1.evil.example:{site.port}",
+                "evil.localhost",
+                "127.0.0.2",
+                "0.0.0.0",
+                "localhost.",
+                "localhost@x",
+            ),
+        ):
             with failures.row(host):
                 answer = await site.get("/api/plugins", headers={"Host": host})
                 assert (answer.status, (await answer.json())["code"]) == (421, "forbidden")
-        for host in (here, f"localhost:{site.port}"):
+        for host in (here, f"localhost:{site.port}", "127.0.0.1", "127.0.0.1:9000", "localhost:9000", "[::1]:9000"):
             for more in ({}, {"Origin": f"http://{host}"}):
                 with failures.row((host, more)):
                     assert (await site.get("/api/plugins", headers={"Host": host, **more})).status == 200

@@ -6,29 +6,12 @@ import asyncio
 import signal
 import socket
 import ssl
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from helpers.certificates import write_certificate
 from helpers.command_line import tavern
 from helpers.serve_process import serving
-
-YEAR = timedelta(days=365)
-
-
-def write_certificate(folder: Path, serial: int) -> None:
-    """Write a certificate for 127.0.0.1 with this serial number, and its key."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "inn")])
-    names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    made = x509.CertificateBuilder(name, name, key.public_key(), serial, now - YEAR, now + YEAR)
-    signed = made.add_extension(names, critical=False).sign(key, hashes.SHA256())
-    (folder / "cert.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
 
 
 async def serial_of(port: int) -> int:
