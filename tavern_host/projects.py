@@ -19,6 +19,7 @@ from pydantic import Field, JsonValue
 
 from tavern_host.context import Project
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
+from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.wire import Model
 from tavern_host.plugins.discovery import discover
 from tavern_host.plugins.review import OperatorFile
@@ -152,11 +153,20 @@ def make_project(root: Path, samples: Iterable[Path] = ()) -> None:
         write_atomic(root / PROJECT_FILE, f"name: {json.dumps(root.name or 'project')}\n".encode())
 
 
+def first_party_samples() -> list[Path]:
+    """Return the folders of samples that the installed first-party plugins have."""
+    return [root / one.sample.entry for root, one in _first_party() if one.sample is not None]
+
+
+def _declared_folders() -> list[str]:
+    return list(dict.fromkeys(name for _, one in _first_party() for name in one.project_folders))
+
+
 @cache
-def _declared_folders() -> tuple[str, ...]:
-    """Return the folders of a project that the installed first-party plugins declare, which stay what they are."""
-    manifests = [record.manifest for record in discover()[0].values() if record.first_party]
-    return tuple(dict.fromkeys(name for manifest in manifests if manifest for name in manifest.project_folders))
+def _first_party() -> tuple[tuple[Path, Manifest], ...]:
+    """Return the folders and manifests of the installed first-party plugins, which stay what they are."""
+    found = [record for record in discover()[0].values() if record.first_party]
+    return tuple((one.root, one.manifest) for one in found if one.root is not None and one.manifest is not None)
 
 
 def read_project_file(root: Path) -> ProjectFile:

@@ -20,7 +20,7 @@ from tavern_host.contracts.languages import say
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.contracts.reviews import outputs_of, permissions_of
 from tavern_host.host import Host
-from tavern_host.projects import PROJECT_FILE, make_project
+from tavern_host.projects import PROJECT_FILE, first_party_samples, make_project
 from tavern_host.runtime.installed import first_party_modules, first_party_part
 from tavern_host.storage.files import make_folder
 
@@ -78,19 +78,23 @@ async def _served(host: Host, make_host: MakeHost, arguments: dict[str, Any]) ->
 
 async def init(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     """Make a project."""
-    root = _new_project(arguments["folder"])
+    root = _new_project(arguments["folder"], is_empty=arguments["empty"])
     yield CommandOutput(kind="message", text=f"Made a project in {root}")
+    yield CommandOutput(kind="message", text="There, `tavern serve` opens its page.")
+    if not arguments["empty"]:
+        text = "`tavern workflow run greeting --input name=Ada` runs its sample; `tavern init --empty` makes none."
+        yield CommandOutput(kind="message", text=text)
     yield CommandOutput(kind="result", data={"project": str(root)})
 
 
-def _new_project(folder: str) -> Path:
+def _new_project(folder: str, *, is_empty: bool) -> Path:
     if not folder:
         raise InvalidInput("the folder's name is empty; for the current folder write `tavern init .`")
     root = Path(folder).absolute()
     if (root / PROJECT_FILE).exists():
         raise InvalidInput(f"{root} is a project already")
     try:
-        make_project(root)
+        make_project(root, () if is_empty else first_party_samples())
     except OSError as error:
         raise InvalidInput(f"no project can be made in {root}: {error.strerror}") from None
     return root
@@ -163,9 +167,10 @@ _ALL = (
     ),
     _command(
         "init",
-        "Make an empty project in a folder.",
+        "Make a project in a folder, with a sample that runs.",
         "init",
         CommandParameter(name="folder", help="The folder, made if need be.", required=True),
+        CommandParameter(name="--empty", type="flag", help="Leave the sample out."),
     ),
     _command(
         "plugins list",

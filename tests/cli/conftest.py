@@ -34,7 +34,7 @@ async def say(arguments, context):
 def project(tmp_path: Path) -> Path:
     """Return the folder of an empty project."""
     folder = tmp_path / "inn"
-    assert tavern("init", folder).code == 0
+    assert tavern("init", "--empty", folder).code == 0
     return folder
 
 

@@ -17,7 +17,7 @@ BROKEN = {"__init__.py": "import no_such_module\n"}
 def project(tmp_path: Path) -> Path:
     """Return a project with a plugin that needs no grant."""
     folder = tmp_path / "inn"
-    assert tavern("init", folder).code == 0
+    assert tavern("init", "--empty", folder).code == 0
     requires = {"plugins": {"tavern-nodes": ""}}
     write_plugin(folder / "plugins" / "looks", {"web/a.css": ""}, description="Nothing but looks.", requires=requires)
     return folder

@@ -15,7 +15,7 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 def project(tmp_path: Path) -> Path:
     """Return a project with a plugin that needs a grant, in a folder of its own."""
     folder = tmp_path / "inn"
-    assert tavern("init", folder).code == 0
+    assert tavern("init", "--empty", folder).code == 0
     marked = f"open({str(tmp_path / 'imported')!r}, 'w').close()\n"
     code = {"__init__.py": marked + GREETS_IN_ITS_OWN_WAY}
     write_plugin(folder / "plugins" / "ahoy", code, displayName="Ahoy", **INTERCEPTING)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ def test_init_makes_a_project_with_its_parts(tmp_path: Path) -> None:
     (inn / "workflows" / "mine.json").write_text("{}")
     (tmp_path / "file").write_text("")
 
-    ran = tavern("init", "inn", cwd=tmp_path)
+    ran = tavern("init", "--empty", "inn", cwd=tmp_path)
 
-    assert (ran.code, ran.out, ran.err) == (0, f"Made a project in {inn}\n", "")
+    made = f"Made a project in {inn}\nThere, `tavern serve` opens its page.\n"
+    assert (ran.code, ran.out, ran.err) == (0, made, "")
     assert (inn / "tavern.yaml").read_text() == 'name: "inn"\n'
     assert {p.name for p in inn.iterdir() if p.is_dir()} >= {"workflows", "agents", "tools", "plugins"}
     assert (inn / "workflows" / "mine.json").read_text() == "{}"
@@ -38,13 +41,25 @@ def test_init_makes_a_project_with_its_parts(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.yaml")) == []
 
 
+def test_a_new_project_runs_as_it_says(tmp_path: Path) -> None:
+    said = tavern("init", "inn", cwd=tmp_path).out
+    command = re.search("`tavern (workflow run [^`]*)`", said)
+    assert command is not None, said
+    ran = tavern(*shlex.split(command[1]), cwd=tmp_path / "inn")
+    assert ran.code == 0
+    assert "Hello, Ada" in ran.out
+    assert tavern("plugins", "list", "--check", cwd=tmp_path / "inn").code == 0
+    listed = tavern("workflow", "list", "--json", cwd=tmp_path / "inn").json()
+    assert {one["id"] for one in listed} >= {"greeting", "agents/deliberation"}
+
+
 def test_the_project_is_named_or_in_the_environment_or_where_one_stands(project: Path, tmp_path: Path) -> None:
     (project / "agents" / "keeper.json").write_text(
         '{"id": "keeper", "name": "Keeper", "version": "1", "schema_version": "1.0",'
         ' "core_deliberation_workflow_id": "think"}'
     )
     here = tmp_path / "elsewhere"
-    assert tavern("init", here).code == 0
+    assert tavern("init", "--empty", here).code == 0
 
     named = tavern("--project", project, "agent", "list", "--json", cwd=here)
     by_environment = tavern("agent", "list", "--json", cwd=here, TAVERN_PROJECT=str(project))

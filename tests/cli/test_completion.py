@@ -42,7 +42,7 @@ def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_commands_options_and_names_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = tmp_path / "inn"
-    assert tavern("init", project).code == 0
+    assert tavern("init", "--empty", project).code == 0
     write_plugin(project / "plugins" / "waits", {"__init__.py": "print('noise')\n"})
     write_plugin(project / "plugins" / "looks", {"plugin.yaml": "name: looks\nversion: [\n"})
     (project / "workflows" / "one.json").write_text('{"nodes": [], "edges": []}')

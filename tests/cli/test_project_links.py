@@ -21,7 +21,7 @@ TOOL = {"id": "text:a", "description": "A.", "implementation": {"type": "script"
 def project(tmp_path: Path) -> Path:
     """Return an empty project, in whose parent is a folder with things of somebody else's."""
     folder = tmp_path / "inn"
-    assert tavern("init", folder).code == 0
+    assert tavern("init", "--empty", folder).code == 0
     outside = tmp_path / "outside"
     for name in ("plugins/acme/plugin.yaml", "a.tool.json", "a.json", "tavern.yaml", "a.py", "requirements.txt"):
         (outside / name).parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def test_a_project_whose_part_leads_out_is_refused(project: Path, tmp_path: Path
                     kept.rename(link)
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "agents").symlink_to(tmp_path / "outside")
-    ran = tavern("init", tmp_path / "new")
+    ran = tavern("init", "--empty", tmp_path / "new")
     assert ran.code == 2
     assert "is a link that leads out of the project" in ran.error
     assert sorted(tmp_path.joinpath("outside").rglob("*")) == before

@@ -43,7 +43,7 @@ def inn(tmp_path: Path) -> Tavern:
     """Return what runs `tavern` in a project with a workflow `needy` that fails until `tmp_path/it` is there."""
     files = {"__init__.py": "", "nodes/__init__.py": NODES}
     plugin = write_plugin(tmp_path / "acme_need", files, nodes={"entry": "nodes"})
-    assert tavern("init", tmp_path / "inn").code == 0
+    assert tavern("init", "--empty", tmp_path / "inn").code == 0
     nodes = {
         "c": {"type": "acme-need:Count", "inputValues": {"file": str(tmp_path / "counted")}},
         "n": {"type": "acme-need:Need", "inputValues": {"file": str(tmp_path / "it")}},

@@ -45,7 +45,7 @@ def tavern_before_save_settings(change):
 def project(tmp_path: Path) -> Path:
     """Return a project with a plugin that has settings."""
     folder = tmp_path / "inn"
-    assert tavern("init", folder).code == 0
+    assert tavern("init", "--empty", folder).code == 0
     write_plugin(folder / "plugins" / "acme_bar", configOptions=OPTIONS)
     return folder
 

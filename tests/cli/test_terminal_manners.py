@@ -16,7 +16,7 @@ from tavern_host.cli import main
 
 def test_the_project_stands_before_or_after_the_command(project: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    tavern("init", other)
+    tavern("init", "--empty", other)
     write_plugin(project / "plugins" / "looks")
     with Failures() as failures:
         for words in (

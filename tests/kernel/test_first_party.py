@@ -112,7 +112,7 @@ def test_only_first_party_plugins_have_commands_beside_plugins(tmp_path: Path, m
     unpack(wheel(tmp_path, "acme"), tmp_path / "site")
     (tmp_path / "site" / "acme" / "host_commands.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    assert tavern("init", tmp_path / "inn").code == 0
+    assert tavern("init", "--empty", tmp_path / "inn").code == 0
     assert "acme" in [plugin.name for plugin in Host(tmp_path / "inn").link()]
     without = [word for name in ("operations", "packages") for word in ("--no-plugin", f"tavern-{name}")]
     with Failures() as failures:

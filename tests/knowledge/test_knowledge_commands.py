@@ -16,7 +16,7 @@ from tests.knowledge.test_knowledge_exchange import missing
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Return the folder of an empty project."""
-    assert tavern("init", tmp_path / "inn").code == 0
+    assert tavern("init", "--empty", tmp_path / "inn").code == 0
     return tmp_path / "inn"
 
 

@@ -17,7 +17,7 @@ DEFAULT = "tavern-llm.defaultModel"
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "inn"
-    assert tavern("init", folder).code == 0
+    assert tavern("init", "--empty", folder).code == 0
     (folder / "replies.yaml").write_text("- reply: Ahoy\n")
     return folder
 

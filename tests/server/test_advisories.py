@@ -104,7 +104,7 @@ def test_records_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 def test_host_and_scripts_are_compared(tmp_path: Path) -> None:
     project, database = tmp_path / "inn", tmp_path / "database"
-    assert tavern("init", project).code == 0
+    assert tavern("init", "--empty", project).code == 0
     content = project / ".tavern" / "plugins" / "tavern-scripts" / "environments" / "0a" / "content"
     for name in ("@acme/beer", "ale/node_modules/beer"):
         (content / "node_modules" / name).mkdir(parents=True)

@@ -25,7 +25,7 @@ async def tavern_startup(context):
 async def test_a_server_tells_plugins_and_what_it_refuses(tmp_path: Path) -> None:
     """Plugins know a served host from that of one command; decisions are refused while the audit log is not written."""
     project = tmp_path / "project"
-    assert (await asyncio.to_thread(tavern, "init", project)).code == 0
+    assert (await asyncio.to_thread(tavern, "init", "--empty", project)).code == 0
     hooks = {"hooks": ["hook:server:host:startup"]}
     write_plugin(project / "plugins" / "acme", {"__init__.py": CODE}, permissions=hooks)
     write_plugin(project / "plugins" / "looks")

@@ -22,7 +22,7 @@ async def serial_of(port: int) -> int:
 
 async def test_a_server_with_a_certificate_under_systemd(tmp_path: Path) -> None:
     project = tmp_path / "inn"
-    assert (await asyncio.to_thread(tavern, "init", project)).code == 0
+    assert (await asyncio.to_thread(tavern, "init", "--empty", project)).code == 0
     write_certificate(tmp_path, 1)
     options = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:

@@ -79,7 +79,7 @@ async def begin(site: Serving, body: dict[str, Any] = WAITS) -> str:
 
 async def test_a_clock_that_is_set_harms_nothing(tmp_path: Path, offset: Path) -> None:
     project = tmp_path / "inn"
-    assert (await asyncio.to_thread(tavern, "init", project)).code == 0
+    assert (await asyncio.to_thread(tavern, "init", "--empty", project)).code == 0
     async with serving(project) as site:
         async with site.session.ws_connect(site.base + "/ws") as socket:
             heard = Listener(socket)

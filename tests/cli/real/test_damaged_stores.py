@@ -59,7 +59,7 @@ async def _moved_aside(path: Path) -> None:
 
 async def test_a_server_goes_on_with_what_damaged_databases_hold(tmp_path: Path, operator_folders: Path) -> None:
     project = tmp_path / "project"
-    assert (await asyncio.to_thread(tavern, "init", project)).code == 0
+    assert (await asyncio.to_thread(tavern, "init", "--empty", project)).code == 0
     async with serving(project) as site:
         runs = [(await site.post("/api/prompt", _echo(f"{i} {'x' * 300}")))["promptId"] for i in range(RUNS)]
         for run in runs:

@@ -31,7 +31,7 @@ async def _until(server: Serving, statuses: list[str]) -> None:
 
 async def test_the_server_carries_out_runs_of_the_terminal(tmp_path: Path) -> None:
     project, beside = tmp_path / "inn", tmp_path / "beside"
-    assert (await asyncio.to_thread(tavern, "init", project)).code == 0
+    assert (await asyncio.to_thread(tavern, "init", "--empty", project)).code == 0
     beside.mkdir()
     (beside / "quick.json").write_text(json.dumps(WAITS))
     endless = json.loads(json.dumps(WAITS))

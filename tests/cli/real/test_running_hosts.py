@@ -21,7 +21,7 @@ async def decide(project: Path, *words: str | Path) -> Ran:
 
 async def new_project(tmp_path: Path) -> Path:
     project = tmp_path / "inn"
-    assert (await asyncio.to_thread(tavern, "init", project)).code == 0
+    assert (await asyncio.to_thread(tavern, "init", "--empty", project)).code == 0
     return project
 
 

@@ -79,7 +79,7 @@ async def test_a_folder_that_cannot_be_written_any_more_is_said(project: Path) -
 async def test_a_full_disk_is_said_and_work_goes_on_once_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk"):
         project = tmp_path / "disk" / "inn"
-        assert (await asyncio.to_thread(tavern, "init", project)).code == 0
+        assert (await asyncio.to_thread(tavern, "init", "--empty", project)).code == 0
         async with serving(project) as site:
             rest = tmp_path / "disk" / "rest"
             with contextlib.suppress(OSError), rest.open("wb", buffering=0) as file:

@@ -55,7 +55,7 @@ async def _running(site: Serving, run: str) -> None:
 
 async def test_accepted_runs_end_however_the_host_went(tmp_path: Path) -> None:
     project = tmp_path / "project"
-    assert (await asyncio.to_thread(tavern, "init", project)).code == 0
+    assert (await asyncio.to_thread(tavern, "init", "--empty", project)).code == 0
     async with serving(project, options=["--drain", "0"]) as site:
         (unwanted,) = await _begun(site, 1, 600)
         long = await _followed(project, site)
@@ -89,7 +89,7 @@ async def _no_other_server(project: Path, site: Serving) -> None:
     assert (refused.code, refused.out) == (2, "")
     assert f"is served already by process {site.process.pid} at {site.base};" in refused.error
     other = project.parent / "other"
-    assert (await asyncio.to_thread(tavern, "init", other)).code == 0
+    assert (await asyncio.to_thread(tavern, "init", "--empty", other)).code == 0
     async with site.session.post(f"{site.base}/api/projects", json={"path": str(other)}) as answer:
         assert answer.status == 200
     beside = await asyncio.to_thread(tavern, "--project", other, "serve", "--port", "0")

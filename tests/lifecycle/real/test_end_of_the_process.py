@@ -84,7 +84,7 @@ async def how_each_ends(folder: Path, ways: Mapping[str, tuple[str, str]], is_st
     projects = {}
     for how in [how for how in ways if how not in repetitions(ALIKE, ())]:
         projects[how] = folder / how.replace(" ", "-")
-        assert (await asyncio.to_thread(tavern, "init", projects[how])).code == 0
+        assert (await asyncio.to_thread(tavern, "init", "--empty", projects[how])).code == 0
         code = f"{HEAD}    {ways[how][0]}\n"
         write_plugin(projects[how] / "plugins" / "acme", {"__init__.py": code}, **STARTS)
         granted = await asyncio.to_thread(tavern, "--project", projects[how], "plugins", "grant", "acme")

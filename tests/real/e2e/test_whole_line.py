@@ -84,7 +84,7 @@ ARGUMENTS = {"name": " Ada ", "words": "Good evening"}
 def project(tmp_path: Path) -> Path:
     """Return a project with workflows, an agent (which model it has is not its business) and a plugin to review."""
     root = tmp_path / "inn"
-    assert tavern("init", root).code == 0
+    assert tavern("init", "--empty", root).code == 0
     for file, content in {
         "workflows/greeting.json": GREETING,
         "workflows/waiting.json": WAITING,
@@ -118,7 +118,7 @@ async def test_the_whole_line(project: Path, operator: Path, model: OpenAiServer
     (tmp_path / "tmp").mkdir()
     environment = {"TMPDIR": str(tmp_path / "tmp"), "TAVERN_TOKEN": "open sesame&c"}
     beside = tmp_path / "barn"
-    assert (await asyncio.to_thread(tavern, "init", beside)).code == 0
+    assert (await asyncio.to_thread(tavern, "init", "--empty", beside)).code == 0
     options = ["--drain", "0.2", "--also", str(beside)]
     async with serving(project, environment, options) as site, listening(site) as page:
         assert [served["name"] for served in await site.get("/api/projects")] == ["inn", "barn"]

@@ -30,5 +30,5 @@ def project(tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         monkeypatch.setenv(variable, value)
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     folder = tmp_path / "inn"
-    assert tavern("init", folder).code == 0
+    assert tavern("init", "--empty", folder).code == 0
     return folder

@@ -25,7 +25,7 @@ json.loads("[")
 def project(tmp_path: Path) -> Path:
     """Return a project with a script that fails."""
     folder = tmp_path / "inn"
-    assert tavern("init", folder).code == 0
+    assert tavern("init", "--empty", folder).code == 0
     (folder / "scripts").mkdir()
     (folder / "scripts" / "fails.py").write_text(FAILS)
     return folder

@@ -197,7 +197,7 @@ async def test_one_address_has_so_many_requests_without_a_token(
 
 
 async def test_strangers_do_not_starve_the_host(tmp_path: Path) -> None:
-    assert (await asyncio.to_thread(tavern, "init", tmp_path / "inn")).code == 0
+    assert (await asyncio.to_thread(tavern, "init", "--empty", tmp_path / "inn")).code == 0
     async with serving(tmp_path / "inn", descriptors=256) as host, AsyncExitStack() as stack:
         port = int(host.base.rpartition(":")[2])
         socket = await host.session.ws_connect(f"{host.base}/ws")
@@ -214,7 +214,7 @@ async def test_strangers_do_not_starve_the_host(tmp_path: Path) -> None:
 
 
 async def test_those_with_a_token_are_answered_with_few_file_descriptors(tmp_path: Path) -> None:
-    assert (await asyncio.to_thread(tavern, "init", tmp_path / "inn")).code == 0
+    assert (await asyncio.to_thread(tavern, "init", "--empty", tmp_path / "inn")).code == 0
     async with serving(tmp_path / "inn", descriptors=128) as host, AsyncExitStack() as stack:
         port, token = int(host.base.rpartition(":")[2]), host.url.partition("=")[2]
         lines = Counter[bytes]()
