@@ -51,7 +51,8 @@ async def doctor(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
 
 
 async def run_script(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
-    """`scripts run FILE`: exit code 1 where the script gives no result, 2 for what cannot be asked."""
+    """`scripts run FILE`: exit code 1 where the script gives no result, 2 for what cannot be asked. With an input or an
+    entry point the result is JSON, as a tool's is, else what the script prints."""
     from tavern_scripts.service import Scripts
 
     path = Path(str(arguments["file"]))
@@ -74,7 +75,10 @@ async def run_script(arguments: dict[str, JsonValue], context: PluginContext) ->
         yield CommandOutput(kind="progress", text=text)
     yield CommandOutput(kind="result", data=result.to_json())
     if result.error is None:
-        yield CommandOutput(kind="text", text=json.dumps(result.output_data, ensure_ascii=False, indent=2))
+        found, is_text = result.output_data, request.protocol == "text"
+        text = str(found or "") if is_text else json.dumps(found, ensure_ascii=False, indent=2)
+        if text:
+            yield CommandOutput(kind="text", text=text)
         return
     details = [line for line in (result.error.details or "").splitlines() if line not in shown]
     text = "\n".join([f"{result.error.type}: {result.error.message}", *details])
@@ -95,6 +99,7 @@ def _request(path: Path, arguments: dict[str, JsonValue]) -> ScriptRequest:
         "script_path": path.name,
         "language": language,
         "entry_point": arguments.get("entry_point"),
+        "protocol": "text" if {arguments.get("entry_point"), arguments.get("json_input")} == {None} else "stdio",
         "input_data": _input(arguments.get("json_input")),
         "timeout_ms": _milliseconds(timeout),
         "files": _texts(arguments, "read"),

@@ -54,11 +54,12 @@ class ScriptRequest(Model):
     with `from_project`, one in the project may be named from the project's folder too (`scripts/x.py`).
     `language` comes from the suffix where it is not given; `entry_point` names a function of the file that is called
     with the input. With the `protocol` `channel` the result is what is written to the descriptor TAVERN_RESULT_FD
-    instead of the last JSON document on stdout. `config` becomes `TAVERN_CONFIG_*` inside the sandbox; the values under
-    the keys `secrets` are hidden in logs and errors. `files` are paths in the project's files folder that the script
-    may read, under the same paths in the folder TAVERN_FILES; what it leaves in the folder TAVERN_OUTPUT comes back as
-    files. `session` names variables that live on between calls. `tools` are ids, and patterns of ids, of tools that
-    the script may call as functions of its module `tools`: of those that the call of the run may call, and no others;
+    instead of the last JSON document on stdout, with `text` it is the text of all of stdout. `config` becomes
+    `TAVERN_CONFIG_*` inside the sandbox; the values under the keys `secrets` are hidden in logs and errors. `files` are
+    paths in the project's files folder that the script may read, under the same paths in the folder TAVERN_FILES; what
+    it leaves in the folder TAVERN_OUTPUT comes back as files. `session` names variables that live on between calls.
+    `tools` are ids, and patterns of ids, of tools that the script may call as functions of its module `tools`: of those
+    that the call of the run may call, and no others;
     not in a session. `timeout_ms` is in milliseconds, without the time in which such calls are waited for.
     """
 
@@ -70,7 +71,7 @@ class ScriptRequest(Model):
     command: str | None = None
     language: ScriptLanguage | None = None
     entry_point: str | None = None
-    protocol: Literal["stdio", "channel"] = "stdio"
+    protocol: Literal["stdio", "channel", "text"] = "stdio"
     input_data: JsonValue = None
     timeout_ms: int | None = Field(default=None, ge=1)
     config: dict[str, JsonValue] = Field(default_factory=dict)

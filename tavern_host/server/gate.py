@@ -64,7 +64,7 @@ class Gate:
             return 403, "this server is reached through its proxy only"
         if not self.reach.knows(request.host, by_proxy=self.reach.is_from_proxy(request)):
             this = f"this server is {self.reach.address}:{self.reach.port}, not {request.host!r}"
-            return 421, f"{this}; what else it is called is told to `tavern serve` with --name NAME[:PORT]"
+            return 421, f"{this}; give `tavern serve` its other names with --name NAME[:PORT]"
         origin = request.headers.get("Origin")
         if self.is_foreign(request) and origin not in request.app[SERVED].default.origins:
             return 403, f"requests from {origin!r} are not accepted: it is not among `origins` in host.yaml"

@@ -64,6 +64,7 @@ def prepare(project: Tavern) -> None:
 
 async def test_an_agent_calls_a_tool_observes_and_replies(bench: AgentBench) -> None:
     call = f"I shall shout.\n{action('shout', text='last orders')}"
+    bench.project.write("workflows/think.json", thinking("You keep the bar."))
     bench.answers(said(call), said("I did shout LAST ORDERS."), said("  Welcome!  "))
     reply, steps = await bench.traced(message="Tell them: last orders!")
     assert (reply.outcome, reply.text, reply.steps, reply.error) == ("reply", "I did shout LAST ORDERS.", 2, None)

@@ -140,8 +140,9 @@ class Outcome:
     """Listens to one script. `heard` is called with each line of its log and of its progress, as they come.
 
     With `channel` the result is what is written to the descriptor 3, and all of stdout is log. With `any_text` what is
-    printed need not be JSON. `hidden` are texts that must not stand in logs and errors, the longest first, with what
-    stands there instead. `unreadable` says why a script whose syntax is wrong could not be read.
+    printed need not be JSON; with `is_text` it is never read as that. `hidden` are texts that must not stand in logs
+    and errors, the longest first, with what stands there instead. `unreadable` says why a script whose syntax is wrong
+    could not be read.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class Outcome:
         *,
         channel: bool = False,
         any_text: bool = False,
+        is_text: bool = False,
         hidden: Mapping[str, str] = _NOTHING,
         unreadable: str | None = None,
     ) -> None:
@@ -160,7 +162,7 @@ class Outcome:
         self._limits = limits
         self._heard = heard
         self._channel = channel
-        self._any_text = any_text
+        self._any_text, self._is_text = any_text or is_text, is_text
         self._hidden = hidden
         self._unreadable = unreadable
         self._result = bytearray()
@@ -198,7 +200,7 @@ class Outcome:
             raise Refused(ScriptErrorType.OUTPUT, f"the result is no UTF-8 text (byte {error.start:,})") from None
         if self._channel:
             return self._document(text, "what was written to TAVERN_RESULT_FD")
-        start = start_of_last_document(text)
+        start = None if self._is_text else start_of_last_document(text)
         if start is None:
             return self._without_document(text)
         try:

@@ -44,6 +44,7 @@ def new_state(plan: Plan, chosen: Chosen, say: Say) -> RunState:
         lambda heard: say(event_of(heard)),
         channel=plan.program.channel,
         any_text=plan.program.is_code,
+        is_text=plan.request.protocol == "text",
         hidden=plan.hidden,
         unreadable=plan.unreadable,
     )

@@ -61,3 +61,21 @@ def test_what_fails_has_an_exit_code_and_a_reason(project: str, tmp_path: Path) 
             with failures.row((file, *rest)):
                 done = tavern("--project", project, "scripts", "run", str(tmp_path / file), *rest)
                 assert done.code == code and said in done.err
+
+
+def test_without_an_input_a_script_prints_what_it_prints(project: str, tmp_path: Path) -> None:
+    with Failures() as failures:
+        for text, out in (
+            ("print('hi')\nprint('there', 5)\n", "hi\nthere 5\n"),
+            ("print('{\"n\":  1}')\n", '{"n":  1}\n'),
+            ("print('hi')\nprint([1, 2])\n", "hi\n[1, 2]\n"),
+            ("pass", ""),
+        ):
+            with failures.row(text):
+                (tmp_path / "hi.py").write_text(text)
+                done = tavern("--project", project, "scripts", "run", str(tmp_path / "hi.py"))
+                assert (done.code, done.out) == (0, out)
+    (tmp_path / "hi.py").write_text("print('hi')\n")
+    done = tavern("--project", project, "scripts", "run", str(tmp_path / "hi.py"), "--json-input", "{}")
+    assert (done.code, done.out) == (1, "")
+    assert "the last thing on stdout must be JSON" in done.error
