@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptLanguage, ScriptRequest, ScriptResult
+from tavern_host.contracts.scripts import SCRIPT_EXECUTION, NamedLanguage, ScriptLanguage, ScriptRequest, ScriptResult
 from tavern_host.contracts.scripttools import ScriptOutcome, ScriptTools
 
 _TOOLS = re.compile(r"\btools\b")
@@ -49,7 +49,7 @@ class AgentTools(ScriptTools):
 
     async def execute_code(
         self,
-        language: ScriptLanguage,
+        language: NamedLanguage,
         code: str,
         *,
         input_data: JsonValue = None,

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BeforeValidator, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model, OpenModel
 
 ScriptLanguage = Literal["python", "nodejs", "bun"]
+_ALSO_CALLED = {
+    **dict.fromkeys(("py", "python3"), "python"),
+    **dict.fromkeys(("js", "javascript", "node", "node.js"), "nodejs"),
+    **dict.fromkeys(("ts", "typescript"), "bun"),
+}
+
+
+def _language(given: Any) -> Any:
+    name = given.strip().lower() if isinstance(given, str) else given
+    return _ALSO_CALLED.get(name, name) if isinstance(name, str) else given
+
+
+NamedLanguage = Annotated[ScriptLanguage, BeforeValidator(_language)]
+"""A language that somebody names, also as people and models call it."""
 
 LANGUAGE_SUFFIXES: Mapping[str, ScriptLanguage] = {
     ".py": "python",
@@ -69,7 +83,7 @@ class ScriptRequest(Model):
     code: str | None = None
     script_path: str | None = None
     command: str | None = None
-    language: ScriptLanguage | None = None
+    language: NamedLanguage | None = None
     entry_point: str | None = None
     protocol: Literal["stdio", "channel", "text"] = "stdio"
     input_data: JsonValue = None

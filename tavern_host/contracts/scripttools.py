@@ -6,7 +6,7 @@ from __future__ import annotations
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.scripts import ScriptError, ScriptFile, ScriptLanguage
+from tavern_host.contracts.scripts import ScriptError, ScriptFile, NamedLanguage
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts
 from tavern_host.contracts.wire import Model
 
@@ -52,7 +52,7 @@ class ScriptTools(ServiceInterface, name="scriptTools"):
     @acts("scriptTools:execute", _EXECUTE)
     async def execute_code(
         self,
-        language: ScriptLanguage,
+        language: NamedLanguage,
         code: str,
         *,
         input_data: JsonValue = None,

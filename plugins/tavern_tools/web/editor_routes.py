@@ -11,7 +11,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.http import HttpRequest, HttpResponse
-from tavern_host.contracts.scripts import ScriptLanguage
+from tavern_host.contracts.scripts import NamedLanguage
 from tavern_host.contracts.toolfiles import TOOL_FILES, ToolFile, ToolSource
 from tavern_host.contracts.wire import Model
 
@@ -39,7 +39,7 @@ class CodeBody(Model):
     """The code of a script, and the function in it that the tool is to call."""
 
     code: str
-    language: ScriptLanguage = "python"
+    language: NamedLanguage = "python"
     entry_point: str | None = None
 
 

@@ -261,6 +261,17 @@ async def test_an_agent_runs_code_with_files(scripts: Scripts) -> None:
     assert (scripts.host.project.folder("files") / file.uri).read_text() == "HELLO"
 
 
+async def test_a_language_may_be_called_as_models_call_it(scripts: Scripts) -> None:
+    with Failures() as failures:
+        for language, code in (
+            *((name, "print(6 * 7)") for name in ("Python", "py", "PY", " python ")),
+            *((name, "console.log(6 * 7)") for name in ("javascript", "js", "JavaScript", "NodeJS")),
+        ):
+            with failures.row(language):
+                result = await call(scripts.host, "CodeInterpreter:execute", language=language, code=code)
+                assert (result.error, result.structured and result.structured["outputData"]) == (None, 42)
+
+
 async def test_wrong_arguments_are_the_agents_mistake(scripts: Scripts) -> None:
     rows: list[Any] = [
         ("core:execute-python-script", {}),
