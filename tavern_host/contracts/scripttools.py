@@ -6,7 +6,7 @@ from __future__ import annotations
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.scripts import ScriptError, ScriptFile, NamedLanguage
+from tavern_host.contracts.scripts import NamedLanguage, ScriptError, ScriptFile
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts
 from tavern_host.contracts.wire import Model
 
