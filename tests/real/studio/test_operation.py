@@ -39,7 +39,7 @@ OFFERED = {
     "creator": {"New workflow", "Run", "Publish", "New", "Send", "New agent", "Save", "Delete", "Call", "Upload"},
     "reviewer": {"Grant and load 1.0.0"},
 }
-OF_OPERATORS = {"Install…", "Revoke", "Disable", "Reload", "Add a model", "Add a user"}
+OF_OPERATORS = {"Install…", "Revoke", "Disable", "Reload", "Add a model", "Add a user", "Stop all work"}
 """What each role is offered of all that changes something there."""
 REFUSED = "Failed to load resource: the server responded with a status of {}"
 GUARDED = set.union(*OFFERED.values(), OF_OPERATORS)
