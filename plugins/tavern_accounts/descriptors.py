@@ -156,7 +156,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[tuple[str, str, dict[str, JsonValue]
         "stop",
         "stop",
         "Stop all work in flight of a user, an agent, a tool or a plugin.",
-        tuple((f"--{kind}", f"The {kind} whose work is stopped.", {"default": ""}) for kind in KINDS),
+        tuple((f"--{kind}", f"The {kind} whose work is stopped.", {}) for kind in KINDS),
     ),
 )
 _AT_SERVER = frozenset(

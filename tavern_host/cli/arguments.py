@@ -154,7 +154,8 @@ def _click_command(name: str, info: CommandInfo, completing: Completing | None) 
     extra = "\n".join(
         f"{p.key.upper()}: {say(p.help)}" for p in info.parameters if not p.name.startswith("--") and p.help
     )
-    return Command(name, callback=callback, params=parameters, help=f"{info.help}\n\n\b\n{extra}", short_help=info.help)
+    text = f"{info.help}\n\n\b\n{extra}" if extra else info.help
+    return Command(name, callback=callback, params=parameters, help=text, short_help=info.help)
 
 
 def _click_parameter(parameter: CommandParameter, completer: Callable[..., list[Any]] | None) -> click.Parameter:
@@ -166,4 +167,5 @@ def _click_parameter(parameter: CommandParameter, completer: Callable[..., list[
     kind = {"required": parameter.required, "type": _TYPES[parameter.type], "shell_complete": completer, **default}
     if not parameter.name.startswith("--"):
         return click.Argument(names[1:], nargs=-1 if parameter.multiple else 1, **kind)
-    return click.Option(names, multiple=parameter.multiple, show_default=bool(default), help=text, **kind)
+    shown = parameter.default not in (None, "")
+    return click.Option(names, multiple=parameter.multiple, show_default=shown, help=text, **kind)

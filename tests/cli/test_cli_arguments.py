@@ -10,8 +10,9 @@ from helpers.repetition import Failures
 from tavern_host import __version__
 
 COMMANDS = (
-    "agent list | agent run | demo | init | nodes list | parse | plugins grant | plugins list | plugins revoke"
-    " | plugins show | serve | tools call | tools list | tools show | workflow check | workflow list | workflow run"
+    "agent list | agent run | demo | init | nodes list | parse | plugins grant"
+    " | plugins list | plugins revoke | plugins show | serve | stop | tools call | tools list | tools show"
+    " | workflow check | workflow list | workflow run"
 )
 
 
@@ -39,6 +40,8 @@ def test_every_command_explains_itself() -> None:
     assert "PROFILE: The agent's id." in pages["agent run"].out
     assert "--max-steps INTEGER" in pages["agent run"].out
     assert "[default: 8188]" in pages["serve"].out
+    empty = [command for command, page in pages.items() if '[default: ""]' in " ".join(page.out.split())]
+    assert (empty, [command for command, page in pages.items() if "\n\n\n" in page.out]) == ([], [])
 
 
 def test_arguments_that_cannot_be_are_refused_in_one_line() -> None:

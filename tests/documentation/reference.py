@@ -221,7 +221,9 @@ def _usage(parameter: CommandParameter) -> str:
 
 def _parameter(parameter: CommandParameter) -> list[str]:
     kind = f"{parameter.type}, several" if parameter.multiple else parameter.type
-    default = "required" if parameter.required else ("" if parameter.default is None else f"`{parameter.default}`")
+    default = (
+        "required" if parameter.required else ("" if parameter.default in (None, "") else f"`{parameter.default}`")
+    )
     return [code(parameter.name), kind, default, parameter.help]
 
 
