@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -40,6 +41,9 @@ class Admission(Model):
     access: Literal["public", "read", "create", "operate"]
     where: str
     at: datetime
+
+
+COMMANDED: ContextVar[Admission | None] = ContextVar("the request that a command is carried out for", default=None)
 
 
 class CallContext(Model):
@@ -114,5 +118,6 @@ def system_call(project: str | None = None) -> CallContext:
 
 
 def operator_call(project: str | None = None) -> CallContext:
-    """Return a context for what the operator does, such as at the command line."""
-    return CallContext(principal=Principal(kind="user", id="operator"), project=project)
+    """Return a context for what the operator does, such as by a command; one that a user lets the server carry out has
+    the rights of the operator, for as long as that user may ask for it."""
+    return CallContext(principal=Principal(kind="user", id="operator"), project=project, admission=COMMANDED.get())

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tavern_host.contracts.calls import COMMANDED
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.documents import read_json_object
 from tavern_host.contracts.errors import NotFound, PluginFailure, TavernError
@@ -17,11 +18,12 @@ from tavern_host.contracts.http import ServerEvent
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
 from tavern_host.server.bodies import body_of
-from tavern_host.server.gate import GATE
+from tavern_host.server.gate import GATE, call_of
 from tavern_host.server.plugin_routes import send_events
 from tavern_host.server.routes import route
 from tavern_host.server.served import host_of
 
+_PATH = "/api/commands/{name}"
 _LIFE = 5.0
 """Seconds without output after which a sign of life is sent, which shows whether the client is still there."""
 _WAITING = 64
@@ -36,8 +38,9 @@ async def _carry_out(request: web.Request) -> web.StreamResponse:
     if command is None or not command.info.at_server:
         raise NotFound(f"there is no command {name!r} that a server carries out")
     given = read_json_object(await body_of(request), "the body")
+    COMMANDED.set(call_of(host, "operate", _PATH).admission)
     events = _events(host, command, command.info.arguments(given))
-    still = partial(request.app[GATE].still, request, "operate", "/api/commands/{name}", host)
+    still = partial(request.app[GATE].still, request, "operate", _PATH, host)
     return await send_events(
         request, events, partial(host.report_failure, command.plugin, f"the command {name}"), still
     )
@@ -84,7 +87,7 @@ async def _run(
 ROUTES = (
     route(
         "POST",
-        "/api/commands/{name}",
+        _PATH,
         _carry_out,
         body="tavern_host.contracts.host_api:CommandArguments",
         content_type="text/event-stream",

@@ -303,6 +303,18 @@ async def test_the_answer_to_a_request_says_what_was_settled(desk: Desk) -> None
     assert {(await engine.wait(run)).status for run in runs} == {RunStatus.INTERRUPTED}
 
 
+async def test_what_an_admin_began_by_a_command_ends_with_the_admin(desk: Desk) -> None:
+    await desk.accounts.add_user("lee", GOOD, role="admin")
+    token, body = (await desk.accounts.make_token("lee", "test")).token, {"workflow": "long"}
+    async with served(desk.bench.host) as client:
+        headers = {"Authorization": f"Bearer {token}"}
+        command = asyncio.create_task(client.post("/api/commands/workflow%20run", headers=headers, json=body))
+        await begun(desk)
+        said = await (await client.request("DELETE", "/api/users/lee")).json()
+        assert said["settled"] == [{"kind": "runs", "cancelled": 0, "stopped": 1}]
+        assert "interrupted" in await (await command).text()
+
+
 async def test_a_command_stops_work(desk: Desk) -> None:
     call = await desk.ask("jo")
     stand, _, ended = await an_agent(desk, call)
