@@ -13,6 +13,8 @@ from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.documents import read_document_file, revision_of
 from tavern_host.contracts.errors import Conflict, InvalidInput, ServiceUnavailable, TavernError
 from tavern_host.contracts.profilefiles import AgentProfiles, ProfileFile
+from tavern_host.contracts.redaction import has_mask
+from tavern_host.contracts.settings import SETTINGS
 from tavern_host.storage.files import write_atomic
 
 _LOCK = "agents.profiles.lock"
@@ -57,6 +59,9 @@ class ProfileFiles(AgentProfiles):
                     f"the agent {profile_id!r} is at revision {before or 'none'}, not {expected_revision or 'none'}"
                 )
                 raise Conflict(message, revision=before, expected=expected_revision)
+            if has_mask(document):
+                stored = [(await self.get(profile_id)).document] if before not in ("", "broken") else []
+                document = await self._context.services.get(SETTINGS).restored(document, stored)
             await asyncio.to_thread(_write, path, document, self._context.project.root)
             await folder.now()
         return _file(profile_id, document)

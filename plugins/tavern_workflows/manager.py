@@ -15,6 +15,7 @@ from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.off_loop import off_loop
+from tavern_host.contracts.settings import SETTINGS
 from tavern_host.contracts.workflow_history import NewDraft, WorkflowHistoryStore
 from tavern_host.contracts.workflows import (
     LayoutSize,
@@ -52,6 +53,7 @@ from tavern_workflows.store import (
     content_of,
     document_of,
     find,
+    masked_in,
 )
 from tavern_workflows.uses import uses
 
@@ -163,6 +165,7 @@ class Workflows(WorkflowManager):
             check_change(workflow_id, entry, expected_revision)
             path = entry.path if entry is not None else folder.path / f"{workflow_id}{SUFFIX}"
             await self._follow(entry)
+            workflow = await self._restored(workflow, entry)
             await asyncio.to_thread(write, self._files, folder, path, workflow, is_new=entry is None)
             saved = (await self.scan()).entries[workflow_id]
             await self._record(saved, "published", call)
@@ -232,7 +235,7 @@ class Workflows(WorkflowManager):
         """Keep a draft; see the interface."""
         entry = await self._own(workflow_id)
         await self._follow(entry)
-        document, revision = await asyncio.to_thread(content_of, workflow)
+        document, revision = await asyncio.to_thread(content_of, await self._restored(workflow, entry))
         by = _principal(call)
         await self._history.save_draft(
             NewDraft(entry.id, document, revision),
@@ -291,6 +294,18 @@ class Workflows(WorkflowManager):
         for entry in list((await self.scan()).entries.values()):
             if entry.source == PROJECT and not entry.problems and self._followed.get(entry.id) != entry.revision:
                 await self._follow(entry)
+
+    async def _restored(self, workflow: Workflow, entry: Entry | None) -> Workflow:
+        """Return a workflow with the secrets of its file and its draft where it has what readers are shown of them."""
+        edited = await asyncio.to_thread(masked_in, workflow)
+        if edited is None:
+            return workflow
+        stored = list[dict[str, JsonValue]]()
+        if entry is not None:
+            stored.append(await asyncio.to_thread(document_of, entry.workflow))
+            if (draft := await self._history.draft(entry.id)) is not None:
+                stored.append(draft.document)
+        return await self.parse(await self._context.services.get(SETTINGS).restored(edited, stored))
 
     async def _own(self, workflow_id: str) -> Entry:
         """Return a workflow of the project. Raises `NotFound`, `Conflict` and `InvalidInput`."""

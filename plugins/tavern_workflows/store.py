@@ -16,6 +16,7 @@ from typing import Any
 from tavern_host import clock
 from tavern_host.contracts.documents import MAX_DOCUMENT, read_document_file, revision_of
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, TavernError
+from tavern_host.contracts.redaction import has_mask
 from tavern_host.contracts.workflows import Workflow, WorkflowProblem, workflow_id_of
 from tavern_host.storage.files import write_atomic
 from tavern_workflows.report import report
@@ -188,6 +189,12 @@ def find(entries: Mapping[str, Entry], reference: str) -> Entry | None:
 def document_of(workflow: Workflow) -> dict[str, Any]:
     """Return a workflow as its file has it: what was set and nothing else, unknown keys included."""
     return workflow.model_dump(mode="json", exclude_unset=True)
+
+
+def masked_in(workflow: Workflow) -> dict[str, Any] | None:
+    """Return a workflow as its file would have it where `MASK` stands in that, else None."""
+    document = document_of(workflow)
+    return document if has_mask(document) else None
 
 
 def content_of(workflow: Workflow) -> tuple[dict[str, Any], str]:

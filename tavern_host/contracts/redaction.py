@@ -10,7 +10,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -158,6 +158,79 @@ def redacted_json(content: bytes, secrets: frozenset[str]) -> bytes:
     return content
 
 
+def restored(edited: JsonValue, stored: Sequence[JsonValue], secrets: frozenset[str]) -> JsonValue:
+    """Return a document that somebody edited, who was shown a `stored` one through `redacted_json`: what is still as it
+    was shown, in the same place, is what is stored. Items of lists with an `id` have their place by that and their
+    `type`, others by their number where none was added or taken away.
+
+    Raises `InvalidInput` with the place of a mask that stands for nothing there: no secret gets to another place.
+    """
+    return _kept(edited, stored, _Shown(stored, secrets), "$") if has_mask(edited) else edited
+
+
+def has_mask(document: JsonValue) -> bool:
+    """Return whether `MASK` stands in a text of a document, or in a key."""
+    if isinstance(document, dict):
+        return any(MASK in key or has_mask(item) for key, item in document.items())
+    if isinstance(document, list):
+        return any(map(has_mask, document))
+    return isinstance(document, str) and MASK in document
+
+
+class _Shown:
+    """What readers of documents are shown of the texts in them."""
+
+    def __init__(self, documents: Iterable[JsonValue], secrets: frozenset[str]) -> None:
+        self._secrets = _recognised(secrets)
+        self.masked = {shown for text in _texts(documents) if (shown := self.of(text)) != text}
+
+    def of(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, MASK)
+        return text
+
+
+def _texts(items: Iterable[JsonValue]) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict | list):
+            yield from _texts(item.values() if isinstance(item, dict) else item)
+
+
+def _kept(edited: JsonValue, stored: Sequence[JsonValue], shown: _Shown, where: str) -> JsonValue:
+    if isinstance(edited, str):
+        before = [text for text in stored if isinstance(text, str)]
+        for text in before if MASK in edited else ():
+            if edited in (text, shown.of(text)):
+                return text
+        is_moved = edited in shown.masked or any(shown.of(text) != text for text in before)
+        if edited == MASK or (MASK in edited and is_moved):
+            raise InvalidInput(f"{where} has {MASK}, which keeps a secret only where it was: give the value itself")
+        return edited
+    if isinstance(edited, dict):
+        known = [item for item in stored if isinstance(item, dict)]
+        if new := next((key for key in edited if MASK in key and not any(key in item for item in known)), None):
+            raise InvalidInput(f"{where} has the key {new}, in which {MASK} stands for a secret: give the key itself")
+        return {
+            key: _kept(item, [one[key] for one in known if key in one], shown, f"{where}.{key}")
+            for key, item in edited.items()
+        }
+    if isinstance(edited, list):
+        same = [dict(zip(_places(item), item, strict=True)) for item in stored if isinstance(item, list)]
+        return [
+            _kept(item, [one.pop(place) for one in same if place in one], shown, f"{where}[{index}]")
+            for index, (place, item) in enumerate(zip(_places(edited), edited, strict=True))
+        ]
+    return edited
+
+
+def _places(items: list[JsonValue]) -> list[tuple[object, ...]]:
+    """Return where each item of a list stands, whatever their order where they have ids."""
+    ids = [(item.get("id"), str(item.get("type"))) if isinstance(item, dict) else (None, "") for item in items]
+    return [one if isinstance(one[0], str) else (number, len(items)) for number, one in enumerate(ids)]
+
+
 def secrets_of(item: SettingItem, value: Any) -> Iterator[str]:
     """Yield the texts and numbers that are secret in a value: itself, or those within a `json` value. In the place of
     the name of an environment variable (`api_key_env`, `{"env": NAME}`) it is what stands in that."""
@@ -211,12 +284,17 @@ def _whole(secret: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=16)
+def _recognised(secrets: frozenset[str]) -> tuple[str, ...]:
+    """Return the secrets that are known in an answer wherever they stand."""
+    return tuple(one for one in _longest_first(secrets) if len(one) >= SHORT and not _ORDINARY.fullmatch(one))
+
+
+@lru_cache(maxsize=16)
 def _forms(secrets: frozenset[str]) -> tuple[bytes, ...]:
-    meant = [one for one in _longest_first(secrets) if len(one) >= SHORT and not _ORDINARY.fullmatch(one)]
     return tuple(
         dict.fromkeys(
             form.encode("utf-8", "replace")
-            for one in meant
+            for one in _recognised(secrets)
             for form in (json.dumps(one)[1:-1], json.dumps(one, ensure_ascii=False)[1:-1], one)
         )
     )

@@ -257,5 +257,15 @@ class Settings(ServiceInterface, name="settings", version=2):
         a value are left out. Raises `NotFound` for an unknown plugin.
         """
 
+    @acts(
+        "settings:restore", "Put secrets back into documents that were edited without them.", level="override", since=2
+    )
+    async def restored(
+        self, edited: dict[str, JsonValue], stored: list[dict[str, JsonValue]], *, call: CallContext | None = None
+    ) -> dict[str, JsonValue]:
+        """Return a document that somebody edited, with the secrets of what is stored where it is as they were shown it:
+        answers have `MASK` in the place of each. Raises `InvalidInput` with the place of a mask that stands elsewhere.
+        """
+
 
 SETTINGS = ServiceKey(Settings)

@@ -5,6 +5,7 @@ The layers and the value in force are resolved in `store.py`.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import json
@@ -18,7 +19,7 @@ from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import did_you_mean, suggest
 from tavern_host.contracts.plugins import Problem
-from tavern_host.contracts.redaction import secrets_of
+from tavern_host.contracts.redaction import restored, secrets_of
 from tavern_host.contracts.settings import (
     SETTINGS_CHANGED,
     SettingItem,
@@ -83,6 +84,14 @@ class HostSettings(Settings):
         own = [item for key, item in keys.items() if "." not in key.removeprefix(prefix) and item.holds_value]
         values = [_shown(item, plugin, resolved, reveal=True) for item in own]
         return [value for value in values if value.is_set]
+
+    async def restored(
+        self, edited: dict[str, JsonValue], stored: list[dict[str, JsonValue]], *, call: CallContext | None = None
+    ) -> dict[str, JsonValue]:
+        """Return an edited document with the secrets that it was shown without; see `Settings.restored`."""
+        found = await asyncio.to_thread(restored, edited, stored, self.secrets())
+        assert isinstance(found, dict)
+        return found
 
     async def save(self, change: SettingsChange, *, call: CallContext | None = None) -> list[SettingValue]:
         """Check new values, ask the hook, save them, and tell of what changed; see `Settings.save`."""

@@ -18,7 +18,9 @@ from tavern_host.contracts.errors import (
     ServiceUnavailable,
     TavernError,
 )
+from tavern_host.contracts.redaction import has_mask
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptEnforced, ScriptLanguage
+from tavern_host.contracts.settings import SETTINGS
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.toolfiles import (
     MAX_SOURCE,
@@ -108,6 +110,10 @@ class ProjectTools(ToolFiles):
         self, name: str, source: ToolSource, *, expected_revision: str | None = None, call: CallContext | None = None
     ) -> ToolFile:
         """Write a tool file and its script; see the interface."""
+        if has_mask(edited := source.to_json()):
+            files = await asyncio.to_thread(self._folders.list)
+            kept = [file.to_json()["source"] for one in files if (file := one.shown(whole=True)).name == name]
+            source = ToolSource.model_validate(await self._context.services.get(SETTINGS).restored(edited, kept))
         stored, problems = await self._checked(name, source)
         definition, steps = _usable(stored, problems), steps_of(name)
         async with self._turn:
