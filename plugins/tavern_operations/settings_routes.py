@@ -32,7 +32,8 @@ async def save(request: HttpRequest, context: PluginContext) -> HttpResponse:
     new = {key if key in options else f"extensions.{change.plugin}.{key}": value for key, value in body.items()}
     note = short_note(one for key in new.keys() & options.keys() for one in secrets_of(options[key], new[key]))
     message = f"The settings of {change.plugin} are saved. {note}".strip()
-    return HttpResponse(data={"success": True, "message": message, "settings": _flat(values)})
+    shown = {"settings": _flat(values), "notices": [note] if note else []}
+    return HttpResponse(data={"success": True, "message": message, **shown})
 
 
 async def config(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -57,9 +57,10 @@ class CommandArguments(OpenModel):
 
 
 class SettingsSaved(Done):
-    """The plugin's settings in force after the save."""
+    """The plugin's settings in force after the save, and what is to be said of them, as that a secret is short."""
 
     settings: dict[str, JsonValue]
+    notices: list[str] = Field(default_factory=list)
 
 
 class ConfigOption(SettingItem):

@@ -63,6 +63,7 @@ async def test_settings_are_saved_masked_and_taken_back(site: HttpClient) -> Non
     socket = await site.socket()
     told = await save(site, {"token": "hunter2", "models": {"m": {"api_key": "hunter2", "url": "u"}}})
     assert "The secret is short (7 of at least 8 characters)" in told["message"]
+    assert [notice in told["message"] for notice in told["notices"]] == [True]
     while (message := await socket.receive_json(timeout=60))["type"] != "SETTINGS_CHANGED":
         pass
     assert message["payload"] == {"plugin": "acme-bar", "keys": [f"{PREFIX}models", f"{PREFIX}token"]}
