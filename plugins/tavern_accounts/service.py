@@ -251,7 +251,7 @@ class HostAccounts(Accounts):
     async def stop_work(self, which: WorkFilter, *, call: CallContext | None = None) -> list[SettledWork]:
         """Stop all work of a user, agent, tool or plugin."""
         if not which.name:
-            raise InvalidInput(f"say which {which.kind} is meant")
+            raise InvalidInput(f"name the {which.kind} whose work is to stop")
         which = which.model_copy(update={"unless_admitted": False})
         settled = await self._settled(which, call)
         details = {"kind": which.kind, "settled": [one.to_json() for one in settled]}

@@ -20,10 +20,9 @@ async def settle_agents(
 ) -> list[SettledWork]:
     """Stop the runs that a filter means; return how many. One that another host works on ends at its next step, where
     its person may do no more."""
-    store, meant = store_of(context), list[AgentRun]()
-    for run in await store.runs(AgentRunFilter(statuses=_OPEN, limit=1000)):
-        if await is_to_settle(context.services, which, (await store.run(run.id)).entry.call):
-            meant.append(run)
+    store, services = store_of(context), context.services
+    found = await store.runs(AgentRunFilter(statuses=_OPEN, limit=1000))
+    meant = [run for run in found if await is_to_settle(services, which, (await store.run(run.id)).entry.call)]
     # Those of sub-agents end with what they are part of.
     first = [run for run in meant if run.parent_run_id not in {one.id for one in meant}]
     answers = await asyncio.gather(*(runtime.interrupt(run.id, call=by) for run in first), return_exceptions=True)

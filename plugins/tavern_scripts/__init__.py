@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.metrics import Figure, tallied
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION
 from tavern_host.contracts.scripttools import SCRIPT_TOOLS
 from tavern_host.contracts.services import ServiceInfo, service_info
+from tavern_host.contracts.work import SettledWork, WorkFilter
 from tavern_host.sdk.decorator import hookimpl
 
 
@@ -18,6 +20,15 @@ def tavern_register_services() -> list[ServiceInfo]:
         service_info(SCRIPT_EXECUTION, "tavern_scripts.service:Scripts"),
         service_info(SCRIPT_TOOLS, "tavern_scripts.agent_tools:AgentTools"),
     ]
+
+
+@hookimpl
+async def tavern_settle_work(which: WorkFilter, call: CallContext, context: PluginContext) -> list[SettledWork]:
+    """End the sessions of people who are gone, or that somebody stops."""
+    from tavern_scripts.service import STATE, Scripts
+
+    scripts: Scripts | None = context.state.get(STATE)
+    return [] if scripts is None else await scripts.settle(which, call)
 
 
 @hookimpl

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from pydantic import JsonValue, ValidationError
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.accounts import is_to_settle
 from tavern_host.contracts.calls import CallContext, new_id, system_call
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, TavernError, describe
 from tavern_host.contracts.metrics import tally
@@ -38,6 +40,7 @@ from tavern_host.contracts.scripts import (
     ScriptUsage,
     SecurityContext,
 )
+from tavern_host.contracts.work import SettledWork, WorkFilter
 from tavern_scripts.policy.languages import Interpreters
 from tavern_scripts.policy.planner import Plan, Planner
 from tavern_scripts.policy.policy import PolicyReader
@@ -58,6 +61,8 @@ from tavern_scripts.workers.scratch import Scratch, remove
 from tavern_scripts.workers.sessions import SessionLimits, Sessions
 
 _RAN = "script.ran"
+STATE = "scripts.service"
+"""Where the service is, once it is asked for."""
 
 
 class Scripts(ScriptExecution):
@@ -65,6 +70,8 @@ class Scripts(ScriptExecution):
 
     def __init__(self, context: PluginContext, *, folders: Sequence[ScriptFolder] = ()) -> None:
         self._context = context
+        if not folders:
+            context.state[STATE] = self
         self._tally = tally(context.state, "scripts", "Scripts that ran.", "sandbox", "status")
         policies = PolicyReader(context.settings, context.project.root)
         interpreters = Interpreters()
@@ -79,6 +86,12 @@ class Scripts(ScriptExecution):
             self._scratch.make, context.log, size=lambda: self._lasting().warm, idle=lambda: self._lasting().idle
         )
         self._sessions = Sessions(self._scratch.make, lambda: self._lasting().sessions)
+
+    async def settle(self, which: WorkFilter, by: CallContext) -> list[SettledWork]:
+        """End the sessions that a filter means; a script in progress ends with the call that it is part of."""
+        is_meant = partial(is_to_settle, self._context.services, which)
+        stopped = await self._sessions.settle(is_meant, f"it was stopped by {by.principal}")
+        return [SettledWork(kind="sessions of code", stopped=stopped)]
 
     async def close(self) -> None:
         """Leave nothing."""
@@ -257,7 +270,7 @@ class Scripts(ScriptExecution):
         if not plan.program.is_code:
             raise InvalidInput("a session keeps the variables of code, not of files; leave the session out")
         owner = f"{call.project or self._context.project.id}\n{call.principal.kind}\n{call.principal.id}"
-        return self._sessions.run(backend, launch, pieces(data), owner=owner, name=session)
+        return self._sessions.run(backend, launch, pieces(data), owner=owner, name=session, context=call)
 
     def _lasting(self) -> WorkerLimits:
         """Return what lasts beyond single runs: nothing, where the policy cannot be read."""

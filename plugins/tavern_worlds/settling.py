@@ -14,9 +14,8 @@ async def settle_scenes(
 ) -> list[SettledWork]:
     """End the scenes that a user started; what agents do in others is stopped with the agents."""
     store: SceneStore = context.state[STORE]
-    stopped = 0
-    for run_id in await store.open() if which.kind == "user" else ():
-        if await is_to_settle(context.services, which, await store.call(run_id)):
-            await scenes.stop(run_id, call=by)
-            stopped += 1
-    return [SettledWork(kind="scenes", stopped=stopped)]
+    found = await store.open() if which.kind == "user" else []
+    chosen = [run for run in found if await is_to_settle(context.services, which, await store.call(run))]
+    for run in chosen:
+        await scenes.stop(run, call=by)
+    return [SettledWork(kind="scenes", stopped=len(chosen))]

@@ -14,7 +14,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class WorkFilter(Model):
-    """Which work is meant: what a user began, what an agent does, the calls of a tool, or what needs a plugin. Without
+    """Which work is chosen: what a user began, what an agent does, the calls of a tool, or what needs a plugin. Without
     a `name` everybody's; with `unless_admitted` only what its user may not do any more."""
 
     kind: Kind
@@ -22,7 +22,7 @@ class WorkFilter(Model):
     unless_admitted: bool = False
 
     def covers(self, call: CallContext, *, tool: str = "", plugin: str | None = None) -> bool:
-        """Return whether work is meant that was begun with `call`, calls this `tool`, or is of this `plugin`."""
+        """Return whether work is chosen that was begun with `call`, calls this `tool`, or is of this `plugin`."""
         who = call.principal
         if self.kind == "user":
             users = {call.admission.user if call.admission is not None else None, who.id if who.kind == "user" else ""}

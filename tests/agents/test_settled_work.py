@@ -14,7 +14,7 @@ from helpers.repetition import Failures
 from helpers.tavern_project import Tavern
 from helpers.told_model import said
 from helpers.waiting import let_pass, until
-from helpers.workflow_documents import function
+from helpers.workflow_documents import function, workflow_document
 
 from tavern_accounts import commands
 from tavern_host import AUDIT, clock
@@ -39,8 +39,13 @@ GOOD, FOREVER = "good evening", 1e7
 def prepare(project: Tavern) -> None:
     mark = {"type": "told:Mark", "inputValues": {"text": "run", "seconds": FOREVER}}
     project.write("workflows/think.json", thinking("You keep the bar."))
-    gives, edges = {"text": "STRING"}, ("mark.result > out.text",)
-    project.write("workflows/long.json", function("Long", {"mark": mark}, *edges, takes={}, gives=gives))
+    given, edges = {"text": "STRING"}, ("mark.result > out.text",)
+    drip = {"type": "core:ListToStream", "inputValues": {"items": ["a"] * 20, "delay": 60}}
+    gives = {"items": {"dataFlowType": "STRING", "isStream": True}}
+    nodes = {"drip": drip, "out": "core:GroupOutput"}
+    dripping = workflow_document(nodes, "drip.stream > out.items", interfaceOutputs=gives)
+    project.write("workflows/drip.json", {**dripping, "name": "Drip"})
+    project.write("workflows/long.json", function("Long", {"mark": mark}, *edges, takes={}, gives=given))
     for id, more in {"mark": {}, "pay": {"requiresApproval": True}, "later": {"async": True}}.items():
         project.write(f"tools/{id}.tool.json", tool(id, "told:Mark", **more))
     project.write("agents/keeper.json", agent("keeper", "mark"))
@@ -150,6 +155,20 @@ async def a_tool_call(desk: Desk, call: CallContext) -> Begun:
     return stand, [SettledWork(kind="tool calls", stopped=1)], "{<ToolErrorType.CANCELLED: 'Cancelled'>}"
 
 
+async def a_stream(desk: Desk, call: CallContext) -> Begun:
+    """What the call of a tool gives once it is over."""
+    request = ToolCallRequest(tool_id="workflow:drip")
+    answer = await desk.bench.tools.call(request, scope=ToolScope(allowed=["workflow:*"], streams=True), call=call)
+    handle = answer.content[0].uri
+    await desk.bench.tools.read_stream(handle, max=1, call=call)
+
+    async def stand() -> Any:
+        read = await desk.bench.tools.read_stream(handle, call=call)
+        return read.finished, read.error
+
+    return stand, [SettledWork(kind="streams", stopped=1)], "(True, 'the stream was stopped by user:operator')"
+
+
 async def an_agent(desk: Desk, call: CallContext) -> Begun:
     desk.bench.answers(said("", ("mark", {"text": "agent", "seconds": FOREVER})))
     run = await desk.bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."), call=call)
@@ -174,7 +193,7 @@ async def a_scene(desk: Desk, call: CallContext) -> Begun:
     return stand, [SettledWork(kind="scenes", stopped=1)], "{'ended'}"
 
 
-WORK = (a_run, a_task, a_tool_call, an_agent, a_scene)
+WORK = (a_run, a_task, a_tool_call, a_stream, an_agent, a_scene)
 
 
 async def test_work_ends_with_the_right_to_it(desk: Desk) -> None:
@@ -266,6 +285,7 @@ async def test_stopping_ends_all_of_one_and_nothing_else(desk: Desk) -> None:
             ("user", "gus", a_run, a_tool_call),
             ("agent", "keeper", an_agent, a_tool_call),
             ("tool", "mark", a_tool_call, a_task),
+            ("tool", "workflow:drip", a_stream, a_tool_call),
             ("plugin", "told", a_run, None),
         ):
             with failures.row(f"{kind} {name}"):

@@ -35,6 +35,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NODES = Path(__file__).parent.parent / "engine" / "plugins" / "acme_streams"
 LIN, MEI = Principal(kind="agent", id="lin"), Principal(kind="agent", id="mei")
+BY_LIN, BY_MEI = (CallContext(principal=LIN), "list"), (CallContext(principal=MEI), "list")
 UNKNOWN = "no stream has this handle: it was read to its end or closed a while ago, or never was"
 CLOSED = StreamItems(finished=True, error="the stream was closed")
 INK = InvalidInput("the ink is out")
@@ -105,41 +106,41 @@ async def all_of(
 
 async def test_items_are_read_in_order_to_their_end(streams: Streams) -> None:
     source = Source(10)
-    handle = streams.open(source.items(), LIN)
+    handle = streams.open(source.items(), *BY_LIN)
     assert (await streams.read(handle, LIN, 3)).items == [1, 2, 3]
     assert (await all_of(streams, handle))[0] == [4, 5, 6, 7, 8, 9, 10]
     await source.closed.wait()
     for _ in range(2):
         assert await streams.read(handle, LIN) == StreamItems(finished=True)
-    handle = streams.open(Source(2, hangs=True).items(), LIN)  # a reader gets what is there and waits for no more
+    handle = streams.open(Source(2, hangs=True).items(), *BY_LIN)  # a reader gets what is there and waits for no more
     items: list[Any] = []
     while len(items) < 2:
         items += (await streams.read(handle, LIN, 100, 60)).items
     assert (items, await streams.read(handle, LIN, 100, 0.01)) == ([1, 2], StreamItems())
-    handle = streams.open(Source(2_000).items(), LIN)  # several readers share the items
+    handle = streams.open(Source(2_000).items(), *BY_LIN)  # several readers share the items
     parts = await asyncio.gather(*(all_of(streams, handle, max=7) for _ in range(5)))
     assert sorted(item for items, _ in parts for item in items) == list(range(1, 2_001))
 
 
 async def test_why_a_stream_broke_off_is_told_last(streams: Streams) -> None:
-    handle = streams.open(Source(2, fails=INK).items(), LIN)
+    handle = streams.open(Source(2, fails=INK).items(), *BY_LIN)
     items, last = await all_of(streams, handle, max=1)
     assert (items, last.error) == ([1, 2], "the ink is out")
     assert await streams.read(handle, LIN) == StreamItems(finished=True, error="the ink is out")
     no_json = Source(2, make=lambda number: 1 if number == 1 else [float("nan")])
-    items, last = await all_of(streams, streams.open(no_json.items(), LIN))
+    items, last = await all_of(streams, streams.open(no_json.items(), *BY_LIN))
     assert items == [1]
     assert "JSON" in (last.error or "")
 
 
 async def test_a_source_waits_for_its_reader(streams: Streams) -> None:
     small, large = Source(10_000), Source(50, make=lambda _: "x" * 400_000)
-    handle = streams.open(small.items(), LIN)
+    handle = streams.open(small.items(), *BY_LIN)
     assert len((await streams.read(handle, LIN, 10)).items) == 10
     await until_idle()
     assert CAPACITY <= small.given <= CAPACITY + 11
     assert (await all_of(streams, handle))[0] == list(range(11, 10_001))
-    handle = streams.open(large.items(), LIN)
+    handle = streams.open(large.items(), *BY_LIN)
     await streams.read(handle, LIN, 1)
     await until_idle()
     assert large.given <= 5
@@ -147,7 +148,7 @@ async def test_a_source_waits_for_its_reader(streams: Streams) -> None:
 
 
 async def test_nobody_else_reads_a_stream(streams: Streams) -> None:
-    handles = [streams.open(Source(1, hangs=True).items(), LIN) for _ in range(10)]
+    handles = [streams.open(Source(1, hangs=True).items(), *BY_LIN) for _ in range(10)]
     assert (len({handle[:12] for handle in handles}), all(len(handle) >= 32 for handle in handles)) == (10, True)
     strangers = [MEI, Principal(kind="user", id="lin"), Principal(kind="plugin", id="lin")]
     guesses = [(guess, LIN) for guess in ("", "stream_", handles[0][:-1], handles[0].swapcase())]
@@ -164,7 +165,7 @@ async def test_a_reader_that_leaves_loses_nothing(streams: Streams) -> None:
         await resume.wait()
         yield "late"
 
-    handle = streams.open(late(), LIN)
+    handle = streams.open(late(), *BY_LIN)
     gone = asyncio.create_task(streams.read(handle, LIN, 100, 60))
     await until_idle()
     gone.cancel()
@@ -178,7 +179,7 @@ async def test_a_stream_that_nobody_reads_is_closed(streams: Streams, held_clock
     why = f"the stream was closed since nobody had read it for {IDLE} seconds"
     for count in (100_000, 3):  # also what had ended, whose items are told as lost
         source = Source(count)
-        handle = streams.open(source.items(), LIN)
+        handle = streams.open(source.items(), *BY_LIN)
         await until_idle()
         held_clock.advance(IDLE)
         await source.closed.wait()
@@ -195,20 +196,20 @@ async def test_a_stream_that_nobody_reads_is_closed(streams: Streams, held_clock
             await asyncio.sleep(0)
             yield number
 
-    assert (await all_of(streams, streams.open(slow(), LIN)))[0] == [0, 1, 2]  # waiting for items is reading
+    assert (await all_of(streams, streams.open(slow(), *BY_LIN)))[0] == [0, 1, 2]  # waiting for items is reading
 
 
 async def test_an_owner_has_so_many_open_streams(streams: Streams) -> None:
-    handles = [streams.open(Source(1, hangs=True).items(), LIN) for _ in range(MOST_STREAMS)]
+    handles = [streams.open(Source(1, hangs=True).items(), *BY_LIN) for _ in range(MOST_STREAMS)]
     refused = Source(1)
     items = refused.items()
     await anext(items)
     with pytest.raises(Conflict, match=f"agent:lin has {MOST_STREAMS} streams open"):
-        streams.open(items, LIN)
+        streams.open(items, *BY_LIN)
     await refused.closed.wait()
     assert (await streams.read(handles[0], LIN)).items == [1]
     for _ in range(3 * MOST_STREAMS):  # those that were read do not count, and old ones are forgotten
-        handles.append(streams.open(Source(1).items(), MEI))
+        handles.append(streams.open(Source(1).items(), *BY_MEI))
         assert (await all_of(streams, handles[-1], MEI))[0] == [1]
     with pytest.raises(NotFound):
         await streams.read(handles[MOST_STREAMS], MEI)
@@ -219,8 +220,8 @@ async def test_closing_ends_sources_and_wakes_readers(host: Host) -> None:
     for is_disabled in (False, True):
         streams = Streams(context_of(host))
         hanging, full = Source(0, hangs=True), Source(10_000)
-        waiting = asyncio.create_task(streams.read(streams.open(hanging.items(), LIN), LIN, 100, 60))
-        handle = streams.open(full.items(), LIN)
+        waiting = asyncio.create_task(streams.read(streams.open(hanging.items(), *BY_LIN), LIN, 100, 60))
+        handle = streams.open(full.items(), *BY_LIN)
         await until_idle()
         await (host.disable(NAME) if is_disabled else streams.close())
         assert (hanging.closed.is_set(), full.closed.is_set(), await waiting) == (True, True, CLOSED)

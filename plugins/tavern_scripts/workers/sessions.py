@@ -9,13 +9,14 @@ import math
 import secrets
 import shutil
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cachetools import LRUCache
 
 from tavern_host import clock
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import (
     SandboxLaunch,
@@ -65,7 +66,14 @@ class Sessions:
         return len(self._sessions)
 
     async def run(
-        self, backend: ScriptBackend, launch: SandboxLaunch, stdin: AsyncIterator[bytes], *, owner: str, name: str
+        self,
+        backend: ScriptBackend,
+        launch: SandboxLaunch,
+        stdin: AsyncIterator[bytes],
+        *,
+        owner: str,
+        name: str,
+        context: CallContext | None = None,
     ) -> AsyncGenerator[SandboxOutput, None]:
         """Run code in a session, which begins if there is none, and yield what `backend.run(launch, stdin)` would.
 
@@ -75,6 +83,7 @@ class Sessions:
         """
         call = Call.of(launch, name)
         session = await self._turn((owner, name), backend, call)
+        session.context = context
         try:
             why = self._gone.pop((owner, name), None)
             if why is not None:
@@ -86,6 +95,16 @@ class Sessions:
         finally:
             session.turn.release()
             self._note_end((owner, name), session)
+
+    async def settle(self, is_meant: Callable[[CallContext], Awaitable[bool]], why: str) -> int:
+        """End the sessions whose last call is meant; return how many there were."""
+        ended = 0
+        for key, session in [*self._sessions.items()]:
+            if session.context is not None and await is_meant(session.context) and self._sessions.get(key) is session:
+                await session.end(why)
+                self._note_end(key, session)
+                ended += 1
+        return ended
 
     async def close(self) -> None:
         """End all sessions."""
@@ -171,6 +190,7 @@ class Session:
 
     def __init__(self, backend: ScriptBackend, first: Call, cpu: float, make_folder: Callable[[], Path]) -> None:
         self.turn = asyncio.Lock()
+        self.context: CallContext | None = None
         self.since = clock.monotonic()
         self.why_ended = ""
         self.had_calls = False

@@ -43,6 +43,7 @@ from tavern_tools.calls.result_cache import ResultCache
 from tavern_tools.calls.results import checked, checked_again, failed, waiting
 from tavern_tools.calls.runners import Runners
 from tavern_tools.calls.statistics import Statistics
+from tavern_tools.calls.streams import streams_of
 from tavern_tools.catalog.failures import ToolFailure, failure_of, value_failure
 from tavern_tools.catalog.parameters import Bound
 from tavern_tools.catalog.registry import Registry, Tool
@@ -254,7 +255,8 @@ class Caller:
             self._working.pop(call, None)
 
     async def settle(self, which: WorkFilter, by: CallContext) -> list[SettledWork]:
-        """End the tasks that a filter means, and the calls at work that are part of nothing else that it means."""
+        """End the tasks and streams that a filter means, and the calls in flight that are part of nothing else that it
+        means."""
         catalog = await self._registry.catalog()
         plugins = {tool.id: tool.plugin for tool in catalog.listed(None)}
 
@@ -262,7 +264,8 @@ class Caller:
             about = {"tool": tool_id, "plugin": plugins.get(tool_id)}
             return await is_to_settle(self._context.services, which, context, **about)
 
-        settled, stopped = await self.tasks.settle(is_meant, by), 0
+        streams, stopped = streams_of(self._context), 0
+        settled = [await self.tasks.settle(is_meant, by), await streams.settle(is_meant, by)]
         for call, task in list(self._working.items()):
             context, is_free = call.context, which.kind in ("tool", "plugin")
             if call.progress is not None or not (is_free or (context.run_id is None and context.agent_run_id is None)):
@@ -271,7 +274,7 @@ class Caller:
                 call.stopped = f"it was stopped by {by.principal}"
                 task.cancel()
                 stopped += 1
-        return [settled, SettledWork(kind="tool calls", stopped=stopped)]
+        return [*settled, SettledWork(kind="tool calls", stopped=stopped)]
 
     async def _ask_after(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result as plugins change it, or that they withhold it."""

@@ -86,7 +86,7 @@ class Runners:
             keys = [key for key in tool.outputs or () if key in tool.streams]
             # the stream outlives the call that opens it: the time limit ends with the call
             stream = workflow_stream(self._context, request, call.context.child(), keys)
-            handle = self._streams.open(stream, call.context.principal)
+            handle = self._streams.open(stream, call.context, tool.definition.id)
             part = ContentPart(type="stream", uri=handle, name=", ".join(keys))
             return Output({"stream": handle}, (part,))
         return Output(await self._finished(tool, request, child))

@@ -16,11 +16,13 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import Principal
+from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import Conflict, NotFound, TavernError, describe
 from tavern_host.contracts.toolcalls import StreamItems, ToolErrorType
+from tavern_host.contracts.work import SettledWork
 from tavern_tools.catalog.failures import ToolFailure
+from tavern_tools.tasks.tasks import IsMeant
 
 IDLE = "streamIdleSeconds"
 """The setting with how long an unread stream is kept, in seconds."""
@@ -60,18 +62,20 @@ class Streams:
         self._context = context
         self._streams: dict[str, _Stream] = {}
 
-    def open(self, source: AsyncIterator[JsonValue], owner: Principal) -> str:
-        """Take a source over and return the handle by which its items are read; the source is closed in any case.
+    def open(self, source: AsyncIterator[JsonValue], call: CallContext, tool_id: str) -> str:
+        """Take the source of a tool's call over and return the handle by which its items are read; the source is closed
+        in any case.
 
         Raises `Conflict` where the owner has too many streams.
         """
+        owner = call.principal
         own = [stream for stream in self._streams.values() if stream.owner == owner]
         if sum(not stream.is_finished for stream in own) >= MOST_STREAMS:
             self._context.tasks.spawn(_close(source), name="close a stream")
             raise Conflict(f"{owner} has {MOST_STREAMS} streams open; read them to their end first")
         for stream in [stream for stream in own if stream.is_finished][:-MOST_STREAMS]:
             self._forget(stream)
-        stream = _Stream(f"stream_{secrets.token_urlsafe(24)}", owner)
+        stream = _Stream(f"stream_{secrets.token_urlsafe(24)}", call, tool_id)
         stream.task = self._context.tasks.spawn(stream.fill(source), name=f"stream of {owner}")
         stream.task.add_done_callback(lambda _: stream.end("the stream was closed"))
         self._streams[stream.handle] = stream
@@ -119,6 +123,15 @@ class Streams:
         if stream is not None and stream.owner == owner:
             self._forget(stream)
 
+    async def settle(self, is_meant: IsMeant, by: CallContext) -> SettledWork:
+        """Close the sources that are meant; return how many there were."""
+        stopped = 0
+        for stream in [one for one in self._streams.values() if one.is_filled]:
+            if await is_meant(stream.tool_id, stream.call) and stream.is_filled:
+                stream.stop(f"the stream was stopped by {by.principal}")
+                stopped += 1
+        return SettledWork(kind="streams", stopped=stopped)
+
     async def close(self) -> None:
         """Close all streams and their sources."""
         streams = list(self._streams.values())
@@ -156,9 +169,11 @@ class Streams:
 class _Stream:
     """One stream: the items of its source that are not read yet."""
 
-    def __init__(self, handle: str, owner: Principal) -> None:
+    def __init__(self, handle: str, call: CallContext, tool_id: str) -> None:
         self.handle = handle
-        self.owner = owner
+        self.tool_id = tool_id
+        self.call = call
+        self.owner = call.principal
         self.readers = 0
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
@@ -168,6 +183,11 @@ class _Stream:
         self._error: str | None = None
         self._news = asyncio.Event()
         self._room = asyncio.Event()
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether its source may give more."""
+        return not self._has_ended
 
     @property
     def is_finished(self) -> bool:

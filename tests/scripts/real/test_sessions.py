@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from helpers.repetition import Failures
 
-from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host import clock
+from tavern_host.contracts.accounts import ACCOUNTS
+from tavern_host.contracts.calls import Admission, CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptErrorType, ScriptRequest
+from tavern_host.contracts.work import SettledWork, WorkFilter
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.workers.session_call import BadReport, CallReportReader
 from tavern_scripts.workers.sessions import SessionLimits, Sessions
@@ -440,6 +443,30 @@ async def test_closing_leaves_nothing(tmp_path: Path) -> None:
 
 
 # --- through the service ----------------------------------------------------------------------------
+
+
+async def test_a_session_ends_with_the_right_to_it(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path) as scripts:
+        accounts = scripts.host.services.get(ACCOUNTS)
+
+        async def ask(who: str) -> CallContext:
+            await accounts.add_user(who, "good evening")
+            token = (await accounts.make_token(who, "test")).session.id
+            asked = Admission(user=who, session=token, access="create", where="/api/tools/execute", at=clock.now())
+            return scripts.host.call(who, asked)
+
+        async def run(code: str, call: CallContext) -> Any:
+            request = ScriptRequest(code=code, language="python", session="s")
+            return (await scripts.service.run(request, call=call)).output_data
+
+        ann, bob = await ask("ann"), await ask("bob")
+        for call in (ann, bob):
+            await run("x = 1", call)
+        both = len(interpreters())
+        assert await accounts.remove_user("ann") == [SettledWork(kind="sessions of code", stopped=1)]
+        assert (2 * len(interpreters()), await run("x", bob)) == (both, 1)
+        stopped = await accounts.stop_work(WorkFilter(kind="user", name="bob"))
+        assert (stopped, interpreters()) == ([SettledWork(kind="sessions of code", stopped=1)], [])
 
 
 async def test_the_service_keeps_sessions_by_principal(tmp_path: Path) -> None:
