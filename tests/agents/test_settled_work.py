@@ -17,6 +17,7 @@ from helpers.waiting import let_pass, until
 from helpers.workflow_documents import function, workflow_document
 
 from tavern_accounts import commands
+from tavern_assistant.deliberation.requests import AssistantRequest, start
 from tavern_host import AUDIT, clock
 from tavern_host.contracts.accounts import ACCOUNTS, Accounts
 from tavern_host.contracts.agents import AgentRequest, AgentStatus
@@ -181,6 +182,20 @@ async def an_agent(desk: Desk, call: CallContext) -> Begun:
     return stand, [SettledWork(kind="runs of agents", stopped=1)], "{<AgentStatus.INTERRUPTED: 'interrupted'>}"
 
 
+async def the_assistant(desk: Desk, call: CallContext) -> Begun:
+    model = desk.bench.answers(said("Nothing is to be changed."))
+    model.gate = asyncio.Event()
+    context = desk.bench.host._manager.active["tavern-assistant"].context
+    run = await start(context, AssistantRequest(workflow_id="long", message="Go."), call)
+    await until(lambda: model.asked)
+
+    async def stand() -> Any:
+        await desk.bench.ended(run)
+        return {(await desk.bench.runtime.get_run(run.id)).status}
+
+    return stand, [SettledWork(kind="runs of agents", stopped=1)], "{<AgentStatus.INTERRUPTED: 'interrupted'>}"
+
+
 async def a_scene(desk: Desk, call: CallContext) -> Begun:
     scenes = desk.bench.host.services.get(SCENE_MANAGER)
     desk.bench.answers(said("", ("mark", {"text": "scene", "seconds": FOREVER})))
@@ -193,7 +208,7 @@ async def a_scene(desk: Desk, call: CallContext) -> Begun:
     return stand, [SettledWork(kind="scenes", stopped=1)], "{'ended'}"
 
 
-WORK = (a_run, a_task, a_tool_call, a_stream, an_agent, a_scene)
+WORK = (a_run, a_task, a_tool_call, a_stream, an_agent, the_assistant, a_scene)
 
 
 async def test_work_ends_with_the_right_to_it(desk: Desk) -> None:
