@@ -31,8 +31,8 @@ async def list_bases(arguments: Arguments, context: PluginContext) -> AsyncItera
 
 
 async def search(arguments: Arguments, context: PluginContext) -> AsyncIterator[CommandOutput]:
-    """Show the entries that fit best."""
-    bases, tags = arguments["base"] or None, arguments["tag"]
+    """Show the entries that fit best, of the project's bases and of the host's."""
+    bases, tags = arguments["base"] or ["*"], arguments["tag"]
     found = await _kb(context).search(arguments["query"], bases=bases, tags=tags, limit=arguments["limit"])
     rows = [[hit.base, hit.id, hit.name, _short(hit.text)] for hit in found]
     yield CommandOutput(kind="table", columns=["base", "entry", "name", "text"], rows=rows)
