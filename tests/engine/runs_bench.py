@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC
 from pathlib import Path
 
+from helpers.handing_on import overriding
+from helpers.plugin_files import write_whole
 from hypothesis import strategies as st
 
 from tavern_engine.journal.keys import ProjectKey
@@ -41,3 +43,11 @@ async def opened(folder: Path, operator: Path | None = None) -> AsyncIterator[Sq
         yield store
     finally:
         await store.close()
+
+
+def store_plugin(parent: Path, body: str) -> Path:
+    """Write a plugin `acme-store` that does what `body` says where the store of runs is asked; return its folder."""
+    head = "from helpers.stage import STAGE\nfrom tavern_host.contracts.runs import RUN_STORE"
+    code = overriding("RUN_STORE", body, head=head)
+    uses = {"services": {"override": ["runStore"]}}
+    return write_whole(parent / "acme_store", "acme-store", code, permissions=uses)

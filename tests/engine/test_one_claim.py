@@ -7,8 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 from engine_bench import Bench, plugin_folders, workflow
+from helpers.stage import STAGE
 from helpers.waiting import let_pass
 from loops_bench import flow, notes
+from runs_bench import store_plugin
 
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict
@@ -18,11 +20,20 @@ from tavern_host.contracts.workflows import Workflow
 
 RUNS = 12
 
+HELD_UP = """
+    async def claim(self, worker, lease, *, run_id=None, call=None):
+        if run_id is not None:
+            await STAGE.wait("claim")
+        return await self.original.claim(worker, lease, run_id=run_id)
+"""
+"""A store that is held up where a run is claimed by its id."""
 
-def host(root: Path, *, serving: bool = True) -> Host:
+
+def host(root: Path, *more: Path, serving: bool = True) -> Host:
     """Return a host; one that serves takes up what an earlier one has left."""
     room = {"extensions.tavern-engine.maxConcurrentRuns": RUNS}
-    return Host(root, plugins=plugin_folders("acme_flow"), trust=["acme-flow"], settings=room, serving=serving)
+    folders = [*plugin_folders("acme_flow"), *more]
+    return Host(root, plugins=folders, trust=["acme-flow", "acme-store"], settings=room, serving=serving)
 
 
 async def abandoned(bench: Bench, document: Workflow, attempt: int = 1, *, hears: bool = True) -> list[str]:
@@ -117,3 +128,19 @@ async def test_of_claims_at_the_same_time_one_is_granted(tmp_path: Path, file: P
             asked = [claims.claim_abandoned(), claims.claim(run), claims.claim(run)]
             got += [entry.id for entry in await asyncio.gather(*asked) if entry is not None]
         assert sorted(got) == sorted(runs)
+
+
+async def test_a_run_that_somebody_is_claiming_by_its_id_is_not_taken_as_abandoned(tmp_path: Path, file: Path) -> None:
+    plugin = store_plugin(tmp_path, HELD_UP)
+    async with host(tmp_path / "project", plugin, serving=False) as alone:
+        run, *_ = await abandoned(Bench(alone), workflow({"note": flow("NoteAlways", file=file, value="ran")}))
+        claims = alone._manager.active["tavern-engine"].context.state["engine"].recorder.claims
+        STAGE.reset()
+        by_id = asyncio.create_task(claims.claim(run))
+        await STAGE.seen("claim").wait()
+        taken = []
+        while (entry := await claims.claim_abandoned()) is not None:
+            taken.append(entry.id)
+        STAGE.cue("claim").set()
+        assert (await by_id).id == run
+        assert len(taken) == RUNS - 1 and run not in taken

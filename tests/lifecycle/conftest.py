@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lifecycle_stage import STAGE
+from helpers.stage import STAGE
 
 
 @pytest.fixture(autouse=True)

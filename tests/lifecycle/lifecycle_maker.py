@@ -21,7 +21,7 @@ from tavern_host.server.plugin_routes import call_route
 __all__ = ["write"]
 
 HEAD = """import asyncio
-from lifecycle_stage import STAGE
+from helpers.stage import STAGE
 from tavern_host import *
 """
 """How the code of plugins begins."""

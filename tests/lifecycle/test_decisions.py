@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
+from helpers.stage import STAGE
 from helpers.waiting import following, let_pass, until
 from lifecycle_maker import get, nodes, plugin, states
-from lifecycle_stage import STAGE
 
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict
@@ -18,7 +18,7 @@ from tavern_host.contracts.plugins import PluginState
 from tavern_host.plugins import lifecycle
 
 ROUTED = """
-from lifecycle_stage import STAGE
+from helpers.stage import STAGE
 from tavern_host import HttpResponse, RouteInfo, hookimpl
 
 @hookimpl

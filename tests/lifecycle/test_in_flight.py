@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from helpers.handing_on import overriding
 from helpers.repetition import Failures
+from helpers.stage import STAGE
 from helpers.waiting import let_pass, until
 from lifecycle_maker import HEAD, begin, get, nodes, plugin, problems, run, states, write
-from lifecycle_stage import STAGE
 
 from tavern_host import EXECUTION_ENGINE, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.errors import (

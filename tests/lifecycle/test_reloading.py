@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from helpers.handing_on import overriding
 from helpers.repetition import Failures
+from helpers.stage import STAGE
 from helpers.waiting import until
 from lifecycle_maker import HEAD, begin, get, installed, nodes, plugin, problems, run, states, write
-from lifecycle_stage import STAGE
 
 from tavern_host import WORKFLOW_MANAGER, Host, clock
 from tavern_host.contracts.errors import Conflict, NotFound
