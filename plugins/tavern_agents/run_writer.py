@@ -9,10 +9,13 @@ from tavern_agents.replay.recorder import Recorder
 from tavern_agents.rows import Kept
 from tavern_agents.store import AgentStore, Progress
 from tavern_agents.tracing import Tracer
+from tavern_host import clock
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentRun
+from tavern_host.contracts.agents import AgentRun, AgentStatus
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.retried_writes import until_written
+
+NOT_BEGUN = "It did not begin, since the store failed, or its caller left, while it was stored"
 
 
 class RunWriter:
@@ -43,6 +46,10 @@ class RunWriter:
             self._recorder.put_back(*recorded)
             raise
         return kept, progress.has_mail
+
+    async def give_up(self, run: AgentRun, reason: str, status: AgentStatus = AgentStatus.ERROR) -> None:
+        """Store, however often it takes, that nobody works on a run any more."""
+        await self.write(run.model_copy(update={"status": status, "reason": reason, "finished_at": clock.now()}), {})
 
     def _tell(self, error: TavernError) -> None:
         self._context.log.error("the end of a run could not be written, and is tried again: %s", error.message)

@@ -22,8 +22,9 @@ from tavern_agents.profiles import profiles_of
 from tavern_agents.replay.player import Player
 from tavern_agents.replay.recordings import play, recording_of
 from tavern_agents.rows import KeptRun, RunEntry
-from tavern_agents.run_writer import RunWriter
+from tavern_agents.run_writer import NOT_BEGUN, RunWriter
 from tavern_agents.store import store_of
+from tavern_agents.subagents import check_nesting
 from tavern_agents.taking_up import loop_of
 from tavern_agents.tracing import Tracer, agent_of
 from tavern_host import clock
@@ -42,15 +43,20 @@ from tavern_host.contracts.agents import (
     ResultPart,
 )
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
-from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, PluginFailure, TavernError, describe
+from tavern_host.contracts.errors import (
+    Conflict,
+    InvalidInput,
+    PluginFailure,
+    ServiceUnavailable,
+    TavernError,
+    describe,
+)
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.memory import AgentMemory, GoalChange, MemoryChange
 from tavern_host.contracts.recordings import AgentRecording, AgentReplay, ReplayOptions
+from tavern_host.contracts.retried_writes import Withdrawals
 from tavern_host.contracts.spans import span
 from tavern_host.contracts.tools import TOOL_MANAGER
-
-MAX_NESTING = 4
-"""How deeply agents may call agents."""
 
 STATE = "agents.runtime"
 
@@ -67,12 +73,14 @@ class Runtime(AgentRuntime):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._store = store_of(context)
+        self._writer = RunWriter(context, self._store)
         self._memories = Memories(context, self._store, self.get)
         self._profiles = profiles_of(context)
         self._reported: frozenset[str] = frozenset()
         self._loops: dict[str, AgentLoop] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._claimed: set[str] = set()
+        self._refused = Withdrawals(context.tasks.spawn, context.is_stopping)
         self._not_resumed: set[str] = set()
         context.state[STATE] = self
 
@@ -131,7 +139,7 @@ class Runtime(AgentRuntime):
             deliberation = deliberation.with_model(player.model)
         initial_memory(profile)
         parent = self._loops.get(call.agent_run_id or "")
-        self._check_nesting(profile, parent)
+        check_nesting(profile, parent, self._loops)
         run_id = new_id("agent")
         run = AgentRun(
             id=run_id,
@@ -169,18 +177,15 @@ class Runtime(AgentRuntime):
                 player=player,
             )
             self._begin(loop, None)
+        except BaseException as error:
+            self._refused.add(run_id, error, lambda: self._writer.give_up(run, NOT_BEGUN, AgentStatus.INTERRUPTED))
+            if isinstance(error, ServiceUnavailable):
+                raise ServiceUnavailable(f"the run {run_id} did not begin: {error.message}", run_id=run_id) from error
+            raise
         finally:
             self._claimed.discard(run_id)
         changed(self._context, run.conversation_id, "added")
         return begun.run
-
-    def _check_nesting(self, profile: AgentProfile, at: AgentLoop | None) -> None:
-        depth = 0
-        while at is not None:
-            depth += 1
-            at = self._loops.get(at.run.parent_run_id or "")
-        if depth > MAX_NESTING:
-            raise LimitReached(f"agents may call each other {MAX_NESTING} deep; {profile.id!r} would be one more")
 
     def _begin(self, loop: AgentLoop, kept: KeptRun | None) -> None:
         loop.may_run.set()
@@ -200,7 +205,7 @@ class Runtime(AgentRuntime):
         except Exception as error:  # it could not even be said how it ended
             self._context.log.error("the run %s was given up: %s", loop.run.id, describe(error), exc_info=error)
             if not self._context.is_stopping():
-                await self._give_up(loop.run, describe(error))
+                await self._writer.give_up(loop.run, describe(error))
         finally:
             self._loops.pop(loop.run.id, None)
             self._tasks.pop(loop.run.id, None)
@@ -218,15 +223,10 @@ class Runtime(AgentRuntime):
             raise Conflict(f"the run {run_id} has ended with a reply; give the agent a new message")
         return await self._resume(run_id)
 
-    async def _give_up(self, run: AgentRun, reason: str, status: AgentStatus = AgentStatus.ERROR) -> None:
-        """Store, however often it takes, that nobody works on a run any more."""
-        ended = run.model_copy(update={"status": status, "reason": reason, "finished_at": clock.now()})
-        await RunWriter(self._context, self._store).write(ended, {})
-
     async def _resume(self, run_id: str) -> AgentRun:
         if (loop := self._loops.get(run_id)) is not None:  # by now
             return loop.run
-        if run_id in self._claimed:
+        if run_id in self._claimed or run_id in self._refused:
             raise Conflict(f"the run {run_id} is being resumed")
         self._claimed.add(run_id)
         try:
@@ -243,7 +243,7 @@ class Runtime(AgentRuntime):
                 raise Conflict(f"it played a recording ({run_id}); start that again")
             loop = await self._loop_of(kept)
         except TavernError as error:
-            await self._give_up(kept.run, error.message)
+            await self._writer.give_up(kept.run, error.message)
             if kept.entry.is_replay:
                 await self._store.forget(kept.run.conversation_id)
             raise
@@ -261,7 +261,7 @@ class Runtime(AgentRuntime):
         failed = set[str]()
         for run_id in await self._store.abandoned():
             try:
-                if run_id not in self._loops and run_id not in self._claimed:  # by now, or for the run that called it
+                if not any(run_id in known for known in (self._loops, self._claimed, self._refused)):  # by now
                     await self._resume(run_id)
             except TavernError as error:
                 if run_id not in self._not_resumed:
@@ -359,7 +359,7 @@ class Runtime(AgentRuntime):
         try:
             await (await self._loop_of(kept)).stop()
         except TavernError:  # its profile is broken: nothing can be said about its calls
-            await self._give_up(kept.run, "Stopped on request", AgentStatus.INTERRUPTED)
+            await self._writer.give_up(kept.run, "Stopped on request", AgentStatus.INTERRUPTED)
 
     async def pause(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:
         """Let a run stop before its next deliberation. Raises `NotFound`, `Conflict`."""

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import JsonValue
 
 from tavern_agents.long_results import reader_tool
+from tavern_agents.loop import AgentLoop
 from tavern_agents.profiles import profiles_of
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile
+from tavern_host.contracts.errors import LimitReached
 from tavern_host.contracts.macros import MacroRequest
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 
+MAX_NESTING = 4
+"""How deeply agents may call agents."""
+
 TIMEOUT = 3_600_000.0
 """How long a sub-agent may work, in milliseconds; its own limits end it earlier."""
+
+
+def check_nesting(profile: AgentProfile, at: AgentLoop | None, loops: Mapping[str, AgentLoop]) -> None:
+    """Raise `LimitReached` where an agent would begin too deep below others, the last of which is `at`."""
+    depth = 0
+    while at is not None:
+        depth += 1
+        at = loops.get(at.run.parent_run_id or "")
+    if depth > MAX_NESTING:
+        raise LimitReached(f"agents may call each other {MAX_NESTING} deep; {profile.id!r} would be one more")
 
 
 async def agent_tools(context: PluginContext) -> list[ToolDefinition]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers.tavern_project import Tavern
 from helpers.told_model import said
-from helpers.unwritable import unwritable
+from helpers.unwritable import cancelled_within, unwritable
 from helpers.waiting import until
 
 from tavern_host.contracts.agents import AgentStatus
@@ -70,6 +70,31 @@ async def test_a_run_that_cannot_be_stored_is_not_begun(bench: AgentBench) -> No
             await bench.start(conversation_id="begun")
     assert model.asked == []
     assert (await bench.run(conversation_id="begun")).text == "Now."
+
+
+async def test_a_run_whose_caller_is_gone_before_it_is_stored_is_not_begun(bench: AgentBench) -> None:
+    bench.answers(said("Before."))
+    await bench.run()  # makes the store
+    model = bench.answers(said("Now."))
+    stored = state(bench, "tavern-agents")["agents.store"].database
+    await cancelled_within(stored, "INSERT INTO runs", bench.start(conversation_id="gone"))
+    (left,) = [run for run in await bench.runtime.runs() if run.conversation_id == "gone"]
+    await state(bench, "tavern-agents")["agents.runtime"].resume_abandoned()
+    reply = await bench.ended(left)
+    assert (reply.outcome, model.asked) == ("interrupted", [])
+    assert (await bench.run(conversation_id="gone")).text == "Now.", "the conversation is not locked"
+
+
+async def test_a_task_whose_caller_is_gone_before_it_is_stored_is_not_carried_out(bench: AgentBench) -> None:
+    bench.marks()
+    later = ToolCallRequest(tool_id="later", arguments={"text": "x"})
+    first = await bench.tools.call(later)  # makes the store
+    assert (await bench.tools.task(str(first.task_id), wait=9)).status is TaskStatus.DONE
+    stored = state(bench, "tavern-tools")["tools.manager"]._caller.tasks._store._database
+    await cancelled_within(stored, "INSERT INTO tasks", bench.tools.call(later))
+    left, _ = await bench.tools.tasks()
+    assert (await bench.tools.task(left.id, wait=9)).status is TaskStatus.CANCELLED
+    assert bench.marks() == ["x"]
 
 
 async def test_a_step_that_cannot_be_stored_ends_the_run_with_what_was_said(bench: AgentBench) -> None:

@@ -47,7 +47,11 @@ async def opened(folder: Path, operator: Path | None = None) -> AsyncIterator[Sq
 
 def store_plugin(parent: Path, body: str) -> Path:
     """Write a plugin `acme-store` that does what `body` says where the store of runs is asked; return its folder."""
-    head = "from helpers.stage import STAGE\nfrom tavern_host.contracts.runs import RUN_STORE"
+    head = (
+        "from helpers.stage import STAGE\n"
+        "from tavern_host.contracts.errors import ServiceUnavailable\n"
+        "from tavern_host.contracts.runs import RUN_STORE"
+    )
     code = overriding("RUN_STORE", body, head=head)
     uses = {"services": {"override": ["runStore"]}}
     return write_whole(parent / "acme_store", "acme-store", code, permissions=uses)

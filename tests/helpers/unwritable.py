@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,26 @@ async def unwritable(database: Database) -> AsyncIterator[None]:
         yield
     finally:
         await database.read(lambda connection: connection.execute("PRAGMA query_only = OFF").fetchall(), [])
+
+
+async def cancelled_within(database: Database, statement: str, work: Coroutine[Any, Any, Any]) -> None:
+    """Cancel `work` in the middle of a statement that begins so, which SQLite carries out all the same."""
+    loop, is_cancelled = asyncio.get_running_loop(), threading.Event()
+
+    def cancel() -> None:
+        task.cancel()
+        is_cancelled.set()
+
+    def see(seen: str) -> None:
+        if seen.startswith(statement) and not is_cancelled.is_set():
+            loop.call_soon_threadsafe(cancel)
+            is_cancelled.wait(10)
+
+    await database.read(lambda connection: connection.set_trace_callback(see), None)
+    task = asyncio.ensure_future(work)
+    await asyncio.wait([task])
+    await database.read(lambda connection: connection.set_trace_callback(None), None)
+    assert task.cancelled() and is_cancelled.is_set()
 
 
 def mount(*arguments: str) -> None:

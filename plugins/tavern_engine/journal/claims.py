@@ -10,9 +10,12 @@ from tavern_engine.journal.leases import LEASE, LOOK, Leases
 from tavern_engine.run.active_run import INTERRUPTED
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import new_id
-from tavern_host.contracts.errors import Conflict, NotFound, TavernError
+from tavern_host.contracts.errors import Conflict, Interrupted, NotFound, TavernError
 from tavern_host.contracts.executions import RunStatus
+from tavern_host.contracts.retried_writes import Withdrawals
 from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry, RunStore
+
+NOT_ACCEPTED = "it was not accepted, since the store failed while it was recorded"
 
 
 class Claims:
@@ -28,6 +31,7 @@ class Claims:
         self._context = context
         self._leases: Leases | None = None
         self._owned: set[str] = set()
+        self._refused = Withdrawals(context.tasks.spawn, context.is_stopping)
 
     @property
     def store(self) -> RunStore | None:
@@ -48,6 +52,13 @@ class Claims:
     def add(self, run_id: str) -> None:
         """Take note of a run that was accepted for this worker."""
         self._owned.add(run_id)
+
+    def withdraw(self, run_id: str, failure: BaseException) -> None:
+        """End a run whose acceptance failed, where the store has it all the same."""
+        if (store := self.store) is not None:
+            end = RunEnd.trusted(status=RunStatus.INTERRUPTED, error=Interrupted(NOT_ACCEPTED).info)
+            self.hold(run_id, None, lambda: None)  # another host would carry it out
+            self._refused.add(run_id, failure, lambda: store.update(self.worker, run_id, end))
 
     def discard(self, run_id: str) -> None:
         """Have nothing to do with a run any more."""
@@ -100,7 +111,7 @@ class Claims:
 
     async def _named(self, run_id: str, claim: Callable[[RunStore], Awaitable[RunEntry | None]]) -> RunEntry | None:
         store = self.store
-        if store is None or run_id in self._owned:
+        if store is None or run_id in self._owned or run_id in self._refused:
             return None
         self._owned.add(run_id)  # before the store is asked: who asks meanwhile is too late
         entry = None

@@ -101,10 +101,13 @@ class RunRecorder:
                         raise
         except Misconfigured:  # the operator has set up a store that cannot be used, and waits for no run without it
             raise
-        except Exception as error:  # such as a full disk, or a database that is away
+        except BaseException as error:  # such as a full disk, a database that is away, or a caller that is gone
+            self.claims.withdraw(record.id, error)
+            if not isinstance(error, Exception):
+                raise
             if self._context.serving:  # an accepted run is found again
-                message = f"the run was not accepted, since {NOT_RECORDED}: {_reason(error)}"
-                raise ServiceUnavailable(message, retry_after=RETRY_AFTER) from error
+                message = f"the run {record.id} was not accepted, since {NOT_RECORDED}: {_reason(error)}"
+                raise ServiceUnavailable(message, retry_after=RETRY_AFTER, run_id=record.id) from error
             record.not_resumable = self._not_recorded(record, error)  # a command has the result itself
             return
         self.claims.add(record.id)

@@ -19,6 +19,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
 from tavern_host.contracts.databases import shared_database
 from tavern_host.contracts.errors import NotFound, PermissionDenied, TavernError, describe
+from tavern_host.contracts.retried_writes import Withdrawals
 from tavern_host.contracts.tasks import NewTask, TaskEntry, TaskRow, TaskStore
 from tavern_host.contracts.toolcalls import (
     TaskFilter,
@@ -94,6 +95,7 @@ class Tasks:
         self._waiting: dict[str, None] = {}
         self._running: dict[str, TaskRun] = {}
         self._works: set[asyncio.Task[None]] = set()
+        self._refused = Withdrawals(context.tasks.spawn, lambda: self._is_stopping)
         self._waiters: dict[str, set[asyncio.Event]] = {}
         self._wake = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
@@ -128,7 +130,11 @@ class Tasks:
             callback=callback,
         )
         task = NewTask(new_id("task"), definition.id, entry, definition.idempotent, approval, told)
-        row = await self._store.add(task, self._number("maxOpenTasks", 1000))
+        try:
+            row = await self._store.add(task, self._number("maxOpenTasks", 1000))
+        except BaseException as error:
+            self._refused.add(task.id, error, lambda: self._store.cancel(task.id, call.principal))
+            raise
         if row is None:
             message = "too many tasks have not ended yet; try again when some have"
             raise ToolFailure(ToolErrorType.RESOURCE, message, limit=self._number("maxOpenTasks", 1000))
@@ -144,11 +150,8 @@ class Tasks:
 
     async def get(self, task_id: str, wait: float, call: CallContext) -> ToolTask:
         """Return a task as it stands, or as soon as it has ended within `wait` seconds. Raises `NotFound`."""
-        row = await self._visible(task_id, call)
         remaining = call.remaining()
         ends = clock.monotonic() + max(0.0, wait if remaining is None else min(wait, remaining))
-        if row.is_final or not wait > 0:
-            return shown(row, self._keep())
         changed = asyncio.Event()
         self._waiters.setdefault(task_id, set()).add(changed)
         try:
@@ -176,8 +179,6 @@ class Tasks:
         if row.changed == before.changed:
             return shown(row, self._keep())
         self._note_cancelled(row, call)
-        if row.is_final:
-            return shown(row, self._keep())
         return await self.get(task_id, 2 * GRACE + POLL, call)
 
     def _note_cancelled(self, row: TaskRow, call: CallContext) -> None:
@@ -342,7 +343,7 @@ class Tasks:
 
     async def _carry(self, task_id: str, run: TaskRun) -> None:
         try:
-            row = await self._store.get(task_id)
+            row = None if task_id in self._refused else await self._store.get(task_id)
             if row is not None and row.owner == self._store.host and row.status is TaskStatus.PENDING:
                 await self._execution.call(row, run)
         except TavernError as error:
