@@ -45,7 +45,6 @@ from tavern_host.contracts.errors import (
     Forbidden,
     Interrupted,
     LimitReached,
-    NotFound,
 )
 from tavern_host.contracts.executions import (
     ExecutionEngine,
@@ -122,10 +121,10 @@ class Engine(ExecutionEngine):
         active = self.active.get(run_id)
         if active is not None:
             return await active.outcome()
-        run = self._finished.get(run_id) or await self._recorded_run(run_id)
+        run = self._finished.get(run_id) or await self.recorder.run(run_id)
         while not run.status.is_final:  # another process runs it
             await asyncio.sleep(POLL)
-            run = await self._recorded_run(run_id)
+            run = await self.recorder.run(run_id)
         return run
 
     async def queue(self) -> RunQueue:
@@ -329,12 +328,15 @@ class Engine(ExecutionEngine):
                 await self.recorder.calls_begin(record)
             result = await with_call_results(result, active.call, self._context)
             result = await filtered(result, active.call, self._context)
+            if result.status is RunStatus.COMPLETE and not result.targets:
+                record.missing_outputs = [key for key in record.workflow.interface_outputs if key not in result.outputs]
             await self._end(active, result)
         except asyncio.CancelledError:
             self._settle_now(active, result)
             raise
         # Whether the run can be resumed is known when its journal is written.
-        self._settle(active, result.model_copy(update={"not_resumable": record.not_resumable}))
+        known = {"not_resumable": record.not_resumable, "missing_outputs": record.missing_outputs}
+        self._settle(active, result.model_copy(update=known))
 
     async def _follow(self, active: ActiveRun) -> None:
         """Leave a run to the host that has taken it; as it ends there, it ends for its callers here."""
@@ -416,18 +418,11 @@ class Engine(ExecutionEngine):
         return self._settings.caches_on_disk()
 
     async def _present(self, run_id: str, most: int | None = None) -> Run:
-        """Return a run in its present state; one of the store as `_recorded_run` does. Raises `NotFound`."""
+        """Return a run in its present state; one of the store as `RunRecorder.run` does. Raises `NotFound`."""
         active = self.active.get(run_id)
         if active is not None:
             return await active.record.present()
-        return self._finished.get(run_id) or await self._recorded_run(run_id, most)
-
-    async def _recorded_run(self, run_id: str, most: int | None = None) -> Run:
-        """Return a run of the store, where asked for without values of more than `most` bytes. Raises `NotFound`."""
-        try:
-            return await self.recorder.run(run_id, most)
-        except NotFound:
-            raise NotFound(f"there is no run {run_id!r}") from None
+        return self._finished.get(run_id) or await self.recorder.run(run_id, most)
 
     def _publish(self, messages: Iterable[Message]) -> None:
         self._context.events.publish_all(messages)

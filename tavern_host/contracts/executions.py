@@ -105,7 +105,8 @@ class Run(Model):
 
     Nodes inside a group have the id `instance/node`. `not_resumable` says why the run cannot resume after the host
     ended in the middle of it, where that is so. `attempt` counts how often it was begun: more than once where it
-    was resumed. `principal` is who asked for it.
+    was resumed. `principal` is who asked for it. `missing_outputs` are the interface outputs of a complete run that got
+    no value: nothing feeds them, or what does was skipped or gave none.
     """
 
     id: str
@@ -117,6 +118,7 @@ class Run(Model):
     finished_at: datetime | None = None
     inputs: dict[str, JsonValue] = Field(default_factory=dict)
     outputs: dict[str, JsonValue] = Field(default_factory=dict)
+    missing_outputs: list[str] = Field(default_factory=list)
     nodes: dict[str, NodeState] = Field(default_factory=dict)
     error: ErrorInfo | None = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict)

@@ -77,6 +77,7 @@ class RunRows:
         cannot be kept."""
         message = None if end.error is None else self.text(end.error.message)
         finished = clock.now() if end.finished_at is None and end.status.is_final else end.finished_at
+        state = {"outputs": end.outputs, "missing_outputs": end.missing_outputs, "error": end.error}
         stands = {
             "status": end.status.value,
             "is_final": end.status.is_final,
@@ -85,7 +86,7 @@ class RunRows:
             "error": message,
             "fault": (message or "")[:SEARCHED].casefold(),
             "not_resumable": self._text(end.not_resumable),
-            "state": _json({"outputs": end.outputs, "error": end.error}, f"the end of the run {run_id} cannot be kept"),
+            "state": _json(state, f"the end of the run {run_id} cannot be kept"),
         }
         return stands if end.started_at is None else {**stands, "started": self.moment(aware(end.started_at))}
 

@@ -43,12 +43,18 @@ class RunEntry(Model):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     outputs: dict[str, JsonValue] = Field(default_factory=dict)
+    missing_outputs: list[str] = Field(default_factory=list)
     error: ErrorInfo | None = None
     attempt: int = 1
     not_resumable: str | None = None
     owner: str | None = None
     lease_until: datetime | None = None
     is_unwanted: bool = False
+
+    def end(self, status: RunStatus, error: ErrorInfo | None) -> RunEnd:
+        """Return how the run stands, with another status and error."""
+        kept = {name: getattr(self, name) for name in RunEnd.model_fields if name != "started_at"}
+        return RunEnd.trusted(**{**kept, "status": status, "error": error})
 
 
 class RunEnd(Model):
@@ -61,6 +67,7 @@ class RunEnd(Model):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     outputs: dict[str, JsonValue] = Field(default_factory=dict)
+    missing_outputs: list[str] = Field(default_factory=list)
     error: ErrorInfo | None = None
     attempt: int = 1
     not_resumable: str | None = None

@@ -48,7 +48,8 @@ def inn(tmp_path: Path) -> Tavern:
         "c": {"type": "acme-need:Count", "inputValues": {"file": str(tmp_path / "counted")}},
         "n": {"type": "acme-need:Need", "inputValues": {"file": str(tmp_path / "it")}},
     }
-    needy = function("Needy", nodes, "c.times > n.value", "n.value > out.Result", takes={}, gives={"Result": "INTEGER"})
+    gives = {"Result": "INTEGER", "Unfed": "INTEGER"}
+    needy = function("Needy", nodes, "c.times > n.value", "n.value > out.Result", takes={}, gives=gives)
     edges, text = ("in.text > up.text", "up.text > out.text"), {"text": "STRING"}
     shout = function("Shout", {"up": "core:UpperCase"}, *edges, takes=text, gives=text)
     for name, document in (("needy", needy), ("shout", shout)):
@@ -144,6 +145,7 @@ def test_a_failed_run_goes_on_from_where_it_failed(inn: Tavern, tmp_path: Path) 
     assert f"`tavern runs resume {identifier}` resumes it from here.\n" in failed.err
     assert (resumed.code, resumed.out) == (0, "Result: 1\n")
     assert "n (acme-need:Need) done\n" in resumed.err and "c (acme-need:Count) …" not in resumed.err
+    assert "No value came to the outputs: Unfed\n" in resumed.err and "No value" not in failed.err
     assert (tmp_path / "counted").read_text() == "x"
     assert rows(inn("runs", "list")) == [[identifier[:12], "complete", "(attempt"]]
     assert (again.code, again.out) == (2, "")

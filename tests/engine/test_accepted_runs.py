@@ -13,7 +13,7 @@ from loops_bench import flow, notes
 from runs_bench import store_plugin
 
 from tavern_host import Host
-from tavern_host.contracts.errors import NotFound, ServiceUnavailable
+from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.testing.http import served
@@ -48,6 +48,7 @@ async def test_a_server_accepts_no_run_that_it_cannot_record(tmp_path: Path) -> 
         (tmp_path / ".tavern" / "runs").unlink()
         run = await bench.start(workflow({"one": give(1)}))
         await bench.engine.wait(run)
+        assert [one.id for one in await bench.engine.history()] == [run]
     async with Host(tmp_path) as later:
         assert (await Bench(later).engine.get(run)).status == "complete"
 
@@ -72,69 +73,54 @@ async def test_a_command_carries_out_what_it_cannot_record(tmp_path: Path) -> No
     assert str(run.not_resumable).startswith("it could not be recorded")
 
 
-async def test_a_refused_run_that_the_store_took_is_not_carried_out(tmp_path: Path, file: Path) -> None:
+def losing(tmp_path: Path, *, serving: bool) -> Host:
+    """Return a host whose store writes runs and whose answer is lost, once the cue `accept` is given."""
     plugins = [*plugin_folders("acme_flow"), store_plugin(tmp_path, ANSWER_LOST)]
-    project, trust = tmp_path / "project", ["acme-flow", "acme-store"]
+    return Host(tmp_path / "project", plugins=plugins, trust=["acme-flow", "acme-store"], serving=serving)
+
+
+async def carried_out(tmp_path: Path, file: Path) -> list[str]:
+    """Return what nodes noted, after a host that serves had the time to take up what is in the store."""
+    async with losing(tmp_path, serving=True):
+        await let_pass(60)
+    return notes(file)
+
+
+@pytest.mark.parametrize(("serving", "noted"), [(True, []), (False, ["ran"])])
+async def test_a_run_whose_acceptance_was_not_answered_is_not_carried_out_later(
+    tmp_path: Path, file: Path, serving: bool, noted: list[str]
+) -> None:
     STAGE.reset()
     STAGE.cue("accept").set()
-    async with Host(project, plugins=plugins, trust=trust, serving=True) as serving:
-        bench = Bench(serving)
-        with pytest.raises(ServiceUnavailable) as refused:
-            await bench.start(workflow({"note": flow("NoteAlways", file=file, value="ran")}))
-        run_id = str(refused.value.info.details["run_id"])
-        assert run_id in refused.value.message
+    async with losing(tmp_path, serving=serving) as host:
+        bench, document = Bench(host), workflow({"note": flow("NoteAlways", file=file, value="ran")})
+        if serving:
+            with pytest.raises(ServiceUnavailable) as refused:
+                await bench.start(document)
+            run_id = str(refused.value.info.details["run_id"])
+            assert run_id in refused.value.message
+        else:  # a command has the result itself
+            run_id = (await bench.run(document)).id
 
-        async def ended() -> bool:
-            return (await bench.engine.get(run_id)).status is RunStatus.INTERRUPTED
+        async def withdrawn() -> bool:
+            entry = await host.services.get(RUN_STORE).get(run_id)
+            return entry.status is RunStatus.INTERRUPTED and "it was not accepted" in str(entry.error)
 
-        await until(ended)
-        run = await bench.engine.get(run_id)
-        assert run.error is not None and run.error.message.startswith("it was not accepted")
+        await until(withdrawn)
         await let_pass(60)
-    async with Host(project, plugins=plugins, trust=trust, serving=True) as later:
-        await let_pass(60)
-        assert (await Bench(later).engine.get(run_id)).status is RunStatus.INTERRUPTED
-    assert notes(file) == []
+    assert await carried_out(tmp_path, file) == noted
 
 
 @pytest.mark.parametrize("serving", [True, False])
 async def test_a_run_whose_caller_is_gone_before_it_is_accepted_is_not_carried_out(
     tmp_path: Path, file: Path, serving: bool
 ) -> None:
-    plugins = [*plugin_folders("acme_flow"), store_plugin(tmp_path, ANSWER_LOST)]
-    project, trust = tmp_path / "project", ["acme-flow", "acme-store"]
     STAGE.reset()
-    async with Host(project, plugins=plugins, trust=trust, serving=serving) as host:
-        bench = Bench(host)
-        starting = asyncio.create_task(bench.start(workflow({"note": flow("NoteAlways", file=file, value="ran")})))
+    async with losing(tmp_path, serving=serving) as host:
+        start = Bench(host).start(workflow({"note": flow("NoteAlways", file=file, value="ran")}))
+        starting = asyncio.create_task(start)
         await STAGE.seen("accept").wait()
         starting.cancel()
-        await asyncio.wait([starting])
         await let_pass(1)
-        assert [run.status for run in await bench.engine.history()] == [RunStatus.INTERRUPTED]
-    async with Host(project, plugins=plugins, trust=trust, serving=True):
-        await let_pass(60)
-    assert notes(file) == []
-
-
-async def test_a_command_carries_out_once_what_the_store_took(tmp_path: Path, file: Path) -> None:
-    plugins = [*plugin_folders("acme_flow"), store_plugin(tmp_path, ANSWER_LOST)]
-    project, trust = tmp_path / "project", ["acme-flow", "acme-store"]
-    STAGE.reset()
-    STAGE.cue("accept").set()
-    async with Host(project, plugins=plugins, trust=trust) as alone:
-        run = await Bench(alone).run(workflow({"note": flow("NoteAlways", file=file, value="ran")}))
-    assert run.status == "complete"
-    async with Host(project, plugins=plugins, trust=trust, serving=True):
-        await let_pass(60)
-    assert notes(file) == ["ran"]
-
-
-async def test_of_a_run_that_the_store_did_not_take_nothing_is_found(tmp_path: Path) -> None:
-    async with host(tmp_path, serving=True) as serving:
-        with pytest.raises(ServiceUnavailable) as refused:
-            await Bench(serving).start(workflow({"one": give(1)}))
-        (tmp_path / ".tavern" / "runs").unlink()
-        await let_pass(60)
-        with pytest.raises(NotFound):
-            await serving.services.get(RUN_STORE).get(str(refused.value.info.details["run_id"]))
+        assert [run.status for run in await Bench(host).engine.history()] == [RunStatus.INTERRUPTED]
+    assert await carried_out(tmp_path, file) == []

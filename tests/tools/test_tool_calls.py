@@ -333,6 +333,15 @@ async def test_limits_and_kept_results_hold_for_calls(stocked: Any) -> None:
     assert [(r.structured, r.cached) for r in results] == [("abab", False), ("abab", True), ("cc", False)]
 
 
+async def test_outputs_of_a_workflow_without_a_value_are_named(stocked: Any) -> None:
+    gives = {"text": {"dataFlowType": "STRING"}, "more": {"dataFlowType": "STRING"}}
+    nodes = {"in": "core:GroupInput", "out": "core:GroupOutput"}
+    made = workflow_document(nodes, "in.text > out.text", interfaceOutputs=gives, interfaceInputs=gives)
+    stocked.write_workflow("half", **made)
+    result = await by_agent(stocked, "workflow:half", text="a")
+    assert (result.structured, result.warnings) == ({"text": "a", "more": None}, ["no value came to the outputs: more"])
+
+
 async def test_streams_are_given_to_who_reads_them(stocked: Any) -> None:
     nodes = {"list": {"type": "core:ListToStream", "inputValues": {"items": [1, 2, 3]}}, "out": "core:GroupOutput"}
     gives = {"items": {"dataFlowType": "INTEGER", "isStream": True}}

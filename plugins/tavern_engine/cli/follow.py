@@ -211,6 +211,8 @@ def _ending(
     for key, value in finished.outputs.items():
         if texts.text(key) != value:
             said.append(CommandOutput(kind="text", text=f"{documents.title(key)}: {value_text(value)}"))
+    missing = ", ".join(map(documents.title, finished.missing_outputs))
+    said += [CommandOutput(kind="progress", text=f"No value came to the outputs: {missing}")] if missing else []
     if finished.status is RunStatus.COMPLETE and (finished.not_resumable or "").startswith(NOT_RECORDED):
         said.append(CommandOutput(kind="progress", text=f"The run {finished.id} is not kept: {finished.not_resumable}"))
     said.append(CommandOutput(kind="result", data=finished.to_json()))

@@ -138,11 +138,9 @@ class Claims:
         if store is None:
             return
         error = TavernError(reason).info.model_copy(update={"code": "interrupted"}) if reason else entry.error
-        kept = {"finished_at": entry.finished_at, "outputs": entry.outputs, "attempt": entry.attempt}
-        end = RunEnd.trusted(status=status, error=error, not_resumable=entry.not_resumable, **kept)
         try:
             with contextlib.suppress(Conflict):  # it is released already: two ways learn that a run handed on is to end
-                await store.update(self.worker, entry.id, end)
+                await store.update(self.worker, entry.id, entry.end(status, error))
         finally:
             self._owned.discard(entry.id)
 

@@ -341,6 +341,7 @@ class RunRecorder:
             started_at=record.started_at,
             finished_at=run.finished_at if run is not None else None,
             outputs=outputs,
+            missing_outputs=record.missing_outputs,
             error=run.error if run is not None else None,
             attempt=record.attempt,
             not_resumable=record.not_resumable,

@@ -48,6 +48,7 @@ class RunRecord:
         self.attempt = attempt
         self.is_resumed = submitted_at is not None
         self.not_resumable: str | None = None
+        self.missing_outputs: list[str] = []
         self.streams: frozenset[str] = frozenset()
         self.workflow_id = request.workflow_id or workflow.id
         self.workflow_name = workflow.name or None
@@ -73,15 +74,14 @@ class RunRecord:
             outputs = {key: _placeholder(key) if key in self.streams else v for key, v in run.outputs.items()}
             outputs = without_large(outputs, most=MESSAGE)
             self._publish_one("NODE_COMPLETE", nodeId=INTERFACE_OUTPUTS, output=outputs)
-        more: dict[str, JsonValue] = {}
-        if run.error is not None:
-            more["errorInfo"] = run.error.to_json()
-        skipped = self.nodes.skipped()
-        if skipped:
-            more["skippedNodes"] = list(skipped)
-        if run.not_resumable is not None:
-            more["notResumable"] = run.not_resumable
-        self._publish_one("EXECUTION_STATUS_UPDATE", status=run.status.value, **more)
+        about: dict[str, JsonValue] = {
+            "errorInfo": None if run.error is None else run.error.to_json(),
+            "skippedNodes": [*self.nodes.skipped()],
+            "notResumable": run.not_resumable,
+            "missingOutputs": [*self.missing_outputs],
+        }
+        said = {key: value for key, value in about.items() if value}
+        self._publish_one("EXECUTION_STATUS_UPDATE", status=run.status.value, **said)
 
     async def present(self) -> Run:
         """Return the run in its present state; of a large one, others get their turn meanwhile."""
@@ -127,6 +127,7 @@ def run_of(
         finished_at=facts.finished_at,
         inputs=request.inputs if request.keep else {},
         outputs=outputs,
+        missing_outputs=facts.missing_outputs,
         nodes=nodes,
         error=facts.error,
         metadata=request.metadata,

@@ -33,6 +33,7 @@ class Output(NamedTuple):
 
     structured: JsonValue
     parts: tuple[ContentPart, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(eq=False, slots=True)

@@ -34,18 +34,15 @@ def checked(call: Call, output: Output, max_bytes: int) -> ToolResult:
     structured = _carried(request.tool_id, output.structured)
     _check_schema(tool, structured)
     _check_size(request.tool_id, structured, max_bytes)
-    if output.parts:
-        content = list(output.parts)
-    elif isinstance(structured, str):
-        content = [ContentPart.trusted(type="text", text=structured)]
-    else:
-        content = [ContentPart.trusted(type="data", data=structured)]
+    kind = "text" if isinstance(structured, str) else "data"
+    content = [*output.parts] or [ContentPart.trusted(**{"type": kind, kind: structured})]
     return ToolResult.trusted(  # validating it would copy all of the output
         **request.about,
         status="done",
         content=content,
         structured=structured,
         coercions=list(call.coercions),
+        warnings=list(output.warnings),
         duration_ms=call.milliseconds,
     )
 

@@ -89,7 +89,7 @@ class Runners:
             handle = self._streams.open(stream, call.context, tool.definition.id)
             part = ContentPart(type="stream", uri=handle, name=", ".join(keys))
             return Output({"stream": handle}, (part,))
-        return Output(await self._finished(tool, request, child))
+        return await self._finished(tool, request, child)
 
     def _holding(self, context: CallContext, scope: ToolScope | None) -> AbstractContextManager[object]:
         """Let the scope of a call hold for the calls that its tool makes for it, until the block ends."""
@@ -137,7 +137,7 @@ class Runners:
         data = await asyncio.to_thread(lambda: read(root, read_path(path), most=most))
         return base64.b64encode(data).decode()
 
-    async def _finished(self, tool: Tool, request: RunRequest, call: CallContext) -> JsonValue:
+    async def _finished(self, tool: Tool, request: RunRequest, call: CallContext) -> Output:
         report = current_report()
         if report is None:
             run = await self._context.services.get(EXECUTION_ENGINE).run(request, call=call)
@@ -151,7 +151,9 @@ class Runners:
             raise failure_of(error, runId=run.id)
         keys = run.outputs.keys() if tool.outputs is None else tool.outputs
         outputs = {key: run.outputs.get(key) for key in keys}
-        return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+        missing = ", ".join(key for key in run.missing_outputs if key in outputs and request.workflow_id)
+        warnings = (f"no value came to the outputs: {missing}",) if missing else ()
+        return Output(next(iter(outputs.values())) if len(outputs) == 1 else outputs, warnings=warnings)
 
 
 def micro_workflow(name: str, node: NodeDefinition, values: dict[str, JsonValue]) -> Workflow:
