@@ -205,7 +205,9 @@ class AgentStore:
             check_idle(connection, kept.run.conversation_id, kept.run.branch, run_id)
             _check_stands(connection, kept.run)
             self._hosts.hold(self.host)
-            connection.execute("UPDATE runs SET owner = ?, is_open = 1 WHERE id = ?", (self.host, run_id))
+            status = (AgentStatus.RUNNING if kept.run.status.is_final else kept.run.status).value  # for other hosts
+            claimed = "UPDATE runs SET owner = ?, is_open = 1, status = ?, finished = NULL WHERE id = ?"
+            connection.execute(claimed, (self.host, status, run_id))
             return kept
 
         return await self.database.write(work)

@@ -165,6 +165,7 @@ class Engine(ExecutionEngine):
             raise Conflict(f"the run {run_id} is {where}")
         try:
             check_resumable(entry, call)  # it may have ended meanwhile
+            await self.recorder.claims.reopen(entry)
             await self._continue(await self.recorder.load(entry), call)
         except BaseException:
             await self.recorder.claims.release(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)

@@ -11,7 +11,7 @@ from helpers.told_model import MODELS, said
 from helpers.waiting import let_pass
 
 from tavern_host.contracts.agents import AgentStatus
-from tavern_host.contracts.errors import Conflict
+from tavern_host.contracts.errors import Conflict, PluginFailure
 from tests.agents.agent_bench import AgentBench, agent_bench
 
 
@@ -57,3 +57,13 @@ async def test_a_run_that_is_stopped_while_it_is_resumed_stays_so(tmp_path: Path
         run = await bench.runtime.get_run(run_id)
         (reply,) = [step.kind for step in await bench.trace(run_id) if step.kind in ("reply", "interrupted")] or [""]
     assert (run.status, reply) in {(AgentStatus.INTERRUPTED, "interrupted"), (AgentStatus.REPLY, "reply")}
+
+
+async def test_a_resumed_run_has_not_ended_for_other_hosts(tmp_path: Path) -> None:
+    async with agent_bench(tmp_path) as bench:
+        bench.answers(PluginFailure("broken"), said("Resumed."))
+        run_id = (await bench.run()).agent_run_id
+        await bench.runtime.resume(run_id)
+        kept = await bench.host._manager.active["tavern-agents"].context.state["agents.store"].run(run_id)
+        assert (kept.run.status, kept.run.finished_at) == (AgentStatus.RUNNING, None)
+        assert (await bench.ended(run_id)).text == "Resumed."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from pathlib import Path
 
 from engine_bench import Bench, plugin_folders, workflow
@@ -13,9 +12,8 @@ from loops_bench import flow, notes
 from runs_bench import store_plugin
 
 from tavern_host import Host
-from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.executions import RunStatus
-from tavern_host.contracts.runs import RUN_STORE, RUNS_CHANGED, RunStore
+from tavern_host.contracts.runs import RUN_STORE, RUNS_CHANGED
 from tavern_host.contracts.workflows import Workflow
 
 RUNS = 12
@@ -50,51 +48,6 @@ async def abandoned(bench: Bench, document: Workflow, attempt: int = 1, *, hears
         return [entry.id for entry in entries]
     bench.host.events.publish(RUNS_CHANGED, {"promptId": entries[0].id, "worker": "gone"})
     return [entry.id for entry in entries]
-
-
-async def claimed(store: RunStore, run: str) -> None:
-    """Wait until recovery has claimed an abandoned run, which it has not begun then."""
-    while (await store.get(run)).owner == "gone":
-        pass
-
-
-async def test_runs_that_recovery_and_people_resume_at_once_are_carried_out_once(tmp_path: Path, file: Path) -> None:
-    async with host(tmp_path / "project") as serving:
-        bench, store = Bench(serving), serving.services.get(RUN_STORE)
-        runs = await abandoned(bench, workflow({"note": flow("NoteAlways", file=file, value="ran")}))
-
-        async def insist(run: str) -> str:
-            await claimed(store, run)
-            while True:
-                try:
-                    await bench.engine.resume(run)
-                except Conflict as conflict:
-                    if "complete" in conflict.message:
-                        return conflict.message
-                    assert conflict.message == f"the run {run} is already running"
-                await asyncio.sleep(0)
-
-        await asyncio.gather(*(insist(run) for run in runs * 2))
-        ended = [(await bench.engine.wait(run)).status for run in runs]
-    assert ended == [RunStatus.COMPLETE] * RUNS
-    assert len(notes(file)) == 1 + RUNS
-
-
-async def test_an_interrupted_run_is_listed_as_it_is_told_however_it_is_taken_up(tmp_path: Path, file: Path) -> None:
-    async with host(tmp_path / "project") as serving:
-        bench, store = Bench(serving), serving.services.get(RUN_STORE)
-        runs = await abandoned(bench, workflow({"note": flow("NoteAlways", file=file, value="ran")}))
-
-        async def interrupt(run: str) -> None:
-            await claimed(store, run)
-            await bench.engine.interrupt(run)
-
-        await asyncio.gather(*(interrupt(run) for run in runs))
-        ended = {run: (await bench.engine.wait(run)).status for run in runs}
-        await let_pass(11)  # in which recovery looks again
-        listed = {run.id: run.status for run in await bench.engine.history()}
-    assert {run: listed[run] for run in runs} == ended
-    assert len(notes(file)) >= 1 + Counter(ended.values())[RunStatus.COMPLETE]
 
 
 async def test_a_run_that_ends_its_host_each_time_is_given_up(tmp_path: Path, file: Path) -> None:

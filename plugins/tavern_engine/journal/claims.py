@@ -130,6 +130,11 @@ class Claims:
                 return entry
         return None
 
+    async def reopen(self, entry: RunEntry) -> None:
+        """Let a claimed run be one that has not ended: other hosts would read the end that it had before."""
+        end = RunEnd.trusted(status=RunStatus.QUEUED, attempt=entry.attempt)
+        await self.required_store().update(self.worker, entry.id, end)
+
     # --- giving away ------------------------------------------------------------------------------
 
     async def release(self, entry: RunEntry, status: RunStatus, reason: str | None = None) -> None:
