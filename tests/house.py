@@ -28,7 +28,7 @@ is what it is."""
 PLUGINS = {
     "accounts": 1_250, "agents": 5_600, "assistant": 2_000, "dask": 950, "devtools": 1_200, "engine": 9_850,
     "knowledge": 2_200, "llm": 2_700, "mcp": 1_900, "metrics": 500, "nodes": 5_550, "operations": 1_350,
-    "packages": 1_000, "postgres": 1_300, "scripts": 9_500, "tam": 2_000, "tools": 9_380, "workflows": 3_200,
+    "packages": 1_000, "postgres": 1_300, "scripts": 9_500, "tam": 2_000, "tools": 9_390, "workflows": 3_200,
 }  # fmt: skip
 """Lines of code of first-party plugins, as decision 102 says."""
 

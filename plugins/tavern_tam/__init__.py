@@ -21,7 +21,7 @@ def tavern_register_action_protocols() -> list[ActionProtocolInfo]:
             description="Tavern Action Manifest: key:「始」value「末」 between <|[REQUEST_TOOL]|> and <|[END_TOOL]|>.",
             instructions=instructions.INSTRUCTIONS,
             openings=["<|[REQUEST"],
-            endings=["「末」<|[END_TOOL]|>", "«««<|[END_TOOL]|>", "<<<<|[END_TOOL]|>"],
+            endings=["「末」<|[END_TOOL]|>", "«««<|[END_TOOL]|>", "<<<<|[END_TOOL]|>", "「末」\n", "«««\n"],
             advice=parser.HOW_TO_WRITE,
         ),
         ActionProtocolInfo(
@@ -39,7 +39,7 @@ def tavern_register_action_protocols() -> list[ActionProtocolInfo]:
             description='An element <tool_call name="…"> with <param name="…"> for each parameter.',
             instructions=tool_call.INSTRUCTIONS,
             openings=["<tool_call", "<tool-call", "<toolcall", "TOOL_CALL:", "TOOL-CALL:", "TOOLCALL:"],
-            endings=["</param></tool_call>", "</input></tool_call>", "</parameter></tool_call>"],
+            endings=[*(f"</{name}></tool_call>" for name in ("param", "input", "parameter")), '"}}', "}</tool_call>"],
             advice=tag_block.HOW_TO_WRITE,
         ),
         ActionProtocolInfo(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, Literal, Protocol
 
 from pydantic import Field
@@ -13,11 +14,30 @@ from tavern_host.contracts.wire import Model
 
 class ParserOptions(Model):
     """What a parser may know beforehand: the parameter names of each tool, to settle whether a digit at
-    the end of a key is part of the name or the number of a step; and which `aliases` stand for which tool. Read only:
-    parsers share it."""
+    the end of a key is part of the name or the number of a step; those of tools that are `closed`, and take nothing
+    else; and which `aliases` stand for which tool. Read only: parsers share it."""
 
     parameters: dict[str, list[str]] = Field(default_factory=dict)
+    closed: dict[str, list[str]] = Field(default_factory=dict)
     aliases: dict[str, str] = Field(default_factory=dict)
+
+
+def understood(call: ToolCallRequest, options: ParserOptions, advice: str) -> ToolCallRequest:
+    """Return a call, refused where a closed tool has no parameter for what it gives: a value that holds the marks of
+    its protocol may have been cut there, and what follows be a part of it."""
+    known = options.closed.get(call.tool_id)
+    if call.refused is not None or known is None or call.arguments.keys() <= {*known}:
+        return call
+    names = {_bare(name) for name in known}
+    for name in (name for name in call.arguments if _bare(name) not in names):
+        has = ", ".join(known) or "none"
+        why = f"{name!r:.80} is no parameter of {call.tool_id} (it has {has}); a value before it may have been cut"
+        return call.model_copy(update={"refused": f"{why}. {advice}".strip(), "arguments": {}, "repairs": []})
+    return call
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name).casefold()
 
 
 class ParseEvent(Model):
@@ -56,7 +76,8 @@ class ActionProtocolInfo(Model):
     one of them on a block is this protocol's alone, and its parser is fed; it gives `offset` with all text. A
     protocol without openings gets what the others left of the text. `endings` are the texts with which a block ends,
     written alike: where one stands behind a call, in text in which no block begins, a value of that call may have been
-    cut, and the protocol's calls are refused; `advice` is what a model then reads about how to write them.
+    cut, and the protocol's calls are refused (one with a line break at its end counts at the end of the text alone);
+    `advice` is what a model then reads about how to write them.
     """
 
     KIND: ClassVar[ContributionKind] = ContributionKind(protocol=ActionParser)

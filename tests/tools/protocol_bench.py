@@ -77,15 +77,15 @@ def small(name: str, parser: type[ActionParser], *openings: str) -> Stage:
     return Stage(name, openings, parser, lambda error: f"{type(error).__name__}: {error}")
 
 
-def first_party() -> list[Stage]:
+def first_party(options: ParserOptions | None = None) -> list[Stage]:
     """Return the stages of the text protocols that the host ships; a parser of these that raises fails the test."""
     stages = []
     for info in tavern_tam.tavern_register_action_protocols():
         module, name = info.handler.split(":")
         parser = getattr(import_module(module), name)
         if info.source == "text":
-            made = Stage(info.name, info.openings, lambda parser=parser: parser(ParserOptions()), _raise)
-            stages.append(replace(made, endings=info.endings, advice=info.advice))
+            made = Stage(info.name, info.openings, lambda parser=parser: parser(options or ParserOptions()), _raise)
+            stages.append(replace(made, endings=info.endings, advice=info.advice, options=options or ParserOptions()))
     return stages
 
 

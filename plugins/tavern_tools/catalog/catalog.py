@@ -231,7 +231,8 @@ class Catalog:
         """What parsers of action protocols may know of every tool; made once, as there may be thousands."""
         own = {tool_id: list(tools[0].parameters.properties) for tool_id, tools in self.versions.items()}
         known = {**self._nodes.parameter_names(), **own}
-        return with_aliases(ParserOptions(parameters=known), known)
+        closed = {id: own[id] for id, (tool, *more) in self.versions.items() if tool.parameters.is_closed and not more}
+        return with_aliases(ParserOptions(parameters=known, closed=closed), known)
 
 
 def find_tool(versions: Mapping[str, tuple[Tool, ...]], nodes: NodeTools, name: str) -> Tool | None:

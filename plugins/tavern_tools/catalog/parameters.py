@@ -73,6 +73,7 @@ class Parameters:
         for name in (*self.properties, *taken.names):
             self._name_of.setdefault(taken.names.get(name, name), name)
         self._renamed = {name: new for name, of in taken.names.items() if (new := self._name_of[of]) != name}
+        self.is_closed = self._closed and not self._renamed
         behind = {self._name_of[argument]: part for argument, part in taken.schemas.items()}
         self._left_out = {name: part["default"] for name, part in behind.items() if "default" in part}
         parts: list[tuple[str | None, Mapping[str, Any]]] = [(None, schema), *behind.items()]

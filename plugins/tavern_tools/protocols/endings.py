@@ -15,7 +15,9 @@ class EndWatch:
 
     def __init__(self, stage: Stage) -> None:
         self._name, self._advice = stage.name, stage.advice
-        both = Openings.of((tuple(stage.openings), tuple(stage.endings)))
+        self._last = tuple(ending[:-1] for ending in stage.endings if ending.endswith("\n"))
+        endings = tuple(ending for ending in stage.endings if not ending.endswith("\n"))
+        both = Openings.of((tuple(stage.openings), endings))
         self._begins, self._ends = both.each[:2]
         self._longest = both.longest
         self._calls: list[tuple[ParseEvent, ToolCallRequest]] = []
@@ -39,7 +41,8 @@ class EndWatch:
 
     def taken_back(self) -> Iterator[ParseEvent]:
         """Yield the calls once more, refused, where an end was found behind one of them."""
-        if self._end is None:
+        ends_so = bool(self._last) and self._behind is not None and self._behind.rstrip().endswith(self._last)
+        if self._end is None and not ends_so:
             return
         why = "the end of a block stands behind it, where none began: a value that holds such an end itself was cut"
         yield ParseEvent(kind="warning", text=f"{self._name}: {why}; nothing is called", offset=self._end)

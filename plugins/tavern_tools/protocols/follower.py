@@ -72,7 +72,7 @@ class Follower:
 
     def _find(self, tool_id: str) -> None:
         """Find a call in the text that it took, by the tool's id or a name for it. Raises `PluginFailure`."""
-        for name in (tool_id, *(name for name, id in self._stage.aliases.items() if id == tool_id)):
+        for name in (tool_id, *(name for name, id in self._stage.options.aliases.items() if id == tool_id)):
             if (place := self._text.find(name, self._cursor)) >= 0:
                 self._cursor = place + len(name)
                 return

@@ -153,7 +153,7 @@ class Protocols:
             openings=protocol.info.openings,
             open=lambda: protocol.open(options),
             failed=lambda error: self._why_failed(protocol, error),
-            aliases=options.aliases,
+            options=options,
             endings=protocol.info.endings,
             advice=protocol.info.advice,
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.protocols import ActionParser, ParseEvent
+from tavern_host.contracts.protocols import ActionParser, ParseEvent, ParserOptions, understood
 
 PARSER_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 """What a parser may raise; the text is then parsed without it."""
@@ -14,14 +14,14 @@ PARSER_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 
 @dataclass(frozen=True)
 class Stage:
-    """A protocol that text goes through: `open` gives a new parser, `failed` says in a line why one raised. `aliases`
-    are names that stand for tools. What is no text is the JSON of native calls."""
+    """A protocol that text goes through: `open` gives a new parser, `failed` says in a line why one raised. `options`
+    say what is known of the tools. What is no text is the JSON of native calls."""
 
     name: str
     openings: Sequence[str]
     open: Callable[[], ActionParser]
     failed: Callable[[BaseException], str]
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    options: ParserOptions = field(default_factory=ParserOptions)
     endings: Sequence[str] = ()
     advice: str = ""
     is_text: bool = True
@@ -49,9 +49,9 @@ def event_of_text(
     block = own.get(call.block)
     if block is None:
         block = own[call.block] = next(blocks)
-    if call.block != block or call.protocol is None or call.tool_id in stage.aliases:
-        tool_id = stage.aliases.get(call.tool_id, call.tool_id)
+    tool_id = stage.options.aliases.get(call.tool_id, call.tool_id)
+    if call.block != block or call.protocol is None or call.tool_id != tool_id:
         call = call.model_copy(update={"block": block, "protocol": call.protocol or stage.name, "tool_id": tool_id})
-    elif offset == event.offset:
-        return event
-    return ParseEvent(kind="call", call=call, offset=offset)
+    call = understood(call, stage.options, stage.advice)
+    same = call is event.call and offset == event.offset
+    return event if same else ParseEvent(kind="call", call=call, offset=offset)
