@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 
 from tavern_host import clock
 from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.knowledge import NODES, TOOLS, BaseHeader, KnowledgeEntry
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition, SlotDefinition
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolStatistics
 from tavern_knowledge import index
-from tavern_knowledge.index import Chooser, Entries, Frequencies, Match, Query, Row
+from tavern_knowledge.index import Entries, Frequencies, Row
 from tavern_knowledge.store import Store, StoredBase
 from tavern_knowledge.words import indexed, is_cjk
 
@@ -66,27 +67,13 @@ class Definitions(Entries):
 
         return await self._store.run(within)
 
-    async def rows(self, base: str, limit: int, offset: int) -> tuple[list[Row], int]:
-        """Return entries of a base in order, and how many it has."""
-        rows, total = await super().rows(base, limit, offset)
-        return await self._with_experience(base, rows), total
-
-    async def row(self, base: str, id: str) -> Row:
-        """Return an entry. Raises `NotFound`."""
-        (row,) = await self._with_experience(base, [await super().row(base, id)])
-        return row
-
-    async def search(self, query: Query, choose: Chooser) -> list[Match]:
-        """Return the entries of the chosen bases that fit best by their words."""
-        found = await super().search(query, choose)
-        rows = await self._with_experience(TOOLS, [match.row for match in found])
-        return [
-            replace(match, row=row) if match.base == TOOLS else match for match, row in zip(found, rows, strict=True)
-        ]
-
-    async def _with_experience(self, base: str, rows: list[Row]) -> list[Row]:
-        """Return the entries of tools with what became of calls; it changes all the time, and is not indexed."""
-        known = {} if base != TOOLS else await self._context.services.get(TOOL_MANAGER).statistics([r.id for r in rows])
+    async def with_experience(self, base: str, rows: list[Row], call: CallContext | None) -> list[Row]:
+        """Return entries, those of tools with how calls ended: it changes all the time, and is not indexed. Another
+        plugin that asks for itself is not told, since reading statistics needs a permission."""
+        asks = None if call is None else call.principal
+        if base != TOOLS or (asks is not None and asks.kind == "plugin" and asks.id != self._context.plugin):
+            return rows
+        known = await self._context.services.get(TOOL_MANAGER).statistics([row.id for row in rows])
         return [_experienced(row, known[row.id]) if row.id in known else row for row in rows]
 
     def known(self, connection: sqlite3.Connection) -> list[tuple[str, BaseHeader]]:

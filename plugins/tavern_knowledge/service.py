@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+from dataclasses import replace as replaced
 from functools import partial
 from typing import Any
 
@@ -88,13 +89,15 @@ class Knowledge(KnowledgeBase):
         """Return entries of a base, in its order."""
         found = await self._readable(base, call)
         rows, total = await self._of(found.id).rows(found.id, max(0, min(limit, MAX_LIMIT)), max(0, offset))
+        rows = await self._definitions.with_experience(found.id, rows, call)
         return EntryPage(entries=[_stored(found.id, row) for row in rows], total=total)
 
     @gives_new
     async def get(self, base: str, entry_id: str, *, call: CallContext | None = None) -> StoredEntry:
         """Return one entry."""
         found = await self._readable(base, call)
-        return _stored(found.id, await self._of(found.id).row(found.id, entry_id))
+        rows = [await self._of(found.id).row(found.id, entry_id)]
+        return _stored(found.id, (await self._definitions.with_experience(found.id, rows, call))[0])
 
     @gives_new
     async def search(
@@ -114,7 +117,10 @@ class Knowledge(KnowledgeBase):
         rankings = []
         for entries in (self._store, self._definitions)[: 2 if choose(list(HEADERS.items())) else 1]:
             rankings += [await entries.search(asked, choose), await nearest(self._context, entries, asked, choose)]
-        return [_hit(match) for match in fused([one for one in rankings if one])[: asked.limit]]
+        best = fused([one for one in rankings if one])[: asked.limit]
+        tools = [match.row for match in best if match.base == TOOLS]
+        rows = iter(await self._definitions.with_experience(TOOLS, tools, call))
+        return [_hit(replaced(match, row=next(rows)) if match.base == TOOLS else match) for match in best]
 
     async def select_tools(
         self, query: str, tool_ids: list[str], *, limit: int = 20, call: CallContext | None = None

@@ -12,7 +12,7 @@ from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.clusters import RemoteWork
 from tavern_host.contracts.errors import ErrorInfo
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads, reads_content
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads_content
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import Workflow
 
@@ -201,7 +201,7 @@ class ExecutionEngine(ServiceInterface, name="executionEngine", version=3):
     async def wait(self, run_id: str) -> Run:
         """Return a run when it is finished. Raises `NotFound`."""
 
-    @reads
+    @reads_content("executionEngine:read", _READ)
     async def queue(self) -> RunQueue:
         """Return the runs that are running and waiting."""
 

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from tavern_host.contracts.agents import Filled, GoalReference
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads, reads_content
 from tavern_host.contracts.wire import Model, OpenModel
 
 
@@ -165,6 +165,9 @@ class WorldState(Model):
     state: dict[str, JsonValue]
 
 
+_READ = "Read what is said and done in scenes, and their worlds."
+
+
 class SceneManager(ServiceInterface, name="sceneManager", version=1):
     """Runs scenes. `scene` is the id of a run, or that of a scene, which stands for its latest run. An agent of a scene
     may leave it out and reaches its own scene alone."""
@@ -177,15 +180,15 @@ class SceneManager(ServiceInterface, name="sceneManager", version=1):
     async def get_scene(self, scene_id: str) -> Scene:
         """Return a scene as its file has it. Raises `NotFound`, `Misconfigured` with its problems."""
 
-    @reads
+    @reads_content("sceneManager:read", _READ)
     async def list_runs(self, *, limit: int = 50) -> list[SceneRun]:
         """Return runs of scenes, the latest first."""
 
-    @reads
+    @reads_content("sceneManager:read", _READ)
     async def get_run(self, scene: str) -> SceneRun:
         """Return a run of a scene as it stands. Raises `NotFound`."""
 
-    @reads
+    @reads_content("sceneManager:read", _READ)
     async def wait(self, scene: str) -> SceneRun:
         """Return a run when nothing is to be done in it now. Raises `NotFound`."""
 
@@ -223,7 +226,7 @@ class SceneManager(ServiceInterface, name="sceneManager", version=1):
         that published it. Raises `NotFound`, `Conflict`, `InvalidInput`, and `LimitReached` where events follow from
         events too deeply, or too many wait."""
 
-    @acts("sceneManager:read", "Read the worlds of scenes, for those who may reach them.", level="add")
+    @acts("sceneManager:read", _READ)
     async def read_world(self, *, scene: str | None = None, call: CallContext | None = None) -> WorldState:
         """Return the world of a scene. Raises `NotFound`, `InvalidInput` where none is meant."""
 

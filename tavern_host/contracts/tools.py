@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.protocols import ActionProtocolInfo, ParseEvent
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads, reads_content
 from tavern_host.contracts.toolcalls import (
     ParsedText,
     StreamItems,
@@ -135,7 +135,7 @@ class ToolFilter(ToolQuery):
 
 
 class ToolStatistics(Model):
-    """What became of the calls of a tool: how many ended and how many of them well, why others failed (a text and how
+    """How the calls of a tool ended: how many did and how many of them well, why others failed (a text and how
     often, the most frequent first), and arguments of calls that were fine. With more than 200 calls, older ones count
     for less. What is quoted in errors is left out, and so are secrets in examples."""
 
@@ -180,9 +180,9 @@ class ToolManager(ServiceInterface, name="toolManager", version=4, records=("too
     async def describe(self, tool_ids: list[str]) -> str:
         """Return the documentation of these tools for an LLM; unknown ids are named."""
 
-    @reads(since=4)
+    @reads_content("toolManager:statistics", "Read how calls of tools ended, with arguments of some.", since=4)
     async def statistics(self, tool_ids: list[str] | None = None) -> dict[str, ToolStatistics]:
-        """Return what became of the calls of these tools, or of all, by id; those never called are left out."""
+        """Return how calls of these tools ended, or of all, by id; those never called are left out."""
 
     @reads
     async def schemas(self, tool_ids: list[str]) -> list[dict[str, JsonValue]]:

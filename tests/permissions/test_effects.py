@@ -8,10 +8,14 @@ from pathlib import Path
 from helpers.plugin_files import write_whole
 
 from tavern_host import Host
+from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.catalogue import interfaces, service_permissions
 from tavern_host.contracts.histories import CHAT_HISTORY
+from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, TOOLS
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.services import interface_methods
+from tavern_host.contracts.systemtools import SYSTEM_TOOLS
+from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.hookspecs import hooks
 from tavern_host.testing.http import served
@@ -94,20 +98,97 @@ def test_the_table_of_effects_has_every_hook() -> None:
 
 
 READ_BY_ALL = {
-    "chatHistory": set[str](),
-    "agentRuntime": {"list_agents", "get", "check"},
-    "executionEngine": {"queue"},
-    "runStore": {"unwanted"},
-    "accounts": {"roles", "openid", "admits"},
+    "accounts": ({"roles", "openid", "admits"}, "how logins are set up, and whether one right is held"),
+    "agentProfiles": ({"get", "check"}, "files of profiles"),
+    "agentRuntime": ({"list_agents", "get", "check"}, "profiles, not what agents hear and do"),
+    "llm": ({"models"}, "which models are set up"),
+    "metrics": ({"figures"}, "counts"),
+    "nodeCluster": ({"takes"}, "whether a node is run elsewhere"),
+    "nodeManager": ({"list_nodes", "get"}, "node types"),
+    "plugins": (
+        {"list_plugins", "get", "assets", "service_stack", "figures", "routes", "permissions", "why"},
+        "what is installed, and what it may do",
+    ),
+    "runStore": ({"unwanted"}, "names of files that no run holds"),
+    "sceneManager": ({"list_scenes", "get_scene"}, "files of scenes"),
+    "scriptExecution": ({"review", "denied", "backends"}, "the policy for scripts"),
+    "settings": ({"options"}, "which settings there are, without values"),
+    "systemTools": ({"get_current_time"}, "the time"),
+    "toolFiles": ({"list_files", "get", "check", "draft"}, "files of tools"),
+    "toolManager": (
+        {
+            *("list_tools", "get", "describe", "schemas", "native_schemas", "protocols", "instructions"),
+            *("native_calls", "parse_text", "parse_stream", "feedback", "masked"),
+        },
+        "which tools there are; the others work on what the caller gives them",
+    ),
+    "workflowManager": (
+        {"list_workflows", "get", "parse", "check", "closure", "draft", "history", "uses", "search", "layout"},
+        "documents of workflows, published or not, which plugins work with",
+    ),
 }
+"""Which methods every plugin may call, by service, and why: what they return is not content of people."""
+BOUNDED = {
+    "agentRuntime:recall": "for the agent that makes the call, of itself",
+    "audit:record": "returns nothing",
+    "knowledgeBase:read": "bases whose header lets the caller read them",
+    "systemTools:tools": "which tools there are",
+    "toolManager:expand": "what macros say for the caller",
+}
+"""Permissions of the level add with which something is read, and what bounds that."""
+READS_CONTENT = {
+    "accounts:read": {"list_users", "sessions", "identify", "identity", "members"},
+    "agentRuntime:read": {"runs", "get_run", "wait", "trace", "memory", "recording"},
+    "chatHistory:read": {
+        *("list_histories", "load", "get_history", "load_branch", "children", "tree", "export_history"),
+    },
+    "executionEngine:read": {"get", "show", "wait", "history", "queue"},
+    "runStore:read": {"get", "batches", "contents", "list_runs", "content"},
+    "sceneManager:read": {"list_runs", "get_run", "wait", "read_world"},
+    "toolManager:statistics": {"statistics"},
+}
+"""Which permission guards each method that reads content of people and takes nothing else to act on."""
+
+
+def test_every_method_that_every_plugin_may_call_stands_in_a_table_with_its_reason() -> None:
+    free = {
+        service: {name for name, info in interface_methods(interface).items() if info.permission is None}
+        for service, interface in interfaces().items()
+    }
+    assert {service: names for service, names in free.items() if names} == {
+        service: names for service, (names, _) in READ_BY_ALL.items()
+    }
+    added = {name for name, (level, _) in service_permissions().items() if level == "add"}
+    assert added == set(BOUNDED)
 
 
 def test_reading_content_of_people_needs_a_permission_with_a_sentence() -> None:
-    for service, free in READ_BY_ALL.items():
-        methods = interface_methods(interfaces()[service])
-        assert {name for name, info in methods.items() if info.permission is None} == free
-        level, sentence = service_permissions()[f"{service}:read"]
+    for permission, expected in READS_CONTENT.items():
+        methods = interface_methods(interfaces()[permission.partition(":")[0]])
+        assert {name for name, info in methods.items() if info.permission == permission} == expected
+        level, sentence = service_permissions()[permission]
         assert (level, sentence.startswith("Read ")) == ("intercept", True)
+
+
+async def test_statistics_of_tools_are_told_to_no_plugin_that_asks_for_itself(tmp_path: Path) -> None:
+    uses = {"services": {"use": ["systemTools:tools", "knowledgeBase:read"]}}
+    acme = write_whole(tmp_path / "acme", "acme", "", [], permissions=uses)
+    async with Host(tmp_path / "inn", plugins=[acme], trust=["acme"]) as host:
+        assert host.plugin("acme").state is PluginState.STARTED, host.plugin("acme").problems
+        said = {"toolId": "FileOperator.ReadFile", "arguments": {"filePath": "of-a-person.txt"}}
+        (tmp_path / "inn" / "files" / "of-a-person.txt").write_text("kept")
+        await host.services.get(TOOL_MANAGER).call(ToolCallRequest.model_validate(said), call=host.call())
+        own = host.call()
+        plugin = own.model_copy(update={"principal": Principal(kind="plugin", id="acme")})
+        for call, told in ((own, True), (plugin, False)):
+            base = host.services.get(KNOWLEDGE_BASE)
+            texts = [
+                await host.services.get(SYSTEM_TOOLS).describe_tool("FileOperator.ReadFile", call=call),
+                str(await base.get(TOOLS, "FileOperator.ReadFile", call=call)),
+                str(await base.list_entries(TOOLS, limit=500, call=call)),
+                str(await base.search("FileOperator ReadFile", bases=[TOOLS], limit=50, call=call)),
+            ]
+            assert ["of-a-person" in text for text in texts] == [told] * 4
 
 
 READER = """
