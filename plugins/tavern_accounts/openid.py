@@ -23,7 +23,7 @@ from tavern_host import PluginContext, clock
 from tavern_host.contracts.accounts import OpenIdLogin
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import InvalidInput, Misconfigured, NotFound, ServiceUnavailable, Unauthorized
-from tavern_host.contracts.proxies import through
+from tavern_host.contracts.proxies import failed
 from tavern_host.contracts.wire import Model
 
 SETTING = "extensions.tavern-accounts.openid"
@@ -204,8 +204,8 @@ class OpenId:
                     if len(body) > _MOST:
                         raise ServiceUnavailable(f"{address} answered with more than {_MOST} bytes")
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is one
-            way = through(self._context.http.proxy(address))
-            raise ServiceUnavailable(f"{address} cannot be reached{way}: {error or type(error).__name__}") from None
+            why = failed(self._context.http.proxy(address), error)
+            raise ServiceUnavailable(f"{address} cannot be reached{why}") from None
         if answer.status >= 500 or answer.status // 100 == 3:
             raise ServiceUnavailable(f"{address} answered {answer.status}")
         try:

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from tavern_advisories.database import MAX_FILE, Comparison, compare
 from tavern_advisories.installed import installed
 from tavern_host import PluginContext
-from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable, describe
-from tavern_host.contracts.proxies import through
+from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable
+from tavern_host.contracts.proxies import failed
 
 _PART = 1 << 20
 _SECONDS = 900.0
@@ -51,8 +51,8 @@ async def _download(context: PluginContext, address: str, file: Path) -> None:
                         raise Misconfigured(f"{_shown(address)} has more than {MAX_FILE >> 20} MiB")
                     await asyncio.to_thread(opened.write, part)
     except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
-        shown = f"{_shown(address)} cannot be read{through(context.http.proxy(address))}"
-        raise ServiceUnavailable(f"{shown}: {describe(error)}; nothing was compared") from None
+        why = failed(context.http.proxy(address), error)
+        raise ServiceUnavailable(f"{_shown(address)} cannot be read{why}; nothing was compared") from None
 
 
 def _shown(address: str) -> str:

@@ -22,9 +22,9 @@ from tavern_alarms.patterns import Limits, Patterns
 from tavern_host import PluginContext, clock
 from tavern_host.contracts.advisories import ADVISORY
 from tavern_host.contracts.audit import AUDIT, AuditEntry
-from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.errors import Misconfigured, TavernError
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.proxies import through
+from tavern_host.contracts.proxies import failed
 from tavern_host.storage.files import make_folder, write_atomic
 
 LOOK = 1.0
@@ -123,8 +123,10 @@ async def _sent(context: PluginContext, address: str, message_id: str, body: byt
         )
         async with sending as answer:
             return None if answer.status < 300 else f"it answered {answer.status}"
+    except Misconfigured as error:
+        return error.message
     except (ClientError, TimeoutError, ValueError, OSError) as error:
-        return f"{type(error).__name__}{through(context.http.proxy(address))}: {error}"
+        return f"it cannot be reached{failed(context.http.proxy(address), error)}"
 
 
 def signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:

@@ -29,6 +29,7 @@ from tavern_host.contracts.errors import (
     TavernError,
     describe,
 )
+from tavern_host.contracts.proxies import through
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION, SandboxOutput
 from tavern_host.contracts.toolcalls import Report, current_report
 from tavern_mcp.answers import Answers
@@ -53,6 +54,7 @@ class Connection:
     ) -> None:
         self.declared = declared
         self.problem = ""
+        self._proxy: str | None = None
         self._context = context
         self._approvals = approvals
         self._on_change = on_change
@@ -134,9 +136,9 @@ class Connection:
                     self._ready.set()
                     await self._follow(client)
                 except Exception as error:
-                    self._lost(_reason(error))
+                    self._lost(_reason(error, self._proxy))
         except Exception as error:  # on the way out
-            self._lost(_reason(error))
+            self._lost(_reason(error, self._proxy))
         finally:
             self._client = None
             if self.problem and not self._context.is_stopping():
@@ -181,8 +183,8 @@ class Connection:
                 raise Forbidden(f"it is not approved as it is now: tavern mcp approve {declared.name}")
             self._approvals.change(declared.name, lambda _: Approved(digest=digest))
         if (url := declared.server.url) is not None:
-            headers, proxy = declared.values(declared.server.headers), self._context.http.proxy(url)
-            return http_streams(url, headers, declared.server.seconds, proxy, self._lost)
+            headers, self._proxy = declared.values(declared.server.headers), self._context.http.proxy(url)
+            return http_streams(url, headers, declared.server.seconds, self._proxy, self._lost)
         return program_streams(await asyncio.to_thread(self._run), self._lost)
 
     def _run(self) -> Run:
@@ -251,9 +253,7 @@ class Connection:
         tools = await all_of(client.list_tools, "tools") if has.tools else []
         prompts = await all_of(client.list_prompts, "prompts") if has.prompts else []
         seen = {tool.name: content_of(tool.model_dump(by_alias=True, mode="json")) for tool in tools}
-        said = [
-            {"name": prompt.name, "needs": [a.name for a in prompt.arguments or [] if a.required]} for prompt in prompts
-        ]
+        said = [{"name": one.name, "needs": [a.name for a in one.arguments or [] if a.required]} for one in prompts]
         besides = [name for name in ("resources", "prompts") if getattr(has, name)]
         before = self._approvals.of(self.declared.name)
 
@@ -288,11 +288,11 @@ def _progress(report: Report | None) -> Any:
     return told
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException, proxy: str | None) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, MCPError):
         return error.error.message[:2000]
     if isinstance(error, ValidationError):
         return f"it does not keep to the protocol: {error.error_count()} fields are wrong in its {error.title}"
-    return error.message if isinstance(error, TavernError) else describe(error)[:2000]
+    return error.message if isinstance(error, TavernError) else f"{describe(error)[:2000]}{through(proxy, error)}"

@@ -96,7 +96,7 @@ class Changes:
         return PackageChange(package=package, running=[line for one in running for line in _became(one, package)])
 
     def _installer(self) -> Installer:
-        return Installer(self._context.settings.get("installer") or None, self._context.http.proxy)
+        return Installer(self._context.settings.get("installer") or None, self._context.http.proxy_variables())
 
     async def _put(self, text: str, before: Package | None, options: Options) -> PackageChange:
         with self.store.changing(), _work() as work:

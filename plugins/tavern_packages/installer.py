@@ -10,9 +10,10 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
@@ -21,11 +22,17 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from tavern_host.contracts.errors import Conflict, DeadlineExceeded, Misconfigured
+from tavern_host.contracts.proxies import NO_PROXY_HINT
 
 _SECONDS = 900.0
 """How long a program may take, downloads included."""
 _NOT_THEIRS = ("PYTHON", "VIRTUAL_ENV", "TAVERN_")
 """How variables begin that concern this process alone."""
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
+"""Variables in whose place are those that say what the host itself does."""
+_UNKNOWN_NAME = re.compile(
+    r"dns error|failed to lookup|name or service not known|name resolution|getaddrinfo|NameResolution", re.IGNORECASE
+)
 _MOST_SAID = 4_000
 """How many characters of what the program says are shown."""
 
@@ -46,14 +53,13 @@ class Wanted:
 class Installer:
     """uv or pip, for the interpreter of this process; by default uv where it is there. Raises `Misconfigured`."""
 
-    def __init__(self, name: str | None = None, proxy: Callable[[str], str | None] = lambda address: None) -> None:
+    def __init__(self, name: str | None = None, proxies: Mapping[str, str] | None = None) -> None:
         beside = Path(sys.executable).parent / "uv"
         uv = None if name == "pip" else str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
         self.name = "uv" if uv else "pip"
         if not uv and (name == "uv" or importlib.util.find_spec("pip") is None):
             raise Misconfigured(f"plugins are installed by {name or 'uv or pip'}, which is not there: `pip install uv`")
-        addresses = {"HTTP_PROXY": "http://index.example/", "HTTPS_PROXY": "https://index.example/"}
-        self._proxies = {name: found for name, address in addresses.items() if (found := proxy(address)) is not None}
+        self._proxies = proxies or {}
         self._argv = [uv, "pip"] if uv else [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 
     async def resolve(self, wanted: Wanted, places: Sequence[str], work: Path) -> dict[str, str]:
@@ -96,7 +102,9 @@ class Installer:
         return [] if wanted.build else ["--only-binary", ":all:"]
 
     async def _run(self, *words: str) -> tuple[int, str, str]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_THEIRS)}
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith(_NOT_THEIRS) and k.upper() not in _PROXIES
+        }
         environment |= {"NO_COLOR": "1", **self._proxies}
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
@@ -112,7 +120,10 @@ class Installer:
                 if process.returncode is None:
                     process.kill()
                     await process.wait()
-        return process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
+        said = err.decode(errors="replace")
+        if process.returncode and _UNKNOWN_NAME.search(said):
+            said += f"\nA name has no address, and {NO_PROXY_HINT}."
+        return process.returncode or 0, out.decode(errors="replace"), said
 
 
 def versions(places: Sequence[str]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from tavern_host import PluginContext
 from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, ServiceUnavailable, describe
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import MANIFEST, PermissionInfo
-from tavern_host.contracts.proxies import through
+from tavern_host.contracts.proxies import failed
 from tavern_host.contracts.wire import Model
 from tavern_packages.installer import Wanted
 
@@ -164,8 +164,8 @@ class Sources:
                     if len(data) > most:
                         raise InvalidInput(f"{shown} has more than {most >> 20} MiB; nothing was changed")
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            way = through(self.context.http.proxy(address))
-            raise ServiceUnavailable(f"{shown} cannot be read{way}: {describe(error)}; nothing was changed") from None
+            why = failed(self.context.http.proxy(address), error)
+            raise ServiceUnavailable(f"{shown} cannot be read{why}; nothing was changed") from None
         return bytes(data)
 
 

@@ -245,7 +245,10 @@ class Http(Protocol):
 
     def proxy(self, address: str) -> str | None:
         """Return the proxy through which an address is reached, for another client than the session; None where it is
-        reached directly. It may hold credentials."""
+        reached directly. It may hold credentials. Raises `Misconfigured` for one that is not of HTTP."""
+
+    def proxy_variables(self) -> dict[str, str]:
+        """Return the variables of proxies for a program that reaches out by itself: it must have no others."""
 
 
 class Blobs(Protocol):

@@ -19,7 +19,7 @@ from tavern_host.contracts.errors import Forbidden, PermissionDenied, one_line
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.manifest import EventPermissions
 from tavern_host.contracts.plugins import Problem
-from tavern_host.contracts.proxies import ProxySettings, proxy_for
+from tavern_host.contracts.proxies import ProxySettings, proxy_for, proxy_variables
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.events.bus import WAITING, BusSubscription, EventBus, covers, is_own
 from tavern_host.hooks.catalogue import owner
@@ -185,6 +185,10 @@ class PluginHttp:
     def proxy(self, address: str) -> str | None:
         """Return the proxy for an address."""
         return proxy_for(address, self._kernel.proxies())
+
+    def proxy_variables(self) -> dict[str, str]:
+        """Return the variables of proxies for a program."""
+        return proxy_variables(self._kernel.proxies())
 
 
 class PluginHooks:

@@ -30,6 +30,7 @@ _WHOLE = frozenset({"pass", "pw", "pin", "otp", "auth", "sid"})
 _COUNTS = re.compile(r"tokens|token(s?)(count|limit|usage|budget)")
 _ORDINARY = re.compile(r"[A-Za-z _.-]{1,15}|(/[\w.~-]+)+/?")
 """Words and paths that somebody set as a secret, and that answers have for other reasons."""
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/?#@'\"]+(?=@)")
 _NODE_VALUES = ("inputValues", "configValues")
 
 
@@ -145,6 +146,11 @@ def redacted(text: str, secrets: Collection[str]) -> str:
         if secret in text:
             text = text.replace(secret, MASK) if len(secret) >= SHORT else _whole(secret).sub(MASK, text)
     return text
+
+
+def without_credentials(text: str) -> str:
+    """Return a text with `MASK` for the name and password within each address that has some."""
+    return _CREDENTIALS.sub(MASK, text)
 
 
 def redacted_json(content: bytes, secrets: frozenset[str]) -> bytes:

@@ -21,6 +21,8 @@ from yaml.constructor import SafeConstructor
 from tavern_host.contracts.errors import Misconfigured, one_line
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem
+from tavern_host.contracts.redaction import is_hidden, without_credentials
+from tavern_host.contracts.settings import MASK
 from tavern_host.storage.yaml_nodes import compose
 
 M = TypeVar("M", bound=BaseModel)
@@ -259,6 +261,9 @@ class _Reader:
         if not location:
             return self.places.problem(location, text)
         found = written or ("nothing" if given is None else _short(given))
+        if is_hidden(str(location[-1]), given):
+            found, hint = MASK, hint and "write it in quotes"
+        found = without_credentials(found)
         return self.places.problem(location, f"{where}: {text[:1].lower()}{text[1:]}, found {found}", hint)
 
 

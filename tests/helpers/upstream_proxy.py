@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+import pytest
+
 
 @dataclass
 class UpstreamProxy:
@@ -48,6 +50,15 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write(part)
             await writer.drain()
     writer.close()
+
+
+def set_variables(patch: pytest.MonkeyPatch, **variables: str) -> None:
+    """Let these variables of proxies alone be set."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
+        patch.delenv(name, raising=False)
+        patch.delenv(name.lower(), raising=False)
+    for name, value in variables.items():
+        patch.setenv(name, value)
 
 
 @contextlib.asynccontextmanager

@@ -29,6 +29,9 @@ class Direct:
     def proxy(self, address: str) -> str | None:
         return None
 
+    def proxy_variables(self) -> dict[str, str]:
+        return {}
+
 
 @pytest.fixture
 async def wire_server() -> AsyncIterator[WireServer]:

@@ -31,14 +31,3 @@ async def test_what_is_not_allowed_is_not_asked_of_the_hosts_proxy() -> None:
     async with upstream_proxy(9) as upstream, proxied(ALLOWED, upstream=upstream.address) as proxy:
         answer = await proxy.say("CONNECT other.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 403 ") and upstream.heads == []
-
-
-async def test_a_refusal_of_the_hosts_proxy_is_named() -> None:
-    async with (
-        upstream_proxy(refuses_with="502 Cannot Resolve") as upstream,
-        proxied(ALLOWED, upstream=upstream.address) as proxy,
-    ):
-        answer = await proxy.say("CONNECT api.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
-        connection = await proxy.last()
-    assert answer.startswith(b"HTTP/1.1 502 ")
-    assert f"through the proxy {upstream.address}, which answered 502" in connection.reason

@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 
 import pytest
 from documentation.pages import ROOT
+from helpers.command_line import tavern
 from helpers.model_server import model_server, says
 from helpers.repetition import Failures
-from helpers.upstream_proxy import UpstreamProxy, upstream_proxy
+from helpers.upstream_proxy import UpstreamProxy, set_variables, upstream_proxy
 from helpers.waiting import following, until
 
 from tavern_host import LLM, Host
-from tavern_host.contracts.errors import ServiceUnavailable, TavernError
+from tavern_host.contracts.errors import Misconfigured, TavernError
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
-from tavern_host.contracts.proxies import ProxySettings, proxy_for, through
-from tavern_host.testing.http import served
+from tavern_host.contracts.proxies import ProxySettings, proxy_for, proxy_variables, through
 from tests.scripts.proxied import telling_server
 
 PROXY = "http://proxy.example:3128"
@@ -56,13 +56,47 @@ def test_which_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with Failures() as failures:
         for variables, given, address, expected in rows:
             with failures.row((variables, given, address)), monkeypatch.context() as patch:
-                for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
-                    patch.delenv(name, raising=False)
-                    patch.delenv(name.lower(), raising=False)
-                for name, value in variables.items():
-                    patch.setenv(name, value)
+                set_variables(patch, **variables)
                 assert proxy_for(address, given) == expected
     assert through("http://ann:hush@proxy.example:3128/") == " through the proxy http://proxy.example:3128"
+
+
+def test_a_proxy_that_is_not_of_http_is_refused_wherever_it_is_set(
+    operator_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in ("socks5://ann:hush@proxy.example:1080", "SOCKS5h://ann:hush@proxy.example", "ftp://proxy.example"):
+        monkeypatch.setenv("HTTPS_PROXY", other)
+        for ask in (lambda: proxy_for("https://a.example/"), proxy_variables):
+            with pytest.raises(Misconfigured, match="and must be http://HOST:PORT or https://HOST:PORT") as refused:
+                ask()
+            assert "HTTPS_PROXY names" in refused.value.message and "hush" not in refused.value.message
+        file = operator_folders / "config" / "host.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"proxy": {"https": other}}))
+        done = tavern("plugins", "list")
+        assert done.code == 2 and "proxy.https" in done.err and "Traceback" not in done.err
+        assert "must be http://HOST:PORT or https://HOST:PORT; proxies of the kind SOCKS are not used" in done.err
+        assert "hush" not in done.err
+
+
+def test_programs_get_the_proxies_that_the_host_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = "localhost,127.0.0.1,::1"
+    rows: list[tuple[dict[str, str], ProxySettings | None, dict[str, str]]] = [
+        ({}, None, {}),
+        ({"https_proxy": PROXY}, None, {"HTTPS_PROXY": PROXY, "NO_PROXY": here}),
+        ({"HTTP_PROXY": PROXY, "NO_PROXY": "b.example"}, None, {"HTTP_PROXY": PROXY, "NO_PROXY": f"b.example,{here}"}),
+        ({"HTTP_PROXY": PROXY, "NO_PROXY": "*"}, None, {}),
+        ({"HTTP_PROXY": "http://other"}, ProxySettings(), {}),
+        (
+            {"HTTP_PROXY": "http://other", "NO_PROXY": "*"},
+            ProxySettings.model_validate({"https": PROXY, "except": ["a", "b"]}),
+            {"HTTPS_PROXY": PROXY, "NO_PROXY": f"a,b,{here}"},
+        ),
+    ]
+    for variables, given, expected in rows:
+        with monkeypatch.context() as patch:
+            set_variables(patch, **variables)
+            assert proxy_variables(given) == expected
 
 
 async def get(host: Host, url: str) -> str:
@@ -125,46 +159,8 @@ async def test_a_model_is_reached_through_the_proxy_which_failures_name(
         monkeypatch.setenv("HTTP_PROXY", proxy.address)
         assert await ask(tmp_path / "a", "http://models.example/v1") == "Hello."
         assert proxy.asked == ["POST http://models.example/v1/chat/completions"]
-    async with upstream_proxy(refuses_with="502 Cannot Resolve") as proxy:
-        for variable, scheme in (("HTTP_PROXY", "http"), ("HTTPS_PROXY", "https")):
-            monkeypatch.setenv(variable, proxy.address.replace("//", "//ann:hush@"))
-            said = await ask(tmp_path / scheme, f"{scheme}://models.example/v1")
-            assert f"through the proxy {proxy.address}" in said and "502" in said and "hush" not in said
     said = await ask(tmp_path / "gone", "http://models.example/v1")
     assert f"through the proxy {proxy.address}, which cannot be reached itself" in said
-
-
-async def test_a_name_that_has_no_address_says_that_no_proxy_is_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    said = await ask(tmp_path / "inn", "http://models.invalid/v1")
-    assert "its name has no address, and no proxy is set for it (HTTPS_PROXY, HTTP_PROXY" in said
-
-
-async def test_alarms_reach_their_webhook_through_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"extensions.tavern-alarms.webhook": "http://alarms.example/x", "extensions.tavern-alarms.denials": 2}
-    async with telling_server() as told, upstream_proxy(told.port) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.address)
-        async with Host(tmp_path / "inn", serving=True, settings=settings) as host, served(host) as site:
-            for _ in range(4):
-                await site.get("/api/me", headers={"Authorization": "Bearer none"})
-            await until(lambda: proxy.asked)
-            assert proxy.asked[0] == "POST http://alarms.example/x"
-
-
-async def test_packages_and_advisories_name_the_proxy_that_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tavern_advisories.advisories import _download
-
-    async with upstream_proxy(refuses_with="502 No") as proxy, Host(tmp_path / "inn", serving=True) as host:
-        monkeypatch.setenv("HTTPS_PROXY", proxy.address)
-        context = host._manager.active["tavern-advisories"].context
-        with pytest.raises(ServiceUnavailable, match=f"through the proxy {proxy.address}"):
-            await _download(context, "https://osv.example/all.zip", tmp_path / "all.zip")
-        assert proxy.asked == ["CONNECT osv.example:443"]
 
 
 def test_every_client_is_one_that_knows_the_proxies() -> None:

@@ -15,7 +15,6 @@ import pytest
 from aiohttp import web
 from helpers.ports import free_port
 from helpers.repetition import Failures
-from helpers.upstream_proxy import upstream_proxy
 from helpers.waiting import until
 from task_bench import TaskBench, caller, opened
 
@@ -149,19 +148,6 @@ async def test_only_what_the_operator_listed_is_called(tmp_path: Path) -> None:
         callback = await settled(bench, await bench.submit(callback=f"http://localhost:{receiver.port}/"))
         assert (callback.status, receiver.requests) == ("failed", [])
         assert "localhost leads to the private address" in callback.error
-
-
-async def test_a_host_behind_a_proxy_tells_through_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings: dict[str, Any] = {"callbackHosts": ["receiver.example:80"], "callbackSecret": SECRET}
-    async with (
-        receiving() as receiver,
-        upstream_proxy(receiver.port) as proxy,
-        opened(tmp_path / "p", **settings) as bench,
-    ):
-        monkeypatch.setenv("HTTP_PROXY", proxy.address)
-        callback = await settled(bench, await bench.submit(callback="http://receiver.example/told"))
-        assert (callback.status, callback.error) == ("delivered", None)
-        assert proxy.asked == ["POST http://receiver.example/told"]
 
 
 async def test_an_absent_receiver_is_tried_again(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from types import TracebackType
 import h11
 
 from tavern_host import clock
+from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.proxies import NO_PROXY_HINT
 from tavern_scripts.network.allowlist import Address, AllowList, Scheme, Target
 from tavern_scripts.network.http1 import (
@@ -305,7 +306,7 @@ class _Exchange:
                         return streams
         except TimeoutError:
             raise _Stopped("504 Gateway Timeout", f"{target} does not answer", allowed=True) from None
-        except ConnectionError as error:  # of a tunnel
+        except (ConnectionError, Misconfigured) as error:  # of a tunnel
             raise _Stopped("502 Bad Gateway", str(error), allowed=True) from None
         raise _Stopped("502 Bad Gateway", f"{target} cannot be reached", allowed=True)
 

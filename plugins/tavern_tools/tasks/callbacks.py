@@ -22,8 +22,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from tavern_host import clock
 from tavern_host.context import Http, Settings
-from tavern_host.contracts.errors import InvalidInput, PermissionDenied, TavernError, describe
-from tavern_host.contracts.proxies import NO_PROXY_HINT
+from tavern_host.contracts.errors import InvalidInput, PermissionDenied, TavernError
+from tavern_host.contracts.proxies import NO_PROXY_HINT, failed
 from tavern_host.contracts.toolcalls import TaskCallback, ToolTask
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class Callbacks:
         try:
             await self._post(url, task)
         except Exception as error:
-            message = error.message if isinstance(error, TavernError) else describe(error)
+            message = error.message if isinstance(error, TavernError) else ""
+            message = message or f"it cannot be reached{failed(self._http.proxy(url), error)}"
             is_over = isinstance(error, _Refused | InvalidInput | PermissionDenied) or attempts > len(PAUSES)
             status = "failed" if is_over else "waiting"
             after = before.model_copy(update={"status": status, "attempts": attempts, "error": message[:300]})
@@ -90,8 +91,7 @@ class Callbacks:
         import aiohttp
 
         parts = self._allowed(url)
-        secret = self._secret()
-        if not secret:
+        if not (secret := self._secret()):
             raise _Refused(f"the operator's setting {SECRET} is empty")
         body = _body(task)
         async with asyncio.timeout(SECONDS):
