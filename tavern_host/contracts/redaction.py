@@ -143,8 +143,11 @@ def redacted(text: str, secrets: Collection[str]) -> str:
     """Return a text with `MASK` for each of the secrets: wherever it stands, but one that is `SHORT` only as a whole
     value: the whole text, in quotation marks, or after `=`, `:`, `Bearer` or `Basic`."""
     for secret in _longest_first(frozenset(secrets)):
-        if secret in text:
-            text = text.replace(secret, MASK) if len(secret) >= SHORT else _whole(secret).sub(MASK, text)
+        if len(secret) >= SHORT:
+            for one in _spellings(secret):
+                text = text.replace(one, MASK)
+        elif secret in text:
+            text = _whole(secret).sub(MASK, text)
     return text
 
 
@@ -154,7 +157,7 @@ def without_credentials(text: str) -> str:
 
 
 def redacted_json(content: bytes, secrets: frozenset[str]) -> bytes:
-    """Return JSON, or text, with `MASK` for each of the secrets, in each form that JSON has for them.
+    """Return JSON, or text, with `MASK` for each of the secrets, in each spelling of them.
 
     What is short, a plain word or a path stays: who wrote it cannot be known. Quick where there is none.
     """
@@ -289,6 +292,26 @@ def _whole(secret: str) -> re.Pattern[str]:
     return re.compile(rf"\A{whole}\Z|{before}{whole}(?=['\"`&;,.\s)]|\Z)(?!\.\w)")
 
 
+@lru_cache(maxsize=256)
+def _spellings(secret: str) -> tuple[str, ...]:
+    """Return how others write a secret, the longest first: in Python, in an address, on a page, in base64, and each of
+    these in JSON and in JSON within JSON."""
+    from base64 import b64encode, urlsafe_b64encode
+    from html import escape
+    from urllib.parse import quote, quote_plus
+
+    raw = secret.encode("utf-8", "replace")
+    bare = [secret, repr(secret)[1:-1], ascii(secret)[1:-1], escape(secret)]
+    bare += [quote(raw), quote(raw, safe=""), quote_plus(raw)]
+    bare += [b64encode(raw).decode().rstrip("="), urlsafe_b64encode(raw).decode().rstrip("=")]
+    found = {one for text in bare for once in _in_json(text) for one in (once, *_in_json(once))} | {*bare}
+    return tuple(sorted(found, key=lambda one: (-len(one), one)))
+
+
+def _in_json(text: str) -> tuple[str, str]:
+    return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]
+
+
 @lru_cache(maxsize=16)
 def _recognised(secrets: frozenset[str]) -> tuple[str, ...]:
     """Return the secrets that are known in an answer wherever they stand."""
@@ -297,10 +320,5 @@ def _recognised(secrets: frozenset[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def _forms(secrets: frozenset[str]) -> tuple[bytes, ...]:
-    return tuple(
-        dict.fromkeys(
-            form.encode("utf-8", "replace")
-            for one in _recognised(secrets)
-            for form in (json.dumps(one)[1:-1], json.dumps(one, ensure_ascii=False)[1:-1], one)
-        )
-    )
+    known = _recognised(secrets)
+    return tuple(dict.fromkeys(form.encode("utf-8", "replace") for one in known for form in _spellings(one)))

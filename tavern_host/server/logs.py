@@ -44,9 +44,14 @@ async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 async def _without_secrets(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     """Return an answer in which no secret of the settings stands; files and streams are not looked at here."""
-    is_text = response.content_type.endswith("json") or response.content_type == "text/plain"
+    secrets = request.app[SERVED].secrets()
+    if not response.prepared:
+        for name, value in [*response.headers.items()]:
+            if (shown := redacted_json(value.encode(), secrets)) != value.encode():
+                response.headers[name] = shown.decode()
+    is_text = response.content_type.startswith("text/") or response.content_type.endswith(("json", "xml"))
     if isinstance(response, web.Response) and is_text and isinstance(body := response.body, bytes):
-        shown = await off_loop(len(body) > LARGE_TEXT, redacted_json, body, request.app[SERVED].secrets())
+        shown = await off_loop(len(body) > LARGE_TEXT, redacted_json, body, secrets)
         if shown is not body:
             response.body = shown
     return response

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
+from base64 import b64encode, urlsafe_b64encode
+from urllib.parse import quote, quote_plus
 
 import pytest
 from helpers.repetition import Failures
@@ -39,6 +42,17 @@ def test_a_secret_is_masked_in_each_form_that_json_has_for_it() -> None:
     for said in (json.dumps({"a": f"x {LONG} y"}), json.dumps({"a": f"x {LONG} y"}, ensure_ascii=False)):
         shown = redacted_json(said.encode(), known)
         assert json.loads(shown) == {"a": f"x {MASK} y"}
+
+
+def test_a_secret_is_masked_however_it_is_spelled() -> None:
+    secret = "sk/\"ö\\ 'long+&"
+    spelled = [
+        *(quote(secret, safe=""), quote_plus(secret), quote(secret), html.escape(secret), repr(secret), ascii(secret)),
+        *(encoded(secret.encode()).decode().rstrip("=") for encoded in (b64encode, urlsafe_b64encode)),
+        *(json.dumps({secret: 1}), json.dumps([json.dumps({"key": secret})]), json.dumps([repr(ValueError(secret))])),
+    ]
+    assert [text for text in spelled if MASK not in redacted(text, [secret])] == []
+    assert [text for text in spelled if MASK.encode() not in redacted_json(text.encode(), frozenset({secret}))] == []
 
 
 def test_plain_words_and_paths_stay_in_answers() -> None:

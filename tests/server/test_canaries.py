@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+import zipfile
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,12 @@ from helpers.waiting import until
 from helpers.workflow_documents import workflow_document
 
 from tavern_host import Host
+from tavern_host.context import Project
 from tavern_host.contracts.accounts import ACCOUNTS
 from tavern_host.contracts.settings import MASK
 from tavern_host.projects import Folders
 from tavern_host.testing.http import HttpClient, served
+from tavern_operations.backup import make_backup
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -37,6 +40,10 @@ TYPED = "canary-typed-0c4f91"
 HELD = [f"canary-{kind}-7b1e42" for kind in ("setting", "list", "model", "header", "variable", "tool", "webhook")]
 SETTING, LISTED, MODEL, HEADER, VARIABLE, TOOL, WEBHOOK = HELD
 """Held by the host: nobody is shown them, anywhere."""
+STORED = "canary-stored-5d20aa"
+"""Saved among the settings, and so encrypted on the disk."""
+PUT = f"Mine is {SETTING}."
+"""Put into a Blob and a file, which are sent as they were put, and said to an agent."""
 ROLES = ("viewer", "creator", "admin")
 MAY_EDIT = ("creator", "admin")
 EDITED = re.compile(r"/api/workflows/[^/]+(/draft|/history/\d+)?|/api/agents/[^/]+")
@@ -49,10 +56,11 @@ NOTHING_THERE = {"/api/blobs/{hash}", "/api/runs/{runId}/outputs/{key}", "/api/w
 KEPT = ("runs.sqlite3", "agents.sqlite3")
 LEAKS = """
 import os
+from urllib.parse import quote
 from tavern_host import HttpResponse, RouteInfo, hookimpl
 from tavern_host.contracts.errors import InvalidInput
 
-WAYS = ("says", "fails", "breaks")
+WAYS = ("says", "shows", "fails", "breaks")
 
 @hookimpl
 def tavern_register_routes():
@@ -67,6 +75,11 @@ async def says(request, context):
     context.events.publish("acme.said", {"text": secrets(context)})
     context.log.warning("said %s", secrets(context))
     return HttpResponse(data={"text": secrets(context)})
+
+async def shows(request, context):
+    page = f"<p>{secrets(context)} {quote(secrets(context))}</p>".encode()
+    headers = {"X-Said": secrets(context).replace("\\u00e9", "e")}
+    return HttpResponse(body=page, content_type="text/html", headers=headers)
 
 async def fails(request, context):
     raise InvalidInput(f"wrong: {secrets(context)}", where=secrets(context))
@@ -94,12 +107,15 @@ class Inn:
 
     site: HttpClient
     root: Path
+    folders: Folders
+    blob: str = ""
     tokens: dict[str, str] = field(default_factory=dict)
     sockets: dict[str, ClientWebSocketResponse] = field(default_factory=dict)
 
     async def ask(self, role: str, method: str, path: str, body: Any = None, tag: str = "") -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {self.tokens[role]}"} | ({"If-Match": tag} if tag else {})
         answer = await self.site.request(method, path, headers=headers, **({} if body is None else {"json": body}))
+        assert [one for one in (TYPED, *HELD) if one in str(answer.headers)] == []
         return answer.status, await answer.text(errors="replace")
 
     async def told(self, method: str, path: str, body: Any = None, tag: str = "") -> Any:
@@ -159,7 +175,7 @@ async def inn(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Inn]:
     patch.setenv("ACME_CANARY", LISTED)
     host = Host(place / "inn", folders=folders, plugins=[plugin], trust=["acme"], settings=settings(), serving=True)
     async with host, served(host) as site:
-        made = Inn(site, place)
+        made = Inn(site, place, folders)
         for role in ROLES:
             await host.services.get(ACCOUNTS).add_user(f"a-{role}", "good evening", role=role)
             made.tokens[role] = (await host.services.get(ACCOUNTS).make_token(f"a-{role}", "test")).token
@@ -192,7 +208,11 @@ async def live(inn: Inn) -> None:
     await inn.ask("admin", "POST", "/api/tools/execute", {"toolId": "leak", "arguments": {"fail": True}})
     await inn.told("POST", "/api/agents/keeper/runs", {"message": "Please ask.", "conversationId": "c2"})
     await inn.told("PUT", "/api/files/note.txt", {"content": "said"})
-    await inn.ask("admin", "POST", "/api/agents/keeper/run", {"message": "Please leak.", "conversationId": "c1"})
+    await inn.told("PUT", "/api/files/mine.txt", {"content": PUT})
+    about = {"Authorization": f"Bearer {inn.tokens['creator']}", "Content-Type": "text/plain"}
+    inn.blob = (await (await inn.site.post("/api/blobs", data=PUT, headers=about)).json())["hash"]
+    await inn.told("POST", "/api/plugins/acme/settings", {"key": STORED})
+    await inn.ask("admin", "POST", "/api/agents/keeper/run", {"message": f"Please leak. {PUT}", "conversationId": "c1"})
     await inn.told("PUT", "/api/knowledge/notes", {"entries": []})
     await inn.told("POST", "/api/scenes/inn/runs", {})
     await until(lambda: waits(inn))
@@ -269,7 +289,7 @@ async def test_no_answer_has_a_canary(inn: Inn) -> None:
             for role in ROLES:
                 _, text = await inn.ask(role, "GET", path)
                 with failures.row(f"{role}: GET {path}"):
-                    assert [one for one in HELD if one in text] == []
+                    assert [one for one in HELD if one in text and path != "/api/files/mine.txt"] == []
                     assert TYPED not in text or (role in MAY_EDIT and EDITED.fullmatch(path)), text[:2000]
 
 
@@ -314,7 +334,25 @@ async def test_no_answer_to_what_is_sent_has_a_canary(inn: Inn) -> None:
                         assert [one for one in (TYPED, *HELD) if one in text] == []
 
 
+async def test_blobs_and_files_are_sent_as_they_were_put(inn: Inn) -> None:
+    for path in (f"/api/blobs/{inn.blob}", "/api/files/mine.txt"):
+        assert await inn.ask("viewer", "GET", path) == (200, PUT)
+
+
+def leaking(files: Mapping[str, bytes]) -> list[str]:
+    """Return the files that have what the host holds, but for what people put and what runs need as it was."""
+    as_it_was = (name for name in files if Path(name).name.startswith(KEPT) or name.endswith("files/mine.txt"))
+    left_out = {*as_it_was, *(name for name in files if ".tavern/blobs/" in name)}
+    return [name for name in files.keys() - left_out if any(one.encode() in files[name] for one in (*HELD, STORED))]
+
+
 async def test_no_file_has_what_the_host_holds(inn: Inn) -> None:
-    files = [file for file in inn.root.rglob("*") if file.is_file() and not file.name.startswith(KEPT)]
-    found = {str(file.relative_to(inn.root)): [o for o in HELD if o.encode() in file.read_bytes()] for file in files}
-    assert {name: held for name, held in found.items() if held} == {}
+    assert leaking({str(file): file.read_bytes() for file in inn.root.rglob("*") if file.is_file()}) == []
+
+
+async def test_a_backup_has_no_more_than_its_files_and_no_key(inn: Inn, tmp_path: Path) -> None:
+    assert [*make_backup(Project.of(inn.root / "inn"), inn.folders, tmp_path / "inn.backup")]
+    with zipfile.ZipFile(tmp_path / "inn.backup") as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    assert {"runs.sqlite3", "agents.sqlite3"} <= {Path(name).name for name in files}
+    assert leaking(files) == [] and [name for name in files if name.endswith(".key")] == []

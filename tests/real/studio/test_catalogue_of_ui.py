@@ -9,17 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from catalogue_bench import (
-    GRANTED,
-    HOOKS,
-    REFUSED,
-    TABLE,
-    add,
-    check_visible,
-    clear,
-    make_catalogue_project,
-    open_view,
-)
+from catalogue_bench import GRANTED, HOOKS, REFUSED, TABLE, add, check_visible, clear, make_catalogue_project, open_view
 from helpers.repetition import Failures, repetitions
 from playwright.async_api import Browser, Error, expect
 from studio_bench import WIDE, Studio, read_until, show

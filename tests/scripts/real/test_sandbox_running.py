@@ -18,18 +18,7 @@ from tavern_host.contracts.scripts import SandboxLaunch, ScriptBackend
 from tavern_scripts.sandbox import landlock as kernel
 from tavern_scripts.sandbox.bubblewrap import Bubblewrap
 from tavern_scripts.sandbox.cgroups import find_groups
-from tests.scripts.sandboxes import (
-    IS_ROOT,
-    LIMITS,
-    MB,
-    bubblewrap,
-    given,
-    landlock,
-    launch,
-    processes_with,
-    read,
-    run,
-)
+from tests.scripts.sandboxes import IS_ROOT, LIMITS, MB, bubblewrap, given, landlock, launch, processes_with, read, run
 
 
 @pytest.fixture(params=["bubblewrap", "landlock"])
