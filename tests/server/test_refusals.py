@@ -77,6 +77,20 @@ async def test_what_the_gate_refuses_is_in_the_log(inn: tuple[HttpClient, dict[s
     assert counted(await entries(site.host), "user:nobody")[1] == {"GET /api/me"}
 
 
+async def test_no_spelling_of_a_request_escapes_the_log(inn: tuple[HttpClient, dict[str, str]]) -> None:
+    site, tokens = inn
+    asked = ["HEAD /api/audit", "get /api/audit", "GET /api/%61udit", f"GET /api/audit?{'x' * 5000}"]
+    asked += [
+        "POST /api/commands/audit%20tail",
+        "POST /api/commands/none",
+        "POST /api/blobs",
+        "POST /api/tools/execute",
+    ]
+    for method, _, path in (one.partition(" ") for one in asked):
+        assert (await site.request(method, path, headers=bearer(tokens["viewer"]))).status == 403
+    await until(lambda: is_counted(site.host, "viewer", len(asked)))
+
+
 async def test_a_refused_message_of_the_socket_is_in_the_log(inn: tuple[HttpClient, dict[str, str]]) -> None:
     site, tokens = inn
     async with site.client.ws_connect("/ws", headers=bearer(tokens["viewer"])) as socket:

@@ -92,12 +92,7 @@ async def test_a_call_that_cannot_succeed_says_why(stocked: Any) -> None:
             "the arguments of bare are not right: filePath: is no",
         ),
         # what a service refuses is not tried again
-        (
-            "read",
-            {"limit": "many"},
-            "ParameterValidationError",
-            "projectFiles.read_file: limit: Input should",
-        ),
+        ("read", {"limit": "many"}, "ParameterValidationError", "projectFiles.read_file: limit: Input should"),
         ("read", {"depth": 1}, "ParameterValidationError", "projectFiles.read_file: unknown argument 'depth'"),
         ("read", {"limit": 0}, "ParameterValidationError", "limit must be "),
         ("read", {"filePath": "/"}, "ParameterValidationError", "the path names the files folder itself"),
