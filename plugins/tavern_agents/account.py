@@ -127,7 +127,7 @@ class CallAccount:
         if call.id in self._own or (call.via is not None and call.parent_id in self._own):
             return None
         run, made, known = self._run, self._claimed(request), None
-        if made is not None:
+        if is_again := made is not None:
             known = await self._known(made)
         else:
             kept, limit = run.conversation.kept, self.over or used_up(run.limits, run.run.usage, 0, calls=1)
@@ -146,8 +146,12 @@ class CallAccount:
             self._run.trace.say("tool_running", f"Calls {request.tool_id}", toolId=request.tool_id, **about)
         try:
             await self._keep(made)
-        except TavernError:  # it is not made
-            self._made.remove(made)
+        except TavernError:  # it is not made now; what was made before stays so
+            if is_again:
+                self._unclaimed.append(made)
+            else:
+                self._made.remove(made)
+                run.count_calls(-(known is None))
             raise
         if known is not None:
             known = known.model_copy(update=request.about)

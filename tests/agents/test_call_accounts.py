@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from helpers.told_model import Call, said
+from helpers.unwritable import refusing_one
 
 from tavern_host.contracts.agents import AgentLimits, AgentReply
 from tavern_host.contracts.errors import PluginFailure
@@ -131,6 +132,22 @@ async def test_a_deliberation_that_is_tried_again_makes_no_call_again(bench: Age
     assert (reply.text, reply.usage.calls, bench.marks()) == ("Marked.", 1, texts(one))
     assert f"Output: {texts(one)[0].upper()}" in str(model.asked[3].messages)
     assert (await bench.runtime.replay(await bench.runtime.recording(reply.agent_run_id))).difference is None
+
+
+async def test_a_call_that_could_not_be_stored_is_made_and_counted_once(bench: AgentBench) -> None:
+    overflow = PluginFailure("too long", overflow=True)
+    before = [ChatMessage(role=role, content=f"{role} {n}") for n in range(4) for role in ("user", "assistant")]
+    await bench.runtime.runs()
+    database = bench.host._manager.active["tavern-agents"].context.state["agents.store"].database
+    for after in (0, 2):  # as it is begun, and as it is begun again in a deliberation that is tried again
+        one = mark()
+        earlier = (asked("loop", one), overflow, said("A summary.")) if after else ()
+        bench.marks()
+        bench.answers(*earlier, asked("loop", one), asked("loop", one), said("Marked."))
+        async with refusing_one(database, "inner_calls", after) as tried:
+            reply = await bench.run(agent="loop", history=before)
+        assert len(tried) > after
+        assert (reply.text, reply.usage.calls, bench.marks()) == ("Marked.", 1, texts(one))
 
 
 @in_a_deliberation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -23,6 +24,31 @@ async def unwritable(database: Database) -> AsyncIterator[None]:
         yield
     finally:
         await database.read(lambda connection: connection.execute("PRAGMA query_only = OFF").fetchall(), [])
+
+
+@asynccontextmanager
+async def refusing_one(database: Database, table: str, after: int) -> AsyncIterator[list[int]]:
+    """Let SQLite refuse one change of a table, after so many; give the number of each change that was tried."""
+    tried: list[int] = []
+
+    def is_refused() -> bool:
+        tried.append(len(tried))
+        return tried[-1] == after
+
+    def begin(connection: sqlite3.Connection) -> None:
+        connection.create_function("is_refused", 0, is_refused)
+        for change in ("INSERT", "UPDATE"):
+            connection.execute(
+                f"CREATE TEMP TRIGGER refusing_{change} BEFORE {change} ON main.{table} WHEN is_refused() "
+                "BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            )
+
+    await database.write(begin)
+    try:
+        yield tried
+    finally:
+        for change in ("INSERT", "UPDATE"):
+            await database.write(lambda connection, of=change: connection.execute(f"DROP TRIGGER refusing_{of}"))
 
 
 async def cancelled_within(database: Database, statement: str, work: Coroutine[Any, Any, Any]) -> None:

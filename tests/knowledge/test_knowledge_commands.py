@@ -46,7 +46,10 @@ def test_entries_are_added_found_and_removed(root: Path) -> None:
 
 
 def test_nodes_and_tools_are_found_too(root: Path) -> None:
-    for query, found in (("join texts", ("host:nodes", "core:TextMerge")), ("run code in a sandbox", ("host:tools", "CodeInterpreter"))):
+    for query, found in (
+        ("join texts", ("host:nodes", "core:TextMerge")),
+        ("run code in a sandbox", ("host:tools", "CodeInterpreter")),
+    ):
         hits = tavern("kb", "search", query, "--json", "--limit", "20", cwd=root).json()
         assert any(hit["base"] == found[0] and hit["id"].startswith(found[1]) for hit in hits), query
     assert tavern("kb", "search", "TextMerge", "--base", "inn", "--json", cwd=root).json() == []
