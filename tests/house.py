@@ -20,7 +20,7 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 12_500, "file": 450, "function": 60}
+MOST = {"core": 4_000, "kernel": 12_700, "file": 450, "function": 60}
 """Lines of code of the core, and of the kernel without contracts; all lines of one product file, and lines of one
 function from its `def` to its end, without its docstring, blank lines and comments. Decision 25 says why the kernel's
 is what it is."""
@@ -32,7 +32,7 @@ PLUGINS = {
 }  # fmt: skip
 """Lines of code of first-party plugins, as decision 102 says."""
 
-TESTS = 0.823
+TESTS = 0.835
 """How many lines of code the tests have at most for each of the product's in Python, as decisions 100 and 104 say."""
 
 ROOMS: tuple[tuple[str, ...], ...] = (
