@@ -256,6 +256,41 @@ def memory() -> list[Result]:
     return asyncio.run(_memory())
 
 
+async def transferred(page: Any, address: str) -> list[float]:
+    """Show a workflow in a browser that knows nothing of the page, and again; return the bytes that came, heads of
+    answers included."""
+    session, bytes_, found = await page.context.new_cdp_session(page), list[float](), list[float]()
+    await session.send("Network.enable")
+    session.on("Network.loadingFinished", lambda event: bytes_.append(event["encodedDataLength"]))
+    for load in (lambda: page.goto(address), page.reload):
+        bytes_.clear()
+        await load()
+        await page.locator(".vue-flow__node").first.wait_for()
+        await page.wait_for_load_state("networkidle")
+        found.append(sum(bytes_))
+    return found
+
+
+async def _transfers() -> list[Result]:
+    from playwright.async_api import async_playwright
+
+    from tavern_studio.testing import FLAGS, chromium
+
+    async with _served() as server, async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        cold, again = await transferred(await browser.new_page(), f"{server.url}/?token={TOKEN}#/workflows/telling")
+        await browser.close()
+    return [
+        Result(name, amount / 1000, "kB", limit, "the limit", amount / 1000 / limit, 1, limit=1)
+        for name, amount, limit in (("the editor for the first time", cold, 400), ("loaded again", again, 20))
+    ]
+
+
+def transfers() -> list[Result]:
+    """Return how much comes to a browser that opens the editor, and that loads it again."""
+    return asyncio.run(_transfers())
+
+
 def size() -> list[Result]:
     """Return how much is loaded before anything else, compressed: what the page names, and what that imports."""
     from tavern_studio.page import WEB
@@ -274,4 +309,4 @@ def size() -> list[Result]:
     return [Result("bundle before lazy parts", kilobytes, "KiB", 250, "the limit", kilobytes / 250, 1, limit=1)]
 
 
-FIGURES = {"canvas": canvas, "streams": streams, "memory": memory, "size": size}
+FIGURES = {"canvas": canvas, "streams": streams, "memory": memory, "size": size, "transfers": transfers}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import mimetypes
+import re
 from pathlib import Path
 
 from aiohttp import web
@@ -14,6 +15,9 @@ from tavern_host.server.routes import route
 from tavern_host.server.served import host_of
 
 _FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
+_ASKED_ANEW = {"Cache-Control": "private, no-cache"}
+_HASHED = re.compile(r"parts/.*-[\w-]{8}\.\w+")
+"""Files of first-party front ends whose names have a hash of what is in them."""
 
 
 async def plugin_file(request: web.Request) -> web.StreamResponse:
@@ -30,7 +34,7 @@ async def plugin_file(request: web.Request) -> web.StreamResponse:
     if file is None or not (files.hashes is None or (reviewed and file.is_file())):
         raise missing
     if reviewed is None:
-        return web.FileResponse(file)
+        return web.FileResponse(file, headers=_FOR_EVER if version or _HASHED.fullmatch(inner) else _ASKED_ANEW)
     content = await asyncio.to_thread(file.read_bytes)
     if hashlib.sha256(content).digest() != reviewed:
         hint = f"`tavern plugins reload {name}`, and grant it again if it then waits for a review"

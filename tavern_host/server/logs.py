@@ -16,6 +16,7 @@ from tavern_host.contracts.off_loop import LARGE_TEXT, off_loop
 from tavern_host.contracts.redaction import redacted_json
 from tavern_host.runtime.installed import catalogue
 from tavern_host.server.errors import Handler
+from tavern_host.server.packing import packed
 from tavern_host.server.served import SERVED
 
 REQUEST_ID = web.RequestKey("request_id", str)
@@ -33,7 +34,7 @@ async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
     began = time.perf_counter()
     CATALOGUE.set(catalogue(of_browser(request.headers.get("Accept-Language", ""))))
     with logged_with(request=request[REQUEST_ID]):
-        response = await _without_secrets(request, await handler(request))
+        response = await packed(request, await _without_secrets(request, await handler(request)))
         # Strangers, who may be many, are not let in here either.
         is_change, is_in = request.method not in ("GET", "HEAD"), response.status not in (401, 421)
         level = logging.INFO if is_in and (is_change or response.status >= 400) else logging.DEBUG

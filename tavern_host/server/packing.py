@@ -1,0 +1,36 @@
+"""How answers are packed on their way (RFC 9110 §8.4): lists that stay the same for a while. Files of front ends are
+packed when they are built."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from functools import lru_cache
+
+from aiohttp import web
+
+from tavern_host.contracts.off_loop import off_loop
+
+_TAKEN = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))")
+_LEAST, _MOST = 8 << 10, 2 << 20
+"""How many bytes are worth it, and of how many what came of them is kept."""
+
+
+async def packed(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Return an answer as gzip if its client takes that: what has an ETag, which is made once and sent to many. In what
+    is made for one request, the length would say what a secret beside the client's own words is like (BREACH)."""
+    if not isinstance(response, web.Response) or not isinstance(body := response.body, bytes):
+        return response
+    is_list = "ETag" in response.headers and response.content_type.endswith("json")
+    if not is_list or not _LEAST <= len(body) <= _MOST or "Content-Encoding" in response.headers:
+        return response
+    response.headers["Vary"] = ", ".join(filter(None, (response.headers.get("Vary"), "Accept-Encoding")))
+    if _TAKEN.search(request.headers.get("Accept-Encoding", "").lower()):
+        response.body = await off_loop(True, _gzip, body)
+        response.headers["Content-Encoding"] = "gzip"
+    return response
+
+
+@lru_cache(maxsize=16)
+def _gzip(body: bytes) -> bytes:
+    return gzip.compress(body, 6, mtime=0)
