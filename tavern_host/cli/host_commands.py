@@ -209,7 +209,7 @@ def _times(plugin: PluginInfo) -> str:
 
 
 def _reason(plugin: PluginInfo) -> str:
-    return str(plugin.problems[0]) if plugin.problems else ""
+    return "; ".join(str(problem) for problem in plugin.problems)
 
 
 def _out_of_order(plugins: list[PluginInfo]) -> list[PluginInfo]:

@@ -95,11 +95,10 @@ class FrontendVanilla(Model):
 
 class Frontend(Model):
     """The browser part of a plugin. `mode` is where its code runs: in the page, or for its panels alone in frames that
-    reach nothing; `api` is how it gets its interface: given to its module, or found at `window`."""
+    reach nothing."""
 
     type: Literal["vite", "vanilla"] | None = None
     mode: Literal["page", "sandbox"] = "page"
-    api: Literal["module", "legacy"] = "module"
     commands: list[FrontendCommand] = Field(default_factory=list)
     panels: list[FrontendPanel] = Field(default_factory=list)
     dev: Entry | None = None
@@ -134,7 +133,9 @@ class Frontend(Model):
         return FrontendInfo(
             entry_url=url(part.entry) if part.entry else None,
             style_urls=[url(style) for style in part.styles],
-            **{"mode": self.mode, "api": self.api, "commands": self.commands, "panels": self.panels},
+            mode=self.mode,
+            commands=self.commands,
+            panels=self.panels,
             declarations=[*declared],
             dev_entry=self.dev.entry if self.dev is not None else None,
         )
@@ -246,7 +247,8 @@ class FileSettings(Model):
 class Manifest(Model):
     """A plugin's manifest. `project_folders` and `settings_in_files` count in first-party plugins only: the folders
     that a new project has, and how files of any plugin declare settings. `test_options` are options of the pytest
-    marker `tavern`, each with `module:function`, which is called with the folder of the project and the value."""
+    marker `tavern`, each with `module:function`, which is called with the folder of the project and the value. The text
+    beside the type of an entry is what the names of files are like that such a folder is known by."""
 
     name: Name
     display_name: str
@@ -255,12 +257,12 @@ class Manifest(Model):
     api_version: Range = ">=0.1"
     requires: Requires = Field(default_factory=Requires)
     runtime: Runtime = Field(default_factory=Runtime)
-    nodes: ModulesEntry | None = None
-    tools: Entry | None = None
-    workflows: Entry | None = None
-    agents: Entry | None = None
-    sample: Entry | None = None
-    locale: Entry | None = None
+    nodes: Annotated[ModulesEntry | None, "*.py"] = None
+    tools: Annotated[Entry | None, "*.tool.json"] = None
+    workflows: Annotated[Entry | None, "*.json"] = None
+    agents: Annotated[Entry | None, "*.json"] = None
+    sample: Annotated[Entry | None, "tavern.yaml"] = None
+    locale: Annotated[Entry | None, "*.json"] = None
     frontend: Frontend | None = None
     config_options: list[SettingItem] = Field(default_factory=list)
     settings_in_files: list[FileSettings] = Field(default_factory=list)
@@ -274,6 +276,11 @@ class Manifest(Model):
         found = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: value for name, value in found.items() if isinstance(value, Entry)}
 
+    @classmethod
+    def entry_files(cls) -> dict[str, str]:
+        """Return what the files of each entry's folder are like, by the name of the field."""
+        return {key: one for key, field in cls.model_fields.items() for one in field.metadata if isinstance(one, str)}
+
     def frontend_mistakes(self) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
         """Yield what of the front end does not go together: its place, what is wrong, and what to do about it."""
         front = self.frontend or Frontend()
@@ -284,13 +291,11 @@ class Manifest(Model):
                 if one in ids[:index]:
                     yield ("frontend", key, index, "id"), f"the id {one!r} stands there twice", "give each its own"
         if part is not None and part.entry is None:
-            for key in ("commands", "panels", "mode", "api"):
+            for key in ("commands", "panels", "mode"):
                 if getattr(front, key) != Frontend.model_fields[key].get_default(call_default_factory=True):
                     yield ("frontend", key), "there is no code that it is of", "give the front end an entry"
         if front.mode == "page":
             return
-        if front.api == "legacy":
-            yield ("frontend", "api"), "legacy is for code in the page", "take `mode: page`, or `api: module`"
         if not front.panels:
             yield ("frontend", "mode"), "a sandboxed front end shows panels and nothing else", "declare some"
         hooks = [hook for hook in self.permissions.hooks if hook.startswith("hook:client:")]

@@ -122,7 +122,6 @@ class FrontendInfo(Model):
     entry_url: str | None = None
     style_urls: list[str] = Field(default_factory=list)
     mode: Literal["page", "sandbox"] = "page"
-    api: Literal["module", "legacy"] = "module"
     commands: list[FrontendCommand] = Field(default_factory=list)
     panels: list[FrontendPanel] = Field(default_factory=list)
     declarations: list[UiDeclaration] = Field(default_factory=list)

@@ -21,7 +21,7 @@ import importlib_metadata
 from tavern_host.contracts.manifest import PACKAGES, Manifest
 from tavern_host.contracts.plugins import MANIFEST, PluginState, Problem, is_data
 from tavern_host.plugins.file_settings import with_file_settings
-from tavern_host.plugins.manifest import missing_entries, read_manifest
+from tavern_host.plugins.manifest import entry_problems, read_manifest
 from tavern_host.plugins.record import Record
 from tavern_host.runtime.installed import DISTRIBUTION, Installed, installed_plugins
 from tavern_host.storage.yaml_file import InvalidFile
@@ -125,7 +125,7 @@ def _read(record: Record, *, expected_name: str | None = None) -> Record:
         return _without_manifest(record)
     except OSError as error:
         return _invalid(record, f"{MANIFEST} cannot be read: {error.strerror}")
-    record.faults, notes = missing_entries(manifest, record.root, record.places)
+    record.faults, notes = entry_problems(manifest, record.root, record.places)
     record.notes += notes
     if not record.first_party:
         record.fingerprint = fingerprint(record.root, is_dev=record.is_dev)

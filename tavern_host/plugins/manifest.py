@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tavern_host.contracts.manifest import Entry, Frontend, Manifest, ModulesEntry
 from tavern_host.contracts.plugins import MANIFEST, Problem
+from tavern_host.hookspecs import hooks
 from tavern_host.storage.yaml_file import Location, Mistake, Places, read_partly
 
 _CAMEL = re.compile(r"[a-z][A-Za-z0-9]*")
@@ -85,18 +86,30 @@ def frontend_problems(manifest: Manifest, root: Path, places: Places, *, is_dev:
     return problems
 
 
-def missing_entries(manifest: Manifest, folder: Path, places: Places) -> tuple[list[Problem], list[Problem]]:
-    """Return which entries are not in the plugin's folder: modules, without which it cannot be loaded, and folders
-    whose lack costs it no more than these."""
+def entry_problems(manifest: Manifest, folder: Path, places: Places) -> tuple[list[Problem], list[Problem]]:
+    """Return which entries are not in the plugin's folder: modules, without which it cannot be loaded; and what costs
+    it no more than these: folders that are not there, or are and have no entry, nor a hook of their kind."""
     modules, folders = [], []
-    for key, entry in manifest.entries().items():
-        if isinstance(entry, ModulesEntry) and not _is_module(folder, Path(entry.entry)):
-            hint = f"make this module or package in the plugin's folder, or leave `{key}` out"
-            modules.append(places.problem((key, "entry"), f"{key}.entry: there is no {_plain(entry)!r}", hint))
-        elif not isinstance(entry, ModulesEntry) and not _is(Path.is_dir, folder / entry.entry):
+    hooked = {hook.field for hook in hooks().values() if hook.permission in manifest.permissions.hooks}
+    for key, files in Manifest.entry_files().items():
+        entry = getattr(manifest, key)
+        if entry is None:
+            if key not in hooked and _holds(folder / key, files):
+                hint = f"add the line `{key}: {{entry: ./{key}}}`, or rename the folder; the rest of the plugin works"
+                text = f"{key}: there is a folder {key!r} that no entry names, and nothing in it is used"
+                folders.append(places.problem((), text, hint))
+        elif isinstance(entry, ModulesEntry):
+            if not _is_module(folder, Path(entry.entry)):
+                hint = f"make this module or package in the plugin's folder, or leave `{key}` out"
+                modules.append(places.problem((key, "entry"), f"{key}.entry: there is no {_plain(entry)!r}", hint))
+        elif not _is(Path.is_dir, folder / entry.entry):
             hint = f"make it in the plugin's folder, or leave `{key}` out; the rest of the plugin works"
             folders.append(places.problem((key, "entry"), f"{key}.entry: there is no folder {_plain(entry)!r}", hint))
     return modules, folders
+
+
+def _holds(folder: Path, files: str) -> bool:
+    return _is(lambda path: any(path.rglob(files)), folder)
 
 
 def _plain(entry: Entry) -> str:

@@ -9,6 +9,7 @@ from helpers.command_line import Ran, tavern
 from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
+LOOKS = "hook:client:node:render:after"
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_a_plugin_that_is_not_there_is_the_users_mistake(project: Path) -> None:
 def test_taking_back_a_grant_that_nobody_needs_says_so(project: Path, operator_folders: Path) -> None:
     (operator_folders / "config").mkdir(parents=True)
     (operator_folders / "config" / "host.yaml").write_text("trust: [looks]\n")
-    asks = {"hooks": ["hook:client:node:render:after"]}
+    asks = {"hooks": [LOOKS]}
     for name, permissions in (("adds", {}), ("looks", asks)):
         files = {"tools/none.txt": ""}
         write_plugin(project / "plugins" / name, files, tools={"entry": "./tools"}, permissions=permissions)
@@ -76,6 +77,14 @@ def test_taking_back_a_grant_that_nobody_needs_says_so(project: Path, operator_f
         assert (ran.code, ran.out) == (2, "")
         assert f"Error: {name} needs no grant: " in ran.err
         assert why in ran.err and "`tavern plugins disable" in ran.err
+
+
+def test_a_folder_that_no_entry_names_is_shown_with_the_line_to_add(project: Path) -> None:
+    write_plugin(project / "plugins" / "unnamed", {"tools/a.tool.json": "{}"}, permissions={"hooks": [LOOKS]})
+    for command in (["list"], ["show", "unnamed"]):
+        said = " ".join(tavern("--project", project, "plugins", *command).out.split())
+        assert "add the line `tools: {entry: ./tools}`" in said
+        assert f"it asks for {LOOKS}, which nobody has granted" in said
 
 
 def test_a_broken_plugin_cannot_be_granted_anything(project: Path) -> None:

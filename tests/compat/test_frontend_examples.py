@@ -1,5 +1,5 @@
 """The platform's examples of front ends: its manifest, its calls, its tables of places and hooks, through the interface
-that `frontend.api: legacy` gives at `window.ComfyTavern.extensionApi`."""
+at `window.ComfyTavern.extensionApi`."""
 
 from __future__ import annotations
 

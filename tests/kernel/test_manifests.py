@@ -224,6 +224,46 @@ async def test_a_missing_folder_costs_only_its_contents(tmp_path: Path) -> None:
         assert problems_of(host) == []
 
 
+def unnamed(tmp_path: Path, folder: Path) -> list[str]:
+    """Return what is said of folders that no entry names."""
+    return [said for said in problems_of(linked(tmp_path, folder)) if "that no entry names" in said]
+
+
+def test_a_folder_that_no_entry_names_is_reported_with_the_line_to_add(tmp_path: Path) -> None:
+    files = {
+        "nodes": "a.py",
+        "tools": "deep/a.tool.json",
+        "workflows": "a.json",
+        "agents": "a.json",
+        "locale": "zh.json",
+    }
+    files["sample"] = "tavern.yaml"
+    assert set(files) == set(Manifest.entry_files())
+    for key, file in files.items():
+        folder = make_plugin(tmp_path / key)
+        write(folder / key / "README.md", "")
+        assert unnamed(tmp_path, folder) == []
+        write(folder / key / file, "{}")
+        assert unnamed(tmp_path, folder) == [
+            f"acme/plugin.yaml:1:1: {key}: there is a folder '{key}' that no entry names, and nothing in it is used "
+            f"(add the line `{key}: {{entry: ./{key}}}`, or rename the folder; the rest of the plugin works)"
+        ]
+        write(folder / "other" / "__init__.py", "")
+        folder = make_plugin(tmp_path / key, **{key: {"entry": "./other"}})
+        assert unnamed(tmp_path, folder) == []
+
+
+def test_a_folder_that_a_hook_registers_needs_no_entry(tmp_path: Path) -> None:
+    for key, permission in (("nodes", "hook:server:nodes:register"), ("tools", "hook:server:tools:discover")):
+        folder = make_plugin(tmp_path / key, permissions={"hooks": [permission]})
+        write(folder / "nodes" / "a.py", "")
+        write(folder / "tools" / "a.tool.json", "{}")
+        [other] = {"nodes", "tools"} - {key}
+        assert [said.partition(": there")[0] for said in unnamed(tmp_path, folder)] == [
+            f"acme/plugin.yaml:1:1: {other}"
+        ]
+
+
 def test_keys_that_begin_with_x_are_allowed_anywhere(tmp_path: Path) -> None:
     text = MINIMAL + "x-generator: {by: me}\npermissions: {x-why: because, services: {x-note: 1, use: []}}\n"
     assert read(tmp_path, text).permissions.services.use == []
@@ -248,9 +288,10 @@ FRONTENDS: list[tuple[str, ...]] = [
     ("{build: {entry: dist/index.js}}", "20: frontend: there is no file 'dist/index.js' (build the front end first"),
     ("{vanilla: {styles: [gone.css]}}", "31: frontend: there is no file 'gone.css' (name a file that is there"),
     (
-        "{vanilla: {rootDir: ., styles: [plugin.yaml]}, commands: [{id: go, title: Go}], api: legacy}",
+        "{vanilla: {rootDir: ., styles: [plugin.yaml]}, commands: [{id: go, title: Go}], mode: sandbox}",
         "58: frontend.commands: there is no code that it is of (give the front end an entry",
-        "91: frontend.api: there is no code that it is of (give the front end an entry",
+        "91: frontend.mode: there is no code that it is of (give the front end an entry",
+        "91: frontend.mode: a sandboxed front end shows panels and nothing else (declare",
     ),
     (
         VANILLA + "panels: [{id: one, title: A}, {id: one, title: B}]}",
@@ -262,8 +303,7 @@ FRONTENDS: list[tuple[str, ...]] = [
         "86: frontend.panels.0.place: ",
     ),
     (
-        VANILLA + "mode: sandbox, api: legacy}",
-        "70: frontend.api: legacy is for code in the page (take `mode: page`",
+        VANILLA + "mode: sandbox}",
         "55: frontend.mode: a sandboxed front end shows panels and nothing else (declare",
     ),
     (

@@ -220,6 +220,7 @@ WRONG: list[tuple[dict[str, str], dict[str, Any], list[str]]] = [
     ({"plugin.yaml": "name: acme-1\ndisplayName: Inn\nversion: one\n"}, {}, ["must be a version"]),
     ({}, {"permissions": {"hooks": ["hook:server:host:starup"]}}, ["there is no permission 'hook:server:host:sta"]),
     ({}, {"tools": {"entry": "./tools"}}, ["tools.entry: there is no folder 'tools'"]),
+    ({"tools/a.tool.json": "{}"}, {}, ["tools: there is a folder 'tools' that no entry names"]),
     ({"__init__.py": "import nothing_like_it"}, {}, ["No module named 'nothing_like_it'"]),
     ({"__init__.py": "raise SystemExit(3)"}, {}, ["tried to end the program"]),
     ({"__init__.py": FINE_CODE.replace("startup", "statup")}, {}, ["there is no hook 'tavern_statup'"]),

@@ -1,4 +1,4 @@
-"""The platform's examples of front ends in a browser, through the interface of `frontend.api: legacy`."""
+"""The platform's examples of front ends in a browser, through the interface at the window."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def entry(plugin: str, lines: Sequence[tuple[str, str]]) -> str:
     return MODULE.replace("PLUGIN", plugin) + "\n".join(body)
 
 
-async def test_the_examples_run_through_the_legacy_interface(spec_dir: Path, tmp_path: Path, browser: Browser) -> None:
+async def test_the_examples_run_as_they_are_printed(spec_dir: Path, tmp_path: Path, browser: Browser) -> None:
     manifest = block(spec_dir, "000", "6.2")
     asked: dict[str, list[str]] = {
         part: re.findall(r'^ +- "([^"]+)"', manifest.partition(f"{part}:\n")[2].split(":\n")[0], re.MULTILINE)
@@ -63,7 +63,7 @@ async def test_the_examples_run_through_the_legacy_interface(spec_dir: Path, tmp
     awesome = tmp_path / "my_awesome_plugin"
     files = {"nodes/__init__.py": "", "tools/.keep": "", "dist/style.css": "", "web/index.ts": ""}
     write_plugin(awesome, {**files, "dist/index.js": entry("awesome", own)})
-    (awesome / "plugin.yaml").write_text(manifest.replace("\nfrontend:\n", "\nfrontend:\n  api: legacy\n"))
+    (awesome / "plugin.yaml").write_text(manifest)
 
     parts, outlets = (column(section(spec_dir, "000", number)) for number in ("21.2", "21.3"))
     outlets = [name.replace("{panelId}", "nodes") for name in outlets]
@@ -79,7 +79,7 @@ async def test_the_examples_run_through_the_legacy_interface(spec_dir: Path, tmp
         "ui": {"wrap": parts, "inject": outlets, "override": ["ui:StatusBar"]},
         "services": {"override": ["workflowManager"]},
     }
-    frontend = {"api": "legacy", "vanilla": {"entry": "index.js"}}
+    frontend = {"vanilla": {"entry": "index.js"}}
     option = {"key": "extensions.acme-tables.enableFeatureX", "type": "boolean", "label": "X", "defaultValue": True}
     tables = tmp_path / "acme_tables"
     write_plugin(

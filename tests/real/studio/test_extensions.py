@@ -56,12 +56,13 @@ import { h } from "vue";
 const Mark = () => h("b", { class: "granted" });
 export default (api) => api.ui.registerOutletComponent("sidebar:icon-bar:tabs:before", Mark);
 """
-LEGACY = """
+OLDER = """
+import { h } from "vue";
 const { extensionApi } = window.ComfyTavern;
-extensionApi.ui.registerOutletComponent("sidebar:icon-bar:bottom:before", { render: () => "legacy" });
+extensionApi.ui.registerOutletComponent("sidebar:icon-bar:bottom:before", { render: () => h("b", { class: "older" }) });
 setTimeout(() => {
   try { window.ComfyTavern.extensionApi.hooks.on("auth:login", () => undefined); }
-  catch (error) { window.refused = error.message; }
+  catch (error) { window.refused ??= error.message; }
 }, 300);
 """
 
@@ -112,7 +113,7 @@ async def test_plugins_meet_fail_and_go(browser: Browser, tmp_path: Path) -> Non
         ),
         plugin(made / "second_vue", SECOND_VUE),  # with another copy of the module that the page has
         plugin(made / "never_ends", NEVER, frontend={"panels": [{"id": "notes", "title": "Notes"}]}),
-        plugin(made / "older", LEGACY, inject=["sidebar:icon-bar:bottom:before"], frontend={"api": "legacy"}),
+        plugin(made / "older", OLDER, inject=["sidebar:icon-bar:bottom:before"]),
     ]
     (vue,) = (WEB / "parts").glob("vue.runtime.*.js")
     (made / "second_vue" / "web" / "parts").mkdir()
@@ -139,7 +140,10 @@ async def test_plugins_meet_fail_and_go(browser: Browser, tmp_path: Path) -> Non
         await host.enable("wrap-b")
         await expect(page.locator(".around")).to_have_count(2)
         await page.wait_for_function("window.refused !== undefined")
-        assert "no plugin can be named" in await page.evaluate("window.refused")
+        assert "hook:client:auth:login" in await page.evaluate("window.refused")
+        for is_on in (True, False, True):  # what has no setup is run again
+            await expect(page.locator(".older")).to_have_count(int(is_on))
+            await (host.disable("older") if is_on else host.enable("older"))
 
         assert await page.evaluate("__VUE_INSTANCE_SETTERS__.length") == 1
         await reports(studio, "second-vue", "brings a copy of Vue of its own")

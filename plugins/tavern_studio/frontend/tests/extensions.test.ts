@@ -4,8 +4,8 @@ import { apiOf } from "../src/extensions/api";
 import { announce } from "../src/extensions/declarations";
 import { begin, culprit, next } from "../src/extensions/bisect";
 import { Extension } from "../src/extensions/extension";
-import { asLegacy } from "../src/extensions/legacy";
 import { planOf } from "../src/extensions/starting";
+import { offerAtWindow } from "../src/extensions/window";
 import type { ExtensionApi, PermissionRefusal } from "../src/extensions/types";
 import { i18n } from "../src/i18n";
 import { commands, runCommand } from "../src/registry/commands";
@@ -369,24 +369,27 @@ test("what a manifest declares is there before its code", async () => {
   expect([panels.value, commands.value.filter((one) => one.plugin)]).toEqual([[], []]);
 });
 
-test("the older interface is given to the code that is loaded", async () => {
-  const { extension, api } = load("acme", "ui.inject:node:footer");
+test("the interface at the window is that of the plugin whose code asks, at any time", async () => {
   const warn = vi.spyOn(console, "warn").mockImplementation(() => undefined);
-  const mine = new Extension("mine", "Mine", "1", "extensions.test.ts", new Set(["ui.inject:node:footer"]));
-  let later: (() => unknown) | undefined;
-  await asLegacy(mine, apiOf(mine), async () => {
-    const { extensionApi } = window.ComfyTavern!;
-    extensionApi.registerNodeUI("core:T", () => null);
-    extensionApi.ui.registerOutletComponent("node:footer", () => h("b", "legacy"));
-    expect(() => extensionApi.ui.wrapComponent("ui:BaseNode", (original) => original)).toThrow(/ui.wrap:ui:BaseNode/);
-    later = () => window.ComfyTavern!.extensionApi.ui.registerOutletComponent("node:footer", {});
-  });
+  const here = (name: string, base: string) => new Extension(name, name, "1", base, new Set(["ui.inject:node:footer"]));
+  const [below, mine] = [here("below", "node_modules"), here("mine", "extensions.test.ts")];
+  let loaded = [below, mine]; // what calls a test is below it on the stack
+  offerAtWindow(() => loaded);
+  const { extensionApi } = window.ComfyTavern!;
+  expect(extensionApi.plugin.name).toBe("mine");
+  expect(window.ComfyTavern!.extensionApi).toBe(extensionApi);
+  extensionApi.registerNodeUI("core:T", () => null);
   expect(mine.deprecated.value).toEqual(["registerNodeUI → nodes.registerUI"]);
   expect(warn).toHaveBeenCalledOnce();
-  expect(shown(PluginOutlet, { name: "node:footer" }).textContent).toBe("legacy");
-  expect(later).toThrow(/no plugin can be named/);
-  await asLegacy(extension, api, async () => expect(later).toThrow(/no plugin can be named/)); // another one is loaded
+  expect(() => extensionApi.ui.wrapComponent("ui:BaseNode", (original) => original)).toThrow(/ui.wrap:ui:BaseNode/);
+  const put = () => window.ComfyTavern!.extensionApi.ui.registerOutletComponent("node:footer", () => h("b", "late"));
+  await new Promise((resolve) => setTimeout(() => resolve(put())));
+  expect(shown(PluginOutlet, { name: "node:footer" }).textContent).toBe("late");
   mine.close();
+  expect(shown(PluginOutlet, { name: "node:footer" }).textContent).toBe("");
+  expect(put).toThrow(/mine is not loaded any more/);
+  loaded = [];
+  expect(put).toThrow(/no plugin can be named/);
 });
 
 test("a start that did not finish is followed by a safe one", () => {

@@ -154,3 +154,10 @@ export class Extension implements Owner {
     };
   }
 }
+
+/** Return whose code an error came out of: of the extensions on its stack, the one nearest to where it was made. */
+export function ownerOf(extensions: Iterable<Extension>, error: unknown): Extension | undefined {
+  const found = [...extensions].filter((one) => one.owns(error));
+  const depth = (one: Extension) => (error as Error).stack!.indexOf(one.base);
+  return found.sort((a, b) => depth(a) - depth(b))[0];
+}

@@ -10,10 +10,11 @@ import { operatorOrder } from "../registry/layers";
 import { showSandboxed } from "../sandbox/panels";
 import { apiOf, leads } from "./api";
 import { announce, applyDeclarations, type Declaration, type Declared } from "./declarations";
-import { Extension } from "./extension";
-import { asLegacy } from "./legacy";
+import { Extension, ownerOf } from "./extension";
 import { watchForSecondVue } from "./secondvue";
 import { isWanted, marked } from "./starting";
+import type { ExtensionApi } from "./types";
+import { offerAtWindow } from "./window";
 
 const STUDIO = "tavern-studio";
 const DEADLINE = 10_000;
@@ -21,7 +22,7 @@ const DEADLINE = 10_000;
 const GRACE = 1000;
 
 type Frontend = NonNullable<Schemas["PluginInfo"]["frontend"]> &
-  Declared & { mode?: string; api?: string; declarations?: Declaration[] };
+  Declared & { mode?: string; declarations?: Declaration[] };
 type Info = Schemas["PluginInfo"] & { frontend: Frontend };
 type Module = Record<string, unknown>;
 
@@ -51,6 +52,7 @@ const addressOf = (url: string) => new URL(url.startsWith("/") ? page.base + url
 /** Load the front ends of the plugins that may run, and follow what becomes of them, as long as the page is open. */
 export function follow(goTo: (path: string) => unknown): void {
   leads.to = goTo;
+  offerAtWindow(() => extensions.values());
   watchForSecondVue(
     () => extensions.values(),
     (extension) => fail(extension, new Error(t("extensions.secondVue", { plugin: extension.title }))),
@@ -74,6 +76,8 @@ export function follow(goTo: (path: string) => unknown): void {
 function replace({ plugin, module }: { plugin: string; module: Module }): void {
   const [extension, info] = [extensions.get(plugin), infos.get(plugin)];
   if (extension === undefined || info === undefined) return;
+  // What it did when it was evaluated, it did as the one that is dropped.
+  if (!setupOf(module) && !info.frontend.declarations?.length) return location.reload();
   newest.set(plugin, module);
   drop(extension);
   void start(info, module);
@@ -81,7 +85,7 @@ function replace({ plugin, module }: { plugin: string; module: Module }): void {
 
 /** What goes wrong outside of any component, such as in a timer, is counted to the plugin whose code it is in. */
 function blame(event: Event, error: unknown): void {
-  const owner = [...extensions.values()].find((one) => one.owns(error));
+  const owner = ownerOf(extensions.values(), error);
   if (owner === undefined) return;
   event.preventDefault();
   owner.fail("script", error);
@@ -113,9 +117,7 @@ async function synchronize(): Promise<void> {
   for (const info of wanted.values()) {
     if (extensions.has(info.name)) continue;
     const done = start(info, newest.get(info.name));
-    await (info.frontend.api === "legacy"
-      ? done
-      : Promise.race([done, new Promise((resolve) => setTimeout(resolve, GRACE))]));
+    await Promise.race([done, new Promise((resolve) => setTimeout(resolve, GRACE))]);
   }
   preloads.forEach((link) => link.remove());
 }
@@ -147,15 +149,21 @@ function fail(extension: Extension, error: unknown): void {
 let evaluations = 0;
 const evaluated = new Set<string>();
 
-/** Import a module; one whose evaluation is what counts, or has failed, is evaluated again under another address. */
-async function evaluate(address: string, isAgain: boolean): Promise<Module> {
-  const url = new URL(address);
-  if (isAgain && evaluated.has(address)) url.searchParams.set("again", String(++evaluations));
+const failed = new Set<string>();
+
+/** Import a module; one that has failed, or is run for its effects, is evaluated again under another address. */
+async function evaluate(address: string): Promise<Module> {
+  const isFirst = !evaluated.has(address);
   evaluated.add(address);
+  const found = failed.has(address) ? undefined : ((await import(/* @vite-ignore */ address)) as Module);
+  if (found !== undefined && (isFirst || setupOf(found))) return found;
+  const url = new URL(address);
+  url.searchParams.set("again", String(++evaluations));
   return (await import(/* @vite-ignore */ url.href)) as Module;
 }
 
-const failed = new Set<string>();
+const setupOf = (module: Module) =>
+  typeof module.default === "function" ? (module.default as (api: ExtensionApi) => unknown) : undefined;
 
 /** Load a front end; `module` is given where a development server has sent it already. */
 async function start(info: Info, module?: Module): Promise<void> {
@@ -200,12 +208,9 @@ async function run(extension: Extension, info: Info, entry: string, sent?: Modul
   const api = apiOf(extension);
   if (frontend.entryUrl == null) return; // a theme
   if (isSandboxed(info)) return showSandboxed(api, frontend, addressOf);
-  const isLegacy = frontend.api === "legacy";
-  const load = () => evaluate(entry, isLegacy || failed.has(entry));
-  const module = sent ?? (await (isLegacy ? asLegacy(extension, api, load) : load()));
+  const module = sent ?? (await evaluate(entry));
   if (extensions.get(name) !== extension || extension.state.status === "failed") return;
-  const setup = isLegacy ? undefined : module.default;
-  const clean = typeof setup === "function" ? await (setup as (given: typeof api) => unknown)(api) : undefined;
+  const clean = await setupOf(module)?.(api);
   if (typeof clean === "function") extension.hold(undefined, clean as () => void); // at once, where it went meanwhile
   applyDeclarations(extension, api, frontend.declarations ?? [], module);
 }

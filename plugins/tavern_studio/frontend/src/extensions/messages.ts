@@ -7,7 +7,7 @@ export default {
       howToGrant: "Grant it: tavern plugins grant {plugin}, or on the page Plugins.",
       unloaded: "{plugin} is not loaded any more, and may not call {what}.",
       unattributed:
-        "{what}: no plugin can be named for this call. Take window.ComfyTavern.extensionApi while the module is loaded, not later or in a timer.",
+        "{what}: no plugin can be named for this call. window.ComfyTavern.extensionApi is for the code of plugins that are loaded.",
       secondVue:
         '{plugin} brings a copy of Vue of its own, whose components would not follow the page. Leave "vue" out of its build (rollupOptions.external), so that the page\'s is used.',
       mistake: "{plugin} made a mistake ({where}): {message}",
@@ -58,8 +58,7 @@ export default {
         "请将“{name}”加入其 plugin.yaml 的 {list}，然后授权：tavern plugins grant {plugin}，或在“插件”页面授权。",
       howToGrant: "请授权：tavern plugins grant {plugin}，或在“插件”页面授权。",
       unloaded: "{plugin} 已不再加载，不能调用 {what}。",
-      unattributed:
-        "{what}：无法确定此调用属于哪个插件。请在模块加载期间取得 window.ComfyTavern.extensionApi，而不是之后或在定时器中。",
+      unattributed: "{what}：无法确定此调用属于哪个插件。window.ComfyTavern.extensionApi 只供已加载插件的代码使用。",
       secondVue:
         "{plugin} 带有自己的 Vue 副本，其组件不会随页面更新。请在构建中排除“vue”（rollupOptions.external），以使用页面的 Vue。",
       mistake: "{plugin} 出错（{where}）：{message}",

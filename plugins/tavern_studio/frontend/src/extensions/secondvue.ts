@@ -1,4 +1,4 @@
-import type { Extension } from "./extension";
+import { ownerOf, type Extension } from "./extension";
 
 // Each copy of Vue adds itself to this list when its module is evaluated (Vue 3.4 and later): its `ref` and the page's
 // would know nothing of each other, so that a component of it would be drawn once and never again.
@@ -9,8 +9,7 @@ export function watchForSecondVue(owners: () => Iterable<Extension>, found: (ext
   const setters = (globalThis as unknown as Record<string, unknown[]>)[LIST];
   if (setters === undefined) return;
   setters.push = (...added: unknown[]) => {
-    const here = new Error();
-    const owner = [...owners()].find((one) => one.owns(here));
+    const owner = ownerOf(owners(), new Error());
     if (owner === undefined) return Array.prototype.push.apply(setters, added);
     queueMicrotask(() => found(owner));
     return setters.length;
