@@ -33,6 +33,7 @@ from tavern_host.cli import terminal
 from tavern_host.contracts.accounts import Login
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
+from tavern_host.contracts.hook_names import canonical
 from tavern_host.contracts.hooks import Policy
 from tavern_host.contracts.llm import LlmAdapterInfo, LlmRequest, LlmResponse
 from tavern_host.contracts.macros import PromptMacroInfo
@@ -222,6 +223,12 @@ def test_a_permission_leads_to_the_hook_or_the_methods_that_need_it() -> None:
             assert f"[`{hook.info.name}`](hooks.md#{hook.info.name})" in rows[hook.info.permission]["hook"]
     for permission, methods in facts.methods_by_permission().items():
         assert code_in(rows[f"services.use:{permission}"]["methods"]) == set(methods)
+
+
+def test_the_servers_hooks_have_both_orders_of_their_names() -> None:
+    names = [hook.info.permission for hook in facts.hooks().values()]
+    both = {re.sub(r":(before|after)-([a-z-]+)$", r":\2:\1", name): name for name in names}
+    assert {written: canonical(written) for written in both} == both and len(set(both) - set(names)) == 9
 
 
 def test_every_other_name_of_a_hook_asks_for_what_the_page_says() -> None:

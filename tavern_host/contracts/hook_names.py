@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 CLIENT_HOOKS: dict[str, str] = {
     "hook:client:workflow:before-execute": (
         "See a workflow's inputs in the browser before it is run, and change them or stop the run."
@@ -12,18 +14,21 @@ CLIENT_HOOKS: dict[str, str] = {
 }
 """Hooks that a plugin's front end implements, each with what it allows."""
 
+_CLIENT = "hook:client:"
+_VERB_FIRST = re.compile(r"(?<=:)([a-z-]+):(before|after)$")
+_MOMENT_FIRST = re.compile(r"(?<=:)(before|after)-([a-z-]+)$")
+
 ALIASES: dict[str, str] = {
-    "workflow:before-execute": "hook:client:workflow:before-execute",
-    "node:render:after": "hook:client:node:render:after",
-    "settings:save:before": "hook:client:settings:before-save",
-    "settings:before-save": "hook:client:settings:before-save",
-    "auth:login": "hook:client:auth:login",
-    "hook:client:settings:save:before": "hook:client:settings:before-save",
-    "hook:server:settings:save:before": "hook:server:settings:before-save",
+    spelling: name
+    for name in CLIENT_HOOKS
+    for whole in (_MOMENT_FIRST.sub(r"\2:\1", name), _VERB_FIRST.sub(r"\2-\1", name))
+    for spelling in (whole, whole.removeprefix(_CLIENT))
+    if spelling != name
 }
-"""Other names that the ComfyTavern documents use, each with the name that the host uses."""
+"""Other names of client hooks, each with the name that the host uses: the ComfyTavern documents write `save:before` as
+well as `before-save`, and leave out what stands before the name."""
 
 
 def canonical(name: str) -> str:
     """Return the name that the host uses for a hook's permission."""
-    return ALIASES.get(name, name)
+    return _VERB_FIRST.sub(r"\2-\1", name) if name.startswith("hook:server:") else ALIASES.get(name, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -72,6 +72,16 @@ class ModulesEntry(Entry):
 
     namespace: str | None = None
 
+
+ENTRY_FILES: Mapping[str, str] = {
+    "nodes": "*.py",
+    "tools": "*.tool.json",
+    "workflows": "*.json",
+    "agents": "*.json",
+    "sample": "tavern.yaml",
+    "locale": "*.json",
+}
+"""What the files of each entry are like, by its key: a folder of that name with such a file was meant to be one."""
 
 PACKAGES = "node_modules"
 """The folder with what a front end is built with, beside its sources."""
@@ -247,8 +257,7 @@ class FileSettings(Model):
 class Manifest(Model):
     """A plugin's manifest. `project_folders` and `settings_in_files` count in first-party plugins only: the folders
     that a new project has, and how files of any plugin declare settings. `test_options` are options of the pytest
-    marker `tavern`, each with `module:function`, which is called with the folder of the project and the value. The text
-    beside the type of an entry is what the names of files are like that such a folder is known by."""
+    marker `tavern`, each with `module:function`, which is called with the folder of the project and the value."""
 
     name: Name
     display_name: str
@@ -257,12 +266,12 @@ class Manifest(Model):
     api_version: Range = ">=0.1"
     requires: Requires = Field(default_factory=Requires)
     runtime: Runtime = Field(default_factory=Runtime)
-    nodes: Annotated[ModulesEntry | None, "*.py"] = None
-    tools: Annotated[Entry | None, "*.tool.json"] = None
-    workflows: Annotated[Entry | None, "*.json"] = None
-    agents: Annotated[Entry | None, "*.json"] = None
-    sample: Annotated[Entry | None, "tavern.yaml"] = None
-    locale: Annotated[Entry | None, "*.json"] = None
+    nodes: ModulesEntry | None = None
+    tools: Entry | None = None
+    workflows: Entry | None = None
+    agents: Entry | None = None
+    sample: Entry | None = None
+    locale: Entry | None = None
     frontend: Frontend | None = None
     config_options: list[SettingItem] = Field(default_factory=list)
     settings_in_files: list[FileSettings] = Field(default_factory=list)
@@ -275,11 +284,6 @@ class Manifest(Model):
         """Return what the plugin contributes as files, by the name of the field: a folder of its own, or a module."""
         found = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: value for name, value in found.items() if isinstance(value, Entry)}
-
-    @classmethod
-    def entry_files(cls) -> dict[str, str]:
-        """Return what the files of each entry's folder are like, by the name of the field."""
-        return {key: one for key, field in cls.model_fields.items() for one in field.metadata if isinstance(one, str)}
 
     def frontend_mistakes(self) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
         """Yield what of the front end does not go together: its place, what is wrong, and what to do about it."""

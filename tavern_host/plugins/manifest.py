@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
-from tavern_host.contracts.manifest import Entry, Frontend, Manifest, ModulesEntry
+from tavern_host.contracts.manifest import ENTRY_FILES, Entry, Frontend, Manifest, ModulesEntry
 from tavern_host.contracts.plugins import MANIFEST, Problem
 from tavern_host.hookspecs import hooks
 from tavern_host.storage.yaml_file import Location, Mistake, Places, read_partly
@@ -91,29 +91,25 @@ def entry_problems(manifest: Manifest, folder: Path, places: Places) -> tuple[li
     it no more than these: folders that are not there, or are and have no entry, nor a hook of their kind."""
     modules, folders = [], []
     hooked = {hook.field for hook in hooks().values() if hook.permission in manifest.permissions.hooks}
-    for key, files in Manifest.entry_files().items():
-        entry = getattr(manifest, key)
-        if entry is None:
-            if key not in hooked and _holds(folder / key, files):
-                hint = f"add the line `{key}: {{entry: ./{key}}}`, or rename the folder; the rest of the plugin works"
-                text = f"{key}: there is a folder {key!r} that no entry names, and nothing in it is used"
-                folders.append(places.problem((), text, hint))
-        elif isinstance(entry, ModulesEntry):
-            if not _is_module(folder, Path(entry.entry)):
-                hint = f"make this module or package in the plugin's folder, or leave `{key}` out"
-                modules.append(places.problem((key, "entry"), f"{key}.entry: there is no {_plain(entry)!r}", hint))
-        elif not _is(Path.is_dir, folder / entry.entry):
-            hint = f"make it in the plugin's folder, or leave `{key}` out; the rest of the plugin works"
-            folders.append(places.problem((key, "entry"), f"{key}.entry: there is no folder {_plain(entry)!r}", hint))
+    for key, files in ENTRY_FILES.items():
+        entry: Entry | None = getattr(manifest, key)
+        path, rest = Path(entry.entry if entry is not None else key), "the rest of the plugin works"
+        if entry is None and key not in hooked and _holds(folder / path, files):
+            text = f"{key}: there is a folder {key!r} that no entry names, and nothing in it is used"
+            hint = f"add the line `{key}: {{entry: ./{key}}}`, or rename the folder; {rest}"
+            folders.append(places.problem((), text, hint))
+        elif isinstance(entry, ModulesEntry) and not _is_module(folder, path):
+            hint = f"make this module or package in the plugin's folder, or leave `{key}` out"
+            modules.append(places.problem((key, "entry"), f"{key}.entry: there is no {path.as_posix()!r}", hint))
+        elif entry is not None and not isinstance(entry, ModulesEntry) and not _is(Path.is_dir, folder / path):
+            text = f"{key}.entry: there is no folder {path.as_posix()!r}"
+            hint = f"make it in the plugin's folder, or leave `{key}` out; {rest}"
+            folders.append(places.problem((key, "entry"), text, hint))
     return modules, folders
 
 
 def _holds(folder: Path, files: str) -> bool:
     return _is(lambda path: any(path.rglob(files)), folder)
-
-
-def _plain(entry: Entry) -> str:
-    return Path(entry.entry).as_posix()
 
 
 def _is_module(folder: Path, entry: Path) -> bool:

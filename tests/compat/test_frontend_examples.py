@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from platform_documents import block, section
+from platform_documents import block, document, section
 
-from tavern_host.contracts.hook_names import ALIASES
+from tavern_host.contracts.hook_names import canonical
 from tavern_host.contracts.ui import COMPONENTS, OUTLETS, outlet_base
+from tavern_host.plugins.permissions import hook_permissions
 
 ARGUMENTS = {
     "ui.addMenuItem": "{ id: 'item', title: 'An entry', run() {} }",
@@ -53,5 +54,12 @@ def test_the_catalogue_has_what_the_tables_have(spec_dir: Path) -> None:
     assert [name for name in COMPONENTS if name != "ui:AssistantPanel"] == column(section(spec_dir, "000", "21.2"))
     outlets = column(section(spec_dir, "000", "21.3"))
     assert {outlet_base(name.replace("{panelId}", "nodes")) for name in outlets} | {"modal:footer"} == set(OUTLETS)
-    assert set(column(section(spec_dir, "000", "21.4"))) <= set(ALIASES)
     assert calls(spec_dir) == set(ARGUMENTS)
+
+
+def test_every_name_of_a_hook_in_the_documents_is_a_permission(spec_dir: Path) -> None:
+    written = r"hook:(?:client|server):[a-z]+:[a-z:-]*[a-z]|(?<!:)\b[a-z]+:(?:[a-z]+:)?(?:before|after|login)\b[a-z-]*"
+    found = {name for number in range(5) for name in re.findall(written, document(spec_dir, f"00{number}"))}
+    names = {name for name in found if outlet_base(name) not in OUTLETS and not name.startswith("bar:")}
+    assert len(names) == 8 and set(column(section(spec_dir, "000", "21.4"))) < names
+    assert {canonical(name) for name in names} <= set(hook_permissions())

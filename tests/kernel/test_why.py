@@ -70,8 +70,9 @@ async def test_a_permission_is_explained_by_its_askers(tmp_path: Path) -> None:
     assert (why.answer, why.facts) == (sees, ["acme (needs-review) asks for ui.wrap:ui:BaseNode: not granted"])
     assert host.why("permission:ui.wrap:ui:MainMenu").facts == ["no plugin asks for it"]
     saves = "See settings before they are saved, and change or refuse them. (level intercept)"
-    for name in ("settings:save:before", "hook:client:settings:before-save"):  # both are its name
-        assert host.why(f"permission:{name}").answer == saves
+    for name in ("settings:save:before", "settings:before-save"):
+        for written in (name, f"hook:client:{name}"):  # all are its name
+            assert host.why(f"permission:{written}").answer == saves
 
 
 async def test_a_plugin_is_explained_by_state_and_grants(tmp_path: Path) -> None:

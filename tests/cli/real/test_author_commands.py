@@ -266,7 +266,7 @@ def test_what_the_host_would_find_wrong_is_told(tmp_path: Path) -> None:
     assert {
         "the manifest has no description; it is what operators read first",
         "the tool a cannot be called here: it needs node acme:Gone",
-    } <= {*said(found["acme_10"]["warnings"])}
+    } <= {*said(found[f"acme_{len(WRONG) - 1}"]["warnings"])}
 
 
 def test_problems_are_shown_and_counted(tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ async def test_granted_shows_revoked_is_gone_and_else_refused(catalogue: Studio)
     acting = [*(f"hook {name}" for name in HOOKS), "service workflowManager"]
     await page.evaluate("window.called = []")
     await add(catalogue, acting)
-    await act(catalogue, ["the catalogue says so", "the catalogue does not run"], ["the catalogue says so"] * 2)
+    stopped = ["the catalogue says so"] * 2  # once by each name of the hook
+    await act(catalogue, [*stopped, "the catalogue does not run"], stopped)
     called = partial(page.evaluate, "window.called.toSorted()")
     assert await read_until(lambda found: len(found) == len(acting), called) == sorted(acting)
     await open_view(catalogue, "editor")

@@ -10,7 +10,7 @@ import type { ExtensionApi, PermissionRefusal } from "../src/extensions/types";
 import { i18n } from "../src/i18n";
 import { commands, runCommand } from "../src/registry/commands";
 import { registerPart, UiPart } from "../src/registry/components";
-import { askHooks, nodeLook } from "../src/registry/hooks";
+import { askHooks, hookName, nodeLook } from "../src/registry/hooks";
 import { meetings, operatorOrder } from "../src/registry/layers";
 import { PluginOutlet } from "../src/registry/outlets";
 import { pageAt } from "../src/registry/pages";
@@ -78,6 +78,13 @@ test("a refusal says plugin, call, permission and remedy", () => {
   ];
   expect(() => api.hooks.on("no:such" as "auth:login", () => undefined)).toThrow(/no client hook "no:such"/);
   for (const [permission, call] of others) expect(call, permission).toThrow(expect.objectContaining({ permission }));
+});
+
+test("a hook goes by each of its published names", () => {
+  const names = ["workflow:before-execute", "node:render:after", "settings:before-save", "auth:login"];
+  const others = ["workflow:execute:before", "node:after-render", "settings:save:before", "auth:login"];
+  for (const given of [names, others])
+    for (const before of ["", "hook:client:"]) expect(given.map((one) => hookName(before + one))).toEqual(names);
 });
 
 test("an outlet of all panels covers that of one", () => {

@@ -33,10 +33,13 @@ const NAMES: readonly string[] = [
   "auth:login",
 ] satisfies HookName[];
 
-/** Return the name that the host uses for a hook; the documents have two for one of them. */
+/** Return a name in one spelling: the documents write `save:before` as well as `before-save`. */
+const spelled = (name: string) => name.replace(/^hook:client:/, "").replace(/:([a-z-]+):(before|after)$/, ":$2-$1");
+
+/** Return the name that the host uses for a hook. */
 export function hookName(name: string): HookName {
-  const known = name.replace(/^hook:client:/, "").replace(/^settings:save:before$/, "settings:before-save");
-  if (!NAMES.includes(known))
+  const known = NAMES.find((one) => spelled(one) === spelled(name));
+  if (known === undefined)
     throw new TypeError(`there is no client hook ${JSON.stringify(name)}; there are ${NAMES.join(", ")}`);
   return known as HookName;
 }
