@@ -95,8 +95,8 @@ class ToolFiles(ServiceInterface, name="toolFiles"):
 
     @reads
     async def draft(self, code: str, language: ScriptLanguage, *, entry_point: str | None = None) -> ToolDraft:
-        """Return what of a tool follows from the code of its script, none of which is run. Raises `InvalidInput` for
-        code that cannot be read."""
+        """Return what of a tool follows from the code of its script, none of which is run. Where there is no function
+        `entry_point`, it is of another one, and a note says so. Raises `InvalidInput` for code that cannot be read."""
 
     @acts("toolManager:execute", "Call tools.")
     async def try_out(
@@ -109,7 +109,8 @@ class ToolFiles(ServiceInterface, name="toolFiles"):
     async def save(
         self, name: str, source: ToolSource, *, expected_revision: str | None = None, call: CallContext | None = None
     ) -> ToolFile:
-        """Write a tool file and the code of its script; an empty `expected_revision` says that there must be none.
+        """Write a tool file and the code of its script; an empty `expected_revision` says that there must be none. The
+        answer has the warnings of `check`, such as for a tool without a description.
 
         Raises `InvalidInput` with all problems of a source that cannot be used, `PermissionDenied` for a tool that is
         not edited here, `Conflict` where another revision is stored, an id is taken, or code would replace a script

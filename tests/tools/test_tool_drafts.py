@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from helpers.repetition import Failures
 
-from tavern_host.contracts.errors import InvalidInput
 from tavern_scripts.runners.call import _takes_fields
 from tavern_tools.editor.jsdoc import draft_javascript
 from tavern_tools.editor.python_signature import draft as draft_python
@@ -119,5 +117,18 @@ def test_jsdoc_becomes_a_schema() -> None:
         "sure": {"type": ["boolean", "null"]},
     }
     assert draft_javascript(JAVASCRIPT, "other").notes == ["there is no comment /** … */ above other"]
-    with pytest.raises(InvalidInput, match="exports no function nix"):
-        draft_javascript(JAVASCRIPT, "nix")
+
+
+def test_a_function_of_another_name_is_drafted_from_all_the_same() -> None:
+    asked = draft_python('def greet(name: str) -> str:\n    """Greet somebody."""\n    return name', "run")
+    assert (asked["entryPoint"], asked["description"]) == ("greet", "Greet somebody.")
+    assert (asked["parameters"]["required"], asked["notes"]) == (
+        ["name"],
+        ["there is no function run; this is of greet"],
+    )
+    reads = draft_python("import sys\nx = sys.stdin.read()\ndef f(): ...", "run")
+    assert (reads.get("entryPoint"), reads["notes"]) == (None, ["there is no function run"])
+    found = draft_javascript(JAVASCRIPT, "nix")
+    assert (found.entry_point, found.parameters["required"]) == ("addNumbers", ["first", "sure"])
+    assert found.notes == ["the code exports no function nix; this is of addNumbers"]
+    assert draft_javascript("1 + 1", "run").entry_point is None

@@ -30,9 +30,8 @@ async def draft(code: str, language: ScriptLanguage, entry_point: str | None) ->
     found = await read_python(code, entry_point)
     if "error" in found:
         where = f"line {found['line']}: " if found["line"] else ""
-        raise InvalidInput(
-            f"the code is no Python: {where}{found['error']}", line=found["line"], column=found["column"]
-        )
+        place = {"line": found["line"], "column": found["column"]}
+        raise InvalidInput(f"the code is no Python: {where}{found['error']}", **place)
     return ToolDraft.model_validate(found)
 
 

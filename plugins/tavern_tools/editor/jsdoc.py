@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.toolfiles import ToolDraft
 
 _GAP = r"[ \t]{1,20}"
@@ -29,19 +28,21 @@ _MANY = re.compile(r"(?:array|set)\.?<(.*)>|(.*)\[\]", re.IGNORECASE)
 
 
 def draft_javascript(code: str, entry_point: str | None) -> ToolDraft:
-    """Return what follows from the comments of a file. Raises `InvalidInput` where there is no such function."""
-    found = {match[1]: match.start() for match in _EXPORTED.finditer(code)}
-    if entry_point is not None and entry_point not in found:
-        found |= {match[1]: match.start() for match in _ANY_FUNCTION.finditer(code)}
-        if entry_point not in found:
-            raise InvalidInput(f"the code exports no function {entry_point}")
+    """Return what follows from the comments of a file: of the function that is named, or where there is none such, of
+    the one that would be without a name."""
+    exported = {match[1]: match.start() for match in _EXPORTED.finditer(code)}
+    functions = {match[1]: match.start() for match in _ANY_FUNCTION.finditer(code)} | exported
     comments = dict(_comments(code))
-    name = entry_point or next((one for one, at in found.items() if at in comments), next(iter(found), None))
-    text = comments.get(found[name]) if name is not None else next(iter(comments.values()), None)
+    name, notes = entry_point, list[str]()
+    if name not in functions:
+        name = next((one for one, at in exported.items() if at in comments), next(iter(exported), None))
+        if entry_point is not None:
+            notes.append(f"the code exports no function {entry_point}{f'; this is of {name}' if name else ''}")
+    text = comments.get(functions[name]) if name is not None else next(iter(comments.values()), None)
     if text is None:
-        note = f"there is no comment /** … */ above {name}" if name else "there is no comment /** … */ in the code"
-        return ToolDraft(entry_point=name, parameters=_object({}, []), notes=[note])
-    return _of_comment(_STAR.sub("", text).strip(), name)
+        notes.append(f"there is no comment /** … */ {f'above {name}' if name else 'in the code'}")
+        return ToolDraft(entry_point=name, parameters=_object({}, []), notes=notes)
+    return _of_comment(_STAR.sub("", text).strip(), name).model_copy(update={"notes": notes})
 
 
 def _comments(code: str) -> Iterator[tuple[int, str]]:

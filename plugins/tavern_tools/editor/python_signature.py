@@ -33,17 +33,18 @@ _SECTIONS = (*_ABOUT_PARAMETERS, "returns", "yields", "raises", "example", "exam
 
 
 def draft(code: str, entry_point: str | None) -> dict[str, Any]:
-    """Return what follows from the code. Raises `SyntaxError`, and what else `ast` raises for what is too deep."""
+    """Return what follows from the code: of the function that is named, or where there is none such, of the one that
+    would be without a name. Raises `SyntaxError`, and what else `ast` raises for what is too deep."""
     module = ast.parse(code)
     functions = {part.name: part for part in module.body if isinstance(part, Function)}
     public = [one for name, one in functions.items() if not name.startswith("_")]
     function = functions.get(entry_point or "")
-    if entry_point is None and not _reads_stdin(module):
+    if function is None and not _reads_stdin(module):
         function = next((one for one in public if one.name in _MAIN), None)
         function = function or next((one for one in public if ast.get_docstring(one)), next(iter(public), None))
     reader = _Reader({part.name: part for part in ast.walk(module) if isinstance(part, ast.ClassDef)})
-    if entry_point is not None and function is None:
-        reader.notes.append(f"there is no function {entry_point}")
+    if entry_point is not None and entry_point not in functions:
+        reader.notes.append(f"there is no function {entry_point}{f'; this is of {function.name}' if function else ''}")
     said, about = read_docstring((function and ast.get_docstring(function)) or ast.get_docstring(module) or "")
     found: dict[str, Any] = {"description": said, "notes": reader.notes}
     if function is None:

@@ -24,6 +24,9 @@ from tavern_tools.catalog.files import MAX_TOOL_FILE, SUFFIX, ToolProblem, read_
 from tavern_tools.catalog.names import quoted
 from tavern_tools.catalog.project_paths import read_path
 
+_NO_DESCRIPTION = "it has no description: language models are not told what it does, nor when to call it"
+_NO_PARAMETERS = "it names no parameters: its callers read that it takes none"
+_NO_ENTRY = "it names no function, and the script does not read stdin: what it is called with does not reach it"
 MOST_FILES = 5_000
 _COMPILED = "__pycache__"
 _FOLDER = "folder for tools"
@@ -62,8 +65,22 @@ class Stored:
             kind=self.kind,
             script=None if self.script is None else "/".join(("scripts", *self.script)),
             source=ToolSource(text=self.text, code=self.code) if whole else None,
-            problems=[told(problem) for problem in self.problems],
+            problems=[*(told(problem) for problem in self.problems), *(self.lacking() if whole else ())],
         )
+
+    def lacking(self) -> list[ToolFileProblem]:
+        """Return what the tool says nothing of, though its callers go by it; it can be called nevertheless."""
+        tool = self.definition
+        if tool is None:
+            return []
+        takes = {key: value for key, value in tool.parameters.items() if key != "type"}
+        is_deaf = self.code is not None and "stdin" not in self.code and entry_point_of(tool) is None
+        rows = [
+            ("description", not tool.description.strip(), _NO_DESCRIPTION),
+            ("parameters", tool.kind == "script" and not any(takes.values()), _NO_PARAMETERS),
+            ("implementation.entryPoint", is_deaf, _NO_ENTRY),
+        ]
+        return [ToolFileProblem(message=m, location=[*at.split(".")], warning=True) for at, lacks, m in rows if lacks]
 
 
 class ToolFolders:
@@ -154,6 +171,11 @@ def tool_id_of(document: dict[str, Any]) -> str:
     """Return the id of a tool, as far as there is one."""
     found = document.get("id") or document.get("toolId")
     return found if isinstance(found, str) else ""
+
+
+def entry_point_of(definition: ToolDefinition) -> str | None:
+    """Return the function that the script of a tool is called by; None where it reads its input itself."""
+    return str((definition.implementation.model_extra or {}).get("entryPoint") or "") or None
 
 
 def told(problem: ToolProblem) -> ToolFileProblem:

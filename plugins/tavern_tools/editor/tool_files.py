@@ -39,7 +39,7 @@ from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.files import SUFFIX, missing_parts
 from tavern_tools.catalog.registry import registry_of
 from tavern_tools.editor.drafting import MAX_CODE, draft, read_python
-from tavern_tools.editor.stored import Stored, ToolFolders, steps_of, told, tool_id_of
+from tavern_tools.editor.stored import Stored, ToolFolders, entry_point_of, steps_of, told, tool_id_of
 
 _READERS = 2
 """How many texts of code are read at a time: each takes a process."""
@@ -79,9 +79,8 @@ class ProjectTools(ToolFiles):
         stored, problems = await self._checked(name, source)
         is_right = not any(not problem.warning for problem in problems)
         enforced, denied = await self._enforced(stored) if is_right else (None, [])
-        return ToolFileCheck(
-            ok=is_right, problems=[*problems, *denied], definition=stored.definition, enforced=enforced
-        )
+        problems += denied
+        return ToolFileCheck(ok=is_right, problems=problems, definition=stored.definition, enforced=enforced)
 
     # --- acting -----------------------------------------------------------------------------------
 
@@ -127,7 +126,7 @@ class ProjectTools(ToolFiles):
             await self._record("tool.saved", definition.id, name, stored, call, code is not None)
             await asyncio.to_thread(self._write, stored, code)
         self._context.events.publish("TOOLS_CHANGED", {})
-        return await self.get(name)
+        return (await self.get(name)).model_copy(update={"problems": problems})
 
     async def delete(
         self,
@@ -156,8 +155,7 @@ class ProjectTools(ToolFiles):
         """Return a source as it would be stored, and everything that is wrong with it."""
         name = "/".join(steps_of(name)).removesuffix(SUFFIX)
         stored = await asyncio.to_thread(self._folders.of, name, source.text, source.code)
-        problems = [told(problem) for problem in stored.problems]
-        definition = stored.definition
+        problems, definition = [told(problem) for problem in stored.problems], stored.definition
         if definition is None:
             return stored, problems
         catalog = await self._registry.catalog()
@@ -170,46 +168,40 @@ class ProjectTools(ToolFiles):
         if taken is not None:
             message = f"the tool {definition.id!r} is defined by {taken} already; give this one another id"
             problems.append(ToolFileProblem(message=message, location=["id"]))
-        problems += await self._of_script(stored, definition)
+        problems += [*await self._of_script(stored, definition), *stored.lacking()]
         return stored, problems
 
     def _taken(self, definition: ToolDefinition, name: str) -> str | None:
         """Return which other file of the project defines this version of a tool."""
+        same = (definition.id, definition.version)
         for other in self._folders.list():
-            found = other.definition
-            if (
-                other.name != name
-                and found is not None
-                and (found.id, found.version) == (definition.id, definition.version)
-            ):
+            if other.name != name and (found := other.definition) is not None and (found.id, found.version) == same:
                 return f"tools/{other.name}.tool.json"
         return None
 
     async def _of_script(self, stored: Stored, definition: ToolDefinition) -> list[ToolFileProblem]:
-        path = definition.implementation.script_path
+        path, entry = definition.implementation.script_path, entry_point_of(definition)
         if definition.kind != "script" or path is None:
             message = "it is the code of no script: name one as `implementation.scriptPath`, or send no code"
             return [ToolFileProblem(message=message, location=["code"])] if stored.code else []
+        at: list[str | int] = ["implementation", "scriptPath"]
         if stored.script is None:
             message = "this path is none of a script in the project's folder scripts; write one such as greet.py"
-            at: list[str | int] = ["implementation", "scriptPath"]
             return [ToolFileProblem(message=message, location=at, warning=stored.code is None)]
         if stored.code is None:
             message = f"there is no script {path!r} yet, and no code for it"
-            return [ToolFileProblem(message=message, location=["implementation", "scriptPath"], warning=True)]
-        if (definition.implementation.language or language_of(path)) != "python":
-            return []
-        if len(stored.code.encode(errors="replace")) > MAX_CODE:
+            return [ToolFileProblem(message=message, location=at, warning=True)]
+        is_python = (definition.implementation.language or language_of(path)) == "python"
+        if not is_python or len(stored.code.encode(errors="replace")) > MAX_CODE:
             return []
         async with self._reading:
-            found = await read_python(stored.code)
-        if "error" not in found:
-            return []
-        return [
-            ToolFileProblem(
-                message=found["error"], location=["code"], line=found["line"], column=found["column"], warning=True
-            )
-        ]
+            found = await read_python(stored.code, entry)
+        if "error" in found:
+            where = {"line": found["line"], "column": found["column"]}
+            return [ToolFileProblem(message=found["error"], location=["code"], warning=True, **where)]
+        message = f"the code defines no function {entry!r}, which each call asks for"
+        missing = ToolFileProblem(message=message, location=["implementation", "entryPoint"], warning=True)
+        return [] if entry in (None, found.get("entryPoint")) else [missing]
 
     async def _enforced(self, stored: Stored) -> tuple[ScriptEnforced | None, list[ToolFileProblem]]:
         """Return what the sandbox would enforce of a script tool, and a warning for what it asks for in vain."""

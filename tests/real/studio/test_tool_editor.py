@@ -45,9 +45,8 @@ async def _script_becomes_a_tool(studio: Studio) -> None:
     await expect(page.get_by_role("heading", name="New tool from a script")).to_be_visible()
     await page.get_by_label("Id", exact=True).fill("text:greet")
     await expect(page.get_by_label("Script", exact=True)).to_have_value("text-greet.py")
+    await expect(page.get_by_label("Function", exact=True)).to_have_value("run")
     await write(page, "Code", CODE)
-    await page.get_by_label("Function", exact=True).fill("")
-    await page.get_by_label("Function", exact=True).press("Tab")
     name = page.get_by_role("textbox", name="Name", exact=True)
     async with answered_late(page, "**/api/tool-draft?*", "POST") as drafted:
         await page.get_by_role("button", name="Draft from the code").click()
@@ -134,6 +133,8 @@ async def _node_becomes_a_tool(studio: Studio) -> None:
     await expect(page.get_by_text("Saved.")).to_have_count(0)  # of the tool before
     await page.keyboard.press("Control+s")
     await expect(page.get_by_text("Saved.")).to_be_visible()
+    await expect(page.get_by_text("It can be used; see the remarks below.")).to_be_visible()
+    await expect(page.get_by_text("it has no description: language models are not told").first).to_be_visible()
     made = json.loads((root / "tools" / "text-loud.tool.json").read_text())
     assert made["implementation"]["nodeType"] == "core:UpperCase"
     await studio.open("/knowledge")

@@ -26,6 +26,7 @@ CODE = 'def greet(name: str, times: int = 1) -> str:\n    """Greet."""\n    retu
 UPPER: dict[str, Any] = {"id": "text:loud", "implementation": {"type": "node", "nodeType": "core:UpperCase"}}
 GREET = {
     "id": "text:greet",
+    "description": "Greet somebody.",
     "parameters": {"type": "object", "properties": {"name": {"type": "string"}, "times": {"type": "integer"}}},
     "implementation": {"type": "script", "scriptPath": "greet.py", "entryPoint": "greet"},
 }
@@ -115,6 +116,23 @@ async def test_a_script_becomes_a_tool(editor: Editor) -> None:
         assert await editor.delete(f"{name}?script=true") == 200
         assert [path.name for path in editor.scripts.iterdir()] == left
     assert not [*editor.tools.rglob("*.json")]
+
+
+async def test_a_tool_that_lacks_what_callers_go_by_is_saved_and_says_so(editor: Editor) -> None:
+    bare: dict[str, Any] = {"id": "text:bare", "implementation": {"type": "script", "scriptPath": "bare.py"}}
+    misnamed = {**GREET, "id": "text:misnamed", "implementation": {**bare["implementation"], "entryPoint": "run"}}
+    lacking = ["description", "parameters", "implementation"]
+    for name, document, places in (("bare", bare, lacking), ("misnamed", misnamed, ["implementation"])):
+        checked = await editor.check(document, CODE)
+        status, saved = await editor.save(name, document, CODE)
+        assert (status, checked["ok"], saved["problems"]) == (201, True, checked["problems"])
+        assert [one["location"][0] for one in saved["problems"]] == places
+        assert all(one["warning"] for one in saved["problems"])
+    assert saved["problems"][0]["message"] == "the code defines no function 'run', which each call asks for"
+    _, opened = await editor.ask("GET", "/api/tool-files/bare")
+    assert [one["location"][0] for one in opened["problems"]] == lacking
+    reads = {**GREET, "implementation": bare["implementation"]}
+    assert (await editor.check(reads, "import sys\nprint(sys.stdin.read())"))["problems"] == []
 
 
 async def test_a_change_says_what_it_is_of(editor: Editor) -> None:
@@ -266,6 +284,6 @@ async def test_code_that_no_script_of_the_tool_would_hold_is_refused(editor: Edi
                 assert (status, "it is the code of no script" in told["error"]) == (400, True), told
                 assert not (editor.tools / "say.tool.json").exists()
                 problems = (await editor.check(document, CODE))["problems"]
-                assert [one["location"] for one in problems] == [["code"]]
+                assert [one["location"] for one in problems if not one["warning"]] == [["code"]]
                 assert await editor.saved("say", document, None) == 201
                 assert await editor.delete("say") == 200

@@ -155,6 +155,7 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
     isRestored.value = false;
     if (source.value.text === sent.text && source.value.code === sent.code) take({ ...stored.value });
     else keep(); // what was typed meanwhile
+    problems.value = opened.file.problems ?? [];
     say(t("kit.saved"));
     return opened.file.name;
   });
