@@ -69,9 +69,8 @@ def frontend_problems(manifest: Manifest, root: Path, places: Places, *, is_dev:
     if part.entry is None and not part.styles:
         return [problem(place, "frontend.vanilla: there is nothing to load", "give an entry, or styles for a theme")]
     served = root / (frontend.folder() or ".")
-    paths: list[tuple[Location, str]] = [((*place, "styles", i), path) for i, path in enumerate(part.styles)]
-    if part.entry is not None:
-        paths.insert(0, ((*place, "entry"), part.entry))
+    paths: list[tuple[Location, str]] = [((*place, "entry"), part.entry)] if part.entry is not None else []
+    paths += [((*place, "styles", i), path) for i, path in enumerate(part.styles)]
     problems = [problem(at, f"{at[0]}.{at[1]}: {what}", hint) for at, what, hint in manifest.frontend_mistakes()]
     if is_dev and frontend.dev is not None:
         served, paths = root, [(("frontend", "dev", "entry"), frontend.dev.entry)]  # nothing need be built
@@ -140,13 +139,9 @@ def read_manifest(folder: Path, *, is_dev: bool = False) -> tuple[Manifest, list
 
     Raises `InvalidFile`, `FileNotFoundError`.
     """
-    manifest, problems, places = read_partly(
-        folder / MANIFEST,
-        Manifest,
-        label=f"{folder.name}/{MANIFEST}",
-        dispensable=frozenset({"frontend"}),
-        check=own_mistakes,
-    )
+    label, part = f"{folder.name}/{MANIFEST}", frozenset({"frontend"})
+    read = read_partly(folder / MANIFEST, Manifest, label=label, dispensable=part, check=own_mistakes)
+    manifest, problems, places = read
     if manifest.frontend is not None and not problems:
         problems = frontend_problems(manifest, folder, places, is_dev=is_dev)
         if problems:

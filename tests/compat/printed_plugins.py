@@ -28,43 +28,24 @@ def printed(name: str) -> str:
 
 def write_awesome(parent: Path, entry: str = "") -> Path:
     """Write the plugin of §6, with a front end that was built, and the node in Python."""
-    return _write(
-        parent / "my-awesome-plugin",
-        {
-            "plugin.yaml": printed("awesome-6.2.yaml"),
-            "nodes/AwesomeNode.ts": "export {};\n",
-            "nodes/awesome_node.py": NODE,
-            "tools/awesome.tool.json": printed("my-awesome.tool.json"),
-            "web/index.js": "export {};\n",
-            "web/style.css": "",
-            "dist/index.js": entry,
-            "dist/style.css": ":root { --awesome: 7 }\n",
-        },
-    )
+    files = {"nodes/AwesomeNode.ts": "", "nodes/awesome_node.py": NODE, "web/index.js": "", "web/style.css": ""}
+    files |= {"tools/awesome.tool.json": printed("my-awesome.tool.json"), "dist/index.js": entry}
+    files |= {"plugin.yaml": printed("awesome-6.2.yaml"), "dist/style.css": ":root { --awesome: 7 }"}
+    return _write(parent / "my-awesome-plugin", files)
 
 
 def write_short(parent: Path) -> Path:
     """Write the plugin of §18."""
-    return _write(
-        parent / "my-awesome-plugin",
-        {
-            "plugin.yaml": printed("awesome-18.2.yaml"),
-            "src/MyAwesomePlugin.ts": "export {};\n",
-            "tools/my-awesome.tool.json": printed("my-awesome.tool.json"),
-        },
-    )
+    files = {"plugin.yaml": printed("awesome-18.2.yaml"), "src/MyAwesomePlugin.ts": ""}
+    files |= {"tools/my-awesome.tool.json": printed("my-awesome.tool.json")}
+    return _write(parent / "my-awesome-plugin", files)
 
 
 def write_fetcher(parent: Path) -> Path:
     """Write the plugin of §16."""
-    return _write(
-        parent / "bilibili-fetcher",
-        {
-            "plugin.yaml": printed("bilibili-16.2.yaml"),
-            "scripts/BilibiliFetch.py": SCRIPT,
-            "tools/bilibili.tool.json": printed("bilibili.tool.json"),
-        },
-    )
+    files = {"plugin.yaml": printed("bilibili-16.2.yaml"), "scripts/BilibiliFetch.py": SCRIPT}
+    files |= {"tools/bilibili.tool.json": printed("bilibili.tool.json")}
+    return _write(parent / "bilibili-fetcher", files)
 
 
 def _write(folder: Path, files: dict[str, str]) -> Path:

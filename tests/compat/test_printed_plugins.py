@@ -13,6 +13,7 @@ from printed_plugins import GET, TOOL, printed, write_awesome, write_fetcher, wr
 
 from tavern_host import Host
 from tavern_host.contracts.nodes import NODE_MANAGER
+from tavern_host.contracts.toolcalls import ToolErrorType
 
 LINE = "tools: {entry: ./tools}"
 
@@ -83,8 +84,13 @@ async def test_the_plugin_of_18_says_which_line_its_tool_needs(open_bench: OpenB
 async def test_the_plugin_of_16_brings_its_tool_and_its_setting(open_bench: OpenBench, tmp_path: Path) -> None:
     async with open_bench(write_fetcher(tmp_path)) as bench:
         plugin, tool = bench.host.plugin("bilibili-fetcher"), await bench.tools.get(GET)
+        result = await bench.call(GET, url="BV1")
     shown = json.loads(printed("bilibili.tool.json"))
-    assert (plugin.problems, tool.parameters, tool.description) == ([], shown["parameters"], shown["description"])
     [option] = plugin.config_options
     assert option["key"] == f"extensions.bilibili-fetcher.tools.{GET}.bilibiliCookie"
-    assert option["label"] == "Bilibili Cookie"
+    assert (plugin.problems, tool.config_schema, tool.parameters) == ([], shown["configSchema"], shown["parameters"])
+    assert (tool.display_name, tool.description, tool.kind) == (shown["displayName"], shown["description"], "script")
+    said = shown["implementation"]
+    assert (tool.implementation.command, tool.timeout) == (said["command"], said["timeout"])
+    assert result.error is not None and result.error.type == ToolErrorType.SERVICE_UNAVAILABLE
+    assert result.error.message == f"{GET} cannot be called now: needs service scriptExecution"

@@ -6,21 +6,11 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 from example_bench import OpenBench
-from platform_documents import block, blocks, data_file, plain_json
-from printed_plugins import write_fetcher
+from platform_documents import block, blocks, plain_json
 
-from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_tools.catalog.files import read_file
-
-BILIBILI = {
-    "000 §6.3": lambda spec: block(spec, "000", "6.3"),
-    "000 §16.2": lambda spec: block(spec, "000", "16.2", 2),
-    "data L195": lambda spec: data_file(spec, "tool", "tool_implementation_patterns.md__L195.json"),
-    "data L266": lambda spec: data_file(spec, "tool", "unified-plugin-and-tool-architecture.md__L266.json"),
-}
 
 
 def published_tools(spec_dir: Path) -> dict[str, str]:
@@ -53,31 +43,6 @@ def test_every_published_tool_definition_is_read_without_a_problem(spec_dir: Pat
         given = json.loads(plain_json(text))
         assert definition.id == given.get("id", given.get("toolId"))
         assert definition.parameters == given["parameters"]
-
-
-@pytest.mark.parametrize("copy", BILIBILI)
-async def test_the_tool_of_the_case_study_is_listed_and_says_what_it_needs(
-    open_bench: OpenBench, spec_dir: Path, tmp_path: Path, copy: str
-) -> None:
-    text = BILIBILI[copy](spec_dir)
-    shown = json.loads(text)
-    folder = write_fetcher(tmp_path)
-    (folder / "tools" / "bilibili.tool.json").write_text(text, "utf-8")
-    async with open_bench(folder) as bench:
-        tool = await bench.tools.get("BilibiliFetch:getSubtitle")
-        listed = [t.id for t in await bench.tools.list_tools() if t.plugin == "bilibili-fetcher"]
-        result = await bench.call(tool.id, url="BV1")
-    assert listed == [shown["id"]]
-    assert (tool.display_name, tool.description, tool.kind) == (shown["displayName"], shown["description"], "script")
-    assert (tool.implementation.command, tool.timeout) == (
-        shown["implementation"]["command"],
-        shown["implementation"].get("timeout"),
-    )
-    assert tool.parameters == shown["parameters"]
-    assert tool.config_schema == shown.get("configSchema", [])
-    assert tool.unavailable == "needs service scriptExecution"
-    assert result.error.type == ToolErrorType.SERVICE_UNAVAILABLE
-    assert result.error.message == f"{tool.id} cannot be called now: needs service scriptExecution"
 
 
 async def test_the_folder_of_10_2_1_holds_the_tool_of_10_2_2(
