@@ -135,6 +135,7 @@ async def _node_becomes_a_tool(studio: Studio) -> None:
     await expect(page.get_by_text("Saved.")).to_be_visible()
     await expect(page.get_by_text("It can be used; see the remarks below.")).to_be_visible()
     await expect(page.get_by_text("it has no description: language models are not told").first).to_be_visible()
+    await studio.picture("tool-remarks")
     made = json.loads((root / "tools" / "text-loud.tool.json").read_text())
     assert made["implementation"]["nodeType"] == "core:UpperCase"
     await studio.open("/knowledge")
