@@ -260,4 +260,4 @@ async def test_the_server_speaks_the_language_of_the_browser(tmp_path: Path) -> 
         page = {"Accept": "text/html", "Authorization": "", **chinese}
         answer = await site.get("/", headers=page)
         assert answer.status == 401
-        assert '<html lang="zh">' in (text := await answer.text()) and "这是一个 tavern 宿主" in text
+        assert '<html lang="zh">' in (text := await answer.text()) and "您已退出登录" in text

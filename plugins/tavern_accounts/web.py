@@ -15,27 +15,32 @@ from tavern_host.contracts.host_api import Done
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.work import Kind, Settled, SettledWork, WorkFilter, settled_text
 
-_PAGE = """<!doctype html>
+_HEAD = """<!doctype html>
 <html lang="en">
-<title>Log in: tavern-host</title>
+<meta charset="utf-8">
+<title>Log in — tavern-host</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="stylesheet" href="{base}/pages.css">
+"""
+_PAGE = """<main>
 <h1>Log in</h1>
 <p role="alert">{problem}</p>
 <form method="post" action="{base}/api/login">
-<p><label>Name <input name="name" autocomplete="username" required></label></p>
-<p><label>Password <input name="password" type="password" autocomplete="current-password" required></label></p>
-<p><button>Log in</button></p>
+<label for="name">Name</label>
+<input id="name" name="name" autocomplete="username" autofocus required>
+<label for="password">Password</label>
+<input id="password" name="password" type="password" autocomplete="current-password" required>
+<button>Log in</button>
 </form>
 {elsewhere}
+</main>
 </html>
 """
 _ELSEWHERE = '<p><a href="{base}/login/openid">Log in with {title}</a></p>'
 # The browser leaves this page by itself: redirected from the provider's it would not send the cookie, which is for
 # requests from this site.
-_ENTERED = """<!doctype html>
-<html lang="en">
-<meta http-equiv="refresh" content="0;url={base}/">
-<title>tavern-host</title>
-<p>You are logged in: <a href="{base}/">continue</a>.</p>
+_ENTERED = """<meta http-equiv="refresh" content="0;url={base}/">
+<main><p>You are logged in: <a href="{base}/">continue</a>.</p></main>
 </html>
 """
 _STATUS = {"not_found": 404, "unauthorized": 401, "forbidden": 403, "conflict": 409, "limit_reached": 429}
@@ -155,7 +160,7 @@ async def openid_callback(request: HttpRequest, context: PluginContext) -> HttpR
     except TavernError as error:
         return await _failed(request, context, error)
     left = int((new.session.expires_at - new.session.created_at).total_seconds())
-    body, cookies = _ENTERED.format(base=_base(request)).encode(), {"openid": ""}
+    body, cookies = (_HEAD + _ENTERED).format(base=_base(request)).encode(), {"openid": ""}
     return HttpResponse(body=body, content_type="text/html", session=new.token, session_seconds=left, cookies=cookies)
 
 
@@ -289,7 +294,7 @@ async def _page(request: HttpRequest, context: PluginContext, error: TavernError
     title, base = await _service(context).openid(), escape(_base(request))
     elsewhere = _ELSEWHERE.format(base=base, title=escape(title)) if title else ""
     problem, status = (error.message, _STATUS.get(error.info.code, 503)) if error is not None else ("", 200)
-    body = _PAGE.format(base=base, problem=escape(problem), elsewhere=elsewhere).encode()
+    body = (_HEAD + _PAGE).format(base=base, problem=escape(problem), elsewhere=elsewhere).encode()
     return HttpResponse(status=status, body=body, content_type="text/html")
 
 

@@ -1,4 +1,4 @@
-"""The host's own commands: `serve`, `init`, `plugins list`, `plugins show`. All others belong to plugins.
+"""The host's own commands: `serve`, `token`, `init`, `plugins list`, `plugins show`. All others belong to plugins.
 
 Each takes a factory of hosts, since `init` runs without a project."""
 
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
+from urllib.parse import quote
 
 from tavern_host.cli.log import OnceASecond
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
@@ -20,7 +21,7 @@ from tavern_host.contracts.languages import say
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.contracts.reviews import outputs_of, permissions_of
 from tavern_host.host import Host
-from tavern_host.projects import PROJECT_FILE, first_party_samples, make_project
+from tavern_host.projects import PROJECT_FILE, Folders, first_party_samples, make_project
 from tavern_host.runtime.installed import first_party_modules, first_party_part
 from tavern_host.storage.files import make_folder
 
@@ -138,6 +139,37 @@ async def show_plugin(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIt
     yield CommandOutput(kind="result", data={**plugin.to_json(), **{note.key: note.data for note in notes}})
 
 
+async def token(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    """Show the operator's token, or make another."""
+    from tavern_host.server.holder import server_of
+    from tavern_host.server.operator_token import OperatorToken
+
+    fixed = os.environ.get("TAVERN_TOKEN", "").strip()
+    kept = OperatorToken(Folders.of_user().state, fixed)
+    if arguments["renew"]:
+        if fixed:
+            raise InvalidInput("TAVERN_TOKEN says which token it is: change it there, and start the server again")
+        audit = make_host().audit
+        try:
+            async with audit.decision("operator.token_renewed", actor="user:operator"):
+                kept.renew()
+        finally:
+            await audit.close()
+        yield CommandOutput(kind="progress", text="Sessions with the token from before have ended.")
+    kept.make()
+    host = make_host()
+    server = server_of(host.folders, host.project)
+    found = server.token if server is not None else kept()
+    if server is not None and arguments["renew"] and found != kept():
+        text = f"The server at {server.address} has the token of its TAVERN_TOKEN: change it there, and start it again."
+        yield CommandOutput(kind="progress", text=text)
+    url = f"{server.address}/?token={quote(found, safe='')}" if server is not None else None
+    if url is not None:
+        yield CommandOutput(kind="progress", text=f"Open {url}")
+    yield CommandOutput(kind="message", text=found)
+    yield CommandOutput(kind="result", data={"token": found, "url": url})
+
+
 def _command(name: str, help: str, function: str, *parameters: CommandParameter) -> CommandInfo:
     return CommandInfo(name=name, help=help, handler=f"{__name__}:{function}", parameters=[*parameters])
 
@@ -164,6 +196,12 @@ _ALL = (
         CommandParameter(
             name="--log-level", multiple=True, help="DEBUG, INFO, WARNING or ERROR; of one plugin NAME=LEVEL."
         ),
+    ),
+    _command(
+        "token",
+        "Show the token with which the operator enters the page of `tavern serve`.",
+        "token",
+        CommandParameter(name="--renew", type="flag", help="Make another one; sessions with this one end."),
     ),
     _command(
         "init",

@@ -228,7 +228,7 @@ async def _run_plugin_command(
         if invocation is None:
             return 0
         is_for_server = at_server and invocation.command.at_server and not invocation.here
-        if is_for_server and (server := server_of(host.folders.project_state(host.project))):
+        if is_for_server and (server := server_of(host.folders, host.project)):
             hand_over = first_party_part("handing_over:handed_over")
             outputs = hand_over(server, host.project.id, invocation.command.name, invocation.arguments)
             return await _show(outputs, invocation.as_json)

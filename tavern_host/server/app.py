@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from aiohttp import web
 
 from tavern_host.host import Host
-from tavern_host.server import blob_routes, commands, frontend_files, health, plugin_admin, served, websocket
+from tavern_host.server import blob_routes, commands, frontend_files, health, pages, plugin_admin, served, websocket
 from tavern_host.server.connections import HEADERS
 from tavern_host.server.door import DOOR
 from tavern_host.server.errors import Handler, errors
@@ -29,6 +29,7 @@ ROUTES = (
     *blob_routes.ROUTES,
     *served.ROUTES,
     *health.ROUTES,
+    *pages.ROUTES,
     *frontend_files.ROUTES,
 )
 """The routes that are no plugin's."""
@@ -36,17 +37,22 @@ MAX_BODY = 16 << 20
 """The largest body in bytes."""
 
 
-def make_app(host: Host | ServedProjects, *, token: str, port: int, reach: Reach | None = None) -> web.Application:
-    """Return the application that serves a started host, or several, on a port of this machine or as `reach` says."""
+def make_app(
+    host: Host | ServedProjects, *, token: str | Callable[[], str], port: int, reach: Reach | None = None
+) -> web.Application:
+    """Return the application that serves a started host, or several, on a port of this machine or as `reach` says.
+    `token` is the operator's, or gives the one that it is now."""
     app = web.Application(middlewares=[logged, errors, guard], client_max_size=MAX_BODY)
     app[SERVED] = projects = host if isinstance(host, ServedProjects) else ServedProjects(host)
     app.cleanup_ctx.append(projects.of_application)
-    app[GATE] = Gate(token, reach or Reach(port))
+    projects.keep_secret(given := token if callable(token) else lambda: token)
+    app[GATE] = Gate(given, reach or Reach(port))
     app[REFUSALS] = Refusals()
     app.on_shutdown.append(_write_refusals)
     app[OWN_ROUTES] = ROUTES
     projects.default.registrations.own_routes = tuple(info for info, _ in ROUTES)
-    app[websocket.SOCKETS] = set()
+    app[websocket.SOCKETS] = {}
+    app.cleanup_ctx.append(websocket.end_sessions)
     handlers: dict[str, dict[str, Handler]] = {}
     for info, own in ROUTES:
         handler = admitting(info, own)

@@ -1,10 +1,10 @@
 """Who may enter: every request names this server in its Host header and, where a browser sends one, its Origin, and
-has the token that `tavern serve` printed, or that of a user. What a user may do is for `require` to say."""
+has the operator's token, or that of a user. What a user may do is for `require` to say."""
 
 from __future__ import annotations
 
 import hmac
-from html import escape
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -14,9 +14,9 @@ from tavern_host.contracts.accounts import ACCOUNTS, Identity
 from tavern_host.contracts.calls import Admission, CallContext
 from tavern_host.contracts.errors import LimitReached, TavernError
 from tavern_host.contracts.http import Access, RouteInfo
-from tavern_host.contracts.languages import CATALOGUE, say
 from tavern_host.contracts.log_context import also_log
 from tavern_host.host import OPERATOR, Host
+from tavern_host.server import pages
 from tavern_host.server.bodies import is_packed
 from tavern_host.server.door import DOOR
 from tavern_host.server.errors import Handler, error_response
@@ -40,11 +40,6 @@ _PREFLIGHT = {
 }
 STILL_IN = 5.0
 """Seconds for which what is sent as it comes is sent until it is looked at whether its receiver may still have it."""
-_HEAD = """<!doctype html><html lang="{}"><title>tavern-host</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
-"""
-_ENTER = "To enter, open the address that <code>tavern serve</code> printed in its terminal: it has a token in it."
-_LOG_IN = 'If the operator has made you a user, <a href="BASE/login">log in</a>.'
 _OPERATOR = Identity(user=OPERATOR.id, role="operator", permissions=["read", "create", "operate"])
 _NOBODY = Identity(user="nobody", role="none")
 
@@ -52,8 +47,8 @@ _NOBODY = Identity(user="nobody", role="none")
 class Gate:
     """Decides which requests may enter."""
 
-    def __init__(self, token: str, reach: Reach) -> None:
-        self._token = token.encode()
+    def __init__(self, token: Callable[[], str], reach: Reach) -> None:
+        self.token = token
         self.reach = reach
         self._cookie = f"tavern_{reach.port}"  # cookies are shared by all ports of a machine
         self._answering = 0
@@ -110,7 +105,7 @@ class Gate:
     async def visitor(self, request: web.Request) -> Identity | None:
         """Return whose token a request carries now; None for one that is no token, or no more."""
         token = self._carried(request)[0]
-        if hmac.compare_digest(token.encode(errors="replace"), self._token):
+        if hmac.compare_digest(token.encode(errors="replace"), self.token().encode()):
             return _OPERATOR
         try:
             return await request.app[SERVED].default.services.get(ACCOUNTS).identify(token)
@@ -154,9 +149,8 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if known is None and not _is_public(request):
         count_refusal(request, "unauthorized")
         if _wants_page(request):
-            log_in = say(_LOG_IN).replace("BASE", gate.reach.base_path)
-            return _page("This is a tavern host", f"<p>{say(_ENTER)}</p>\n<p>{log_in}</p>", status=401)
-        message = "open the address that `tavern serve` printed, or send 'Authorization: Bearer TOKEN'"
+            return pages.signed_out(request, gate.reach.base_path)
+        message = "you are signed out: send 'Authorization: Bearer TOKEN'; `tavern token` shows the token"
         return error_response(401, "unauthorized", message)
     if known is None and request.can_read_body and not 0 <= (request.content_length or -1) <= _MOST_UNKNOWN:
         message = f"without a token the body has a length of at most {_MOST_UNKNOWN} bytes"
@@ -177,7 +171,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         raise response
     is_start = request.path == "/" and _wants_page(request)
     if known is not None and is_start and not known.sees(host_of(request).project.id):
-        return _page("Your projects", _projects(request.app[SERVED].seen_by(known)))
+        return pages.projects(request.app[SERVED].seen_by(known), gate.reach.base_path)
     also_log(principal=f"user:{visitor().user}")
     try:
         return await gate.answer(request, handler)
@@ -192,17 +186,6 @@ def count_refusal(request: web.Request, code: str, message: str = "") -> None:
     host = request.get(HOST) or request.app[SERVED].default
     where = message or f"{request.method} {request.path}"
     request.app[REFUSALS].count(host, visitor().user, request.app[GATE].reach.client(request), where, code)
-
-
-def _projects(hosts: list[Host]) -> str:
-    """Return what leads to projects."""
-    rows = [f'<li><a href="?projectId={host.project.id}">{escape(host.project.name)}</a></li>' for host in hosts]
-    return f"<ul>{''.join(rows)}</ul>" if rows else f"<p>{say('You are a member of none: ask the operator.')}</p>"
-
-
-def _page(title: str, body: str, status: int = 200) -> web.Response:
-    text = f"{_HEAD.format(CATALOGUE.get().language)}<h1>{say(title)}</h1>\n{body}</html>\n"
-    return web.Response(status=status, text=text, content_type="text/html")
 
 
 def _wants_page(request: web.Request) -> bool:

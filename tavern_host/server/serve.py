@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
@@ -33,23 +32,27 @@ async def serve(
     drain: float = DRAIN,
 ) -> AsyncIterator[CommandOutput]:
     """Serve a started host until a signal comes, and the projects in `also` beside it, each with a host of its own that
-    `make_host` makes. Port 0 is any free one. The token is `TAVERN_TOKEN`, else a fresh one.
+    `make_host` makes. Port 0 is any free one. The token is `TAVERN_TOKEN`, else the operator's.
 
     The first signal refuses new work and lets what is in flight end, for `drain` seconds at most; a second one stops at
     once. What is left then is journalled, and resumes at the next start. With TLS, SIGHUP reads the certificate again.
 
-    Raises `InvalidInput` where the port cannot be used or a folder is no project.
+    Raises `InvalidInput` where the port cannot be used or a folder is no project, `Misconfigured` where the operator's
+    token cannot be used.
     """
     from tavern_host.server.app import make_app
     from tavern_host.server.connections import listening, listening_socket
     from tavern_host.server.holder import Server
+    from tavern_host.server.operator_token import OperatorToken
     from tavern_host.server.served import ServedProjects
 
+    fixed = os.environ.get("TAVERN_TOKEN", "").strip()
+    token = OperatorToken(host.folders.state, fixed)
+    token.make()
     listener = listening_socket(reach.port, reach.address)
     reach = replace(reach, port=listener.getsockname()[1])
-    token = os.environ.get("TAVERN_TOKEN", "").strip() or secrets.token_urlsafe(24)
     said: asyncio.Queue[str | None] = asyncio.Queue()  # None: stop
-    here = Server(os.getpid(), reach.local_url, token)
+    here = Server(os.getpid(), reach.local_url, fixed)
     try:
         served = ServedProjects(host, make_host, say=said.put_nowait, server=here)
     except BaseException:
@@ -76,7 +79,7 @@ async def serve(
                 for folder in also:
                     await served.open(folder)
                 collect_again()
-                url = f"{reach.url}/?token={quote(token, safe='')}"
+                url = f"{reach.url}/?token={quote(token(), safe='')}"
                 which = [f"Serving the project {one.project.name} ({one.project.root})" for one in served.all()]
                 for line in (*which, f"Open {url}", "Stop with Ctrl-C."):
                     yield CommandOutput(kind="message", text=line)

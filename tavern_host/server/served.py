@@ -54,6 +54,7 @@ class ServedProjects:
         self.default = default
         self._make_host = make_host or (self._of_folder)
         self._server = server
+        self._token: Callable[[], str] = str
         self._held: dict[str, contextlib.ExitStack] = {}
         self._hold(default)
         self._hosts = {default.project.id: default}
@@ -70,6 +71,12 @@ class ServedProjects:
             if self._server is not None:
                 stack.enter_context(held(host.folders.project_state(host.project), self._server))
             self._held[host.project.id] = stack.pop_all()
+
+    def keep_secret(self, token: Callable[[], str]) -> None:
+        """Let no host show the operator's token, which is what `token` gives."""
+        self._token = token
+        for host in self.all():
+            host.settings.operator_token = token
 
     def let_go(self) -> None:
         """Let other servers serve the projects."""
@@ -133,6 +140,7 @@ class ServedProjects:
             if len(self._hosts) >= MOST:
                 raise Conflict(f"{MOST} projects are open, and one server has no more; close one")
             host = self._make_host(folder)
+            host.settings.operator_token = self._token
             self._hold(host)
             try:
                 await host.__aenter__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 from aiohttp import WSMsgType, web
@@ -37,9 +38,11 @@ BATCH, SLICE = 256, 0.004
 """How many events are taken for a client at once, and how many seconds they are sent until others get a turn."""
 
 _SIGNED_OUT = b"this session is over"
+_LOOK = 1.0
+"""Seconds between two looks at whether the operator's token is another."""
 
-SOCKETS: web.AppKey[set[web.WebSocketResponse]] = web.AppKey("sockets")
-"""Where an application has the sockets that are open."""
+SOCKETS: web.AppKey[dict[web.WebSocketResponse, web.Request]] = web.AppKey("sockets")
+"""Where an application has the sockets that are open, each with the request that opened it."""
 OWN_MESSAGES: dict[str, Access] = {"SUBSCRIBE": "read"}
 """Who may send the messages that the host answers itself; plugins answer all others."""
 
@@ -58,7 +61,7 @@ async def socket_route(request: web.Request) -> web.WebSocketResponse:
     # Before the client knows that it is connected.
     subscription = host.events.subscribe(since=since, limit=WAITING, admits=admits)
     subscription.state_of, subscription.joined = state_of, joined
-    sockets.add(socket)
+    sockets[socket] = request
     host.registrations.sockets += 1
     forward: asyncio.Task[None] | None = None
     try:
@@ -72,13 +75,30 @@ async def socket_route(request: web.Request) -> web.WebSocketResponse:
             elif message.type is WSMsgType.BINARY:
                 await _send(host, socket, _error_reply("messages are JSON text, not binary"))
     finally:
-        sockets.discard(socket)
+        del sockets[socket]
         host.registrations.sockets -= 1
         await subscription.close()
         if forward is not None:
             forward.cancel()
             await asyncio.wait([forward])
     return socket
+
+
+async def end_sessions(app: web.Application) -> AsyncIterator[None]:
+    """While an application runs, close the sockets whose session ended when the operator's token was renewed."""
+
+    async def look() -> None:
+        gate, known = app[GATE], app[GATE].token()
+        while True:
+            await asyncio.sleep(_LOOK)
+            if known != (known := gate.token()):
+                ended = [one for one, request in app[SOCKETS].items() if await gate.visitor(request) is None]
+                await asyncio.gather(*(one.close(code=1008, message=_SIGNED_OUT) for one in ended))
+
+    looking = asyncio.create_task(look(), name="end sessions of an old token")
+    yield
+    looking.cancel()
+    await asyncio.wait([looking])
 
 
 def _since(request: web.Request, host: Host) -> tuple[int | None, bool]:

@@ -7,15 +7,13 @@ folder, where the key is, can read them all.
 from __future__ import annotations
 
 import json
-import os
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import Misconfigured
-from tavern_host.storage.files import make_folder, unfinished
+from tavern_host.storage.files import make_private, read_private
 
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
@@ -37,8 +35,7 @@ class SecretBox:
 
         Raises `Misconfigured` where there is a key that cannot be used, or none can be made.
         """
-        if not os.path.lexists(self._path):
-            self._make_key()
+        self._make_key()
         return self._cipher().encrypt(json.dumps([name, value]).encode()).decode()
 
     def decrypt(self, name: str, token: str) -> JsonValue:
@@ -61,14 +58,7 @@ class SecretBox:
         from cryptography.fernet import Fernet
 
         try:
-            about = self._path.stat()
-            if not stat.S_ISREG(about.st_mode) or about.st_size > _KEY_BYTES + 1:
-                raise self._unusable("it is no key")
-            if about.st_uid not in (0, os.geteuid()):
-                raise self._unusable("it belongs to another user")
-            if about.st_mode & 0o007:
-                raise self._unusable(f"every user can read or write it; `chmod 600 {self._path}`")
-            return Fernet(self._path.read_bytes().strip())
+            return Fernet(read_private(self._path, _KEY_BYTES + 1, f"`chmod 600 {self._path}`").strip())
         except FileNotFoundError:
             raise Misconfigured(f"the key {self._path} is missing") from None
         except OSError as error:
@@ -84,10 +74,6 @@ class SecretBox:
         from cryptography.fernet import Fernet
 
         try:
-            make_folder(self._path.parent)
-            with unfinished(self._path.parent, Fernet.generate_key(), 0o600) as temporary:
-                self._path.hardlink_to(temporary)  # as O_EXCL does, it fails where there is one
-        except FileExistsError:
-            return
+            make_private(self._path, Fernet.generate_key())
         except OSError as error:
             raise Misconfigured(f"the key {self._path} cannot be made: {error.strerror}") from None

@@ -67,6 +67,8 @@ class HostSettings(Settings):
         self._publish = publish
         self._decision = decision
         self._secrets: tuple[tuple[object, ...], frozenset[str]] = (), frozenset()
+        self.operator_token: Callable[[], str] = str
+        """Gives the token of the server, which no answer and no line of the log has either."""
 
     async def options(self, plugin: str) -> list[SettingItem]:
         """Return copies of the options that a plugin declares. Raises `NotFound`."""
@@ -148,12 +150,13 @@ class HostSettings(Settings):
 
     def secrets(self) -> frozenset[str]:
         """Return the secrets of all settings, in each layer, for what must not show them. Safe on any thread."""
-        store, manifests = self._store, self._manifests()
-        known = (store.revision, *manifests)
+        store, manifests, token = self._store, self._manifests(), self.operator_token()
+        known = (store.revision, token, *manifests)
         if self._secrets[0] != known:
             items = [(item, store.resolve(one)) for one in manifests.values() for item in one.config_options]
-            values = [(item, value) for item, found in items for value in found.layers.get(item.key, {}).values()]
-            self._secrets = known, frozenset(secret for one in values for secret in secrets_of(*one))
+            values = [(item, value) for item, layered in items for value in layered.layers.get(item.key, {}).values()]
+            found = [secret for one in values for secret in secrets_of(*one)]
+            self._secrets = known, frozenset(filter(None, [token, *found]))
         return self._secrets[1]
 
     # --- what is read -------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,6 +92,30 @@ def _remove_unlocked(folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
     finally:
         os.close(handle)
+
+
+def read_private(path: Path, most: int, mend: str) -> bytes:
+    """Return what is in a file that this user alone, or its group, may read; `mend` says what to do where others may.
+
+    Raises `ValueError` for what is no file of at most so many bytes, and `OSError`.
+    """
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode) or about.st_size > most:
+        raise ValueError(f"it is no file of at most {most} bytes")
+    if about.st_uid not in (0, os.geteuid()):
+        raise PermissionError(errno.EACCES, "it belongs to another user")
+    if about.st_mode & 0o007:
+        raise PermissionError(errno.EACCES, f"every user can read or write it; {mend}")
+    return path.read_bytes()
+
+
+def make_private(path: Path, data: bytes) -> None:
+    """Make a file that this user alone may read, whole from its first moment; where there is one, that stays."""
+    if os.path.lexists(path):
+        return
+    make_folder(path.parent)
+    with contextlib.suppress(FileExistsError), unfinished(path.parent, data, 0o600) as temporary:
+        path.hardlink_to(temporary)  # as O_EXCL does, it fails where there is one
 
 
 @contextlib.contextmanager

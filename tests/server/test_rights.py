@@ -21,6 +21,7 @@ from tavern_host.testing.http import HttpClient, served
 TABLE = {
     "public": """
         GET /login | GET /login/openid | GET /login/openid/callback | POST /api/login | GET /healthz | GET /readyz
+        | GET /pages.css
         """,
     "read": """
         GET / | GET /sandbox | GET /ws | /ws/SUBSCRIBE | GET /metrics | GET /api/figures | GET /plugins/{name}/{path:.+}

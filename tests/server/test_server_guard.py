@@ -42,7 +42,7 @@ async def test_without_the_right_token_nothing_is_shown(site: HttpClient) -> Non
         TOKEN,
         "Bearer \udcff\udcfe",
     ]
-    told = "open the address that `tavern serve` printed, or send 'Authorization: Bearer TOKEN'"
+    told = "you are signed out: send 'Authorization: Bearer TOKEN'; `tavern token` shows the token"
     cookies = [{"Cookie": f"tavern_{site.port}=wrong"}, {"Cookie": f"tavern_1={TOKEN}"}]
     with Failures() as failures:
         for path in ("/", "/api/plugins", "/api/nowhere", "/plugins/acme-web/index.js", "/ws"):
