@@ -20,8 +20,10 @@ _HEAD = """<!doctype html>
 <meta charset="utf-8">
 <title>Log in — tavern-host</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="same-origin">
 <link rel="stylesheet" href="{base}/pages.css">
 """
+# Without a referrer, a browser sends `null` as the origin of a form.
 _PAGE = """<main>
 <h1>Log in</h1>
 <p role="alert">{problem}</p>

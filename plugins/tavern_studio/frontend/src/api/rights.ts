@@ -61,6 +61,9 @@ export async function whoIsHere(): Promise<Identity | undefined> {
   return me.value;
 }
 
+/** Whether there are users, who log in. */
+export const hasUsers = computed(() => me.value !== undefined && me.value !== EVERYTHING);
+
 /** Whether a user is here; who has the server's token is the operator, and no user. */
 export const isUser = computed(() => Boolean(me.value?.session));
 

@@ -11,20 +11,27 @@ export interface Message {
 
 type Listener = (message: Message) => void;
 
-/** How the connection stands; `lost` until it is there again. */
-export const connection: Ref<"connecting" | "open" | "lost"> = ref("connecting");
+/** How the connection stands; `lost` until it is there again, `signedOut` until somebody has signed in. */
+export const connection: Ref<"connecting" | "open" | "lost" | "signedOut"> = ref("connecting");
+
+/** Milliseconds until a lost connection is tried again, at first and at most: a server that was started again is to be found
+ * within three seconds. */
+const SOON = 500;
+const LATE = 2000;
 
 const listeners = new Map<string, Set<Listener>>();
 const again = new Set<() => void>();
 let socket: WebSocket | undefined;
-let wait = 500;
+let wait = SOON;
 let seq: number | undefined;
 let epoch = "";
 /** Whether something was read before the socket was there: what happened since then is not heard. */
 let isLate = false;
 
 api.use({
-  onResponse({ schemaPath }) {
+  onResponse({ response, schemaPath }) {
+    // A wrong password is answered so, too.
+    if (response.status === 401 && schemaPath !== "/api/me") void hasSession();
     if (seq === undefined && schemaPath !== "/api/me") isLate ||= socket?.readyState !== WebSocket.OPEN;
     return undefined;
   },
@@ -60,18 +67,67 @@ export function connect(): void {
   url.protocol = url.protocol.replace("http", "ws");
   socket = new WebSocket(url);
   socket.onopen = () => {
-    wait = 500;
+    wait = SOON;
     send("SUBSCRIBE", {});
     if (isLate) again.forEach((reload) => reload());
     isLate = false;
   };
   socket.onmessage = (event) => take(JSON.parse(String(event.data)) as Message);
   socket.onclose = () => {
-    connection.value = "lost";
-    setTimeout(connect, wait);
-    wait = Math.min(wait * 2, 10_000);
+    if (connection.value !== "signedOut") tryLater();
   };
 }
+
+function tryLater(): void {
+  connection.value = "lost";
+  setTimeout(() => void reconnect(), wait);
+  wait = Math.min(wait * 2, LATE);
+}
+
+async function reconnect(): Promise<void> {
+  const answered = await hasSession(); // a socket that is refused does not say why
+  if (answered) connect();
+  else if (answered === undefined) tryLater();
+}
+
+/** Return whether the server lets this page in, undefined where it does not answer; where it does not, the page says so. */
+async function hasSession(): Promise<boolean | undefined> {
+  const status = await api.GET("/api/me").then(
+    ({ response }) => response.status,
+    () => undefined, // it does not answer, which is what was asked
+  );
+  if (status === 401) {
+    isLate = true; // what was asked for meanwhile was refused
+    connection.value = "signedOut";
+  }
+  return status === undefined ? undefined : status !== 401;
+}
+
+/** Give the server a token for this browser; return whether it lets the page in. */
+export async function signIn(token: string): Promise<boolean | undefined> {
+  try {
+    const query = new URLSearchParams({ token });
+    await fetch(`${page.base}/?${query}`, { headers: { Accept: "text/html" }, redirect: "manual" });
+  } catch {
+    return undefined; // the server does not answer, which the caller says
+  }
+  return resume();
+}
+
+/** Connect again after somebody has signed in, be it here or elsewhere in this browser. */
+async function resume(): Promise<boolean | undefined> {
+  const answered = await hasSession();
+  if (answered && connection.value === "signedOut") {
+    connection.value = "connecting";
+    socket?.close(); // one of before is not asked for any more
+    connect();
+  }
+  return answered;
+}
+
+addEventListener("focus", () => {
+  if (connection.value === "signedOut") void resume();
+});
 
 function take(message: Message): void {
   if (message.seq !== undefined) seq = message.seq;

@@ -23,6 +23,15 @@ export default {
       noCommand: "No command is called that.",
       shortcuts: "Keyboard shortcuts",
       lost: "The server does not answer; trying again. What you draw is kept in this browser.",
+      signedOut: {
+        title: "You are signed out.",
+        how: "What you draw is kept in this browser until you are back. In a terminal, tavern token shows the token.",
+        token: "Token of the server",
+        enter: "Sign in",
+        logIn: "Log in as a user",
+        wrong: "That is not the token of this server.",
+        silent: "The server does not answer.",
+      },
     },
   },
   zh: {
@@ -49,6 +58,15 @@ export default {
       noCommand: "没有这样的命令。",
       shortcuts: "键盘快捷键",
       lost: "服务器没有响应，正在重试。您画的内容保存在此浏览器中。",
+      signedOut: {
+        title: "您已退出登录。",
+        how: "在您回来之前，您画的内容保存在此浏览器中。在终端中运行 tavern token 可显示令牌。",
+        token: "服务器的令牌",
+        enter: "登录",
+        logIn: "以用户身份登录",
+        wrong: "这不是此服务器的令牌。",
+        silent: "服务器没有响应。",
+      },
     },
   },
 };

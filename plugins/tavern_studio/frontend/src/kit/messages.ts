@@ -56,10 +56,10 @@ export default {
       },
     },
     errors: {
-      unreachable: "The server does not answer. If it was started anew, open the address that it printed.",
+      unreachable: "The server does not answer; the page tries again by itself.",
       page_error: "The page made a mistake.",
       forbidden: "Your role does not allow this; an operator can change what it allows.",
-      unauthorized: "Open the address that `tavern serve` printed, or log in.",
+      unauthorized: "Sign in at the top of the page.",
     },
   },
   zh: {
@@ -119,10 +119,10 @@ export default {
       },
     },
     errors: {
-      unreachable: "服务器没有响应。如果它重新启动过，请打开它打印的地址。",
+      unreachable: "服务器没有响应，页面会自动重试。",
       page_error: "页面出了错。",
       forbidden: "您的角色不允许此操作；管理员可以更改角色的权限。",
-      unauthorized: "请打开 `tavern serve` 打印的地址，或登录。",
+      unauthorized: "请在页面顶部登录。",
     },
   },
 };
