@@ -8,6 +8,23 @@ import typescript from "typescript-eslint";
 const BROWSER =
   "addEventListener Blob console document fetch parent removeEventListener self URL URLSearchParams".split(" ");
 
+/** A handler that does not look at the failure which it takes has its reason beside it: otherwise the failure is to be shown. */
+const reasoned = {
+  create({ report, sourceCode }) {
+    const isSilent = (handler) => /Function/.test(handler?.type ?? "") && handler.params.length === 0;
+    return {
+      CallExpression({ callee, arguments: given }) {
+        const handler = { catch: given[0], then: given[1] }[callee.property?.name];
+        if (!isSilent(handler)) return;
+        const [from, to] = [handler.loc.start.line - 1, handler.loc.end.line];
+        const isBeside = ({ loc }) => loc.end.line >= from && loc.start.line <= to;
+        if (!sourceCode.getAllComments().some(isBeside))
+          report({ node: handler, message: "Say beside this why nobody is told of the failure, or show it." });
+      },
+    };
+  },
+};
+
 export default defineConfig(
   globalIgnores([
     "src/api/schema.d.ts", // generated
@@ -19,7 +36,9 @@ export default defineConfig(
   vue.configs["flat/strongly-recommended"],
   vue.configs["no-layout-rules"],
   {
+    plugins: { studio: { rules: { reasoned } } },
     rules: {
+      "studio/reasoned": "error",
       // `const { id: _, ...rest }` leaves a property out.
       "@typescript-eslint/no-unused-vars": ["error", { ignoreRestSiblings: true }],
       // A property of that name is no place of a slot, as it was in Vue 2.

@@ -10,7 +10,7 @@ interface Asked {
 }
 
 let asked: Asked[] = [];
-let socket: { onopen?: () => void; onmessage?: (event: { data: string }) => void };
+let socket: { onopen?: () => void; onclose?: () => void; onmessage?: (event: { data: string }) => void };
 
 const settle = (milliseconds = 20) => vi.advanceTimersByTimeAsync(milliseconds);
 const hear = (type: string, payload: object) => socket.onmessage?.({ data: JSON.stringify({ type, payload }) });
@@ -40,7 +40,7 @@ beforeEach(async () => {
       });
     });
   });
-  const Line = () => (socket = { send: () => undefined } as typeof socket);
+  const Line = () => (socket = { send: () => undefined, close: () => undefined } as unknown as typeof socket);
   vi.stubGlobal(
     "WebSocket",
     Object.assign(
@@ -118,13 +118,13 @@ test("what the socket came too late for is asked for again", async () => {
   expect(called("GET /api/agents").length).toBe(2);
 });
 
-test("of saves without an answer the last is known", async () => {
+/** A workflow that is drawn, and what the server is asked to save of it. */
+async function drawn() {
   const { Persistence } = await import("../src/editor/persistence");
   const of = (name: string) => asDocument({ name, nodes: [], edges: [] });
-  const [file, first, second] = ["file", "first", "second"].map(of);
-  let drawn = file!;
+  let document = of("file");
   const persistence = new Persistence("w", {
-    current: () => drawn,
+    current: () => document,
     replace: () => undefined,
     rename: () => undefined,
     settle: () => undefined,
@@ -136,25 +136,126 @@ test("of saves without an answer the last is known", async () => {
     published: "file",
     workflow: name && of(name),
   });
+  const type = (name: string) => {
+    document = of(name);
+    persistence.changed("typed");
+  };
   const puts = () => called("PUT /api/workflows/w/draft");
   void persistence.load();
   await settle();
-  await called("GET /api/workflows/w")[0]!.answer(file);
+  await called("GET /api/workflows/w")[0]!.answer(of("file"));
   await called("GET /api/workflows/w/draft")[0]!.answer(draft(undefined, "1"));
-  drawn = first!;
-  persistence.changed("typed");
+  return { persistence, of, draft, type, puts };
+}
+
+test("of saves without an answer the last is known", async () => {
+  const { persistence, of, draft, type, puts } = await drawn();
+  type("first");
   await settle(1000);
   await puts()[0]!.fail();
   await settle(5000);
   await puts()[1]!.fail();
-  drawn = second!;
-  persistence.changed("typed");
+  type("second");
   await settle(5000);
   await puts()[2]!.fail(); // and the server has taken it
   await settle(5000);
   await puts()[3]!.answer({ code: "changed" }, 412);
-  await called("GET /api/workflows/w")[1]!.answer(file);
+  await called("GET /api/workflows/w")[1]!.answer(of("file"));
   await called("GET /api/workflows/w/draft")[1]!.answer(draft("second", "2"));
   await puts()[4]!.answer(draft("second", "3"));
   expect([persistence.conflict.value, persistence.state.value]).toEqual([undefined, "saved"]);
+});
+
+test("a draft that is refused for good is not sent again until something is another", async () => {
+  const { connection } = await import("../src/api/socket");
+  for (const [status, changed, back] of [
+    [400, true, false],
+    [401, false, true],
+    [403, false, true],
+    [404, false, false],
+    [409, false, false],
+    [413, true, false],
+    [422, true, false],
+  ] as const) {
+    asked = [];
+    connection.value = "lost";
+    const { persistence, draft, type, puts } = await drawn();
+    type("much");
+    await settle(1000);
+    await puts()[0]!.answer({ code: "refused", detail: "too much" }, status);
+    await settle(60_000);
+    expect([puts().length, persistence.refusal.value?.message], `${status}`).toEqual([1, "too much"]);
+    connection.value = "open";
+    await settle(6000);
+    expect(puts().length, `${status}, connected again`).toBe(back ? 2 : 1);
+    if (!back) {
+      type("less");
+      await settle(6000);
+      expect(puts().length, `${status}, changed`).toBe(changed ? 2 : 1);
+    }
+    if (back || changed) {
+      await puts()[1]!.answer(draft("less", "2"));
+      expect([persistence.refusal.value, persistence.state.value], `${status}`).toEqual([undefined, "saved"]);
+    }
+    persistence.close();
+  }
+});
+
+test("what waits is sent as soon as the server is there again, and ends with its tab", async () => {
+  const { connection } = await import("../src/api/socket");
+  connection.value = "lost";
+  const { persistence, type, puts } = await drawn();
+  type("typed");
+  await settle(1000);
+  await puts()[0]!.fail();
+  connection.value = "open";
+  await settle();
+  expect(puts().length).toBe(2);
+  await puts()[1]!.fail();
+  persistence.close();
+  await settle();
+  await puts()[2]!.fail(); // the last one
+  await settle(60_000);
+  expect(puts().length).toBe(3);
+});
+
+test("a run that is gone is not shown as queued", async () => {
+  const { Running } = await import("../src/editor/running");
+  const { toasts } = await import("../src/kit/toasts");
+  const running = new Running("w");
+  void running.open("r");
+  await settle();
+  await asked[0]!.answer({ code: "not_found", detail: "no run r" }, 404);
+  expect([running.status.value, running.runId.value]).toEqual([undefined, undefined]);
+  expect(toasts.value.map((one) => one.text)).toEqual(["The run r is not there any more."]);
+});
+
+test("a page without a session says so, and asks no more until somebody is signed in", async () => {
+  const { connection, signIn } = await import("../src/api/socket");
+  socket.onclose?.();
+  expect(connection.value).toBe("lost");
+  await settle(500);
+  await called("GET /api/me")[0]!.answer({ code: "unauthorized" }, 401);
+  await settle(60_000);
+  expect([connection.value, called("GET /api/me").length]).toEqual(["signedOut", 1]);
+  vi.stubGlobal("fetch", () => Promise.resolve(new Response("{}", { status: 200 })));
+  const entered = signIn("a token");
+  await settle();
+  await called("GET /api/me")[1]!.answer({});
+  expect(await entered).toBe(true);
+  socket.onopen?.();
+  hear("SUBSCRIBED", { epoch: "e", seq: 1 });
+  expect(connection.value).toBe("open");
+});
+
+test("a server that is started again is found within three seconds", async () => {
+  const { connection } = await import("../src/api/socket");
+  socket.onclose?.();
+  for (let number = 0; number < 20; number++) {
+    await settle(2000);
+    await called("GET /api/me").at(-1)!.fail();
+  }
+  const before = called("GET /api/me").length;
+  await settle(2000);
+  expect([connection.value, called("GET /api/me").length]).toEqual(["lost", before + 1]);
 });

@@ -5,6 +5,7 @@ import { listen } from "../api/socket";
 import { Conversation } from "../chat/conversation";
 import { compare } from "../editor/comparison";
 import { asDocument, nodeOf } from "../editor/document";
+import { attempt } from "../kit/toasts";
 import type { Session } from "../editor/session";
 
 type Change = Schemas["PatchChange"];
@@ -46,7 +47,8 @@ export class Assistant {
     const kept = localStorage.getItem(this.key);
     if (kept !== null) {
       this.conversation.value = new Conversation(kept);
-      void this.conversation.value.load().catch(() => undefined);
+      const { value } = this.conversation;
+      void attempt(() => value.load());
     }
     const stop = listen([NAME], ({ payload }) => this.hear(payload as unknown as Update));
     session.closing.add(() => {

@@ -95,13 +95,13 @@ export class Conversation {
 
   /** Read everything, unless it does not come: what is there stays. */
   private look(): Promise<void> {
-    return this.load().catch(() => undefined);
+    return this.load().catch(() => undefined); // nobody has asked; it is read again with the next message
   }
 
   private async readTrace(run: string): Promise<void> {
     if (this.whole.has(run)) return;
     const trace = (await ask(api.GET("/api/agent-runs/{run}/trace", { params: { path: { run } } })).catch(
-      () => [],
+      () => [], // the messages say what came of it
     )) as Trace[];
     if (trace.some((one) => ENDS.has(one.kind))) this.whole.add(run);
     this.traces.set(run, joinTraces(trace, this.traces.get(run))); // steps may have been heard while it was read
@@ -134,7 +134,7 @@ export class Conversation {
   private async refreshRun(run: string): Promise<void> {
     const mine = Symbol();
     this.asked.set(run, mine);
-    const found = await ask(api.GET("/api/agent-runs/{run}", { params: { path: { run } } })).catch(() => undefined);
+    const found = await ask(api.GET("/api/agent-runs/{run}", { params: { path: { run } } })).catch(() => undefined); // as in `look`
     if (found === undefined || this.asked.get(run) !== mine) return;
     if (!isActive(found)) await this.look();
     this.runs.set(run, found);

@@ -59,10 +59,11 @@ export function copyOf(
 
 export async function writeClipboard(copied: Copied): Promise<void> {
   kept = JSON.stringify(copied);
-  await navigator.clipboard?.writeText(kept).catch(() => undefined);
+  await navigator.clipboard?.writeText(kept).catch(() => undefined); // not allowed: within this page it is pasted all the same
 }
 
 export async function readClipboard(): Promise<Copied> {
+  // Where the browser does not allow it, what was copied in this page is pasted.
   return readCopied((await navigator.clipboard?.readText().catch(() => kept)) || kept);
 }
 

@@ -1,6 +1,6 @@
 import { defineStore } from "pinia";
 import { computed, markRaw, shallowRef } from "vue";
-import { api, ask } from "../api/client";
+import { api, ask, type ApiError } from "../api/client";
 import { useResource } from "../api/resource";
 import { listen, onMissed } from "../api/socket";
 import { i18n } from "../i18n";
@@ -42,8 +42,11 @@ export const useDefinitions = defineStore("definitions", () => {
     const mine = Symbol();
     asked.set(id, mine);
     const request = api.GET("/api/workflows/{workflowId}", { params: { path: { workflowId: id } } });
-    const found = await ask(request).catch(() => null);
-    if (asked.get(id) === mine) groups.value = new Map(groups.value).set(id, found && asDocument(found));
+    const found = await ask(request).catch((error: ApiError) => {
+      return [403, 404].includes(error.status) ? null : undefined; // of another failure nothing follows: it is asked for again
+    });
+    if (found !== undefined && asked.get(id) === mine)
+      groups.value = new Map(groups.value).set(id, found && asDocument(found));
   }
 
   return { resource, all, byType, group };

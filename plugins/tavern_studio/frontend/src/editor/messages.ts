@@ -177,6 +177,15 @@ export default {
         given: "pinned",
         bypassed: "bypassed",
       },
+      runGone: "The run {run} is not there any more.",
+      notTaken: {
+        draft: "The server does not take this draft: {why}.",
+        large: "It stays in this browser. Take large values out of it: put them into files, or into other workflows.",
+        mend: "It stays in this browser. Change what is named, and it is sent again.",
+        role: "It stays in this browser. Ask an operator for the right, or export it.",
+        gone: "It stays in this browser; the home page offers to restore it.",
+        elsewhere: "It stays in this browser. Export it to work on a copy.",
+      },
       conflict: {
         file: "The published version has changed since this draft was begun.",
         draft: "Somebody else has changed this draft since you opened it.",
@@ -364,6 +373,15 @@ export default {
         cached: "缓存",
         given: "已固定",
         bypassed: "已旁路",
+      },
+      runGone: "运行 {run} 已不存在。",
+      notTaken: {
+        draft: "服务器不接受此草稿：{why}。",
+        large: "它保存在此浏览器中。请移出较大的值：放入文件或其他工作流。",
+        mend: "它保存在此浏览器中。更改所指出的内容后会再次发送。",
+        role: "它保存在此浏览器中。请向操作者申请权限，或将其导出。",
+        gone: "它保存在此浏览器中；主页可以恢复它。",
+        elsewhere: "它保存在此浏览器中。请导出后在副本上继续。",
       },
       conflict: {
         file: "此草稿开始之后，已发布的版本被修改过。",

@@ -1,7 +1,7 @@
-import { computed, shallowRef } from "vue";
-import { api, ask, askWhole, type Schemas } from "../api/client";
+import { computed, shallowRef, watch } from "vue";
+import { api, ask, askWhole, type ApiError, type Schemas } from "../api/client";
 import { asError } from "../api/resource";
-import { listen, onMissed, type Message } from "../api/socket";
+import { connection, listen, onMissed, type Message } from "../api/socket";
 import { t } from "../i18n";
 import { say } from "../kit/toasts";
 import { isSame } from "./comparison";
@@ -14,6 +14,11 @@ type Draft = Schemas["WorkflowDraft"];
 const EVERY = 1000;
 /** Milliseconds until it is tried again where the server did not take it. */
 const AGAIN = 5000;
+
+/** Refusals that hold for good: of what the document is, until that is changed; of who asks, until that is somebody else; and of others. */
+const OF_CONTENT = [400, 413, 415, 422];
+const OF_PERSON = [401, 403];
+const FOR_GOOD = [...OF_CONTENT, ...OF_PERSON, 404, 409];
 
 /** What the server has of the workflow. */
 interface Found {
@@ -46,6 +51,8 @@ export class Persistence {
   readonly isPublishing = shallowRef(false);
   /** Whether the server takes drafts of it: not of a plugin's workflow, nor for people who may only read. */
   readonly maySave = shallowRef(true);
+  /** Why the server has not taken the draft, where asking once more would not help. */
+  readonly refusal = shallowRef<ApiError>();
   readonly isBusy = computed(() => this.isPublishing.value || this.state.value === "saving");
   private fileTag = "";
   private draftTag = "";
@@ -57,6 +64,9 @@ export class Persistence {
   private publishing?: Promise<boolean>;
   /** Whether others changed something before this was read for the first time. */
   private isBehind = false;
+  /** Whether nothing is sent, since it was refused for good. */
+  private isHeld = false;
+  private isClosed = false;
   private readonly stops: (() => void)[];
 
   constructor(
@@ -66,10 +76,13 @@ export class Persistence {
     this.stops = [
       listen(["WORKFLOW_CHANGED"], (message) => void this.hear(message)),
       onMissed(() => void this.refresh()),
+      watch(connection, (now) => now === "open" && this.resume()),
     ];
   }
 
+  /** The last draft is sent once more; where it is not taken, it stays in this browser. */
   close(): void {
+    this.isClosed = true;
     this.stops.forEach((stop) => stop());
     if (this.timer !== undefined) void this.flush();
   }
@@ -112,13 +125,32 @@ export class Persistence {
 
   private took(draft: Draft): void {
     this.draftTag = draft.revision;
+    this.allow();
     this.conflict.value = draft.workflow && draft.base !== draft.published ? "file" : undefined;
   }
 
   /** Save what was just done. */
   changed(reason: string): void {
     this.keep();
+    if (OF_CONTENT.includes(this.refusal.value?.status ?? 0)) this.isHeld = false;
     this.plan([reason]);
+  }
+
+  /** Send at once what waits, now that the server is there again, and knows who is here. */
+  private resume(): void {
+    if (OF_PERSON.includes(this.refusal.value?.status ?? 0)) this.allow();
+    if (this.state.value === "unsaved") void this.flush();
+  }
+
+  private allow(): void {
+    this.isHeld = false;
+    this.refusal.value = undefined;
+  }
+
+  /** Send what was refused once more. */
+  async retry(): Promise<void> {
+    this.allow();
+    await this.flush();
   }
 
   private keep(): void {
@@ -137,8 +169,12 @@ export class Persistence {
   private plan(reasons: string[], after = EVERY): void {
     this.reasons.push(...reasons);
     this.state.value = "unsaved";
-    if (this.conflict.value === "draft" || !this.maySave.value) return;
+    if (!this.isSending || this.isClosed) return;
     this.timer ??= setTimeout(() => void this.flush(), after);
+  }
+
+  private get isSending(): boolean {
+    return this.conflict.value !== "draft" && this.maySave.value && !this.isHeld;
   }
 
   /** Give the server what it has not. */
@@ -146,8 +182,7 @@ export class Persistence {
     clearTimeout(this.timer);
     this.timer = undefined;
     await this.sending;
-    if (this.state.value === "unsaved" && this.conflict.value !== "draft" && this.maySave.value)
-      this.sending = this.send();
+    if (this.state.value === "unsaved" && this.isSending) this.sending = this.send();
     await this.sending; // which may have been begun by who waited too
   }
 
@@ -173,19 +208,22 @@ export class Persistence {
         await removeLocalDraft(this.id);
       }
     } catch (thrown) {
-      const { status } = asError(thrown);
+      const error = asError(thrown);
+      const { status } = error;
       this.state.value = "unsaved";
       this.reasons.unshift(...reasons);
       if (status === 412 && (await this.hasOwn())) return this.send();
       if (status === 412) this.conflict.value = "draft";
-      else if (isRefused(thrown)) this.maySave.value = false;
-      else this.plan([], AGAIN);
+      else if (FOR_GOOD.includes(status)) {
+        this.isHeld = true;
+        this.refusal.value = error;
+      } else this.plan([], AGAIN);
     }
   }
 
   /** Whether the server has changed its draft only by what came from here; if so, saving resumes from that. */
   private async hasOwn(): Promise<boolean> {
-    const found = await this.find().catch(() => undefined);
+    const found = await this.find().catch(() => undefined); // so it is a conflict, which is shown
     if (found === undefined || !this.isOwn(shownOf(found))) return false;
     this.take(found);
     return true;
@@ -227,6 +265,7 @@ export class Persistence {
   private wrote(before: WorkflowDocument, document: WorkflowDocument, tag: string): void {
     this.fileTag = this.draftTag = tag;
     this.published.value = document;
+    this.allow();
     this.sent = [];
     this.drawn.settle(before, document);
     if (this.drawn.current() !== document) return this.keep(); // something was done meanwhile
@@ -241,7 +280,7 @@ export class Persistence {
     this.conflict.value = undefined;
     await this.sending;
     const done = this.overwrite();
-    this.sending = done.catch(() => undefined); // what is published meanwhile waits for it
+    this.sending = done.catch(() => undefined); // what is published meanwhile waits for it; `done` itself fails below
     await done;
   }
 
@@ -272,7 +311,7 @@ export class Persistence {
     const done = how();
     this.sending = done.then(
       () => undefined,
-      () => undefined,
+      () => undefined, // who waits for `done` is told
     );
     return done;
   }
@@ -302,6 +341,7 @@ export class Persistence {
     } else if (payload.revision !== this.draftTag && payload.revision !== this.fileTag) {
       if (this.state.value === "unsaved") {
         this.maySave.value = true;
+        this.allow();
         this.plan([]);
       }
       await this.refresh();
@@ -313,7 +353,7 @@ export class Persistence {
     this.isBehind = this.published.value === undefined;
     if (this.isBusy.value || this.state.value !== "saved" || this.isBehind) return;
     const known = this.fileTag + this.draftTag;
-    const found = await this.find().catch(() => undefined);
+    const found = await this.find().catch(() => undefined); // nobody has asked; what is shown stays until the next message
     // What is saved or published meanwhile is compared with what the server has; what has been may be newer than this.
     if (found === undefined || this.isBusy.value || this.state.value !== "saved") return;
     if (known !== this.fileTag + this.draftTag) return this.refresh();

@@ -1,7 +1,9 @@
 import { computed, shallowReactive, shallowRef } from "vue";
-import { api, ask, type Schemas } from "../api/client";
+import { api, ApiError, ask, type Schemas } from "../api/client";
+import { asError } from "../api/resource";
 import { listen, onMissed, type Message } from "../api/socket";
 import { t } from "../i18n";
+import { say } from "../kit/toasts";
 import { askHooks } from "../registry/hooks";
 import { service } from "../registry/services";
 import type { WorkflowDocument } from "./document";
@@ -123,7 +125,7 @@ export class Running {
   private async look(promptId: string, status: string): Promise<void> {
     if (status !== "running") return;
     const run = await ask(api.GET("/api/runs/{runId}", { params: { path: { runId: promptId } } })).catch(
-      () => undefined,
+      () => undefined, // nobody has asked for it; the list of runs has it
     );
     if (run?.workflowId !== this.workflowId || this.runId.value === promptId) return;
     if (this.runId.value === undefined && this.status.value === undefined) await this.open(promptId);
@@ -148,10 +150,14 @@ export class Running {
     const runId = this.runId.value;
     if (!runId) return;
     const mine = (this.asking = Symbol());
-    const run = await ask(api.GET("/api/runs/{runId}", { params: { path: { runId } } })).catch(() => undefined);
+    const found = await ask(api.GET("/api/runs/{runId}", { params: { path: { runId } } })).catch(asError);
     if (this.asking !== mine) return;
     this.asking = undefined;
-    if (run !== undefined) this.take(run);
+    if (!(found instanceof ApiError)) this.take(found);
+    else if (found.status === 404) {
+      this.reset(undefined);
+      say(t("editor.runGone", { run: runId }), "bad");
+    } // another failure is that of the connection, after which it is asked for again
     this.applyPending();
   }
 

@@ -104,7 +104,7 @@ export class Session {
   async load(): Promise<void> {
     this.state.value = "loading";
     try {
-      const older = revisionsOf(this.id).catch(() => []);
+      const older = revisionsOf(this.id).catch(() => []); // without them undo begins with what is done here
       this.document.value = await this.persistence.load();
       this.older.value = await older;
       this.past.value = this.future.value = [];
@@ -224,8 +224,10 @@ export class Session {
   /** Show a run, and what became of the workflow since it was run. */
   async openRun(runId: string): Promise<void> {
     const params = { path: { runId } };
-    const [ran] = await Promise.all([ask(api.GET("/api/runs/{runId}/workflow", { params })), this.running.open(runId)]);
-    if (this.running.runId.value !== runId) return; // another one is shown by now
+    await this.running.open(runId);
+    if (this.running.runId.value !== runId) return; // it is gone, or another one is shown by now
+    const ran = await ask(api.GET("/api/runs/{runId}/workflow", { params }));
+    if (this.running.runId.value !== runId) return;
     const found = compare("", asDocument(ran), this.document.value);
     this.comparison.value = found.nodes.size + found.edges.size > 0 ? found : undefined;
   }

@@ -102,7 +102,7 @@ function soon(): void {
 async function synchronize(): Promise<void> {
   const again = new Set(activated);
   activated.clear();
-  const plugins = await ask(api.GET("/api/plugins")).catch(() => undefined);
+  const plugins = await ask(api.GET("/api/plugins")).catch(() => undefined); // as below
   if (plugins === undefined) return; // the connection is lost, or the person here may not know of plugins
   const wanted = new Map(plugins.filter(hasFrontend).map((one) => [one.name, one]));
   for (const [name, extension] of extensions) {
@@ -220,7 +220,7 @@ async function configure(plugin: string): Promise<void> {
   const extension = extensions.get(plugin);
   if (extension === undefined && plugin !== STUDIO) return;
   const params = { path: { name: plugin } };
-  const values = await ask(api.GET("/api/plugins/{name}/settings", { params })).catch(() => undefined);
+  const values = await ask(api.GET("/api/plugins/{name}/settings", { params })).catch(() => undefined); // it keeps those from before
   if (values === undefined) return;
   if (extension !== undefined) extension.config.value = values;
   else operatorOrder.value = namesIn(values["extensions.tavern-studio.uiOrder"]);

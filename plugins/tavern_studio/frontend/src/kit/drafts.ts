@@ -78,19 +78,20 @@ export async function localDraft<T = WorkflowDocument>(id: string): Promise<Draf
     saveLocalDraft(id, draft);
     return draft;
   }
+  // Where this browser keeps nothing, saving has said so.
   return act("readonly", (store) => store.get(keyOf(id)) as IDBRequest<Draft<T> | undefined>).catch(() => undefined);
 }
 
 export async function removeLocalDraft(id: string): Promise<void> {
   waiting.delete(id);
-  await act("readwrite", (store) => store.delete(keyOf(id))).catch(() => undefined);
+  await act("readwrite", (store) => store.delete(keyOf(id))).catch(() => undefined); // one that is left is compared
 }
 
 /** Return the drafts of workflows that this browser keeps of the project, by their ids. */
 export async function localDrafts(): Promise<Map<string, Draft>> {
   const start = keyOf("");
   const range = IDBKeyRange.bound(start, `${start}\uffff`);
-  const stored = await act("readonly", (store) => store.getAllKeys(range)).catch(() => []);
+  const stored = await act("readonly", (store) => store.getAllKeys(range)).catch(() => []); // as in `localDraft`
   const keys = [...stored.map(String), ...Object.keys(localStorage).map((key) => key.replace("tavern.draft.", ""))];
   const ids = new Set([
     ...keys.filter((key) => key.startsWith(start)).map((key) => key.slice(start.length)),

@@ -8,7 +8,7 @@ export function inTurn<Values extends unknown[], T>(
   let last: Promise<unknown> = Promise.resolve();
   return (...values) => {
     const done = last.then(() => what(...values));
-    last = done.catch(() => undefined);
+    last = done.catch(() => undefined); // who called is told of it
     return done;
   };
 }
