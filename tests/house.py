@@ -26,7 +26,7 @@ function from its `def` to its end, without its docstring, blank lines and comme
 is what it is."""
 
 PLUGINS = {
-    "accounts": 1_250, "agents": 5_600, "assistant": 2_000, "dask": 950, "devtools": 1_200, "engine": 9_850,
+    "accounts": 1_250, "agents": 5_600, "assistant": 2_000, "dask": 950, "devtools": 1_200, "engine": 9_950,
     "knowledge": 2_200, "llm": 2_700, "mcp": 1_900, "metrics": 500, "nodes": 5_550, "operations": 1_350,
     "packages": 1_000, "postgres": 1_300, "scripts": 9_500, "tam": 2_000, "tools": 9_390, "workflows": 3_200,
 }  # fmt: skip

@@ -23,13 +23,14 @@ _PAGE = {"query": "host_api:RunQuery", "answer": "host_api:RunPage"}
 _WORKFLOW = {"answer": "workflows:Workflow"}
 _OUTPUT = {"query": "host_api:OutputQuery", "content_type": "*/*"}
 _STARTED = {"answer": "host_api:RunStarted"}
+_RESUMED = {"body": "Prompt", "answer": "executions:Resumed"}
 _ID = "/api/runs/{runId}"
 _RUN_ROUTES: tuple[_Row, ...] = (
     ("GET", "/api/runs", "list_runs", "Runs, newest first.", _PAGE),
     ("GET", _ID, "show", "A run with its nodes.", {"answer": "executions:Run"}),
     ("GET", f"{_ID}/workflow", "workflow", "The workflow of a run, as it was when the run was accepted.", _WORKFLOW),
     ("GET", f"{_ID}/outputs/{{key}}", "output", "An output as a stream.", _OUTPUT),
-    ("POST", f"{_ID}/resume", "resume", "Resume a run that failed or was interrupted.", _STARTED),
+    ("POST", f"{_ID}/resume", "resume", "Resume a run that failed or was interrupted.", _RESUMED),
     ("POST", f"{_ID}/rerun", "rerun", "Run a run's workflow once more with the same inputs.", _STARTED),
     ("GET", "/api/system_stats", "system_stats", "How busy it is.", {"answer": "host_api:SystemStats"}),
 )
@@ -56,6 +57,11 @@ _WITH = (
     ),
     CommandParameter(name="--no-cache", type="flag", help="Run every node, whatever ran before."),
 )
+_CHANGED = CommandParameter(
+    name="--workflow",
+    type="path",
+    help="Resume with this workflow file, or stored workflow: what is different in it is run again.",
+)
 _OF = (
     CommandParameter(
         name="--status", multiple=True, help="Those of this status: queued, running, complete, error, interrupted."
@@ -76,7 +82,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
     ("runs list", "run_commands:list_runs", "List runs, newest first.", _OF),
     ("runs show", "run_commands:show", _SHOW, (_RUN, _NODE)),
     ("runs interrupt", "run_commands:interrupt", "Interrupt a run, wherever it runs.", (_RUN,)),
-    ("runs resume", "run_commands:resume", _RESUME, (_RUN,)),
+    ("runs resume", "run_commands:resume", _RESUME, (_RUN, _CHANGED)),
     ("runs retry", "run_commands:retry", _RETRY, (_RUN,)),
     ("cache show", "cache_commands:show", _CACHED, ()),
     ("cache clear", "cache_commands:clear", _CLEAR, ()),

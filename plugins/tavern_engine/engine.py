@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from tavern_engine.cache.cache import OutputCache
 from tavern_engine.cache.disk.lookup import CacheLookup
@@ -20,18 +20,18 @@ from tavern_engine.journal.recorder import RunRecorder
 from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.recovery import Recovery
 from tavern_engine.registry import NodeRegistry
+from tavern_engine.resuming import changed_request, claimed, leave_to
 from tavern_engine.run.active_run import ActiveRun
 from tavern_engine.run.bounded import FinishedRuns, bounded, output_of
 from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.json_values import LARGE, error_form
-from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.output_calls import check_principal, filtered, with_call_results
 from tavern_engine.run.priority_semaphore import PrioritySemaphore
 from tavern_engine.run.queue_messages import QueueMessages
 from tavern_engine.run.record import RunRecord, list_in_memory
 from tavern_engine.run.remote_nodes import cluster_of
 from tavern_engine.run.run_blobs import RunBlobs
-from tavern_engine.run.run_execution import Results, RunExecution, places_of
+from tavern_engine.run.run_execution import RunExecution, places_of
 from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.stream_messages import Message
@@ -39,7 +39,6 @@ from tavern_host import Blob, CallContext, PluginContext
 from tavern_host.contracts.accounts import require_admitted
 from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import (
-    Conflict,
     DeadlineExceeded,
     ErrorInfo,
     Forbidden,
@@ -49,6 +48,7 @@ from tavern_host.contracts.errors import (
 from tavern_host.contracts.executions import (
     ExecutionEngine,
     NodeState,
+    Resumed,
     Run,
     RunFilter,
     RunQueue,
@@ -57,7 +57,7 @@ from tavern_host.contracts.executions import (
     RunSummary,
 )
 from tavern_host.contracts.log_context import logged_with
-from tavern_host.contracts.runs import RUN_STORE, RunEntry
+from tavern_host.contracts.runs import RUN_STORE
 
 _STOPPED = "the host stopped the run"
 
@@ -154,23 +154,19 @@ class Engine(ExecutionEngine):
             return await self._context.services.get(RUN_STORE).list_runs(filter or RunFilter())
         return list_in_memory(self._finished.values(), [a.record for a in self.active.values()], filter or RunFilter())
 
-    async def resume(self, run_id: str, *, call: CallContext | None = None) -> str:
+    async def resume(
+        self, run_id: str, *, changed: RunRequest | None = None, call: CallContext | None = None
+    ) -> Resumed:
         """Resume a run that failed or was interrupted, from where it ended. Raises `NotFound`, `Conflict`."""
-        if run_id in self.active or run_id in self.recorder.claims:
-            raise Conflict(f"the run {run_id} is already running")
-        check_resumable(await self.recorder.entry(run_id), call)  # before it is claimed, which changes it
-        entry = await self.recorder.claims.claim(run_id)
-        if entry is None:
-            where = "already running" if run_id in self.recorder.claims else "running in another process"
-            raise Conflict(f"the run {run_id} is {where}")
-        try:
-            check_resumable(entry, call)  # it may have ended meanwhile
-            await self.recorder.claims.reopen(entry)
-            await self._continue(await self.recorder.load(entry), call)
-        except BaseException:
-            await self.recorder.claims.release(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)
-            raise
-        return run_id
+        async with claimed(self.recorder, run_id, call) as stored:
+            if changed is None or not changed.model_fields_set:
+                await self.recorder.claims.reopen(stored.entry)
+                return await self._continue(stored, call)
+            request = await changed_request(stored, changed, self._context)
+            active = await self._accept(request, call, stored)
+            await leave_to(self.recorder, stored.entry, active.record.id)
+            self._finished.forget(run_id)
+        return Resumed(run_id=active.record.id, kept=active.kept)
 
     async def rerun(self, run_id: str, *, call: CallContext | None = None) -> str:
         """Run a run's workflow, as it was then, once more with the same inputs."""
@@ -203,7 +199,7 @@ class Engine(ExecutionEngine):
         hearing = self._handover.hear(self.active, self._recovery)
         self._context.tasks.spawn(hearing, name="hear of runs of other hosts")
 
-    async def _continue(self, stored: StoredRun, call: CallContext | None) -> None:
+    async def _continue(self, stored: StoredRun, call: CallContext | None) -> Resumed:
         """Start a claimed run from where it ended."""
         entry = stored.entry
         request = entry.request
@@ -222,18 +218,21 @@ class Engine(ExecutionEngine):
             attempt=entry.attempt + (entry.started_at is not None),  # else it has only waited
         )
         self._finished.forget(entry.id)
-        finished, loops = stored.valid(bound.signatures_by_id())
-        self._begin(record, bound, finished, loops)
+        return Resumed(run_id=entry.id, kept=self._begin(record, bound, stored).kept)
 
     # --- accepting --------------------------------------------------------------------------------
 
-    async def _accept(self, request: RunRequest, call: CallContext | None) -> ActiveRun:
+    async def _accept(
+        self, request: RunRequest, call: CallContext | None, before: StoredRun | None = None
+    ) -> ActiveRun:
+        """Check and accept a run, and begin it, with what is valid of one `before` that it continues."""
         call = call or system_call(self._context.project.id)
         if call.remaining() == 0:
             raise DeadlineExceeded("the run was not started: its deadline has passed")
         hooks = self._context.hooks
         if hooks.implemented("tavern_before_execute"):
             request = await hooks.filter("tavern_before_execute", request, call=call)
+        request = request.model_copy(update={"continues": before and before.entry.id})
         check_principal(request.actions, call.principal)
         parent = self.active.get(call.run_id or "")
         if parent is not None and not parent.record.request.recover:
@@ -254,34 +253,34 @@ class Engine(ExecutionEngine):
                 for contribution in bound.plan.contributions:
                     in_flight.enter_context(contribution.in_use())
                 await self.recorder.accept(record)
-                return self._begin(record, bound)
+                return self._begin(record, bound, before)
         finally:
             self._accepting -= 1
 
-    def _begin(
-        self,
-        record: RunRecord,
-        bound: BoundPlan,
-        finished: Results | None = None,
-        loops: Mapping[str, LoopState] | None = None,
-    ) -> ActiveRun:
-        """Start an accepted run in the background, once it has a slot."""
+    def _begin(self, record: RunRecord, bound: BoundPlan, before: StoredRun | None = None) -> ActiveRun:
+        """Start an accepted run in the background, once it has a slot; from what is valid of `before`."""
         request, call = record.request, record.call
         cache = self.cache if request.use_cache and request.keep and self._settings.cache_bytes() else None
         self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
         lookup = CacheLookup(self.disk_cache, cache) if cache is not None and self.caches_on_disk else None
         blobs = RunBlobs(record.id, self._context.blobs, self._context.log)
-        events = EventBatch(record.id, bound.plan, record.nodes, self._publish, cache=cache, see=blobs.see)
-        within = call.child(run_id=record.id)
-        scope = Scope(
-            record.id, within, events, self._context.log, blobs, loops=loops or {}, processes=self._process_slots
+        events = EventBatch(
+            record.id, bound.plan, record.nodes, self._publish, cache=cache, see=blobs.see, digests=bound.digests
         )
+        valid = before and before.valid(bound.signatures_by_id())
+        finished, loops = (valid.finished(), valid.states()) if valid is not None else ({}, {})
+        within = call.child(run_id=record.id)
+        scope = Scope(record.id, within, events, self._context.log, blobs, loops=loops, processes=self._process_slots)
         execution = RunExecution(bound, scope, cache=cache, lookup=lookup, finished=finished, targets=request.targets)
         record.streams = execution.streams
         # A run that waits for a slot while its parent holds one could wait forever.
         ticket = None if call.run_id in self.active else self._run_slots.enter(request.priority)
         active = ActiveRun(record, execution, call, ticket)
+        active.kept = sorted(finished)
         events.journal = self.recorder.begin(record, active.leave_to_claimant, active.stop)
+        if valid is not None and events.journal is not None and not record.is_resumed:
+            valid.journal(events.journal)
+            blobs.see_all([*finished.values(), *(vars(state) for state in loops.values())])
         self.active[record.id] = active
         for contribution in bound.plan.contributions:  # their code stays loaded while the run runs
             why = f"the run was interrupted: {contribution.plugin} was unloaded before it ended"
@@ -427,14 +426,3 @@ class Engine(ExecutionEngine):
 
     def _publish(self, messages: Iterable[Message]) -> None:
         self._context.events.publish_all(messages)
-
-
-def check_resumable(entry: RunEntry, call: CallContext | None) -> None:
-    """Raise `Conflict` for a run that cannot be resumed, `PermissionDenied` where the caller may not make its calls."""
-    again = f"run it again with `tavern runs retry {entry.id}`"
-    if entry.status is RunStatus.COMPLETE:
-        raise Conflict(f"the run {entry.id} is complete; {again}")
-    if entry.not_resumable is not None:
-        raise Conflict(f"the run {entry.id} cannot be resumed: {entry.not_resumable}; {again}")
-    if call is not None:
-        check_principal(entry.request.actions, call.principal)

@@ -34,7 +34,7 @@ class Recovery:
         settings: EngineSettings,
         recorder: RunRecorder,
         slots: PrioritySemaphore,
-        resume: Callable[[StoredRun, CallContext | None], Awaitable[None]],
+        resume: Callable[[StoredRun, CallContext | None], Awaitable[object]],
     ) -> None:
         self._log = context.log
         self._is_draining = context.is_draining

@@ -63,6 +63,8 @@ class RunRequest(Model):
 
     `overrides` are outputs of nodes, by node and slot, such as pinned or edited ones: these nodes count as done, and
     what leads to them alone is not run. A node in a group is `instance/node`.
+
+    `continues`: the run whose results it has, as far as they are valid; set by `resume` alone.
     """
 
     workflow_id: str | None = None
@@ -76,6 +78,7 @@ class RunRequest(Model):
     use_cache: bool = True
     recover: bool = True
     keep: bool = True
+    continues: str | None = None
 
 
 class NodeState(Model):
@@ -106,7 +109,8 @@ class Run(Model):
     Nodes inside a group have the id `instance/node`. `not_resumable` says why the run cannot resume after the host
     ended in the middle of it, where that is so. `attempt` counts how often it was begun: more than once where it
     was resumed. `principal` is who asked for it. `missing_outputs` are the interface outputs of a complete run that got
-    no value: nothing feeds them, or what does was skipped or gave none.
+    no value: nothing feeds them, or what does was skipped or gave none. `continues` is the failed run that it has
+    results of.
     """
 
     id: str
@@ -128,6 +132,15 @@ class Run(Model):
     principal: Principal | None = None
     attempt: int = 1
     not_resumable: str | None = None
+    continues: str | None = None
+
+
+class Resumed(Model):
+    """A run that was resumed: its own id, or that of the run that continues it; and the nodes whose results it
+    keeps."""
+
+    run_id: str
+    kept: list[str] = Field(default_factory=list)
 
 
 class RunFilter(Model):
@@ -214,11 +227,17 @@ class ExecutionEngine(ServiceInterface, name="executionEngine", version=3):
         """Return runs, active ones among them, newest first."""
 
     @acts("executionEngine:execute", "Run workflows.", since=2)
-    async def resume(self, run_id: str, *, call: CallContext | None = None) -> str:
+    async def resume(
+        self, run_id: str, *, changed: RunRequest | None = None, call: CallContext | None = None
+    ) -> Resumed:
         """Resume a run that failed or was interrupted, from where it ended: nodes that finished keep their
-        outputs. Return its id, which stays the same.
+        outputs.
 
-        Raises `NotFound`, `Conflict` for a run that is active, complete or cannot be resumed.
+        Without changes it keeps its id. With another document, or other inputs or overrides, a new run continues it:
+        what is set in `changed` is used in the place of what it had, and what is different by that is run again with
+        all that follows from it.
+
+        Raises `NotFound`, `Conflict` for a run that is active, complete or cannot be resumed, and what `submit` raises.
         """
 
     @acts("executionEngine:execute", "Run workflows.", since=2)

@@ -149,7 +149,7 @@ class RunPage(Model):
 
 
 class RunStarted(Model):
-    """A run that was resumed keeps its id; one that was run once more has a new one."""
+    """A run that was run once more has a new id."""
 
     run_id: str
 

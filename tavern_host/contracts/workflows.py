@@ -54,7 +54,8 @@ class WorkflowNode(OpenModel):
     """A node on the canvas: its full type, where it stands, its own values, and what becomes of it when it fails.
 
     A `bypassed` node is not run; what it gives instead is the business of its type's `bypassBehavior`. One with the
-    `placement` `cluster` is run on a cluster where one is set up, and otherwise as any other.
+    `placement` `cluster` is run on a cluster where one is set up, and otherwise as any other. `pinned_outputs` are
+    given by the editor to the runs that it begins (`RunRequest.overrides`); other runs take no notice of them.
     """
 
     id: str
@@ -66,6 +67,7 @@ class WorkflowNode(OpenModel):
     config_values: dict[str, JsonValue] = Field(default_factory=dict)
     input_connection_orders: dict[str, list[str]] = Field(default_factory=dict)
     bypassed: bool = False
+    pinned_outputs: dict[str, JsonValue] = Field(default_factory=dict)
     policy: NodePolicy | None = None
     placement: Literal["cluster"] | None = None
 

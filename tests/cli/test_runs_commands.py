@@ -153,6 +153,22 @@ def test_a_failed_run_goes_on_from_where_it_failed(inn: Tavern, tmp_path: Path) 
     assert late.code == 2 and f"the run {identifier} has finished already" in late.err
 
 
+def test_a_failed_run_resumes_with_another_document(inn: Tavern, tmp_path: Path) -> None:
+    identifier = run(inn, "needy")
+    repaired = json.loads((tmp_path / "inn" / "workflows" / "needy.json").read_text())
+    next(node for node in repaired["nodes"] if node["id"] == "n")["inputValues"]["file"] = str(tmp_path)
+    (tmp_path / "repaired.json").write_text(json.dumps(repaired))
+
+    resumed = inn("runs", "resume", identifier, "--workflow", str(tmp_path / "repaired.json"))
+    newest = inn("runs", "list", "--json").json()[0]["id"]
+    again = inn("runs", "resume", identifier)
+
+    assert (resumed.code, resumed.out) == (0, "Result: 1\n")
+    assert (tmp_path / "counted").read_text() == "x", "what had finished is not run again"
+    assert f"  continues:    {identifier}" in inn("runs", "show", newest).out.splitlines()
+    assert again.code == 2 and f"it was continued by the run {newest}" in again.error
+
+
 def test_a_run_is_run_once_more_with_its_inputs(inn: Tavern, tmp_path: Path) -> None:
     (tmp_path / "values.json").write_text('{"text": "hello"}')
     first = run(inn, "shout", "--inputs", str(tmp_path / "values.json"))

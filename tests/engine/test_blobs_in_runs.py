@@ -123,6 +123,20 @@ async def test_a_resumed_run_has_its_blobs(tmp_path: Path) -> None:
         await bench.engine.interrupt(run_id)
 
 
+async def test_a_run_that_continues_another_holds_the_blobs_of_what_it_kept(tmp_path: Path) -> None:
+    nodes = {"both": acme("ProduceBoth", size=SIZE), "count": "acme-blobs:Count"}
+    async with host(tmp_path) as opened:
+        bench = Bench(opened)
+        failed = await bench.run(workflow({**nodes, "bad": "Boom"}, "both.data > count.data"))
+        repaired = RunRequest(workflow=workflow(nodes, "both.data > count.data"))
+        answer = await bench.engine.resume(failed.id, changed=repaired)
+        await bench.engine.wait(answer.run_id)
+        assert answer.kept == ["both", "count"], "nothing reads the Blob any more"
+        assert await opened.services.get(RUN_STORE).delete(failed.id)
+        await prune(opened)
+        assert opened.blobs.has(Blob.model_validate(HANDLE))
+
+
 async def test_a_tool_gives_large_bytes_by_their_handle(tmp_path: Path) -> None:
     request = ToolCallRequest(tool_id="node:acme-blobs:Produce", arguments={"size": SIZE})
     async with host(tmp_path) as opened, served(opened) as site:

@@ -20,7 +20,7 @@ from loops_bench import flow, inside, loop, looped, notes, policy
 from tavern_engine.journal.journal import read_rows
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict, NotFound
-from tavern_host.contracts.executions import Run, RunRequest, RunStatus
+from tavern_host.contracts.executions import Resumed, Run, RunRequest, RunStatus
 from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.workflows import Workflow
 
@@ -31,7 +31,7 @@ COUNTING = "z.in__n > add.a, add.sum > z.next__n"
 
 
 async def resumed(bench: Bench, run_id: str) -> Run:
-    assert await bench.engine.resume(run_id) == run_id
+    assert (await bench.engine.resume(run_id)).run_id == run_id
     return await bench.engine.wait(run_id)
 
 
@@ -142,7 +142,7 @@ async def test_of_many_who_resume_a_run_one_succeeds(shared: Bench, file: Path, 
     answers = await asyncio.gather(*(shared.engine.resume(failed.id) for _ in range(5)), return_exceptions=True)
     run = await shared.engine.wait(failed.id)
 
-    assert [answer for answer in answers if isinstance(answer, str)] == [failed.id]
+    assert [answer.run_id for answer in answers if isinstance(answer, Resumed)] == [failed.id]
     assert sum(isinstance(answer, Conflict) for answer in answers) == 4
     assert (run.status, run.attempt, notes(file).count("first")) == ("complete", 2, 2)
 

@@ -79,7 +79,7 @@ async def test_only_an_interrupted_run_is_resumed(shared: Bench, site: HttpClien
     await until(is_running)
     resumed = await shared.interrupted(run_id)
 
-    assert (answer.status, await answer.json()) == (200, {"runId": run_id})
+    assert (answer.status, await answer.json()) == (200, {"runId": run_id, "kept": ["g"]})
     assert (running[0], resumed.attempt, resumed.nodes["g"].status) == (409, 2, "complete")
     run = await shared.run(workflow({"g": give(1)}))
     asked = [("POST", run.id, "/resume", 409), ("GET", "run_0", "", 404), ("POST", "run_0", "/resume", 404)]

@@ -45,7 +45,7 @@ def _row(node: NodeDefinition) -> list[str]:
 
 async def run(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Run a workflow, show what its nodes do while they do it, then its outputs."""
-    workflow_id, workflow = await _find(str(arguments["workflow"]), context)
+    workflow_id, workflow = await find_workflow(str(arguments["workflow"]), context)
     request = _request(
         workflow_id=workflow_id,
         workflow=workflow,
@@ -55,11 +55,16 @@ async def run(arguments: dict[str, Any], context: PluginContext) -> AsyncIterato
         priority=arguments["priority"] or 0,
         use_cache=not arguments["no_cache"],
     )
-    groups = await context.services.get(WORKFLOW_MANAGER).closure(workflow)
-    documents = Documents(workflow, {key: stored.workflow for key, stored in groups.items()})
+    documents = await documents_with(workflow, context)
     engine, call = context.services.get(EXECUTION_ENGINE), operator_call(context.project.id)
     async for output in follow(lambda: engine.submit(request, call=call), documents, context):
         yield output
+
+
+async def documents_with(workflow: Workflow, context: PluginContext) -> Documents:
+    """Return a workflow with its groups, for what their nodes are called."""
+    groups = await context.services.get(WORKFLOW_MANAGER).closure(workflow)
+    return Documents(workflow, {key: stored.workflow for key, stored in groups.items()})
 
 
 def _request(**values: Any) -> RunRequest:
@@ -70,7 +75,7 @@ def _request(**values: Any) -> RunRequest:
         raise InvalidInput(f"--{first['loc'][0]}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
 
 
-async def _find(name: str, context: PluginContext) -> tuple[str | None, Workflow]:
+async def find_workflow(name: str, context: PluginContext) -> tuple[str | None, Workflow]:
     """Return the workflow in the file `name`, or the stored one of that id."""
     manager = context.services.get(WORKFLOW_MANAGER)
     document = await asyncio.to_thread(_document_in, Path(name))

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_engine.cli.commands import documents_with, find_workflow
 from tavern_engine.cli.follow import Documents, follow
 from tavern_engine.cli.run_text import (
     counted,
@@ -27,7 +28,7 @@ from tavern_engine.run_query import find_run, run_filter
 from tavern_host import EXECUTION_ENGINE, CommandOutput, NotFound, PluginContext, clock
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.errors import Conflict, TavernError
-from tavern_host.contracts.executions import NodeState, Run, RunSummary
+from tavern_host.contracts.executions import NodeState, Run, RunRequest, RunSummary
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.runs import RUN_STORE
 
@@ -104,6 +105,7 @@ def _head(run: Run) -> list[str]:
         "ended": f"{moment(run.finished_at)}, after {took(run)}" if took(run) else moment(run.finished_at),
         "targets": ", ".join(run.targets),
         "priority": str(run.priority) if run.priority else "",
+        "continues": run.continues or "",
         "attempt": str(run.attempt) if run.attempt > 1 else "",
         "error": run.error.message if run.error is not None else "",
         "resumable": f"no: {run.not_resumable}" if run.not_resumable else "",
@@ -151,11 +153,19 @@ async def interrupt(arguments: dict[str, Any], context: PluginContext) -> AsyncI
 
 
 async def resume(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
-    """Resume a run that failed or was interrupted, and show it."""
+    """Resume a run that failed or was interrupted, as it was or with another document, and show it."""
     run = await find_run(str(arguments["run"]), context)
     engine, call = context.services.get(EXECUTION_ENGINE), operator_call(context.project.id)
-    documents = await _documents(run, context)
-    async for output in follow(lambda: engine.resume(run.id, call=call), documents, context):
+    documents, changed = await _documents(run, context), None
+    if (name := arguments["workflow"]) is not None:
+        workflow_id, workflow = await find_workflow(str(name), context)
+        changed = RunRequest(workflow_id=workflow_id, workflow=workflow)
+        documents = await documents_with(workflow, context)
+
+    async def begin() -> str:
+        return (await engine.resume(run.id, changed=changed, call=call)).run_id
+
+    async for output in follow(begin, documents, context):
         yield output
 
 

@@ -48,9 +48,23 @@ class BoundPlan:
         _sign(level, level.written, signatures, level.order, {})
         return cls(plan, level.written, signatures)
 
+    def digests(self) -> dict[int, bytes]:
+        """Return by number what stands for the signature of a node that has none: with it, a result may be used where
+        the run is resumed, and nowhere else."""
+        level, digests, found = self.plan.level, self.plan.code_digests, dict[int, bytes]()
+        for index in level.order if digests else ():
+            if self.signatures[index] is None and index in digests:
+                values = {key: _handle(value) for key, value in self.written[index].items()}
+                digest = blake2s(digests[index], digest_size=TOKEN_SIZE)
+                digest.update(repr(values).encode("utf-8", "surrogatepass"))
+                for source in level.sources[index]:
+                    digest.update(self.signatures[source] or found.get(source, b""))
+                found[index] = digest.digest()
+        return {level.numbers[index]: digest for index, digest in found.items() if level.numbers[index] >= 0}
+
     def signatures_by_id(self) -> dict[str, bytes | None]:
-        """Return by id the signature of a node, else its code digest."""
-        digests = self.plan.code_digests
+        """Return by id the signature of a node, else its digest."""
+        digests = self.digests()
         nodes = zip(self.plan.level.nodes, self.signatures, strict=True)
         return {node.id: signature or digests.get(node.number) for node, signature in nodes}
 

@@ -1,13 +1,12 @@
-"""Digests of the code of nodes that have no signature, so that a resumed run reuses no result of another version of a
-plugin.
+"""Digests of nodes that have no signature, so that a resumed run reuses no result of another version of a plugin, nor
+of a node that was changed since.
 
-A signature covers code and values; nodes that are never cached have none, nor have their followers. A resumed run has
-the same values, so only the code matters then.
+A signature covers code and values; nodes that are never cached have none, nor have their followers. What is made here
+covers all of a node but its values and what comes before it: `BoundPlan.digests` adds those.
 """
 
 from __future__ import annotations
 
-import marshal
 from hashlib import blake2b
 from typing import Any
 
@@ -17,18 +16,15 @@ _SIZE = 12
 
 
 def code_digests(level: Level) -> dict[int, bytes]:
-    """Return, by number, the digest of the code of a node and of all its ancestors, for each node of the top level that
-    may have no signature."""
+    """Return the digest of each node of the top level that may have no signature."""
     if not level.asking and None not in level.tokens:
         return {}
     unsigned = _unsigned(level)
-    found: list[bytes] = [b""] * len(level.nodes)
-    for index in level.order:
-        digest = blake2b(marshal.dumps(_code(level.nodes[index]), 2), digest_size=_SIZE)
-        for source in level.sources[index]:
-            digest.update(found[source])
-        found[index] = digest.digest()
-    return {node.number: found[index] for index, node in enumerate(level.nodes) if unsigned[index] and node.number >= 0}
+    return {
+        index: blake2b(repr(_parts(node)).encode("utf-8", "surrogatepass"), digest_size=_SIZE).digest()
+        for index, node in enumerate(level.nodes)
+        if unsigned[index]
+    }
 
 
 def _unsigned(level: Level) -> bytearray:
@@ -39,10 +35,17 @@ def _unsigned(level: Level) -> bytearray:
     return found
 
 
-def _code(node: PlanNode) -> Any:
+def _parts(node: PlanNode) -> list[Any]:
+    """Return the code and the configuration of a node, and what its edges join; of a loop, of all in it."""
+    found: list[Any] = [
+        node.role.value,
+        sorted(node.config.items()),
+        [(i.key, [e.key for e in i.edges]) for i in node.inputs],
+    ]
+    if node.node_type is not None:
+        definition = node.node_type.definition
+        found += [definition.full_type, definition.version, node.node_type.plugin, node.node_type.version]
     if node.loop is not None:
-        return [_code(inner) for inner in node.loop.body.nodes]
-    if node.node_type is None:
-        return node.role.value
-    definition = node.node_type.definition
-    return definition.full_type, definition.version, node.node_type.plugin, node.node_type.version
+        body = node.loop.body
+        found += [(_parts(inner), inner.written, body.sources[index]) for index, inner in enumerate(body.nodes)]
+    return found

@@ -282,7 +282,7 @@ class Plan:
     by_place: list[int]
     stand_ins: dict[str, int]
     code_digests: dict[int, bytes] = field(default_factory=dict)
-    """By number the digest of the code of a node, where it may have no signature; see `code_digests.py`."""
+    """By node of the top level its digest, where it may have no signature; see `code_digests.py`."""
     loops: frozenset[int] = frozenset()
     """The numbers of loops."""
     is_current: Callable[[], bool] = lambda: True

@@ -12,12 +12,13 @@ from cachetools import FIFOCache
 from pydantic import JsonValue
 
 from tavern_engine.journal.batch_decoder import fetched
-from tavern_engine.journal.batch_rows import Batch, NodeRow, Stored
+from tavern_engine.journal.batch_rows import COMPLETE, Batch, NodeRow, Stored
 from tavern_engine.journal.claims import Claims
 from tavern_engine.journal.documents import documents_of, pack
 from tavern_engine.journal.journal import DELAY, Journal, Last, RunJournal, read_results, read_rows
 from tavern_engine.journal.leases import LEASE
 from tavern_engine.journal.stored_run import StoredRun
+from tavern_engine.run.event_batch import KEPT as FROM_BEFORE
 from tavern_engine.run.event_batch import STATUS_NAMES, shown
 from tavern_engine.run.json_values import JSON, TEXT, large
 from tavern_engine.run.loop_log import LoopState
@@ -250,7 +251,7 @@ class RunRecorder:
                 if node_id not in loops or loops[node_id][0] != row.signature:
                     loops[node_id] = (row.signature, LoopState())
                 loops[node_id][1].apply(iteration, row.outputs)
-            elif row.status == "complete":
+            elif row.status in (COMPLETE, FROM_BEFORE):
                 finished[node_id] = (row.signature, row.outputs)
         return StoredRun(entry, workflow, groups, finished, loops)
 
@@ -369,12 +370,14 @@ class RunRecorder:
             outputs = await fetched(row, store.content)
         except TavernError:
             outputs = None
+        is_kept = row.status == FROM_BEFORE
         return NodeState(
             status=status,
             output=shown(outputs) if outputs is not None else None,
             error=row.error,
-            started=round(row.started, 6),
-            finished=round(row.finished, 6),
+            started=None if is_kept else round(row.started, 6),
+            finished=None if is_kept else round(row.finished, 6),
+            cached=is_kept,
             bypassed=row.status == "bypassed",
             attempts=row.attempts,
             remote=row.remote,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
 
+from tavern_engine.cache.cache import copied
+from tavern_engine.journal.journal import RunJournal
+from tavern_engine.run.event_batch import KEPT
 from tavern_engine.run.loop_log import LoopState
 from tavern_host.contracts.runs import RunEntry
 from tavern_host.contracts.workflows import Workflow
 
 T = TypeVar("T")
+Signed: TypeAlias = tuple[bytes | None, T]
 
 
 @dataclass(frozen=True)
@@ -21,13 +25,29 @@ class StoredRun:
     entry: RunEntry
     workflow: Workflow
     groups: dict[str, Workflow]
-    results: dict[str, tuple[bytes | None, dict[str, Any]]] = field(default_factory=dict)
-    loops: dict[str, tuple[bytes | None, LoopState]] = field(default_factory=dict)
+    results: dict[str, Signed[dict[str, Any]]] = field(default_factory=dict)
+    loops: dict[str, Signed[LoopState]] = field(default_factory=dict)
 
-    def valid(self, signatures: Mapping[str, bytes | None]) -> tuple[dict[str, dict[str, Any]], dict[str, LoopState]]:
-        """Return `results` and `loops` without those of nodes that have another signature now."""
+    def valid(self, signatures: Mapping[str, bytes | None]) -> StoredRun:
+        """Return the run without the results and loops of nodes that have another signature now."""
 
-        def same(found: dict[str, tuple[bytes | None, T]]) -> dict[str, T]:
-            return {id: kept for id, (signature, kept) in found.items() if signature in (None, signatures.get(id))}
+        def same(found: dict[str, Signed[T]]) -> dict[str, Signed[T]]:
+            return {id: kept for id, kept in found.items() if kept[0] and kept[0] == signatures.get(id)}
 
-        return same(self.results), same(self.loops)
+        return replace(self, results=same(self.results), loops=same(self.loops))
+
+    def finished(self) -> dict[str, dict[str, Any]]:
+        """Return `results` without signatures."""
+        return {id: outputs for id, (_, outputs) in self.results.items()}
+
+    def states(self) -> dict[str, LoopState]:
+        """Return `loops` without signatures."""
+        return {id: state for id, (_, state) in self.loops.items()}
+
+    def journal(self, journal: RunJournal) -> None:
+        """Write the results into the journal of a run that continues this one, so that it needs this one no more."""
+        for id, (signature, outputs) in self.results.items():
+            journal.add(id, signature, KEPT, 0.0, 0.0, copied(outputs))
+        for id, (signature, state) in self.loops.items():
+            row = {"from": 0, "state": copied(state.carried), "each": copied(state.each)}
+            journal.add(id, signature, "iteration", 0.0, 0.0, row, iteration=state.index)

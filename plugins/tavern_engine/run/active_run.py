@@ -25,7 +25,7 @@ INTERRUPTED = "the run was interrupted"
 class ActiveRun:
     """An unfinished run. `ticket` is None for a run within a run: it shares the slot of its parent. `is_unwanted` after
     somebody asked to interrupt it, `is_offered` while it waits and another host may take it; `callers` is how many wait
-    for its end."""
+    for its end; `kept` are the nodes that have their results from before."""
 
     record: RunRecord
     execution: RunExecution
@@ -39,6 +39,7 @@ class ActiveRun:
     task: asyncio.Task[None] | None = None
     result: Run | None = None
     callers: int = 0
+    kept: list[str] = field(default_factory=list)
 
     async def outcome(self) -> Run:
         """Return the run when it has ended, here or at another host."""

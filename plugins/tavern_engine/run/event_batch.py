@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
+from functools import cached_property
 from itertools import repeat
 from math import isfinite
 from typing import Any, NamedTuple
@@ -29,7 +30,11 @@ from tavern_host.contracts.executions import RunStatus
 
 Publish = Callable[[Iterable[Message]], None]
 
+KEPT = "kept"
+"""The journal's name of a result of the run that this one continues."""
+
 STATUS_NAMES = {
+    KEPT: RunStatus.COMPLETE,
     "complete": RunStatus.COMPLETE,
     "partial": RunStatus.COMPLETE,
     "bypassed": RunStatus.COMPLETE,
@@ -126,8 +131,10 @@ class EventBatch:
         cache: OutputCache | None = None,
         journal: RunJournal | None = None,
         see: See | None = None,
+        digests: Callable[[], dict[int, bytes]] = dict,
     ) -> None:
         self._see = see
+        self._make_digests = digests
         self._completed = Completions()
         self._rows: list[NodeEvent] = []
         self.stream_messages = StreamMessages(run_id, plan.ids, publish)
@@ -140,6 +147,11 @@ class EventBatch:
         self._publish = publish
         self._base = time.perf_counter()
         self._is_inner = False
+
+    @cached_property
+    def _digests(self) -> dict[int, bytes]:
+        """By number what is journaled in the place of a signature; see `BoundPlan.digests`."""
+        return self._make_digests()
 
     def begin(self) -> None:
         """Count times from here."""
@@ -203,7 +215,7 @@ class EventBatch:
         if self.journal is None:
             return
         now = self.now()
-        known = signature or self._plan.code_digests.get(number)
+        known = signature or self._digests.get(number)
         self.journal.add(self._plan.ids[number], known, "iteration", now, now, state, None, 1, index)
         self.journal_inner(numbers, since)
 
@@ -311,7 +323,7 @@ class EventBatch:
             self.table.sizes[number] = characters or size_of(display, items=10**9) or 0
 
     def _journal_completed(self, journal: RunJournal, done: Columns, ids: list[str]) -> None:
-        signatures, digests, base = done.signatures, self._plan.code_digests, self._base
+        signatures, digests, base = done.signatures, self._digests, self._base
         if PARTIAL in signatures:
             columns = (done.numbers, done.began, done.ended, done.outputs, signatures)
             for number, began, ended, given, signature in zip(*columns, strict=True):
@@ -375,7 +387,7 @@ class EventBatch:
         name = _NAMES[state]
         if signature == PARTIAL and given is not None:
             name, given = "partial", shown(given, self._plan.streaming.get(number, ()))
-        known, tries = signature or self._plan.code_digests.get(number), self.table.attempts.get(number, 1)
+        known, tries = signature or self._digests.get(number), self.table.attempts.get(number, 1)
         times = (began - self._base, ended - self._base)
         remote = self.table.remote.get(number)
         journal.add(self._plan.ids[number], known, name, *times, given, error, tries, None, remote)

@@ -137,6 +137,7 @@ def run_of(
         principal=facts.call.principal,
         attempt=facts.attempt,
         not_resumable=facts.not_resumable,
+        continues=request.continues,
     )
 
 

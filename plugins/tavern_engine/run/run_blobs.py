@@ -63,6 +63,11 @@ class RunBlobs:
         if self._holding is None:
             self._holding = asyncio.get_running_loop().create_task(self._hold(), name=f"Blobs of {self._run_id}")
 
+    def see_all(self, values: Any) -> None:
+        """Hold all Blobs in values that another run has kept."""
+        for blob in _blobs_in(values):
+            self.see(blob)
+
     def has_all(self, outputs: dict[str, Any]) -> bool:
         """Return whether all Blobs in outputs of an earlier run are there still."""
         if _FLAT.issuperset(map(type, outputs.values())):

@@ -26,7 +26,7 @@ from tavern_host.contracts.workflows import (
 
 
 class PromptNode(OpenModel):
-    """A node as a `PROMPT_REQUEST` has it; `parent_node` and `policy` are ours."""
+    """A node as a `PROMPT_REQUEST` has it; `parent_node`, `policy` and `pinned_outputs` are ours."""
 
     id: str
     full_type: str
@@ -37,6 +37,7 @@ class PromptNode(OpenModel):
     display_name: str | None = None
     parent_node: str | None = None
     policy: NodePolicy | None = None
+    pinned_outputs: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class PromptEdge(OpenModel):
@@ -94,9 +95,9 @@ _NODES: TypeAdapter[list[PromptNode]] = TypeAdapter(list[PromptNode])
 _EDGES: TypeAdapter[list[PromptEdge]] = TypeAdapter(list[PromptEdge])
 
 
-async def read_request(request: HttpRequest) -> RunRequest:
+async def read_request(request: HttpRequest, *, needs_workflow: bool = True) -> RunRequest:
     """Return what the body of a request asks for. Raises `InvalidInput`."""
-    return await off_loop(request.is_large, lambda: run_request(request.json_body()))
+    return await off_loop(request.is_large, lambda: run_request(request.json_body(), needs_workflow=needs_workflow))
 
 
 async def read_payload(payload: dict[str, Any]) -> RunRequest:
@@ -107,18 +108,18 @@ async def read_payload(payload: dict[str, Any]) -> RunRequest:
     return await off_loop(is_large, run_request, payload)
 
 
-def run_request(payload: Any) -> RunRequest:
-    """Return what a payload asks for. Raises `InvalidInput` with every problem of its shape."""
+def run_request(payload: Any, *, needs_workflow: bool = True) -> RunRequest:
+    """Return what a payload asks for, and nothing else set. Raises `InvalidInput` with every problem of its shape."""
     if _is_file(payload):
         beside = {key: payload[key] for key in _BESIDE & payload.keys()}
         workflow = read_model(Workflow, {key: payload[key] for key in payload.keys() - beside.keys()}, _WHAT)
         return read_model(RunRequest, {**beside, "workflow": workflow}, _WHAT)
     prompt = _read(payload)
     try:
-        if prompt.nodes is None and prompt.workflow_id is None:
+        if needs_workflow and prompt.nodes is None and prompt.workflow_id is None:
             raise InvalidInput("a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow")
-        drawn = _workflow(prompt, prompt.nodes) if prompt.nodes is not None else None
-        return RunRequest(workflow=drawn, **{name: getattr(prompt, name) for name in _SHARED})
+        drawn = {"workflow": _workflow(prompt, prompt.nodes)} if prompt.nodes is not None else {}
+        return RunRequest(**drawn, **{name: getattr(prompt, name) for name in _SHARED & prompt.model_fields_set})
     except ValidationError as error:
         found = [f"{json_path(*place)}: {text}" for place, text in mistakes(error)]
         raise InvalidInput(f"this is no PROMPT_REQUEST: {'; '.join(found)}", problems=found) from None
@@ -171,6 +172,7 @@ def _node(node: PromptNode) -> WorkflowNode:
         input_connection_orders=node.input_connection_orders,
         parent_node=node.parent_node,
         bypassed=node.bypassed,
+        pinned_outputs=node.pinned_outputs,
         policy=node.policy,
     )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tavern_engine.journal.documents import document_of, unpack
 from tavern_engine.run_query import run_filter
-from tavern_engine.web.prompts import AT_ONCE
+from tavern_engine.web.prompts import AT_ONCE, read_request
+from tavern_engine.web.prompts import Prompt as Prompt  # what the route takes
 from tavern_host import EXECUTION_ENGINE, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.off_loop import LARGE_TEXT
@@ -43,10 +44,12 @@ async def output(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def resume(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`POST /api/runs/{runId}/resume`; the run keeps its id. 409 for one that is running, is complete or cannot be
-    resumed."""
+    """`POST /api/runs/{runId}/resume`; the body is empty, or says with what it resumes, as that of `POST /api/prompt`.
+    409 for a run that is running, is complete or cannot be resumed."""
+    changed = await read_request(request, needs_workflow=False) if request.body else None
     engine = context.services.get(EXECUTION_ENGINE)
-    return HttpResponse(data={"runId": await engine.resume(request.parameters["runId"], call=request.call)})
+    resumed = await engine.resume(request.parameters["runId"], changed=changed, call=request.call)
+    return HttpResponse(data=resumed.to_json())
 
 
 async def rerun(request: HttpRequest, context: PluginContext) -> HttpResponse:

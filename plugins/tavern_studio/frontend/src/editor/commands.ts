@@ -2,9 +2,9 @@ import { t } from "../i18n";
 import { attempt, say } from "../kit/toasts";
 import { registerCommands } from "../registry/commands";
 import { copyOf, joinOuter, pasteInto, readClipboard, writeClipboard } from "./clipboard";
-import { changeNode, removeEdges, removeNodes } from "./document";
+import { changeNode, nodeOf, removeEdges, removeNodes, type WorkflowDocument } from "./document";
 import type { PickOptions } from "./panels/picking";
-import { lastInputs } from "./pins";
+import { lastInputs, mayPin, pinsOf, wholeOutputs, withPins } from "./pins";
 import { inputsKept, missingInputs } from "./runinputs";
 import type { Outputs } from "./running";
 import type { Session } from "./session";
@@ -25,12 +25,27 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
     (session.side.value = session.side.value === side ? undefined : side);
   const any = () => some() || session.selectedEdges.value.size > 0;
 
+  /** What the last run was given beside pins: the inputs of a node that was tried alone. */
+  let lent: { run?: string; given: Outputs } = { given: {} };
+
   async function run(targets: string[] = [], given: Outputs = {}): Promise<void> {
     const document = session.document.value;
-    const overrides = { ...given, ...session.pins.of(document) };
+    const overrides = { ...given, ...pins(document) };
     for (const target of targets) delete overrides[target];
     if (targets.length === 0 && missingInputs(document, inputsKept(session)).length > 0) return session.askInputs();
     await attempt(() => session.running.start(document, inputsKept(session), targets, overrides));
+    lent = { run: session.running.runId.value, given };
+  }
+
+  /** Continue the run that is shown with what is on the canvas now. */
+  async function resume(): Promise<void> {
+    const document = session.document.value;
+    const given = lent.run === session.running.runId.value ? lent.given : {};
+    const overrides = { ...given, ...pins(document) };
+    const kept = await attempt(() => session.running.resume(document, inputsKept(session), overrides));
+    if (kept === undefined) return;
+    lent = { run: session.running.runId.value, given };
+    say(t("editor.resumed", { count: kept.length }));
   }
 
   /** Run the selected node with the inputs that it had in the run that is shown. */
@@ -39,15 +54,28 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
     if (id !== undefined) await run([id], lastInputs(session.document.value, session.running, id));
   }
 
-  /** Pin what the selected nodes gave, or let it go where all of them are pinned. */
-  function pin(): void {
-    const ids = [...session.selected.value];
-    const { nodes } = session.pins;
-    if (ids.every((id) => nodes.has(id))) ids.forEach((id) => nodes.delete(id));
-    else ids.forEach((id) => givenBy(id) && nodes.set(id, { ...givenBy(id) }));
+  const pins = (document: WorkflowDocument) => pinsOf(document, (id) => session.slotsOf(id));
+  const isPinned = (id: string) => nodeOf(session.document.value, id)?.pinnedOutputs !== undefined;
+
+  function canPin(id: string): boolean {
+    const node = nodeOf(session.document.value, id);
+    const output = session.running.nodes.get(id)?.output;
+    return isPinned(id) || (node !== undefined && mayPin(node) && output != null && Object.keys(output).length > 0);
   }
 
-  const givenBy = (id: string) => session.running.nodes.get(id)?.output ?? session.pins.nodes.get(id);
+  /** Pin what the selected nodes gave, or let it go where all of them are pinned. */
+  async function pin(): Promise<void> {
+    const ids = [...session.selected.value].filter(canPin);
+    const isOn = !ids.every(isPinned);
+    const wanted = isOn ? ids.filter((id) => !isPinned(id)) : ids;
+    const given = await attempt(() =>
+      Promise.all(wanted.map(async (id) => (isOn ? wholeOutputs(session.running, id) : undefined))),
+    );
+    if (given === undefined) return;
+    session.change(t(isOn ? "editor.pin" : "editor.unpin"), (document) =>
+      wanted.reduce((next, id, index) => withPins(next, id, given[index]), document),
+    );
+  }
 
   function remove(): void {
     session.change(t("editor.delete"), (document) =>
@@ -95,7 +123,7 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
       id: "editor.pin",
       title: "editor.pin",
       keys: "p",
-      when: () => [...session.selected.value].some(givenBy),
+      when: () => [...session.selected.value].some(canPin),
       run: pin,
     },
     {
@@ -111,7 +139,7 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
       title: "editor.resume",
       needs: "POST /api/runs/{runId}/resume",
       when: () => ["error", "interrupted"].includes(session.running.status.value ?? ""),
-      run: () => attempt(() => session.running.resume()),
+      run: resume,
     },
     {
       id: "editor.publish",

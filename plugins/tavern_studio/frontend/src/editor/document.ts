@@ -38,6 +38,8 @@ export interface WorkflowNode {
   configValues?: Record<string, unknown>;
   inputConnectionOrders?: Record<string, string[]>;
   bypassed?: boolean;
+  /** Outputs that runs begun here take in the place of what the node would give. */
+  pinnedOutputs?: Record<string, unknown>;
   [other: string]: unknown;
 }
 

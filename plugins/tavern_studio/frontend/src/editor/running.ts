@@ -77,15 +77,48 @@ export class Running {
     targets: string[] = [],
     overrides: Outputs = {},
   ): Promise<void> {
+    await this.begin(async () => {
+      const body = { ...(await this.asked(document, inputs)), targets, overrides };
+      return (await service("workflowManager").execute(body)).promptId;
+    });
+  }
+
+  /**
+   * Continue the run that is shown with a document as it stands: what is different since is run again, with all that
+   * follows from it. Returns the nodes whose results were kept.
+   */
+  async resume(document: WorkflowDocument, inputs: Record<string, unknown>, overrides: Outputs): Promise<string[]> {
+    const failed = this.runId.value;
+    if (failed === undefined) return [];
+    let kept: string[] = [];
+    try {
+      await this.begin(async () => {
+        const body = { ...(await this.asked(document, inputs)), overrides } as never;
+        const params = { path: { runId: failed } };
+        const resumed = await ask(api.POST("/api/runs/{runId}/resume", { params, body }));
+        kept = resumed.kept ?? [];
+        return resumed.runId;
+      });
+    } catch (thrown) {
+      if (this.status.value === undefined) await this.open(failed);
+      throw thrown;
+    }
+    return kept;
+  }
+
+  private async asked(document: WorkflowDocument, inputs: Record<string, unknown>): Promise<Record<string, unknown>> {
+    const given = await askHooks("workflow:before-execute", { workflow: this.workflowId, document, inputs });
+    const shown = given.document as unknown as WorkflowDocument;
+    return { ...promptOf(shown), workflowId: this.workflowId, inputs: given.inputs };
+  }
+
+  /** Show the run that is asked for, as soon as it has an id. */
+  private async begin(ask: () => Promise<string>): Promise<void> {
     this.reset("queued");
     const mine = (this.asking = Symbol());
     let runId: string;
     try {
-      const asked = await askHooks("workflow:before-execute", { workflow: this.workflowId, document, inputs });
-      const shown = asked.document as unknown as WorkflowDocument;
-      const body = { ...promptOf(shown), workflowId: this.workflowId, inputs: asked.inputs, targets, overrides };
-      const { promptId } = await service("workflowManager").execute(body);
-      runId = promptId;
+      runId = await ask();
     } catch (thrown) {
       if (this.asking === mine) this.reset(undefined);
       throw thrown;
@@ -103,14 +136,6 @@ export class Running {
     const promptId = this.runId.value;
     this.isUnwanted = promptId === undefined;
     if (promptId) await service("workflowManager").interrupt(promptId);
-  }
-
-  /** Continue the run that is shown from where it failed; the nodes that had finished are not run again. */
-  async resume(): Promise<void> {
-    const runId = this.runId.value;
-    if (runId === undefined) return;
-    await ask(api.POST("/api/runs/{runId}/resume", { params: { path: { runId } } }));
-    await this.refresh();
   }
 
   /** Show a run that is there already. */
@@ -302,6 +327,7 @@ function promptOf(document: WorkflowDocument): Record<string, unknown> {
       displayName: node.displayName ?? null,
       parentNode: node.parentNode ?? null,
       policy: node.policy ?? null,
+      pinnedOutputs: node.pinnedOutputs ?? {},
     })),
     edges: document.edges.map((edge) => ({
       id: edge.id,

@@ -12,7 +12,6 @@ import { Persistence } from "./persistence";
 import { keepPoints } from "./links";
 import { nameOf } from "./nodetypes";
 import { pathOf } from "./paths";
-import { Pins } from "./pins";
 import { Running } from "./running";
 import { slotsOf, valueKeys, type Slots } from "./slots";
 
@@ -49,7 +48,6 @@ export class Session {
   readonly hovered = shallowRef<string>();
   /** Whether all is dimmed but the path of the selected nodes. */
   readonly isTracing = shallowRef(false);
-  readonly pins = markRaw(new Pins());
   /** What is to be done when it is closed. */
   readonly closing = new Set<() => void>();
   readonly running: Running;
