@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import {
   asDocument,
+  unplacedIn,
   connect,
   orderOf,
   removeEdges,
@@ -63,4 +64,28 @@ test("a file may leave out its edges and where its nodes are", () => {
       { x: 5, y: 5 },
     ],
   ]);
+});
+
+test("nodes without a place stand where they were laid out, and zones reach around them", () => {
+  const stored = {
+    nodes: [
+      { id: "loop", type: "core:LoopZone", position: { x: 5, y: 5 }, width: 700, height: 100 },
+      { id: "in", type: "core:Text", parentNode: "loop", position: {} },
+      { id: "new", type: "core:Text" },
+    ],
+  };
+  const places = new Map([
+    ["loop", { position: { x: 9, y: 9 }, width: 500, height: 300 }],
+    ["in", { position: { x: 130, y: 80 } }],
+  ]);
+  const drawn = asDocument(stored, places);
+  expect(unplacedIn(stored)).toEqual(["in", "new"]);
+  expect(drawn.nodes.map((one) => one.position)).toEqual([
+    { x: 5, y: 5 },
+    { x: 130, y: 80 },
+    { x: 520, y: 0 },
+  ]);
+  expect([drawn.nodes[0]?.width, drawn.nodes[0]?.height]).toEqual([700, 300]);
+  const saved = asDocument(drawn, places);
+  expect([saved.nodes === drawn.nodes, unplacedIn(drawn)]).toEqual([true, []]);
 });

@@ -111,7 +111,7 @@ export class Assistant {
   /** Take what the server has made of the workflow, and mark what changed. */
   private take(update: Update, workflow: object, revision: string): void {
     const { session } = this;
-    const isTaken = session.persistence.adopt(asDocument(workflow), revision, update.reason);
+    const isTaken = session.persistence.adopt(session.persistence.read(workflow), revision, update.reason);
     this.update.value = update;
     this.stage.value = isTaken ? "applied" : "unsaved";
     if (isTaken) session.comparison.value = compare(update.reason, session.before(), session.document.value);

@@ -80,13 +80,39 @@ export const GROUP_OUTPUT = "core:GroupOutput";
 export const NODE_GROUP = "core:NodeGroup";
 export const LOOP = "core:LoopZone";
 
-/** Return a workflow as the server has it, with what a file may leave out: its edges, and where its nodes are (in a row). */
-export function asDocument(stored: object): WorkflowDocument {
+/** Where nodes were laid out that have no place in their file, and how large zones are then. */
+export type Places = ReadonlyMap<string, { position?: WorkflowNode["position"]; width?: number; height?: number }>;
+
+const isPlaced = ({ position }: WorkflowNode) => Number.isFinite(position?.x) && Number.isFinite(position?.y);
+
+/** The nodes that have no place in a workflow as the server has it. */
+export function unplacedIn(stored: object): string[] {
+  return ((stored as WorkflowDocument).nodes ?? []).flatMap((node) => (isPlaced(node) ? [] : [node.id]));
+}
+
+/** Return a workflow as the server has it, with what a file may leave out: its edges, and where its nodes are (until they are laid out, in a row). */
+export function asDocument(stored: object, places: Places = new Map()): WorkflowDocument {
   const document = { nodes: [], edges: [], ...stored } as WorkflowDocument;
-  const place = (index: number) => ({ x: (index % 6) * 260, y: Math.floor(index / 6) * 200 });
-  const nodes = document.nodes.map((node, index) =>
-    (node.position as unknown) ? node : { ...node, position: place(index) },
-  );
+  const lacking = new Set(unplacedIn(document));
+  if (lacking.size === 0) return document;
+  const row = (index: number) => ({ x: (index % 6) * 260, y: Math.floor(index / 6) * 200 });
+  const nodes = document.nodes.map((node, index) => (lacking.has(node.id) ? { ...node, position: row(index) } : node));
+  return placed({ ...document, nodes }, places, lacking);
+}
+
+/** Put nodes where they were laid out, and let zones be as large as they must; those that have a place of their own keep it. */
+export function placed(document: WorkflowDocument, places: Places, lacking: ReadonlySet<string>): WorkflowDocument {
+  const nodes = document.nodes.map((node) => {
+    const place = places.get(node.id);
+    if (place === undefined) return node;
+    const { position = node.position, width, height } = place;
+    return {
+      ...node,
+      ...(lacking.has(node.id) && { position }),
+      ...(width !== undefined && { width: Math.max(width, node.width ?? 0) }),
+      ...(height !== undefined && { height: Math.max(height, node.height ?? 0) }),
+    };
+  });
   return { ...document, nodes };
 }
 

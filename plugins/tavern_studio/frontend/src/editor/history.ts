@@ -10,10 +10,10 @@ export function revisionsOf(id: string, before?: number): Promise<Revision[]> {
 }
 
 /** The document of a revision. */
-export async function documentAt(id: string, number: number): Promise<WorkflowDocument> {
+export async function documentAt(id: string, number: number, read = asDocument): Promise<WorkflowDocument> {
   const path = { workflowId: id, number: String(number) };
   const document = await ask(api.GET("/api/workflows/{workflowId}/history/{number}", { params: { path } }));
-  return asDocument(document);
+  return read(document);
 }
 
 /** Give a revision a name, which keeps it for good; null takes it away. */

@@ -6,7 +6,7 @@ import { t } from "../i18n";
 import { say } from "../kit/toasts";
 import { isSame } from "./comparison";
 import { removeLocalDraft, saveLocalDraft, localDraft } from "../kit/drafts";
-import { asDocument, type WorkflowDocument } from "./document";
+import { asDocument, placed, unplacedIn, type Places, type WorkflowDocument } from "./document";
 
 type Draft = Schemas["WorkflowDraft"];
 
@@ -54,6 +54,9 @@ export class Persistence {
   /** Why the server has not taken the draft, where asking once more would not help. */
   readonly refusal = shallowRef<ApiError>();
   readonly isBusy = computed(() => this.isPublishing.value || this.state.value === "saving");
+  /** The nodes that are shown and have no place yet: the canvas lays them out. */
+  readonly unplaced = shallowRef<ReadonlySet<string>>(new Set());
+  private places: Places = new Map();
   private fileTag = "";
   private draftTag = "";
   private reasons: string[] = [];
@@ -109,7 +112,34 @@ export class Persistence {
       askWhole(api.GET("/api/workflows/{workflowId}", params)),
       ask(api.GET("/api/workflows/{workflowId}/draft", params)).catch(noneIfRefused),
     ]);
-    return { published: asDocument(data), tag: tagOf(response), draft };
+    return { published: this.read(data), tag: tagOf(response), draft };
+  }
+
+  /** Return a document as the server has it, with the places that this page has given it. */
+  read(stored: object): WorkflowDocument {
+    const lacking = unplacedIn(stored).filter((id) => !this.places.has(id));
+    if (lacking.length > 0) this.unplaced.value = new Set([...this.unplaced.value, ...lacking]);
+    return asDocument(stored, this.places);
+  }
+
+  private shownOf({ published, draft }: Found): WorkflowDocument {
+    return draft?.workflow ? this.read(draft.workflow) : published;
+  }
+
+  /**
+   * Show nodes where they were laid out. That is no change: it is saved with the next one, and until then what is read
+   * of the workflow stands there too.
+   */
+  place(places: Places): void {
+    const lacking = this.unplaced.value;
+    this.unplaced.value = new Set();
+    this.places = new Map([...this.places, ...places]);
+    const before = this.drawn.current();
+    const after = placed(before, places, lacking);
+    const published = this.published.value;
+    if (published === before) this.published.value = after;
+    else if (published !== undefined) this.published.value = placed(published, places, lacking);
+    this.drawn.settle(before, after);
   }
 
   /** Hold on to what the server has; return what is to be shown of it. */
@@ -120,7 +150,7 @@ export class Persistence {
     this.maySave.value = draft !== undefined;
     this.conflict.value = undefined;
     if (draft !== undefined) this.took(draft);
-    return shownOf(found);
+    return this.shownOf(found);
   }
 
   private took(draft: Draft): void {
@@ -224,7 +254,7 @@ export class Persistence {
   /** Whether the server has changed its draft only by what came from here; if so, saving resumes from that. */
   private async hasOwn(): Promise<boolean> {
     const found = await this.find().catch(() => undefined); // so it is a conflict, which is shown
-    if (found === undefined || !this.isOwn(shownOf(found))) return false;
+    if (found === undefined || !this.isOwn(this.shownOf(found))) return false;
     this.take(found);
     return true;
   }
@@ -289,7 +319,7 @@ export class Persistence {
     const params = { params: { path: { workflowId: this.id } } };
     const { data, response } = await askWhole(api.GET("/api/workflows/{workflowId}", params));
     this.fileTag = tagOf(response);
-    this.published.value = asDocument(data);
+    this.published.value = this.read(data);
   }
 
   /** Give up what is shown here for what somebody else has made of the workflow; the history keeps it. */
@@ -371,10 +401,6 @@ function isRefused(thrown: unknown): boolean {
 
 function noneIfRefused(thrown: unknown): undefined {
   if (!isRefused(thrown)) throw thrown;
-}
-
-function shownOf({ published, draft }: Found): WorkflowDocument {
-  return draft?.workflow ? asDocument(draft.workflow) : published;
 }
 
 function tagOf(response: Response): string {

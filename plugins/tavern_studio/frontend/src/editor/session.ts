@@ -168,7 +168,7 @@ export class Session {
     const [now, before] = this.older.value;
     if (now === undefined || before === undefined || this.past.value.length > 0) return;
     const drawn = this.document.value;
-    const document = await documentAt(this.id, before.number);
+    const document = await documentAt(this.id, before.number, (stored) => this.persistence.read(stored));
     if (this.document.value !== drawn) return; // what was done meanwhile is not overwritten
     this.older.value = this.older.value.slice(1);
     const label = now.reason ?? "";
