@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import Bench, OpenHost, output, state, workflow
+from engine_bench import Bench, OpenHost, group, output, slot, state, workflow
 from helpers.repetition import Failures
 from helpers.waiting import until
 from loops_bench import flow, inside, loop, looped, notes
 
+from tavern_host import WORKFLOW_MANAGER
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.executions import Resumed, Run, RunRequest
 from tavern_host.contracts.redaction import MASK
@@ -194,3 +195,32 @@ async def test_a_mask_in_the_document_is_the_secret_that_it_stands_for(open_host
         answer, run = await changed(bench, failed.id, shown)
 
     assert (answer.kept, run.status, notes(tmp_path / "last")) == (["beside", "first", "second"], "complete", [secret])
+
+
+async def test_a_changed_group_runs_again_and_one_that_is_the_same_does_not(
+    open_host: OpenHost, tmp_path: Path
+) -> None:
+    """The workflow that a group stands for is that of now; the results of its nodes have the ids `instance/node`."""
+    inner = {"note": flow("NoteAlways", file=tmp_path / "inner", value="inside")}
+    nodes = {"g": group("inner"), "beside": flow("NoteAlways", file=tmp_path / "beside", value="b")}
+    good = flow("NoteAlways", file=tmp_path / "bad")
+    async with open_host("acme_flow") as bench:
+        manager = bench.host.services.get(WORKFLOW_MANAGER)
+        gives = {"value": slot()}
+        stored = workflow({**inner, "out": "core:GroupOutput"}, "note > out", interfaceOutputs=gives, name="Inner")
+        await manager.save("inner", stored)
+        failed = await bench.run(workflow({**nodes, "bad": "Boom"}, "g > bad"))
+        same, run = await changed(
+            bench, failed.id, workflow({**nodes, "bad": "Boom", "more": good}, "g > bad, g > more")
+        )
+        inner["note"]["inputValues"]["value"] = "other"
+        stored = workflow({**inner, "out": "core:GroupOutput"}, "note > out", interfaceOutputs=gives, name="Inner")
+        await manager.save("inner", stored)
+        other, last = await changed(bench, same.run_id, workflow({**nodes, "bad": good}, "g > bad"))
+
+    assert ("g/note" in same.kept, run.status, "g/note" in other.kept, other.kept) == (True, "error", False, ["beside"])
+    assert (last.status, notes(tmp_path / "inner"), notes(tmp_path / "beside")) == (
+        "complete",
+        ["inside", "other"],
+        ["b"],
+    )
