@@ -20,13 +20,13 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 12_700, "file": 450, "function": 60}
+MOST = {"core": 4_000, "kernel": 12_850, "file": 450, "function": 60}
 """Lines of code of the core, and of the kernel without contracts; all lines of one product file, and lines of one
 function from its `def` to its end, without its docstring, blank lines and comments. Decision 25 says why the kernel's
 is what it is."""
 
 PLUGINS = {
-    "accounts": 1_250, "agents": 5_600, "assistant": 2_000, "dask": 950, "devtools": 1_200, "engine": 9_950,
+    "accounts": 1_250, "agents": 5_600, "assistant": 2_000, "dask": 950, "devtools": 1_200, "engine": 9_980,
     "knowledge": 2_200, "llm": 2_700, "mcp": 1_900, "metrics": 500, "nodes": 5_550, "operations": 1_350,
     "packages": 1_000, "postgres": 1_300, "scripts": 9_500, "tam": 2_000, "tools": 9_390, "workflows": 3_200,
 }  # fmt: skip

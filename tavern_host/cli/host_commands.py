@@ -156,7 +156,7 @@ async def token(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
         finally:
             await audit.close()
         yield CommandOutput(kind="progress", text="Sessions with the token from before have ended.")
-    kept.make()
+    kept.made()
     host = make_host()
     server = server_of(host.folders, host.project)
     found = server.token if server is not None else kept()

@@ -6,6 +6,7 @@ import logging
 import re
 import secrets
 from pathlib import Path
+from typing import Self
 
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.plugins.grants import stamp
@@ -41,14 +42,15 @@ class OperatorToken:
             _log.error("%s; the token from before stays in use", error.message)
         return self._known
 
-    def make(self) -> None:
-        """Make the token where there is none. Raises `Misconfigured`, also for one that cannot be used."""
+    def made(self) -> Self:
+        """Return this, the token made where there is none. Raises `Misconfigured`, also for one that cannot be used."""
         try:
             if not self._fixed:
                 make_private(self._path, _new())
         except OSError as error:
             raise Misconfigured(f"the operator's token {self._path} cannot be made: {error.strerror}") from None
         self()
+        return self
 
     def renew(self) -> None:
         """Put another one in its place, whatever is there. Raises `Misconfigured`."""

@@ -8,7 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from tavern_host.cli.garbage import collect_again
@@ -47,13 +47,12 @@ async def serve(
     from tavern_host.server.served import ServedProjects
 
     fixed = os.environ.get("TAVERN_TOKEN", "").strip()
-    token = OperatorToken(host.folders.state, fixed)
-    token.make()
+    token = OperatorToken(host.folders.state, fixed).made()
     listener = listening_socket(reach.port, reach.address)
     reach = replace(reach, port=listener.getsockname()[1])
     said: asyncio.Queue[str | None] = asyncio.Queue()  # None: stop
-    here = Server(os.getpid(), reach.local_url, fixed)
     try:
+        here = Server(os.getpid(), reach.local_url, fixed)
         served = ServedProjects(host, make_host, say=said.put_nowait, server=here)
     except BaseException:
         listener.close()
@@ -80,11 +79,9 @@ async def serve(
                     await served.open(folder)
                 collect_again()
                 url = f"{reach.url}/?token={quote(token(), safe='')}"
-                which = [f"Serving the project {one.project.name} ({one.project.root})" for one in served.all()]
-                for line in (*which, f"Open {url}", "Stop with Ctrl-C."):
+                for line in _greeting(served.all(), url):
                     yield CommandOutput(kind="message", text=line)
-                data = {"url": url, "port": reach.port, "project": str(host.project.root)}
-                yield CommandOutput(kind="result", data=data)
+                yield CommandOutput(kind="result", data=_about(host, reach, url))
                 notify("READY=1")
                 while (change := await said.get()) is not None:
                     yield CommandOutput(kind="progress", text=change)
@@ -99,6 +96,15 @@ async def serve(
         served.let_go()
         for number in handlers:
             loop.remove_signal_handler(number)
+
+
+def _about(host: Host, reach: Reach, url: str) -> dict[str, Any]:
+    return {"url": url, "port": reach.port, "project": str(host.project.root)}
+
+
+def _greeting(hosts: Sequence[Host], url: str) -> list[str]:
+    which = [f"Serving the project {one.project.name} ({one.project.root})" for one in hosts]
+    return [*which, f"Open {url}", "Stop with Ctrl-C."]
 
 
 def _stopping(count: int, seconds: float) -> str:

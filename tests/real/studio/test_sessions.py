@@ -82,9 +82,7 @@ async def test_a_page_outlives_its_server_and_its_session(tmp_path: Path, browse
         await _picture(other, "signed-out-page-wrong")
         await other.get_by_label("Token").fill(renewed.out.strip())
         await other.get_by_role("button", name="Enter").click()
-        await expect(other.get_by_label(NAME)).to_have_value(
-            "Typed while signed out"
-        )
+        await expect(other.get_by_label(NAME)).to_have_value("Typed while signed out")
         assert "token=" not in other.url
         await page.bring_to_front()
         await page.evaluate("dispatchEvent(new Event('focus'))")  # as a window gets it that is chosen
