@@ -144,10 +144,9 @@ async def token(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
     from tavern_host.server.holder import server_of
     from tavern_host.server.operator_token import OperatorToken
 
-    fixed = os.environ.get("TAVERN_TOKEN", "").strip()
-    kept = OperatorToken(Folders.of_user().state, fixed)
+    kept = OperatorToken.of_environment(Folders.of_user().state)
     if arguments["renew"]:
-        if fixed:
+        if kept.fixed:
             raise InvalidInput("TAVERN_TOKEN says which token it is: change it there, and start the server again")
         audit = make_host().audit
         try:
@@ -156,7 +155,7 @@ async def token(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
         finally:
             await audit.close()
         yield CommandOutput(kind="progress", text="Sessions with the token from before have ended.")
-    kept.made()
+    kept.make()
     host = make_host()
     server = server_of(host.folders, host.project)
     found = server.token if server is not None else kept()

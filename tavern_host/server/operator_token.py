@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import secrets
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Self
 
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.plugins.grants import stamp
@@ -25,13 +27,18 @@ class OperatorToken:
 
     def __init__(self, state: Path, fixed: str = "") -> None:
         self._path = state / TOKEN_FILE
-        self._fixed = self._known = fixed
+        self.fixed = self._known = fixed
         self._stamp: object = None
+
+    @classmethod
+    def of_environment(cls, state: Path) -> OperatorToken:
+        """Return the one that `TAVERN_TOKEN` says, if it says any, else the one that is kept."""
+        return cls(state, os.environ.get("TAVERN_TOKEN", "").strip())
 
     def __call__(self) -> str:
         """Return the token. Raises `Misconfigured` where it cannot be used, unless one could be before: that stays in
         use."""
-        if self._fixed or (self._known and self._stamp == self._now()):
+        if self.fixed or (self._known and self._stamp == self._now()):
             return self._known
         self._stamp = self._now()  # before it is read: what is written meanwhile is read next time
         try:
@@ -42,21 +49,21 @@ class OperatorToken:
             _log.error("%s; the token from before stays in use", error.message)
         return self._known
 
-    def made(self) -> Self:
-        """Return this, the token made where there is none. Raises `Misconfigured`, also for one that cannot be used."""
-        try:
-            if not self._fixed:
-                make_private(self._path, _new())
-        except OSError as error:
-            raise Misconfigured(f"the operator's token {self._path} cannot be made: {error.strerror}") from None
+    def make(self) -> OperatorToken:
+        """Make the token where there is none. Raises `Misconfigured`, also for one that cannot be used."""
+        if not self.fixed:
+            self._write(make_private)
         self()
         return self
 
     def renew(self) -> None:
         """Put another one in its place, whatever is there. Raises `Misconfigured`."""
+        self._write(partial(write_atomic, mode=0o600))
+
+    def _write(self, write: Callable[[Path, bytes], None]) -> None:
         try:
             make_folder(self._path.parent)
-            write_atomic(self._path, _new(), mode=0o600)
+            write(self._path, f"{secrets.token_urlsafe(24)}\n".encode())
         except OSError as error:
             raise Misconfigured(f"the operator's token {self._path} cannot be made: {error.strerror}") from None
 
@@ -77,7 +84,3 @@ class OperatorToken:
         except OSError as error:
             why = error.strerror or str(error)
         raise Misconfigured(f"the operator's token {self._path} cannot be used: {why}")
-
-
-def _new() -> bytes:
-    return f"{secrets.token_urlsafe(24)}\n".encode()

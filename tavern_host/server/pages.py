@@ -16,19 +16,7 @@ from tavern_host.host import Host
 from tavern_host.server.routes import route
 from tavern_host.server.served import SERVED
 
-_STYLE = Path(__file__).with_name("pages.css")
-_PAGE = """<!doctype html>
-<html lang="{language}">
-<meta charset="utf-8">
-<title>{title} — tavern-host</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="stylesheet" href="{base}/pages.css">
-<main>
-<h1>{title}</h1>
-{body}
-</main>
-</html>
-"""
+_PAGE, _STYLE = (Path(__file__).with_name(name) for name in ("pages.html", "pages.css"))
 _FORM = """<form>
 {kept}<label for="token">{label}</label>
 <input id="token" name="token" type="password" autocomplete="current-password" autofocus required>
@@ -62,7 +50,9 @@ def projects(hosts: Iterable[Host], base: str) -> web.Response:
 
 
 def _page(title: str, body: str, base: str, status: int = 200) -> web.Response:
-    text = _PAGE.format(language=CATALOGUE.get().language, title=say(title), base=base, body=body)
+    text = _PAGE.read_text(encoding="utf-8").format(
+        language=CATALOGUE.get().language, title=say(title), base=base, body=body
+    )
     return web.Response(status=status, text=text, content_type="text/html")
 
 

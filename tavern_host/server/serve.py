@@ -8,8 +8,10 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+from pydantic import JsonValue
 
 from tavern_host.cli.garbage import collect_again
 from tavern_host.contracts.commands import CommandOutput
@@ -46,13 +48,12 @@ async def serve(
     from tavern_host.server.operator_token import OperatorToken
     from tavern_host.server.served import ServedProjects
 
-    fixed = os.environ.get("TAVERN_TOKEN", "").strip()
-    token = OperatorToken(host.folders.state, fixed).made()
+    token = OperatorToken.of_environment(host.folders.state).make()
     listener = listening_socket(reach.port, reach.address)
     reach = replace(reach, port=listener.getsockname()[1])
     said: asyncio.Queue[str | None] = asyncio.Queue()  # None: stop
+    here = Server(os.getpid(), reach.local_url, token.fixed)
     try:
-        here = Server(os.getpid(), reach.local_url, fixed)
         served = ServedProjects(host, make_host, say=said.put_nowait, server=here)
     except BaseException:
         listener.close()
@@ -79,9 +80,10 @@ async def serve(
                     await served.open(folder)
                 collect_again()
                 url = f"{reach.url}/?token={quote(token(), safe='')}"
-                for line in _greeting(served.all(), url):
+                which = [f"Serving the project {one.project.name} ({one.project.root})" for one in served.all()]
+                for line in (*which, f"Open {url}", "Stop with Ctrl-C."):
                     yield CommandOutput(kind="message", text=line)
-                yield CommandOutput(kind="result", data=_about(host, reach, url))
+                yield CommandOutput(kind="result", data=_where(url, reach, host))
                 notify("READY=1")
                 while (change := await said.get()) is not None:
                     yield CommandOutput(kind="progress", text=change)
@@ -98,13 +100,8 @@ async def serve(
             loop.remove_signal_handler(number)
 
 
-def _about(host: Host, reach: Reach, url: str) -> dict[str, Any]:
+def _where(url: str, reach: Reach, host: Host) -> dict[str, JsonValue]:
     return {"url": url, "port": reach.port, "project": str(host.project.root)}
-
-
-def _greeting(hosts: Sequence[Host], url: str) -> list[str]:
-    which = [f"Serving the project {one.project.name} ({one.project.root})" for one in hosts]
-    return [*which, f"Open {url}", "Stop with Ctrl-C."]
 
 
 def _stopping(count: int, seconds: float) -> str:

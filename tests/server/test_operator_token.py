@@ -30,7 +30,7 @@ async def own(tmp_path: Path) -> AsyncIterator[tuple[HttpClient, OperatorToken]]
     """Serve a project with a token that is kept."""
     async with Host(tmp_path / "inn") as host:
         token = OperatorToken(host.folders.state)
-        token.made()
+        token.make()
         async with TestClient(TestServer(make_app(host, token=token, port=0))) as client:
             yield HttpClient(host, client, 0), token
 
@@ -179,6 +179,6 @@ async def test_without_accounts_no_page_leads_to_a_login(tmp_path: Path) -> None
 
 async def test_many_who_make_the_token_at_once_have_one(tmp_path: Path) -> None:
     makers = [OperatorToken(tmp_path / "state") for _ in range(8)]
-    await asyncio.gather(*(asyncio.to_thread(one.made) for one in makers))
+    await asyncio.gather(*(asyncio.to_thread(one.make) for one in makers))
     assert len({one() for one in makers}) == 1
     assert [file.name for file in (tmp_path / "state").iterdir()] == [TOKEN_FILE]
