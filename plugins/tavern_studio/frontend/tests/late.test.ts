@@ -239,10 +239,12 @@ test("a page without a session says so, and asks no more until somebody is signe
   await settle(60_000);
   expect([connection.value, called("GET /api/me").length]).toEqual(["signedOut", 1]);
   vi.stubGlobal("fetch", () => Promise.resolve(new Response("{}", { status: 200 })));
+  const before = socket;
   const entered = signIn("a token");
   await settle();
   await called("GET /api/me")[1]!.answer({});
   expect(await entered).toBe(true);
+  before.onclose?.(); // which is not that of now
   socket.onopen?.();
   hear("SUBSCRIBED", { epoch: "e", seq: 1 });
   expect(connection.value).toBe("open");

@@ -65,7 +65,7 @@ export function connect(): void {
   }
   const url = new URL(`${page.base}/ws?${query}`, location.href);
   url.protocol = url.protocol.replace("http", "ws");
-  socket = new WebSocket(url);
+  const mine = (socket = new WebSocket(url));
   socket.onopen = () => {
     wait = SOON;
     send("SUBSCRIBE", {});
@@ -74,7 +74,7 @@ export function connect(): void {
   };
   socket.onmessage = (event) => take(JSON.parse(String(event.data)) as Message);
   socket.onclose = () => {
-    if (connection.value !== "signedOut") tryLater();
+    if (socket === mine && connection.value !== "signedOut") tryLater();
   };
 }
 
