@@ -157,7 +157,7 @@ async def test_node_reaches_plain_and_secure_servers_by_http_and_fetch(tmp_path:
         places = [f"127.0.0.1:{plain.port}", f"127.0.0.1:{secure.port}"]
         proxy = await stack.enter_async_context(proxied(places))
         addresses = (f"http://{places[0]}", f"https://{places[1]}", "https://no.example.org/")
-        variables = {"NODE_OPTIONS": preload, "NODE_EXTRA_CA_CERTS": str(tmp_path / "certificate.pem")}
+        variables = {"NODE_OPTIONS": preload, "NODE_EXTRA_CA_CERTS": str(tmp_path / "cert.pem")}
         status, out, errors = await run(proxy, "node", "-e", NODE, *addresses, variables=variables)
 
     assert status == 0, errors
