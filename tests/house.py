@@ -141,6 +141,15 @@ def all_long_functions() -> Iterator[str]:
             yield from long_functions(file)
 
 
+def shared_names() -> Iterator[str]:
+    """Yield the test files that have the name of another: by that pytest imports them, and finds one only."""
+    found: dict[str, list[Path]] = {}
+    for file in python_files([ROOT / "tests", *ROOT.glob("contrib/*/tests")]):
+        if file.name.startswith("test_"):
+            found.setdefault(file.name, []).append(file.relative_to(ROOT))
+    yield from (" and ".join(map(str, files)) for files in found.values() if len(files) > 1)
+
+
 # --- imports ----------------------------------------------------------------------------------------------
 
 
@@ -292,6 +301,7 @@ def faults() -> dict[str, list[str]]:
         **too_large(),
         "files": [*long_files()],
         "functions": [*all_long_functions()],
+        "names": [*shared_names()],
         "circles": [*all_circles()],
         "rooms": [*upward_imports(kernel_graph())],
         "fast": [*lane_faults()],

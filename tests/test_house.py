@@ -30,6 +30,15 @@ def test_every_line_of_a_long_file_counts(tmp_path: Path, monkeypatch: pytest.Mo
     assert [*house.long_files()] == ["long.py: 451 lines, at most 450"]
 
 
+def test_test_files_of_one_name_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(house, "ROOT", tmp_path)
+    for name in ("tests/a/test_x.py", "contrib/one/tests/test_x.py", "tests/test_y.py", "tests/a/bench.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "tests" / "bench.py").write_text("")
+    assert [*house.shared_names()] == ["tests/a/test_x.py and contrib/one/tests/test_x.py"]
+
+
 def test_imports_for_type_checking_count(tmp_path: Path) -> None:
     file = tmp_path / "sample.py"
     file.write_text(
