@@ -16,6 +16,7 @@ from tavern_host.server.door import DOOR
 from tavern_host.server.errors import Handler, errors
 from tavern_host.server.gate import GATE, Gate, admitting, guard
 from tavern_host.server.logs import REQUEST_ID, logged
+from tavern_host.server.packing import vary
 from tavern_host.server.plugin_routes import plugin_route, wrong_method
 from tavern_host.server.reach import Reach
 from tavern_host.server.refusals import REFUSALS, Refusals
@@ -91,7 +92,7 @@ async def _write_refusals(app: web.Application) -> None:
 
 def _share(request: web.Request, response: web.StreamResponse, origins: Collection[str]) -> None:
     """Let pages of these origins read an answer (the CORS protocol of the Fetch standard), without cookies."""
-    response.headers["Vary"] = ", ".join(filter(None, (response.headers.get("Vary"), "Origin")))
+    vary(response, "Origin")
     origin = request.headers.get("Origin", "")
     if origin in origins and request.app[GATE].is_foreign(request):
         response.headers["Access-Control-Allow-Origin"] = origin

@@ -3,13 +3,12 @@ packed when they are built."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import re
 from functools import lru_cache
 
 from aiohttp import web
-
-from tavern_host.contracts.off_loop import off_loop
 
 _TAKEN = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))")
 _LEAST, _MOST = 8 << 10, 2 << 20
@@ -24,11 +23,16 @@ async def packed(request: web.Request, response: web.StreamResponse) -> web.Stre
     is_list = "ETag" in response.headers and response.content_type.endswith("json")
     if not is_list or not _LEAST <= len(body) <= _MOST or "Content-Encoding" in response.headers:
         return response
-    response.headers["Vary"] = ", ".join(filter(None, (response.headers.get("Vary"), "Accept-Encoding")))
+    vary(response, "Accept-Encoding")
     if _TAKEN.search(request.headers.get("Accept-Encoding", "").lower()):
-        response.body = await off_loop(True, _gzip, body)
+        response.body = await asyncio.to_thread(_gzip, body)
         response.headers["Content-Encoding"] = "gzip"
     return response
+
+
+def vary(response: web.StreamResponse, header: str) -> None:
+    """Let caches know that an answer depends on a header of its request too."""
+    response.headers["Vary"] = ", ".join(filter(None, (response.headers.get("Vary"), header)))
 
 
 @lru_cache(maxsize=16)

@@ -97,7 +97,7 @@ class Sessions:
             self._note_end((owner, name), session)
 
     async def settle(self, is_meant: Callable[[CallContext], Awaitable[bool]], why: str) -> int:
-        """End the sessions whose last call is meant; return how many there were."""
+        """End the sessions whose last call is chosen; return how many there were."""
         ended = 0
         for key, session in [*self._sessions.items()]:
             if session.context is not None and await is_meant(session.context) and self._sessions.get(key) is session:

@@ -20,20 +20,26 @@ async def last_run(studio: Studio) -> dict[str, Any]:
     return run
 
 
+async def pin_trim(studio: Studio, text: str) -> None:
+    """Greet Ada, and pin another text in the place of what the node `trim` gave."""
+    page, inspector = studio.page, studio.page.get_by_label("Inspector")
+    await page.get_by_label("Name", exact=True).fill("Ada")
+    await page.keyboard.press("Enter")
+    await expect(inspector.get_by_text("Hello, Ada")).to_be_visible()
+    await canvas_node(page, "trim").locator("strong").click()
+    await inspector.get_by_role("tab", name="Outputs").click()
+    await inspector.get_by_role("button", name="Pin the outputs").click()
+    await inspector.get_by_label("text", exact=True).fill(text)
+
+
 async def test_a_pinned_text_keeps_its_lines_over_reload_and_restart(browser: Browser, tmp_path: Path) -> None:
     lines = "Grace\nHopper"
     async with Host(tmp_path / "inn", sample=True) as host, served(host) as site:
         context = await browser.new_context(**WIDE)
         studio = await show(context, site)
-        page, inspector = studio.page, studio.page.get_by_label("Inspector")
+        page = studio.page
         await greeting(studio)
-        await page.get_by_label("Name", exact=True).fill("Ada")
-        await page.keyboard.press("Enter")
-        await expect(inspector.get_by_text("Hello, Ada")).to_be_visible()
-        await canvas_node(page, "trim").locator("strong").click()
-        await inspector.get_by_role("tab", name="Outputs").click()
-        await inspector.get_by_role("button", name="Pin the outputs").click()
-        await inspector.get_by_label("text", exact=True).fill(lines)
+        await pin_trim(studio, lines)
         await expect(page.get_by_label("Status").get_by_text("Draft saved", exact=True)).to_be_visible()
         await page.reload()
         await expect(canvas_node(page, "trim").locator(".pin")).to_be_visible()
@@ -70,14 +76,7 @@ async def test_runs_are_watched_outputs_pinned_and_nodes_tried(studio: Studio) -
     await page.get_by_role("button", name="Watch it").click()
     await expect(inspector.get_by_text("Hello, Mo")).to_be_visible()
 
-    await page.get_by_label("Name", exact=True).fill("Ada")
-    await page.keyboard.press("Enter")
-    await expect(inspector.get_by_text("Hello, Ada")).to_be_visible()
-
-    await canvas_node(page, "trim").locator("strong").click()
-    await inspector.get_by_role("tab", name="Outputs").click()
-    await inspector.get_by_role("button", name="Pin the outputs").click()
-    await inspector.get_by_label("text", exact=True).fill("Grace")
+    await pin_trim(studio, "Grace")
     await expect(canvas_node(page, "trim").locator(".pin")).to_be_visible()
     await studio.picture("pinned")
     await page.keyboard.press("Control+Enter")

@@ -1,4 +1,4 @@
-"""Who types a short secret at the page is told that it is not masked within texts."""
+"""Who types a short secret at the page reads that it is not masked within texts."""
 
 from __future__ import annotations
 
