@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from benchmarks.agentsubject import Subject, floor, subject
 from benchmarks.harness import Result, Side, compare_sides, measured
-from tavern_host.contracts.agents import AgentRequest
+from tavern_agents.api.agents import AgentRequest
 from tavern_host.contracts.events import Event
 
 TURNS = 200

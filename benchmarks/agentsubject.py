@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import tavern_demo
+from tavern_agents.api.agents import AgentRequest, AgentRuntime
 from tavern_host import AGENT_RUNTIME, Host
-from tavern_host.contracts.agents import AgentRequest, AgentRuntime
 from tavern_host.projects import Folders
 
 TOOL = "system:get_current_time"

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import ROUNDS, Result, frozen, longest_hold, measured
+from tavern_assistant.api.assistant import ASSISTANT, PatchResult
 from tavern_assistant.patches.findings import Findings
 from tavern_assistant.patches.operations import MAX_COPIED
 from tavern_assistant.patches.workflow import apply_to_workflow
+from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host import Host
-from tavern_host.contracts.assistant import ASSISTANT, PatchResult
-from tavern_host.contracts.nodes import NODE_MANAGER
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER, Workflow
+from tavern_host.contracts.workflows import Workflow
 from tavern_host.projects import Folders
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 from tavern_workflows.layout import lay_out
 
 SIZE, LARGER = 500, 2000

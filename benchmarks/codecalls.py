@@ -14,7 +14,7 @@ import time
 
 from benchmarks import toolsubject
 from benchmarks.harness import ROUNDS, Result, measured
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptRequest
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ScriptRequest
 
 CALLS = 500
 

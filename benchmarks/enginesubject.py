@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmarks.enginenodes import NODES
+from tavern_engine.api.runs import RunEnd, RunEntry
 from tavern_engine.cache.cache import OutputCache
 from tavern_engine.compile.bound import BoundPlan
 from tavern_engine.compile.compiler import compile_plan
@@ -36,7 +37,6 @@ from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.nodes import NodeDefinition
-from tavern_host.contracts.runs import RunEnd, RunEntry
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
 from tavern_host.events.bus import EventBus
 from tavern_host.sdk.decorator import NodeCode

@@ -25,9 +25,10 @@ from benchmarks.enginegraphs import Graph, node_id
 from benchmarks.faultchild import Place, graph_of
 from benchmarks.harness import Result
 from benchmarks.writes import writes
+from tavern_engine.api.executions import ExecutionEngine
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.executions import ExecutionEngine, Run, RunStatus
+from tavern_host.contracts.executions import Run, RunStatus
 
 KILLS = 200
 SEED = 20_240_229

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Result, longest_hold, measured
+from tavern_agents.api.agents import AgentStatus
 from tavern_host import Host
 from tavern_host.cli.garbage import collect_again, put_off
-from tavern_host.contracts.agents import AgentStatus
 from tavern_host.projects import Folders
 from tavern_host.testing.http import HttpClient, served
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import accumulate, product
 
-from tavern_host.contracts.knowledge import KnowledgeEntry
+from tavern_knowledge.api.knowledge import KnowledgeEntry
 
 _SYLLABLES = "ba be do fa gri ha kel lo mar na or pel qui ra sen tor ul ver wyn zar".split()  # noqa: SIM905
 _CHARACTERS = "山水龙城王剑夜火风雪月星河林海门书酒人狐影光金玉石木花鸟鱼马车船桥路村镇塔井灯钟歌舞梦誓"

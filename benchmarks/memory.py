@@ -11,11 +11,11 @@ from pathlib import Path
 
 from benchmarks import codecalls, lore
 from benchmarks.harness import ROUNDS, Result, awaited, measured
+from tavern_agents.api.histories import CHAT_HISTORY, ChatHistory
 from tavern_host import Host
-from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeBase
-from tavern_host.contracts.llm import ChatMessage
 from tavern_host.projects import Folders
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeBase
+from tavern_llm.api.llm import ChatMessage
 
 SHORT, LONG = 100, 10_000
 LAST = 50

@@ -16,9 +16,9 @@ from benchmarks.clusternodes import dask
 from benchmarks.harness import Result, compare_awaited
 from benchmarks.sharedstores import postgres
 from tavern_host import Host
-from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.projects import Folders
+from tavern_tools.api.toolcalls import ToolCallRequest
+from tavern_tools.api.tools import TOOL_MANAGER
 
 _SERVER = Path(__file__).with_name("mcpserver.py")
 _LIMIT = 1.3

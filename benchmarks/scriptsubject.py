@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host import Host
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, SandboxLaunch, ScriptExecution, ScriptRequest
 from tavern_host.projects import Folders
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, SandboxLaunch, ScriptExecution, ScriptRequest
 
 NOTHING = "pass"
 WITH_DEPENDENCIES = '# /// script\n# dependencies = ["six==1.17.0"]\n# ///\nimport six\n'

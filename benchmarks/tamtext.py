@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.harness import ROUNDS, Result, Side, compare_sides, frozen, measured
-from tavern_host.contracts.protocols import ParseEvent, ParserOptions
 from tavern_tam.parser import TamParser
+from tavern_tools.api.protocols import ParseEvent, ParserOptions
 
 CALLS = 1000
 PIECE = 16

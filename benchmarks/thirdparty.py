@@ -83,7 +83,7 @@ KINDS = (
         from __future__ import annotations
 
         from tavern_host import PluginContext, hookimpl
-        from tavern_host.contracts.macros import PromptMacroInfo
+        from tavern_tools.api.macros import PromptMacroInfo
 
 
         @hookimpl

@@ -12,9 +12,9 @@ from typing import Any
 from tavern_host import Host
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
 from tavern_host.projects import Folders
+from tavern_tools.api.toolcalls import ToolCallRequest
+from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 
 TOOL = "desk:answer"
 ARGUMENTS: dict[str, Any] = {"text": "Good evening, traveller.", "count": 3, "loud": False, "share": 0.25}

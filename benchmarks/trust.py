@@ -16,8 +16,8 @@ from benchmarks import harness
 from benchmarks.harness import Result, frozen, longest_hold, measured
 from benchmarks.trustsubject import WORKFLOW, served, server
 from tavern_host import Host
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.projects import Folders
+from tavern_tools.api.tools import TOOL_MANAGER
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tavern_agents.api.agents import AGENT_RUNTIME
+    from tavern_engine.api.executions import EXECUTION_ENGINE
+    from tavern_engine.api.nodes import NODE_MANAGER
     from tavern_host.context import NodeContext, PluginContext
-    from tavern_host.contracts.agents import AGENT_RUNTIME
     from tavern_host.contracts.audit import AUDIT
     from tavern_host.contracts.blobs import Blob
     from tavern_host.contracts.calls import CallContext, Principal
     from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
     from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
-    from tavern_host.contracts.executions import EXECUTION_ENGINE
     from tavern_host.contracts.hooks import Veto, hookspec
     from tavern_host.contracts.http import HttpRequest, HttpResponse, MessageInfo, RouteInfo
-    from tavern_host.contracts.llm import LLM
-    from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
+    from tavern_host.contracts.nodes import NodeDefinition
     from tavern_host.contracts.plugins import PLUGINS
     from tavern_host.contracts.services import (
         ServiceInfo,
@@ -35,29 +35,28 @@ if TYPE_CHECKING:
         service_info,
     )
     from tavern_host.contracts.settings import SETTINGS
-    from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolImplementation
+    from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
     from tavern_host.contracts.ui import UiDeclaration
-    from tavern_host.contracts.workflows import WORKFLOW_MANAGER
     from tavern_host.host import Host
     from tavern_host.projects import Folders
     from tavern_host.sdk.decorator import Config, Slot, hookimpl, node, nodes_of
     from tavern_host.sdk.override import ServiceOverride
+    from tavern_llm.api.llm import LLM
+    from tavern_tools.api.tools import TOOL_MANAGER
+    from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
 _HOMES = {
     "sdk.decorator": ("Config", "Slot", "hookimpl", "node", "nodes_of"),
     "sdk.override": ("ServiceOverride",),
     "context": ("NodeContext", "PluginContext"),
-    "contracts.agents": ("AGENT_RUNTIME",),
     "contracts.audit": ("AUDIT",),
     "contracts.blobs": ("Blob",),
     "contracts.calls": ("CallContext", "Principal"),
     "contracts.commands": ("CommandInfo", "CommandOutput", "CommandParameter"),
     "contracts.errors": ("InvalidInput", "NotFound", "TavernError"),
-    "contracts.executions": ("EXECUTION_ENGINE",),
     "contracts.hooks": ("Veto", "hookspec"),
     "contracts.http": ("HttpRequest", "HttpResponse", "MessageInfo", "RouteInfo"),
-    "contracts.llm": ("LLM",),
-    "contracts.nodes": ("NODE_MANAGER", "NodeDefinition"),
+    "contracts.nodes": ("NodeDefinition",),
     "contracts.plugins": ("PLUGINS",),
     "contracts.services": (
         "ServiceInfo",
@@ -69,13 +68,22 @@ _HOMES = {
         "service_info",
     ),
     "contracts.settings": ("SETTINGS",),
-    "contracts.tools": ("TOOL_MANAGER", "ToolDefinition", "ToolImplementation"),
+    "contracts.tools": ("ToolDefinition", "ToolImplementation"),
     "contracts.ui": ("UiDeclaration",),
-    "contracts.workflows": ("WORKFLOW_MANAGER",),
     "host": ("Host",),
     "projects": ("Folders",),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_SERVICES = {
+    "AGENT_RUNTIME": "tavern_agents.api.agents",
+    "EXECUTION_ENGINE": "tavern_engine.api.executions",
+    "LLM": "tavern_llm.api.llm",
+    "NODE_MANAGER": "tavern_engine.api.nodes",
+    "TOOL_MANAGER": "tavern_tools.api.tools",
+    "WORKFLOW_MANAGER": "tavern_workflows.api.workflows",
+}
+"""Services of the platform, each with the module of the first-party plugin that describes it: for authors alone."""
+
+_HOME_OF = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names} | _SERVICES
 
 __all__ = ["Folders", "Host", "__version__", "hookimpl", "hookspec"]
 __all__ += ["CallContext", "InvalidInput", "NotFound", "PluginContext", "Principal", "TavernError", "Veto"]
@@ -100,7 +108,7 @@ def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    value = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

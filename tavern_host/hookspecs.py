@@ -13,25 +13,19 @@ import inspect
 from functools import cache
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.accounts import Login
+from tavern_host.contracts.accounts import Login, SettledWork, WorkFilter
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.hooks import HookInfo, Veto, hookspec
 from tavern_host.contracts.http import MessageInfo, RouteInfo
-from tavern_host.contracts.llm import LlmAdapterInfo, LlmRequest, LlmResponse
-from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.nodes import NodeDefinition
-from tavern_host.contracts.protocols import ActionProtocolInfo
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
-from tavern_host.contracts.scripts import ScriptBackendInfo
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.settings import SettingsChange
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.ui import UiDeclaration
-from tavern_host.contracts.work import SettledWork, WorkFilter
 
 # --- what a plugin adds ---------------------------------------------------------------------------
 
@@ -75,42 +69,6 @@ def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
 )
 def tavern_register_services(context: PluginContext) -> list[ServiceInfo]:
     """Return the services that the plugin provides; one that has a provider already is a conflict."""
-
-
-@hookspec(
-    permission="hook:server:prompts:register-macros",
-    level="add",
-    policy="collect",
-    caller="toolManager",
-    description="Fill in {{{macros}}} in the prompts of agents.",
-    example="return [PromptMacroInfo(name='acme:weather', handler='acme_plugin.macros:weather')]",
-)
-def tavern_register_prompt_macros(context: PluginContext) -> list[PromptMacroInfo]:
-    """Return prompt macros (`{{{system:available_tools}}}` and others)."""
-
-
-@hookspec(
-    permission="hook:server:llm:register-adapters",
-    level="add",
-    policy="collect",
-    caller="llm",
-    description="Connect another kind of language model.",
-    example="return [LlmAdapterInfo(name='acme', handler='acme_plugin.llm:AcmeAdapter')]",
-)
-def tavern_register_llm_adapters(context: PluginContext) -> list[LlmAdapterInfo]:
-    """Return LLM adapters."""
-
-
-@hookspec(
-    permission="hook:server:scripts:register-backends",
-    level="override",
-    policy="collect",
-    caller="scriptExecution",
-    description="Run everybody's scripts in a sandbox of its own making, in place of the host's.",
-    example="return [ScriptBackendInfo(name='acme', handler='acme_plugin.sandbox:AcmeSandbox')]",
-)
-def tavern_register_script_backends(context: PluginContext) -> list[ScriptBackendInfo]:
-    """Return kinds of sandboxes; each proves before it is used that it isolates."""
 
 
 @hookspec(
@@ -179,18 +137,6 @@ def tavern_collect_figures(context: PluginContext) -> list[Figure]:
 
 
 @hookspec(
-    permission="hook:server:actions:register-protocols",
-    level="intercept",
-    policy="collect",
-    caller="toolManager",
-    description="Read every text that may ask for tool calls, and say which calls stand in it: they are carried out.",
-    example="return [ActionProtocolInfo(name='acme', handler='acme_plugin.parser:AcmeParser')]",
-)
-def tavern_register_action_protocols(context: PluginContext) -> list[ActionProtocolInfo]:
-    """Return action protocols (TAM and its siblings)."""
-
-
-@hookspec(
     permission="hook:server:nodemanager:before-register",
     level="intercept",
     policy="filter",
@@ -239,62 +185,6 @@ def tavern_before_execute(request: RunRequest, call: CallContext, context: Plugi
 )
 def tavern_after_execute(run: Run, call: CallContext, context: PluginContext) -> Run | Veto | None:
     """Return a changed run (its outputs count), `Veto` to withhold the outputs, or None."""
-
-
-@hookspec(
-    permission="hook:server:tool:before-call",
-    level="intercept",
-    policy="veto",
-    caller="toolManager",
-    description="See every tool call before it is made, change its arguments or refuse it.",
-    example="return Veto(reason='not on Sundays')",
-)
-def tavern_before_tool_call(
-    request: ToolCallRequest, call: CallContext, context: PluginContext
-) -> ToolCallRequest | Veto | None:
-    """Return a changed call (its arguments count), `Veto` to refuse it, or None. An error refuses it too."""
-
-
-@hookspec(
-    permission="hook:server:tool:after-call",
-    level="intercept",
-    policy="veto",
-    caller="toolManager",
-    description="See the result of every tool call and change or withhold it.",
-    example="return result.model_copy(update={'structured': None})",
-)
-def tavern_after_tool_call(
-    result: ToolResult, request: ToolCallRequest, call: CallContext, context: PluginContext
-) -> ToolResult | Veto | None:
-    """Return a changed result, `Veto` to withhold it (what the tool did stands), or None."""
-
-
-@hookspec(
-    permission="hook:server:llm:before-request",
-    level="intercept",
-    policy="veto",
-    caller="llm",
-    description="Read every prompt before it is sent to a language model, change it or refuse it.",
-    example="return request.model_copy(update={'model': 'small'})",
-)
-def tavern_before_llm_request(
-    request: LlmRequest, call: CallContext, context: PluginContext
-) -> LlmRequest | Veto | None:
-    """Return a changed request, `Veto` to refuse it, or None. An error refuses it too."""
-
-
-@hookspec(
-    permission="hook:server:llm:after-response",
-    level="intercept",
-    policy="veto",
-    caller="llm",
-    description="Read every answer of a language model, change or withhold it.",
-    example="return response.model_copy(update={'text': response.text.strip()})",
-)
-def tavern_after_llm_response(
-    response: LlmResponse, request: LlmRequest, call: CallContext, context: PluginContext
-) -> LlmResponse | Veto | None:
-    """Return a changed answer, `Veto` to withhold it, or None. A streamed answer is seen when it is whole."""
 
 
 @hookspec(

@@ -395,7 +395,11 @@ class Host:
             raise RuntimeError("a host runs once; make another one")
 
     def _provide_services(self) -> None:
-        for key, instance in ((PLUGINS, self._plugins), (SETTINGS, self.settings), (AUDIT, HostAudit(self.audit))):
+        for key, instance in (
+            (PLUGINS, self._plugins),
+            (SETTINGS, self.settings),
+            (AUDIT, HostAudit(self.audit, self._manager.catalogue.records)),
+        ):
             handler = f"{type(instance).__module__}:{type(instance).__name__}"
             provider = Provider("tavern-host", handler, key.name, key.version)
             provider.instance = instance

@@ -20,19 +20,22 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 12_850, "file": 450, "function": 60}
-"""Lines of code of the core, and of the kernel without contracts; all lines of one product file, and lines of one
-function from its `def` to its end, without its docstring, blank lines and comments. Decision 25 says why the kernel's
-is what it is."""
+MOST = {"core": 4_000, "kernel": 15_800, "contracts": 2_600, "file": 450, "function": 60}
+"""Lines of code of the core, of the kernel with its contracts, and of these; all lines of one product file, and lines
+of one function from its `def` to its end, without its docstring, blank lines and comments. Decisions 25 and 140 say why
+the kernel's is what it is."""
+CONTRACT_FILES = 28
+"""How many files the contracts of the kernel are at most."""
 
 PLUGINS = {
-    "accounts": 1_250, "agents": 5_600, "assistant": 2_000, "dask": 950, "devtools": 1_200, "engine": 9_980,
-    "knowledge": 2_200, "llm": 2_700, "mcp": 1_900, "metrics": 500, "nodes": 5_550, "operations": 1_350,
-    "packages": 1_000, "postgres": 1_300, "scripts": 9_500, "tam": 2_000, "tools": 9_390, "workflows": 3_200,
+    "accounts": 1_250, "agents": 6_200, "assistant": 2_100, "dask": 950, "devtools": 1_250, "engine": 10_400,
+    "knowledge": 2_500, "llm": 2_950, "mcp": 1_900, "metrics": 500, "nodes": 5_550, "operations": 1_350,
+    "packages": 1_000, "postgres": 1_300, "scripts": 9_750, "tam": 2_000, "tools": 10_350, "workflows": 3_700,
+    "worlds": 1_250,
 }  # fmt: skip
-"""Lines of code of first-party plugins, as decision 102 says."""
+"""Lines of code of first-party plugins, each with its `api`, as decision 102 says."""
 
-TESTS = 0.835
+TESTS = 0.845
 """How many lines of code the tests have at most for each of the product's in Python, as decisions 100 and 104 say."""
 
 ROOMS: tuple[tuple[str, ...], ...] = (
@@ -48,6 +51,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("runtime",),
     ("storage",),
     ("context",),
+    ("common",),
     ("contracts",),
     ("clock",),
 )
@@ -112,19 +116,18 @@ def long_functions(file: Path) -> Iterator[str]:
 
 
 def too_large() -> dict[str, list[str]]:
-    """Return for the core, the kernel, the first-party plugins and the tests what is wrong with their size."""
-    kernel = size([KERNEL]) - size([KERNEL / "contracts"])
+    """Return for the core, the kernel, the first-party plugins and the tests what is wrong with their size: lines of
+    code, or files."""
     tests = size([ROOT / "tests"])
     sizes = {
         "core": (size(KERNEL / part for part in CORE), MOST["core"]),
-        "kernel": (kernel, MOST["kernel"]),
+        "kernel": (size([KERNEL]), MOST["kernel"]),
+        "contracts": (size([KERNEL / "contracts"]), MOST["contracts"]),
+        "contract files": (len(python_files([KERNEL / "contracts"])), CONTRACT_FILES),
         "tests": (tests, int((size(PRODUCT) - size(ROOT.glob("contrib/*/tests"))) * TESTS)),
     }
     sizes |= {f"tavern_{name}": (size([ROOT / "plugins" / f"tavern_{name}"]), most) for name, most in PLUGINS.items()}
-    return {
-        name: [f"{lines} lines of code, at most {most}"] if lines > most else []
-        for name, (lines, most) in sizes.items()
-    }
+    return {name: [f"{lines}, at most {most}"] if lines > most else [] for name, (lines, most) in sizes.items()}
 
 
 def long_files() -> Iterator[str]:

@@ -14,8 +14,10 @@ import typing
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pkgutil import resolve_name
 from typing import Annotated, Any, Literal
 
+from documentation.platform import hooks, interfaces, manifests, service_permissions, spec
 from helpers.repetition import Failures
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -23,27 +25,34 @@ import tavern_host
 from tavern_host import contracts, hookspecs
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.catalogue import INTERFACES, interfaces, service_permissions
 from tavern_host.contracts.errors import ErrorInfo, TavernError
 from tavern_host.contracts.hooks import Veto
-from tavern_host.contracts.services import ServiceInterface, interface_methods
+from tavern_host.contracts.services import interface_methods
 from tavern_host.contracts.wire import Model, OpenModel, wire_problem
-from tavern_host.hookspecs import hooks
+from tavern_host.hooks.published import read_published
 
-HOOKS = {name: (getattr(hookspecs, name), info) for name, info in sorted(hooks().items())}
+HOOKS = {name: (spec(name), info) for name, info in sorted(hooks().items())}
 METHODS = {
     f"{interface.service_name}.{name}": (interface, getattr(interface, name), info)
-    for interface in INTERFACES
+    for interface in interfaces().values()
     for name, info in interface_methods(interface).items()
 }
 LEVELS = {"add", "intercept", "override"}
 POLICIES = {"collect", "first", "filter", "veto"}
 
 
-def modules_of(package: types.ModuleType) -> Iterator[types.ModuleType]:
-    """Import every module below a package."""
+def modules_of(package: types.ModuleType, part: str = "") -> Iterator[types.ModuleType]:
+    """Import every module below a package, or below one part of it."""
     for info in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
-        yield importlib.import_module(info.name)
+        if info.name.startswith(f"{package.__name__}.{part}"):
+            yield importlib.import_module(info.name)
+
+
+def contract_modules() -> Iterator[types.ModuleType]:
+    """Import every module of the host's contracts, and of what first-party plugins publish."""
+    yield from modules_of(contracts)
+    for package in manifests():
+        yield from modules_of(importlib.import_module(package), "api")
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -59,8 +68,8 @@ def wire_problems(hints: dict[str, Any]) -> dict[str, str]:
 
 def test_every_tavern_function_of_hookspecs_is_a_hook() -> None:
     named = {name for name in vars(hookspecs) if name.startswith("tavern_")}
-    assert named == set(hooks())
-    assert len(named) >= 15
+    assert named == set(hookspecs.hooks())
+    assert 15 <= len(named) < len(HOOKS)
 
 
 def test_hooks_are_fully_described() -> None:
@@ -103,23 +112,26 @@ def test_signatures_of_hooks_follow_their_policies() -> None:
 # --- services ----------------------------------------------------------------------------------------
 
 
-def test_the_catalogue_has_every_interface_of_the_contracts() -> None:
-    defined = {
-        value
-        for module in modules_of(contracts)
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, ServiceInterface) and hasattr(value, "service_name")
-    }
-    assert defined == set(INTERFACES)
-    assert len(interfaces()) == len(INTERFACES)
+def test_every_interface_and_hook_of_an_api_is_published_as_it_is_in_code() -> None:
+    with Failures() as failures:
+        for package, manifest in manifests().items():
+            with failures.row(package):
+                published, problems = read_published(manifest, lambda name, of=package: resolve_name(f"{of}.{name}"))
+                assert problems == []
+                found = [vars(module).values() for module in modules_of(importlib.import_module(package), "api")]
+                values = [value for values in found for value in values if isinstance(value, type | types.FunctionType)]
+                own = [value for value in values if value.__module__.startswith(f"{package}.api.")]
+                services = {value.service_name for value in own if hasattr(value, "service_name")}
+                assert {value.__name__ for value in own if hasattr(value, "__tavern_hook__")} == set(published.hooks)
+                assert services == set(published.interfaces)
 
 
 def test_public_attributes_of_interfaces_are_marked_methods() -> None:
     with Failures() as failures:
-        for interface in INTERFACES:
+        for interface in interfaces().values():
             with failures.row(interface.service_name):
                 public = {name for name in vars(interface) if not name.startswith("_")}
-                described = {"service_name", "service_version", "service_records"}
+                described = {"service_name", "service_version"}
                 assert public - described == set(interface_methods(interface))
                 assert inspect.getdoc(interface)
 
@@ -162,7 +174,7 @@ def test_acting_methods_have_a_permission_and_the_call() -> None:
 def test_models_of_the_contracts_are_frozen_all_the_way() -> None:
     models = {
         value
-        for module in modules_of(contracts)
+        for module in contract_modules()
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ == module.__name__
     }

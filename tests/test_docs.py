@@ -21,6 +21,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from documentation import facts
 from documentation.pages import ROOT, Page, pages, table
+from documentation.platform import interfaces
 from documentation.reference import TO_DO, references, write_table
 from documentation.snippets import PageRun, Wrong, compare
 from helpers.folder_plugins import write_plugin
@@ -30,26 +31,23 @@ from pydantic import TypeAdapter
 import tavern_host
 from tavern_host import PLUGINS, CallContext, Host, NodeDefinition, Principal, ToolDefinition, ToolImplementation
 from tavern_host.cli import terminal
-from tavern_host.contracts.accounts import Login
-from tavern_host.contracts.catalogue import interfaces
+from tavern_host.contracts.accounts import Login, SettledWork, WorkFilter
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
-from tavern_host.contracts.hook_names import canonical
 from tavern_host.contracts.hooks import Policy
-from tavern_host.contracts.llm import LlmAdapterInfo, LlmRequest, LlmResponse
-from tavern_host.contracts.macros import PromptMacroInfo
-from tavern_host.contracts.manifest import Manifest
+from tavern_host.contracts.manifest import Manifest, canonical
 from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.contracts.protocols import ActionProtocolInfo
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
-from tavern_host.contracts.scripts import ScriptBackendInfo
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import ControlType, SettingItem, SettingsChange
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
-from tavern_host.contracts.work import SettledWork, WorkFilter
 from tavern_host.plugins.permissions import asked
 from tavern_host.server.app import make_app
 from tavern_host.testing import fixtures
+from tavern_llm.api.llm import LlmAdapterInfo, LlmRequest, LlmResponse
+from tavern_scripts.api.scripts import ScriptBackendInfo
+from tavern_tools.api.macros import PromptMacroInfo
+from tavern_tools.api.protocols import ActionProtocolInfo
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
 
 WRITE = "`python -m tests.documentation` writes the reference parts anew"
 
@@ -90,7 +88,7 @@ def test_every_hook_service_and_command_has_a_heading() -> None:
 
     hooks = [title for title in headed("docs/hooks.md", 2) if title.startswith("tavern_")]
     assert sorted(hooks) == sorted(facts.hooks())
-    assert headed("docs/services.md", 3) == list(interfaces())
+    assert sorted(headed("docs/services.md", 3)) == sorted(interfaces())
     commands = sorted(f"tavern {command.info.name}" for command in facts.commands())
     assert sorted(headed("docs/cli.md", 4)) == commands
 

@@ -1,14 +1,16 @@
-"""What imports what: start-up is a feature, the kernel names no plugin, and plugins meet in the contracts alone."""
+"""What imports what: start-up is a feature, the kernel names no plugin, plugins meet in contracts and `api`s alone."""
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import networkx
 import pytest
 from helpers.repetition import Failures
 
@@ -18,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 KERNEL = Path(tavern_host.__file__).parent
 PLUGINS = ROOT / "plugins"
 FIRST_PARTY = sorted(p.name for p in PLUGINS.iterdir() if (p / "plugin.yaml").is_file())
-DOCUMENTED = {f"tavern_host.{room}" for room in ("clock", "context", "runtime", "sdk", "storage")}
+DOCUMENTED = {f"tavern_host.{room}" for room in ("clock", "common", "context", "runtime", "sdk", "storage")}
 FOR_AUTHORS = {"tavern_host.contracts", *DOCUMENTED}
 
 
@@ -113,6 +115,10 @@ def test_the_reader_of_imports_sees_all_forms(tmp_path: Path) -> None:
     }
 
 
+AUTHORS = KERNEL / "__init__.py"
+"""Names by which authors import services of first-party plugins: the one place of the kernel that knows such."""
+
+
 def test_the_kernel_neither_imports_nor_names_first_party_plugins() -> None:
     names = {*FIRST_PARTY, *(name.replace("_", "-") for name in FIRST_PARTY)}
     with Failures() as failures:
@@ -120,24 +126,52 @@ def test_the_kernel_neither_imports_nor_names_first_party_plugins() -> None:
             with failures.row(file):
                 found = found_in(file, package)
                 assert tops(found.modules) & set(FIRST_PARTY) == set()
-                assert {t for t in found.texts if t.partition(":")[0].partition(".")[0] in names} == set()
+                named = {t for t in found.texts if t.partition(":")[0].partition(".")[0] in names}
+                assert named == {t for t in named if file == AUTHORS and is_api(t)}
+
+
+def is_in(module: str, rooms: set[str]) -> bool:
+    return any(module == room or module.startswith(f"{room}.") for room in rooms)
+
+
+def is_api(module: str) -> bool:
+    return module.split(".")[1:2] == ["api"]
 
 
 def test_first_party_plugins_import_only_what_authors_may() -> None:
     page = (ROOT / "docs" / "plugin-api.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
-
-    def is_in(module: str, rooms: set[str]) -> bool:
-        return any(module == room or module.startswith(f"{room}.") for room in rooms)
-
     with Failures() as failures:
         for plugin in FIRST_PARTY:
             for file, package in files_of(PLUGINS / plugin):
                 with failures.row(file):
                     found = found_in(file, package)
-                    assert tops(found.modules) & set(FIRST_PARTY) <= {plugin}
+                    others = {n for n in found.modules if n.partition(".")[0] in {*FIRST_PARTY} - {plugin}}
+                    assert {name for name in others if not is_api(name)} == set()
                     allowed = FOR_AUTHORS | ({"tavern_host.testing"} if file.name == "testing.py" else set())
                     kernel = {name for name in found.modules if name.startswith("tavern_host.")}
                     assert {name for name in kernel if not is_in(name, allowed)} == set()
                     named = {name for module, name in found.members if is_in(module, DOCUMENTED)}
                     assert named - documented == set(), "docs/plugin-api.md does not tell of them"
+
+
+def test_an_api_needs_the_kernel_other_apis_and_pydantic() -> None:
+    with Failures() as failures:
+        for plugin in FIRST_PARTY:
+            for file, package in files_of(PLUGINS / plugin / "api"):
+                with failures.row(file):
+                    found = found_in(file, f"{plugin}.{package}").modules
+                    ours = {name for name in found if tops({name}) & {*FIRST_PARTY}}
+                    assert {name for name in ours if not is_api(name)} == set()
+                    wanted = {*FIRST_PARTY, "tavern_host", "pydantic", "opentelemetry"}  # the last where spans are made
+                    assert tops(found) - wanted <= sys.stdlib_module_names
+
+
+def test_apis_import_each_other_downwards() -> None:
+    graph = networkx.DiGraph()
+    for plugin in FIRST_PARTY:
+        for file, package in files_of(PLUGINS / plugin / "api"):
+            others = tops(found_in(file, f"{plugin}.{package}").modules) & {*FIRST_PARTY} - {plugin}
+            graph.add_edges_from((plugin, other) for other in others)
+    assert list(networkx.simple_cycles(graph)) == []
+    assert graph.size() > 3

@@ -1,4 +1,5 @@
-"""The core knows kinds of contributions that plugins declare: no workflow, node, tool, script, agent or model."""
+"""The kernel knows kinds of contributions that plugins declare: no workflow, node, tool, script, agent or model, apart
+from the hooks that are the platform's, and their models."""
 
 from __future__ import annotations
 
@@ -11,7 +12,25 @@ import tavern_host
 
 KERNEL = Path(tavern_host.__file__).parent
 CORE = ("plugins", "hooks", "services", "host.py")
-"""`hookspecs.py`, which is the contract and names every kind, and `contracts/` are apart."""
+PLATFORM = (
+    *("hookspecs.py", "contracts/nodes.py", "contracts/tools.py", "contracts/executions.py", "contracts/workflows.py"),
+    # What authors write with, and the fields of their manifests.
+    *("__init__.py", "sdk/decorator.py", "sdk/slots.py", "context/__init__.py", "contracts/manifest.py"),
+    *("contracts/ui.py", "testing/fixtures.py"),
+)
+"""The hooks of the host and their models, which name what they are about."""
+NAMED = {
+    "contracts/accounts.py": {"agent", "tool"},  # whose work is settled
+    "contracts/calls.py": {"agent"},
+    "runtime/issued.py": {"agent"},
+    "contracts/settings.py": {"tool"},  # settings of files beside the manifest
+    "settings/service.py": {"tool"},
+    "server/subscriptions.py": {"agent", "node", "workflow"},  # what clients of the platform subscribe to
+    "storage/files.py": {"node"},  # node_modules
+    "storage/yaml_file.py": {"node"},  # of a YAML document
+    "storage/yaml_nodes.py": {"node"},
+}
+"""Words that a file may have, outside of the core."""
 
 WORDS = frozenset({"workflow", "node", "tool", "script", "agent", "model", "llm"})
 OF_PYDANTIC = re.compile(r"BaseModel|Model|model_[a-z_]+")
@@ -67,3 +86,15 @@ def test_the_core_names_no_feature() -> None:
     assert len(files) > 15
     found = {str(file.relative_to(KERNEL)): foreign_words(file.read_text(encoding="utf-8")) for file in files}
     assert {name: words for name, words in found.items() if words} == {}
+
+
+def test_the_kernel_around_the_core_names_features_in_few_places() -> None:
+    found = {}
+    for file in sorted(KERNEL.rglob("*.py")):
+        name = file.relative_to(KERNEL).as_posix()
+        identifiers = (line.partition(": ")[2] for line in foreign_words(file.read_text(encoding="utf-8")))
+        parts = {part.lower().removesuffix("s") for text in identifiers for part in _PART.findall(text)}
+        words = parts & WORDS - {"model"}  # of pydantic, outside of the core
+        if name not in PLATFORM and words:
+            found[name] = words
+    assert found == NAMED

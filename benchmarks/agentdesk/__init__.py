@@ -9,7 +9,7 @@ from typing import Any
 
 from tavern_host import hookimpl
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.llm import LlmAdapterInfo, LlmChunk, LlmRequest, LlmResponse, LlmToolCall
+from tavern_llm.api.llm import LlmAdapterInfo, LlmChunk, LlmRequest, LlmResponse, LlmToolCall
 
 REPLY = "It is late."
 PAUSE = 0.2

@@ -11,9 +11,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host import CommandOutput, PluginContext
-from tavern_host.contracts.accounts import ACCOUNTS, Accounts
+from tavern_host.contracts.accounts import ACCOUNTS, KINDS, Accounts, SettledWork, WorkFilter, settled_text
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.work import KINDS, SettledWork, WorkFilter, settled_text
 
 Arguments = dict[str, JsonValue]
 Output = AsyncIterator[CommandOutput]

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_host.contracts.accounts import KINDS
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.http import RouteInfo
-from tavern_host.contracts.work import KINDS
 
 _CONTRACTS = "tavern_host.contracts.accounts"
 _WEB = "tavern_accounts.web"

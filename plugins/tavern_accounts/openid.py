@@ -20,10 +20,10 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 from pydantic import Field
 
 from tavern_host import PluginContext, clock
+from tavern_host.common.proxies import failed
 from tavern_host.contracts.accounts import OpenIdLogin
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import InvalidInput, Misconfigured, NotFound, ServiceUnavailable, Unauthorized
-from tavern_host.contracts.proxies import failed
 from tavern_host.contracts.wire import Model
 
 SETTING = "extensions.tavern-accounts.openid"

@@ -24,12 +24,13 @@ from tavern_host.contracts.accounts import (
     NewSession,
     OpenIdLogin,
     Session,
+    SettledWork,
     User,
+    WorkFilter,
 )
 from tavern_host.contracts.calls import Admission, CallContext, Principal, system_call
 from tavern_host.contracts.errors import Conflict, Forbidden, InvalidInput, NotFound, TavernError, Unauthorized
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.work import SettledWork, WorkFilter
 
 T = TypeVar("T")
 

@@ -8,12 +8,21 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import Field
 
 from tavern_host import HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.accounts import ACCOUNTS, Accounts, ChangedMembers, Identity
+from tavern_host.contracts.accounts import (
+    ACCOUNTS,
+    Accounts,
+    ChangedMembers,
+    Identity,
+    Kind,
+    Settled,
+    SettledWork,
+    WorkFilter,
+    settled_text,
+)
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import InvalidInput, LimitReached, TavernError, Unauthorized
 from tavern_host.contracts.host_api import Done
 from tavern_host.contracts.wire import Model
-from tavern_host.contracts.work import Kind, Settled, SettledWork, WorkFilter, settled_text
 
 _HEAD = """<!doctype html>
 <html lang="en">

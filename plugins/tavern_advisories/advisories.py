@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from tavern_advisories.database import MAX_FILE, Comparison, compare
 from tavern_advisories.installed import installed
 from tavern_host import PluginContext
+from tavern_host.common.proxies import failed
 from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable
-from tavern_host.contracts.proxies import failed
 
 _PART = 1 << 20
 _SECONDS = 900.0

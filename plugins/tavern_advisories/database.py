@@ -15,9 +15,9 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from tavern_advisories.api.advisories import Advisory
 from tavern_advisories.installed import Installed
 from tavern_advisories.versions import KEYS, in_events
-from tavern_host.contracts.advisories import Advisory
 from tavern_host.contracts.errors import Misconfigured
 
 MAX_RECORD = 16 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tavern_advisories.advisories import compared
+from tavern_advisories.api.advisories import ADVISORY, Advisory
 from tavern_host import PluginContext
-from tavern_host.contracts.advisories import ADVISORY, Advisory
 from tavern_host.contracts.errors import TavernError
 
 FIRST = 10.0

@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from tavern_agents.api.agents import AGENT_RUNTIME, AgentRunFilter
+from tavern_agents.api.callaccounts import CALL_ACCOUNTS
+from tavern_agents.api.histories import CHAT_HISTORY
+from tavern_agents.api.profilefiles import AGENT_PROFILES
 from tavern_host import CallContext, CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
-from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRunFilter
-from tavern_host.contracts.callaccounts import CALL_ACCOUNTS
+from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.histories import CHAT_HISTORY
-from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.plugins import all_started
-from tavern_host.contracts.profilefiles import AGENT_PROFILES
 from tavern_host.contracts.tools import ToolDefinition
-from tavern_host.contracts.work import SettledWork, WorkFilter
+from tavern_tools.api.macros import PromptMacroInfo
 
 if TYPE_CHECKING:
     from tavern_agents.runtime import Runtime

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from tavern_agents.api.agents import AgentLimits, AgentRun
+from tavern_agents.api.callaccounts import CallAccounts, CallEntry
 from tavern_agents.begun_calls import accepted, lost, may_repeat, outcome, result_of
 from tavern_agents.conversation import BROKEN_OFF, Conversation
 from tavern_agents.feedback import MIN_OBSERVATION
@@ -20,12 +22,10 @@ from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
 from tavern_agents.watch import used_up
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentLimits, AgentRun
-from tavern_host.contracts.callaccounts import CallAccounts, CallEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
+from tavern_tools.api.tools import TOOL_MANAGER
 
 _MOST_TOLD = 1_000
 """Of how many calls between two steps of a run the trace tells."""

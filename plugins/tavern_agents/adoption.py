@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 
+from tavern_agents.api.agents import AGENT_RUNTIME
 from tavern_agents.store import AgentStore
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AGENT_RUNTIME
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolResult
+from tavern_tools.api.toolcalls import ContentPart, ToolCallRequest, ToolResult
 
 
 async def adopted(

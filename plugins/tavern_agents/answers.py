@@ -6,7 +6,7 @@ from typing import Any
 
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.llm import LlmResponse
+from tavern_llm.api.llm import LlmResponse
 
 
 def read_answer(value: Any, where: str = "response") -> LlmResponse:

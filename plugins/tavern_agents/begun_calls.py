@@ -8,8 +8,8 @@ from tavern_agents.store import AgentStore
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.toolcalls import TaskFilter, ToolCallRequest, ToolError, ToolErrorType, ToolResult, ToolTask
-from tavern_host.contracts.tools import ToolManager
+from tavern_tools.api.toolcalls import TaskFilter, ToolCallRequest, ToolError, ToolErrorType, ToolResult, ToolTask
+from tavern_tools.api.tools import ToolManager
 
 
 async def accepted(tools: ToolManager, request: ToolCallRequest, known: set[str], call: CallContext) -> str | None:

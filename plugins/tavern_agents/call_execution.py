@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from tavern_agents.account import CallAccount
+from tavern_agents.api.agents import AgentProfile, AgentRun
 from tavern_agents.begun_calls import accepted, lost, may_repeat, outcome, result_of
 from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, Conversation, result_messages
 from tavern_agents.decision import Decision, read_decision
@@ -21,20 +22,12 @@ from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentProfile, AgentRun
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.observations import cut_middle, observation
-from tavern_host.contracts.toolcalls import (
-    TaskFilter,
-    TaskStatus,
-    ToolCallRequest,
-    ToolErrorType,
-    ToolFeedback,
-    ToolResult,
-)
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
+from tavern_llm.api.llm import ChatMessage
+from tavern_tools.api.observations import cut_middle, observation
+from tavern_tools.api.toolcalls import TaskFilter, TaskStatus, ToolCallRequest, ToolErrorType, ToolFeedback, ToolResult
+from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 
 _WAIT = 60.0
 """Seconds after which the decision about a call is asked for again; it is known at once when it is made."""

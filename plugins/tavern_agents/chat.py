@@ -11,17 +11,17 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from tavern_agents.api.agents import AgentReply, AgentRequest, AgentRun, AgentTrace
+from tavern_agents.api.histories import CHAT_HISTORY
 from tavern_agents.commands import read_flags, trace_line
 from tavern_agents.history_commands import head_of
 from tavern_agents.tracing import EVENT
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
-from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentRun, AgentTrace
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
 from tavern_host.contracts.events import Gap
-from tavern_host.contracts.histories import CHAT_HISTORY
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.wire import without_surrogates
+from tavern_tools.api.tools import TOOL_MANAGER
 
 _QUIET = frozenset({"reply", "error", "interrupted", "limit", "tool_running", "fragment"})
 """Steps that are not shown as lines: the end is shown as such."""

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from tavern_agents.api.agents import AgentRunFilter, AgentTrace
+from tavern_agents.api.memory import MemoryChange
 from tavern_agents.profile_checks import profile_schema
 from tavern_agents.profiles import profiles_of, said
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
-from tavern_host.contracts.agents import AgentRunFilter, AgentTrace
 from tavern_host.contracts.documents import ModelT, read_json, read_model
 from tavern_host.contracts.errors import InvalidInput, describe
-from tavern_host.contracts.memory import MemoryChange
 
 
 async def list_agents(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:

@@ -7,8 +7,8 @@ from tavern_agents.store import AgentStore
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmRequest, LlmResponse
-from tavern_host.contracts.observations import cut_middle
+from tavern_llm.api.llm import LLM, ChatMessage, LlmModelInfo, LlmRequest, LlmResponse
+from tavern_tools.api.observations import cut_middle
 
 MAX_TEXT = 200_000
 """How many characters of a conversation a summary is made of."""

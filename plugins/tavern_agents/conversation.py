@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tavern_agents.rows import Kept
-from tavern_host.contracts.llm import ChatMessage, LlmToolCall
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolFeedback
+from tavern_llm.api.llm import ChatMessage, LlmToolCall
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolFeedback
 
 MAY_HAVE_RUN = "The call was interrupted: it may have run, or not. Find out what it did before you repeat it."
 NEVER_RAN = "The call was never made: the work was interrupted before it began."

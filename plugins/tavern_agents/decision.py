@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.llm import ChatMessage, LlmToolCall
-from tavern_host.contracts.toolcalls import ToolCallRequest, take_call
-from tavern_host.contracts.tools import ToolManager
+from tavern_llm.api.llm import ChatMessage, LlmToolCall
+from tavern_tools.api.toolcalls import ToolCallRequest, take_call
+from tavern_tools.api.tools import ToolManager
 
 CUT = frozenset({"length", "max_tokens", "MAX_TOKENS"})
 """Finish reasons of an answer that ended at the limit of tokens."""

@@ -14,16 +14,17 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from tavern_agents.answers import read_answer
+from tavern_agents.api.agents import AgentProfile
 from tavern_agents.conversation import Conversation
 from tavern_agents.feedback import framed
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentProfile
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import Interrupted, InvalidInput, Misconfigured, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.executions import Run, RunStatus
-from tavern_host.contracts.llm import ChatMessage, LlmResponse
 from tavern_host.contracts.nodes import DataFlowType
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow, Workflow
+from tavern_host.contracts.workflows import Workflow
+from tavern_llm.api.llm import ChatMessage, LlmResponse
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER, StoredWorkflow
 
 TEXT_OUTPUTS = ("response", "text")
 """Interface outputs that hold what the agent says, in order of precedence."""

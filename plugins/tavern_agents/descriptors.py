@@ -30,21 +30,21 @@ _ROUTES = (
 )
 
 
-_RUN = {"answer": "agents:AgentRun"}
+_RUN = {"answer": "api.agents:AgentRun"}
 _TYPES: dict[str, dict[str, Any]] = {
-    "list_agents": {"answer": "agents:AgentSummary[]"},
-    "get_profile": {"answer": "agents:AgentProfile"},
-    "save_profile": {"body": "agents:AgentProfile", "answer": "agents:AgentProfile"},
+    "list_agents": {"answer": "api.agents:AgentSummary[]"},
+    "get_profile": {"answer": "api.agents:AgentProfile"},
+    "save_profile": {"body": "api.agents:AgentProfile", "answer": "api.agents:AgentProfile"},
     "delete_profile": {"answer": "host_api:Done"},
-    "check_agents": {"answer": "agents:AgentProblem[]"},
-    "run_agent": {"body": "RunBody", "answer": "agents:AgentReply"},
+    "check_agents": {"answer": "api.agents:AgentProblem[]"},
+    "run_agent": {"body": "RunBody", "answer": "api.agents:AgentReply"},
     "start_run": {"body": "RunBody", **_RUN, "status": 202},
-    "get_memory": {"query": "host_api:MemoryQuery", "answer": "memory:AgentMemory"},
-    "change_memory": {"body": "MemoryBody", "answer": "memory:AgentMemory"},
-    "list_runs": {"query": "host_api:AgentRunQuery", "answer": "agents:AgentRun[]"},
-    "get_trace": {"query": "host_api:AfterQuery", "answer": "agents:AgentTrace[]"},
-    "get_recording": {"answer": "recordings:AgentRecording"},
-    "replay_run": {"body": "recordings:ReplayOptions", "answer": "recordings:AgentReplay"},
+    "get_memory": {"query": "api.answers:MemoryQuery", "answer": "api.memory:AgentMemory"},
+    "change_memory": {"body": "MemoryBody", "answer": "api.memory:AgentMemory"},
+    "list_runs": {"query": "api.answers:AgentRunQuery", "answer": "api.agents:AgentRun[]"},
+    "get_trace": {"query": "api.answers:AfterQuery", "answer": "api.agents:AgentTrace[]"},
+    "get_recording": {"answer": "api.recordings:AgentRecording"},
+    "replay_run": {"body": "api.recordings:ReplayOptions", "answer": "api.recordings:AgentReplay"},
     "say": {"body": "SayBody", **_RUN, "status": 202},
     **dict.fromkeys(("get_run", "interrupt_run", "pause_run", "resume_run"), _RUN),
 }

@@ -5,7 +5,7 @@ Texts only; who reads them and when is the loop's business.
 
 from __future__ import annotations
 
-from tavern_host.contracts.observations import cut_middle, observation
+from tavern_tools.api.observations import cut_middle, observation
 
 MAX_OBSERVATION = 16_000
 """The longest observation, in characters, that goes into a conversation."""

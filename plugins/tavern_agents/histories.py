@@ -9,6 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from tavern_agents.api.histories import (
+    ChatHistory,
+    HistoryDetails,
+    HistoryExport,
+    HistoryMessage,
+    HistoryNode,
+    HistorySummary,
+)
 from tavern_agents.history_exchange import export_history, import_history
 from tavern_agents.history_tree import (
     Place,
@@ -37,15 +45,7 @@ from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
-from tavern_host.contracts.histories import (
-    ChatHistory,
-    HistoryDetails,
-    HistoryExport,
-    HistoryMessage,
-    HistoryNode,
-    HistorySummary,
-)
-from tavern_host.contracts.llm import ChatMessage
+from tavern_llm.api.llm import ChatMessage
 
 if TYPE_CHECKING:
     import sqlite3

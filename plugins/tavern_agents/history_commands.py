@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tavern_agents.api.histories import CHAT_HISTORY, HistoryDetails, HistoryExport, HistoryMessage, HistoryNode
 from tavern_agents.commands import read_file
 from tavern_host import CommandOutput, PluginContext
 from tavern_host.contracts.errors import InvalidInput, describe
-from tavern_host.contracts.histories import CHAT_HISTORY, HistoryDetails, HistoryExport, HistoryMessage, HistoryNode
 
 _SHOWN = 60
 """How many characters of a message a line of the tree has."""

@@ -29,28 +29,28 @@ _ROUTES = (
 )
 
 
-_DETAILS, _MESSAGES = "histories:HistoryDetails", "histories:HistoryMessage[]"
+_DETAILS, _MESSAGES = "api.histories:HistoryDetails", "api.histories:HistoryMessage[]"
 _PAGE = {"query": "host_api:PageQuery"}
 _TYPES: dict[str, dict[str, Any]] = {
-    "list_histories": {**_PAGE, "answer": "histories:HistorySummary[]"},
+    "list_histories": {**_PAGE, "answer": "api.histories:HistorySummary[]"},
     "import_history": {
-        "query": "host_api:IdQuery",
-        "body": "histories:HistoryExport",
+        "query": "api.answers:IdQuery",
+        "body": "api.histories:HistoryExport",
         "answer": _DETAILS,
         "status": 201,
     },
     "delete_history": {"answer": "host_api:Deleted"},
-    "load": {"query": "host_api:BranchQuery", "answer": _MESSAGES},
+    "load": {"query": "api.answers:BranchQuery", "answer": _MESSAGES},
     "add": {"body": "AddBody", "answer": _MESSAGES, "status": 201},
-    "children": {"query": "host_api:OfQuery", "answer": _MESSAGES},
-    "tree": {**_PAGE, "answer": "histories:HistoryNode[]"},
+    "children": {"query": "api.answers:OfQuery", "answer": _MESSAGES},
+    "tree": {**_PAGE, "answer": "api.histories:HistoryNode[]"},
     "edit": {"body": "EditBody", "answer": _MESSAGES, "status": 201},
     "swipe": {"body": "SwipeBody", "answer": _MESSAGES, "status": 201},
     "activate": {"body": "ActiveBody", "answer": _DETAILS},
     "fork": {"body": "BranchBody", "answer": _DETAILS, "status": 201},
     "rename_branch": {"body": "RenameBody", "answer": _DETAILS},
     "fork_history": {"body": "ForkBody", "answer": _DETAILS, "status": 201},
-    "export_history": {"answer": "histories:HistoryExport"},
+    "export_history": {"answer": "api.histories:HistoryExport"},
     **{key: {"answer": _DETAILS} for key in ("get_history", "delete_branch")},
 }
 """What goes in and out of the routes, by function."""

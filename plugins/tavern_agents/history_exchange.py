@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tavern_agents.history_tree import MAIN, MAX_NAME, exists, insert_message, read_details, read_history
-from tavern_agents.rows import message_body, micros
-from tavern_host.contracts.calls import new_id
-from tavern_host.contracts.errors import Conflict, InvalidInput
-from tavern_host.contracts.histories import (
+from tavern_agents.api.histories import (
     ExportedBranch,
     ExportedMemory,
     ExportedSummary,
@@ -17,6 +13,10 @@ from tavern_host.contracts.histories import (
     HistoryExport,
     HistoryMessage,
 )
+from tavern_agents.history_tree import MAIN, MAX_NAME, exists, insert_message, read_details, read_history
+from tavern_agents.rows import message_body, micros
+from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
     import sqlite3

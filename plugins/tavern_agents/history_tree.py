@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from tavern_agents.api.histories import HistoryBranch, HistoryDetails, HistoryMessage, HistoryNode
 from tavern_agents.rows import Kept, moment, read_message, read_messages
 from tavern_host import clock
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
-from tavern_host.contracts.histories import HistoryBranch, HistoryDetails, HistoryMessage, HistoryNode
 
 if TYPE_CHECKING:
     import sqlite3

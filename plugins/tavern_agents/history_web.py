@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
+from tavern_agents.api.answers import BranchQuery, IdQuery, OfQuery
+from tavern_agents.api.histories import CHAT_HISTORY, ChatHistory, HistoryExport
 from tavern_host import HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.histories import CHAT_HISTORY, ChatHistory, HistoryExport
-from tavern_host.contracts.host_api import BranchQuery, IdQuery, OfQuery, PageQuery
-from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.off_loop import off_loop
+from tavern_host.contracts.documents import off_loop, read_model
+from tavern_host.contracts.host_api import PageQuery
 from tavern_host.contracts.wire import Model
+from tavern_llm.api.llm import ChatMessage
 
 M = TypeVar("M", bound=Model)
 

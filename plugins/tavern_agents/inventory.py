@@ -6,16 +6,16 @@ import contextlib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+from tavern_agents.api.agents import AgentProfile
 from tavern_agents.tracing import Tracer
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentProfile
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.code_mode import CODE_TOOL, signatures
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
-from tavern_host.contracts.observations import documented_tools, observation
-from tavern_host.contracts.toolcalls import ToolRule
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolFilter, ToolManager, ToolStatistics
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE
+from tavern_scripts.api.code_mode import CODE_TOOL, signatures
+from tavern_tools.api.observations import documented_tools, observation
+from tavern_tools.api.toolcalls import ToolRule
+from tavern_tools.api.tools import TOOL_MANAGER, ToolFilter, ToolManager, ToolStatistics
 
 MOST_TOKENS = 10_000
 """How many tokens the schemas of the tools that a model is shown take at most, where the profile does not say."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 
+from tavern_agents.api.agents import AgentProfile, ResultPart
 from tavern_agents.compaction import MAX_TEXT
 from tavern_agents.deliberation import TEXT_OUTPUTS
 from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
+from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentProfile, ResultPart
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure, TavernError
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest
-from tavern_host.contracts.observations import cut_middle
-from tavern_host.contracts.toolcalls import ToolResult
-from tavern_host.contracts.tools import ToolDefinition, ToolImplementation, ToolManager
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_tools.api.observations import cut_middle
+from tavern_tools.api.toolcalls import ToolResult
+from tavern_tools.api.tools import ToolManager
 
 READER = "agents:read_result"
 """The tool by which an agent reads on."""

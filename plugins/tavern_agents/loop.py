@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
 from tavern_agents.account import CallAccount
+from tavern_agents.api.agents import AgentLimits, AgentProfile, AgentRun, AgentStatus
 from tavern_agents.call_execution import CallExecution, take_calls_back, unsettled
 from tavern_agents.compaction import ContextWindow
 from tavern_agents.conversation import Conversation, task_of
@@ -28,16 +29,16 @@ from tavern_agents.run_writer import RunWriter
 from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
 from tavern_agents.watch import CycleWatch, about, added, used_up
+from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host import clock
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentLimits, AgentProfile, AgentRun, AgentStatus
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Interrupted, PluginFailure, TavernError, describe
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest
-from tavern_host.contracts.llm import ChatMessage, LlmResponse
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.workflows import Workflow
+from tavern_llm.api.llm import ChatMessage, LlmResponse
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
+from tavern_tools.api.tools import TOOL_MANAGER
 
 
 @dataclass

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from tavern_agents.api.agents import AGENT_RUNTIME, AgentProfile
+from tavern_agents.api.memory import AgentGoal, AgentMemory, AgentNote, KeptMemory, MemoryChange
 from tavern_agents.histories import changed
 from tavern_agents.history_tree import find_end, id_of, read_states, write_states
 from tavern_agents.store import AgentStore, stand_of
 from tavern_agents.tracing import agent_of
 from tavern_host import clock
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.documents import json_path, merged
 from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, TavernError
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
-from tavern_host.contracts.macros import MacroRequest
-from tavern_host.contracts.memory import AgentGoal, AgentMemory, AgentNote, KeptMemory, MemoryChange
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE
+from tavern_tools.api.macros import MacroRequest
 
 if TYPE_CHECKING:
     import sqlite3

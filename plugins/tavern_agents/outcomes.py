@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from tavern_agents.api.agents import AgentReply, AgentRun, AgentStatus
 from tavern_agents.store import AgentStore
-from tavern_host.contracts.agents import AgentReply, AgentRun, AgentStatus
-from tavern_host.contracts.llm import ChatMessage, LlmUsage
-from tavern_host.contracts.spans import of_usage
+from tavern_llm.api.llm import ChatMessage, LlmUsage
+from tavern_llm.api.spans import of_usage
 
 _OUTCOMES = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.INTERRUPTED: "interrupted"}
 

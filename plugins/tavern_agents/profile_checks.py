@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from tavern_agents.api.agents import AgentProblem, AgentProfile
 from tavern_agents.deliberation import Deliberation
 from tavern_agents.memory import memory_problem
 from tavern_agents.profiles import Profiles, Source
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentProblem, AgentProfile
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolFilter
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE
+from tavern_tools.api.tools import TOOL_MANAGER, ToolFilter
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
 FIELDS = {"$schema", *AgentProfile.model_fields}
 """What a profile may say."""

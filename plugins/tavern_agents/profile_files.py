@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from tavern_agents.api.profilefiles import AgentProfiles, ProfileFile
 from tavern_agents.profiles import MAX_PROFILE, ProfileFolder, Profiles, profiles_of, read_profile, said
 from tavern_host import CallContext, PluginContext
+from tavern_host.common.redaction import has_mask
 from tavern_host.contracts.documents import read_document_file, revision_of
 from tavern_host.contracts.errors import Conflict, InvalidInput, ServiceUnavailable, TavernError
-from tavern_host.contracts.profilefiles import AgentProfiles, ProfileFile
-from tavern_host.contracts.redaction import has_mask
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.storage.files import write_atomic
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 
+from tavern_agents.api.profilefiles import AGENT_PROFILES, ProfileFile
 from tavern_agents.profile_files import lock, present
 from tavern_agents.profiles import MAX_PROFILE, profiles_of
 from tavern_host import HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.conditions import conditional, expected
+from tavern_host.common.redaction import masked
 from tavern_host.contracts.errors import Conflict, InvalidInput
-from tavern_host.contracts.profilefiles import AGENT_PROFILES, ProfileFile
-from tavern_host.contracts.redaction import masked
+from tavern_host.sdk.conditions import conditional, expected
 
 
 async def get_profile(request: HttpRequest, context: PluginContext) -> HttpResponse:

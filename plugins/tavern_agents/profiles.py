@@ -14,15 +14,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tavern_agents.api.agents import AgentProblem, AgentProfile
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentProblem, AgentProfile
 from tavern_host.contracts.documents import json_path, json_type, read_document, read_document_bytes
 from tavern_host.contracts.errors import Misconfigured, NotFound, TavernError, describe
-from tavern_host.contracts.json_positions import JsonText, nearest
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PLUGINS, PluginAsset
 from tavern_host.contracts.wire import Path as Location
 from tavern_host.contracts.wire import WireError, carried, without_surrogates
+from tavern_tools.api.json_positions import JsonText, nearest
 
 PROFILE = "agent_profile.json"
 

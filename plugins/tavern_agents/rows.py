@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from tavern_host.contracts.agents import AgentRequest, AgentRun, AgentStatus, AgentUsage
+from tavern_agents.api.agents import AgentRequest, AgentRun, AgentStatus, AgentUsage
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.wire import Model
+from tavern_llm.api.llm import ChatMessage
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
 
 if TYPE_CHECKING:
     import sqlite3

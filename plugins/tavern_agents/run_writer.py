@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from tavern_agents.api.agents import AgentRun, AgentStatus
 from tavern_agents.replay.recorder import Recorder
 from tavern_agents.rows import Kept
 from tavern_agents.store import AgentStore, Progress
 from tavern_agents.tracing import Tracer
 from tavern_host import clock
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentRun, AgentStatus
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.retried_writes import until_written
+from tavern_host.storage.retried_writes import until_written
 
 NOT_BEGUN = "It did not begin, since the store failed, or its caller left, while it was stored"
 

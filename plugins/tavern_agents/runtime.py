@@ -9,6 +9,21 @@ import asyncio
 
 from pydantic import JsonValue
 
+from tavern_agents.api.agents import (
+    AgentProblem,
+    AgentProfile,
+    AgentReply,
+    AgentRequest,
+    AgentRun,
+    AgentRunFilter,
+    AgentRuntime,
+    AgentStatus,
+    AgentSummary,
+    AgentTrace,
+    ResultPart,
+)
+from tavern_agents.api.memory import AgentMemory, GoalChange, MemoryChange
+from tavern_agents.api.recordings import AgentRecording, AgentReplay, ReplayOptions
 from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import deliberation_of
 from tavern_agents.histories import changed
@@ -29,19 +44,6 @@ from tavern_agents.taking_up import loop_of
 from tavern_agents.tracing import Tracer, agent_of
 from tavern_host import clock
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import (
-    AgentProblem,
-    AgentProfile,
-    AgentReply,
-    AgentRequest,
-    AgentRun,
-    AgentRunFilter,
-    AgentRuntime,
-    AgentStatus,
-    AgentSummary,
-    AgentTrace,
-    ResultPart,
-)
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
 from tavern_host.contracts.errors import (
     Conflict,
@@ -51,12 +53,10 @@ from tavern_host.contracts.errors import (
     TavernError,
     describe,
 )
-from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.memory import AgentMemory, GoalChange, MemoryChange
-from tavern_host.contracts.recordings import AgentRecording, AgentReplay, ReplayOptions
-from tavern_host.contracts.retried_writes import Withdrawals
-from tavern_host.contracts.spans import span
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.storage.retried_writes import Withdrawals
+from tavern_llm.api.llm import ChatMessage
+from tavern_llm.api.spans import span
+from tavern_tools.api.tools import TOOL_MANAGER
 
 STATE = "agents.runtime"
 

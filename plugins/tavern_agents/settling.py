@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from tavern_agents.api.agents import AgentRun, AgentRunFilter, AgentStatus
 from tavern_agents.runtime import Runtime
 from tavern_agents.store import store_of
 from tavern_host import CallContext, PluginContext
-from tavern_host.contracts.accounts import is_to_settle
-from tavern_host.contracts.agents import AgentRun, AgentRunFilter, AgentStatus
+from tavern_host.contracts.accounts import SettledWork, WorkFilter, is_to_settle
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.work import SettledWork, WorkFilter
 
 _OPEN = [status for status in AgentStatus if not status.is_final]
 

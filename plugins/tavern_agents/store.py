@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tavern_agents.api.agents import AgentRun, AgentRunFilter, AgentStatus, AgentTrace
 from tavern_agents.history_tree import (
     Place,
     add_messages,
@@ -45,15 +46,14 @@ from tavern_agents.rows import (
 )
 from tavern_agents.schema import AGENTS
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentRun, AgentRunFilter, AgentStatus, AgentTrace
 from tavern_host.contracts.calls import new_id
-from tavern_host.contracts.databases import Database, HostNames, SharedDatabase, shared_database
 from tavern_host.contracts.errors import Conflict, InvalidInput
-from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.toolcalls import ToolResult
 from tavern_host.contracts.wire import Model
+from tavern_host.storage.databases import Database, HostNames, SharedDatabase, shared_database
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread
+from tavern_llm.api.llm import ChatMessage
+from tavern_tools.api.toolcalls import ToolResult
 
 if TYPE_CHECKING:
     import sqlite3

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from tavern_agents.api.agents import AGENT_RUNTIME, AgentProfile
 from tavern_agents.long_results import reader_tool
 from tavern_agents.loop import AgentLoop
 from tavern_agents.profiles import profiles_of
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile
 from tavern_host.contracts.errors import LimitReached
-from tavern_host.contracts.macros import MacroRequest
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_tools.api.macros import MacroRequest
 
 MAX_NESTING = 4
 """How deeply agents may call agents."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tavern_agents.api.agents import AgentProfile, AgentStatus
 from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import deliberation_of
 from tavern_agents.loop import AgentLoop
@@ -9,7 +10,6 @@ from tavern_agents.rows import KeptRun
 from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentProfile, AgentStatus
 
 
 async def loop_of(context: PluginContext, store: AgentStore, profile: AgentProfile, kept: KeptRun) -> AgentLoop:

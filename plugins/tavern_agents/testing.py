@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tavern_agents.api.recordings import AgentRecording, AgentReplay, ReplayOptions
 from tavern_agents.commands import read_file
 from tavern_agents.replay.commands import told
 from tavern_host import AGENT_RUNTIME, Host
-from tavern_host.contracts.recordings import AgentRecording, AgentReplay, ReplayOptions
 
 Replayed = Callable[..., Awaitable[AgentReplay]]
 

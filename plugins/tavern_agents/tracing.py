@@ -12,12 +12,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_agents.api.agents import AgentTrace, TraceKind
 from tavern_host import clock
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentTrace, TraceKind
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.observations import cut_middle
-from tavern_host.contracts.toolcalls import ToolRule
+from tavern_tools.api.observations import cut_middle
+from tavern_tools.api.toolcalls import ToolRule
 
 EVENT = "AGENT_TRACE"
 

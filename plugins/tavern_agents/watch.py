@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tavern_host.contracts.agents import AgentLimits, AgentUsage
-from tavern_host.contracts.llm import LlmModelInfo, LlmResponse
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
+from tavern_agents.api.agents import AgentLimits, AgentUsage
+from tavern_llm.api.llm import LlmModelInfo, LlmResponse
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
 
 LONGEST_CYCLE = 3
 """How many different steps a cycle may have to be noticed."""

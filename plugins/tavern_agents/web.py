@@ -6,16 +6,15 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
+from tavern_agents.api.agents import AgentLimits, AgentRequest, AgentRunFilter
+from tavern_agents.api.answers import AfterQuery, MemoryQuery
+from tavern_agents.api.memory import MemoryChange
+from tavern_agents.api.recordings import ReplayOptions
 from tavern_agents.profile_checks import profile_schema
 from tavern_host import AGENT_RUNTIME, HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentRunFilter
-from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.host_api import AfterQuery, MemoryQuery
-from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.memory import MemoryChange
-from tavern_host.contracts.off_loop import off_loop
-from tavern_host.contracts.recordings import ReplayOptions
+from tavern_host.contracts.documents import off_loop, read_model
 from tavern_host.contracts.wire import Model
+from tavern_llm.api.llm import ChatMessage
 
 
 class RunBody(Model):

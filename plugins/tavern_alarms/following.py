@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tavern_advisories.api.advisories import ADVISORY
 from tavern_alarms.patterns import Limits, Patterns
 from tavern_host import PluginContext, clock
-from tavern_host.contracts.advisories import ADVISORY
+from tavern_host.common.proxies import failed
 from tavern_host.contracts.audit import AUDIT, AuditEntry
 from tavern_host.contracts.errors import Misconfigured, TavernError
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.proxies import failed
 from tavern_host.storage.files import make_folder, write_atomic
 
 LOOK = 1.0

@@ -3,8 +3,8 @@ patches of what a person asks for."""
 
 from __future__ import annotations
 
+from tavern_assistant.api.assistant import ASSISTANT
 from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl, service_info
-from tavern_host.contracts.assistant import ASSISTANT
 
 
 @hookimpl

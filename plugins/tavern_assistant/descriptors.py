@@ -7,9 +7,9 @@ from typing import Any
 from tavern_host import CommandInfo, RouteInfo
 from tavern_host.contracts.commands import CommandParameter
 
-_PATCH: dict[str, Any] = {"body": "assistant:PatchProposal", "answer": "assistant:PatchResult"}
-_UNDO: dict[str, Any] = {"body": "assistant:PatchUndo", "answer": "assistant:PatchResult"}
-_ASK: dict[str, Any] = {"body": "AssistantRequest", "answer": "agents:AgentRun", "status": 202}
+_PATCH: dict[str, Any] = {"body": "api.assistant:PatchProposal", "answer": "api.assistant:PatchResult"}
+_UNDO: dict[str, Any] = {"body": "api.assistant:PatchUndo", "answer": "api.assistant:PatchResult"}
+_ASK: dict[str, Any] = {"body": "AssistantRequest", "answer": "tavern_agents.api.agents:AgentRun", "status": 202}
 _OPERATE = {"access": "operate"}
 _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("POST", "/api/patches/check", "propose", "Say what a patch would do.", {**_PATCH, "access": "read"}),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
+from tavern_assistant.api.assistant import UPDATE_WORKFLOW, Assistant, PatchKind, PatchProposal, PatchResult
 from tavern_assistant.deliberation.outcome import update_event
 from tavern_assistant.patches.documents import DocumentPatches, documents_of
 from tavern_assistant.patches.workflows import WorkflowPatches
 from tavern_host import CallContext, PluginContext
-from tavern_host.contracts.assistant import UPDATE_WORKFLOW, Assistant, PatchKind, PatchProposal, PatchResult
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.services import gives_new
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
+from tavern_assistant.api.assistant import ASSISTANT, PatchProposal, PatchResult, PatchUndo
 from tavern_assistant.deliberation.requests import AssistantRequest, start
 from tavern_assistant.patches.documents import documents_of
 from tavern_host import HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.assistant import ASSISTANT, PatchProposal, PatchResult, PatchUndo
 from tavern_host.contracts.errors import Forbidden, InvalidInput
 from tavern_host.contracts.http import answer_with
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import importlib.util
 
+from tavern_engine.api.clusters import NODE_CLUSTER
 from tavern_host import PluginContext, ServiceInfo, hookimpl, service_info
-from tavern_host.contracts.clusters import NODE_CLUSTER
 from tavern_host.contracts.errors import Misconfigured
 
 

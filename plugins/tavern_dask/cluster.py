@@ -8,9 +8,9 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Literal
 
+from tavern_engine.api.clusters import NodeCluster, RemoteGroup, RemoteResult
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.clusters import NodeCluster, RemoteGroup, RemoteResult
 from tavern_host.contracts.errors import ServiceUnavailable, TavernError
 from tavern_host.runtime.threads import run_in_thread
 

@@ -19,7 +19,7 @@ from distributed.scheduler import KilledWorker
 from tavern_dask.code import Shipping
 from tavern_dask.tasks import UNKNOWN, tasks_of
 from tavern_dask.worker import REPORT, Holding, Outcome, Placed, Work, report, run_work, stop
-from tavern_host.contracts.clusters import NodeSource, RemoteGroup, RemoteNode, RemoteResult
+from tavern_engine.api.clusters import NodeSource, RemoteGroup, RemoteNode, RemoteResult
 from tavern_host.contracts.errors import ServiceUnavailable, describe, error_info
 
 MOST_LOSSES = 4

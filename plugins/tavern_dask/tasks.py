@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from tavern_host.contracts.clusters import RemoteNode
+from tavern_engine.api.clusters import RemoteNode
 
 MOST_SECONDS = 0.1
 """How long the nodes of one task should take together."""

@@ -22,9 +22,8 @@ from distributed import Semaphore, get_worker
 from distributed.utils import sync
 
 from tavern_dask.code import opened
+from tavern_engine.api.clusters import RemoteNode, RemoteResult, Values
 from tavern_host.contracts.blobs import Blob
-from tavern_host.contracts.clusters import RemoteNode, RemoteResult, RemoteWork, Values
-from tavern_host.contracts.dataflow import converter
 from tavern_host.contracts.errors import (
     DeadlineExceeded,
     OutputError,
@@ -34,9 +33,11 @@ from tavern_host.contracts.errors import (
     describe,
     error_info,
 )
+from tavern_host.contracts.executions import RemoteWork
 from tavern_host.contracts.nodes import NodeInstance
 from tavern_host.contracts.wire import WireError, carried
 from tavern_host.storage.values import decode_loose, encode_loose
+from tavern_workflows.api.dataflow import converter
 
 LARGE = 64 * 1024
 """From how many bytes on a value stays at the cluster, if the host does not want it."""

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from tavern_agents.api.agents import AgentRequest
 from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, TOOL_MANAGER, CommandOutput, Folders, Host, PluginContext
-from tavern_host.contracts.agents import AgentRequest
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import Run, RunRequest
 

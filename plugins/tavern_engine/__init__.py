@@ -8,13 +8,13 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+from tavern_engine.api.executions import EXECUTION_ENGINE
+from tavern_engine.api.nodes import NODE_MANAGER
+from tavern_engine.api.runs import RUN_STORE
 from tavern_host import CommandInfo, MessageInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
-from tavern_host.contracts.executions import EXECUTION_ENGINE
+from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.metrics import Figure, tallied
-from tavern_host.contracts.nodes import NODE_MANAGER
 from tavern_host.contracts.plugins import all_started
-from tavern_host.contracts.runs import RUN_STORE
-from tavern_host.contracts.work import SettledWork, WorkFilter
 
 _LATER = 0.2
 """Seconds after the start, in which the host can serve its first request: the engine is imported and created then."""

@@ -9,21 +9,21 @@ from tavern_host.contracts.http import MessageInfo, RouteInfo
 
 _Row = tuple[str, str, str, str, dict[str, Any]]
 _WEB = "tavern_engine.web.platform_routes"
-_RELOADED = {"answer": "host_api:NodesReloaded", "access": "operate"}
-_PRESSED = {"body": "Values", "answer": "host_api:InputValues"}
+_RELOADED = {"answer": "api.answers:NodesReloaded", "access": "operate"}
+_PRESSED = {"body": "Values", "answer": "api.answers:InputValues"}
 _PLATFORM_ROUTES: tuple[_Row, ...] = (
     ("GET", "/api/nodes", "list_nodes", "All node types.", {"answer": "nodes:NodeDefinition[]"}),
     ("POST", "/api/nodes/reload", "reload_nodes", "Load what is new or changed of plugins.", _RELOADED),
     ("POST", "/api/nodes/{type}/actions/{action}", "press", "Press a button of a node.", _PRESSED),
-    ("GET", "/api/prompt/{promptId}", "show", "A run as it stands.", {"answer": "host_api:PromptState"}),
+    ("GET", "/api/prompt/{promptId}", "show", "A run as it stands.", {"answer": "api.answers:PromptState"}),
     ("DELETE", "/api/interrupt/{promptId}", "interrupt", "Stop a run.", {"answer": "host_api:Done"}),
-    ("GET", "/api/executions", "queue", "What runs and what waits.", {"answer": "host_api:Executions"}),
+    ("GET", "/api/executions", "queue", "What runs and what waits.", {"answer": "api.answers:Executions"}),
 )
-_PAGE = {"query": "host_api:RunQuery", "answer": "host_api:RunPage"}
+_PAGE = {"query": "api.answers:RunQuery", "answer": "api.answers:RunPage"}
 _WORKFLOW = {"answer": "workflows:Workflow"}
-_OUTPUT = {"query": "host_api:OutputQuery", "content_type": "*/*"}
-_STARTED = {"answer": "host_api:RunStarted"}
-_RESUMED = {"body": "Prompt", "answer": "executions:Resumed"}
+_OUTPUT = {"query": "api.answers:OutputQuery", "content_type": "*/*"}
+_STARTED = {"answer": "api.answers:RunStarted"}
+_RESUMED = {"body": "Prompt", "answer": "api.executions:Resumed"}
 _ID = "/api/runs/{runId}"
 _RUN_ROUTES: tuple[_Row, ...] = (
     ("GET", "/api/runs", "list_runs", "Runs, newest first.", _PAGE),
@@ -32,7 +32,7 @@ _RUN_ROUTES: tuple[_Row, ...] = (
     ("GET", f"{_ID}/outputs/{{key}}", "output", "An output as a stream.", _OUTPUT),
     ("POST", f"{_ID}/resume", "resume", "Resume a run that failed or was interrupted.", _RESUMED),
     ("POST", f"{_ID}/rerun", "rerun", "Run a run's workflow once more with the same inputs.", _STARTED),
-    ("GET", "/api/system_stats", "system_stats", "How busy it is.", {"answer": "host_api:SystemStats"}),
+    ("GET", "/api/system_stats", "system_stats", "How busy it is.", {"answer": "api.answers:SystemStats"}),
 )
 
 _RUN = CommandParameter(name="run", required=True, help="The id of a run, or the beginning of it.")
@@ -100,7 +100,7 @@ def routes() -> list[RouteInfo | MessageInfo]:
             handler=f"{_WEB}:submit",
             summary="Run a workflow.",
             body="tavern_engine.web.prompts:Prompt",
-            answer="tavern_host.contracts.host_api:PromptAccepted",
+            answer="tavern_engine.api.answers:PromptAccepted",
         ),
         *(RouteInfo.of_module("tavern_engine.web.run_routes", *row) for row in _RUN_ROUTES),
         MessageInfo(type="PROMPT_REQUEST", handler=f"{_WEB}:on_prompt_request", summary="Run a workflow."),

@@ -8,6 +8,8 @@ import contextlib
 import functools
 from collections.abc import Iterable
 
+from tavern_engine.api.executions import ExecutionEngine, Resumed, RunFilter, RunQueue, RunSummary
+from tavern_engine.api.runs import RUN_STORE
 from tavern_engine.cache.cache import OutputCache
 from tavern_engine.cache.disk.lookup import CacheLookup
 from tavern_engine.cache.disk.store import DiskCache
@@ -36,6 +38,7 @@ from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.stream_messages import Message
 from tavern_host import Blob, CallContext, PluginContext
+from tavern_host.common.log_context import logged_with
 from tavern_host.contracts.accounts import require_admitted
 from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import (
@@ -45,19 +48,7 @@ from tavern_host.contracts.errors import (
     Interrupted,
     LimitReached,
 )
-from tavern_host.contracts.executions import (
-    ExecutionEngine,
-    NodeState,
-    Resumed,
-    Run,
-    RunFilter,
-    RunQueue,
-    RunRequest,
-    RunStatus,
-    RunSummary,
-)
-from tavern_host.contracts.log_context import logged_with
-from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.executions import NodeState, Run, RunRequest, RunStatus
 
 _STOPPED = "the host stopped the run"
 

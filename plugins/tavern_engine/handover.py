@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from tavern_engine.api.runs import RUNS_CHANGED
 from tavern_engine.engine_settings import EngineSettings
 from tavern_engine.journal.recorder import RunRecorder
 from tavern_engine.recovery import Recovery
@@ -20,7 +21,6 @@ from tavern_host.contracts.errors import ServiceUnavailable, TavernError
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import Run, RunStatus
 from tavern_host.contracts.nodes import DataFlowType
-from tavern_host.contracts.runs import RUNS_CHANGED
 
 POLL = 0.2
 """Seconds between two looks at a run that runs in another process."""

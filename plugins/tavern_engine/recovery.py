@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+from tavern_engine.api.runs import RunEntry
 from tavern_engine.engine_settings import EngineSettings
 from tavern_engine.journal.recorder import RunRecorder
 from tavern_engine.journal.stored_run import StoredRun
@@ -16,7 +17,6 @@ from tavern_engine.run.priority_semaphore import PrioritySemaphore
 from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, InvalidInput, TavernError
 from tavern_host.contracts.executions import RunStatus
-from tavern_host.contracts.runs import RunEntry
 
 _RECOVER_EVERY, _PRUNE_EVERY = 10.0, 3600.0
 """Seconds between two searches for abandoned runs, and for old ones."""

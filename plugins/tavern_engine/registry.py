@@ -11,11 +11,12 @@ from functools import partial
 
 from pydantic import JsonValue
 
+from tavern_engine.api.nodes import NodeManager
 from tavern_host import PLUGINS, CallContext, PluginContext
 from tavern_host.context import Contribution
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, TavernError, Vetoed, describe
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.nodes import NodeDefinition, NodeManager, NodeRunner
+from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
 from tavern_host.contracts.plugins import PluginInfo, withheld
 
 CORE = "core"

@@ -6,16 +6,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
+from tavern_engine.api.runs import RunEntry
 from tavern_engine.journal.documents import document_of
 from tavern_engine.journal.recorder import RunRecorder
 from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.run.output_calls import check_principal
 from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
+from tavern_host.common.redaction import has_mask
+from tavern_host.contracts.documents import off_loop
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.off_loop import off_loop
-from tavern_host.contracts.redaction import has_mask
-from tavern_host.contracts.runs import RunEntry
 from tavern_host.contracts.settings import SETTINGS
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, tzinfo
 from typing import Any
 
+from tavern_engine.api.executions import RunFilter
 from tavern_engine.cli.run_text import point_in_time
 from tavern_host import EXECUTION_ENGINE, InvalidInput, NotFound, PluginContext, clock
-from tavern_host.contracts.executions import Run, RunFilter, RunStatus
-from tavern_host.contracts.queries import read_filter, statuses
+from tavern_host.common.queries import read_filter, statuses
+from tavern_host.contracts.executions import Run, RunStatus
 
 _PAGE = 1000
 _PREFIX = "run_"

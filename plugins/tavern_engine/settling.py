@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tavern_engine.api.executions import EXECUTION_ENGINE, RunFilter
+from tavern_engine.api.runs import RUN_STORE
 from tavern_host import CallContext, PluginContext
-from tavern_host.contracts.accounts import is_to_settle
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunFilter, RunRequest, RunStatus
-from tavern_host.contracts.runs import RUN_STORE
-from tavern_host.contracts.work import SettledWork, WorkFilter
+from tavern_host.contracts.accounts import SettledWork, WorkFilter, is_to_settle
+from tavern_host.contracts.executions import RunRequest, RunStatus
 
 _PAGE = 1000
 

@@ -6,7 +6,7 @@ What agents do with what they find is theirs; models that make embeddings belong
 from __future__ import annotations
 
 from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl, service_info
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE
 
 
 @hookimpl

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
+from tavern_agents.api.agents import AGENT_RUNTIME
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AGENT_RUNTIME
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import PermissionDenied, TavernError
-from tavern_host.contracts.knowledge import NODES, TOOLS, BaseHeader
+from tavern_knowledge.api.knowledge import NODES, TOOLS, BaseHeader
 
 Writable = Literal["yes", "suggest", "no"]
 

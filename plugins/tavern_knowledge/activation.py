@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.knowledge import (
+from tavern_knowledge.api.knowledge import (
     Activation,
     ActivationRequest,
     ActiveEntry,

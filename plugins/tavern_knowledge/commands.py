@@ -9,8 +9,8 @@ from typing import Any
 
 from tavern_host import CommandOutput, InvalidInput, NotFound, PluginContext
 from tavern_host.contracts.documents import read_document_bytes, read_model
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeBase
 from tavern_host.storage.files import write_atomic
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeBase
 from tavern_knowledge.web import ExportQuery
 
 Arguments = dict[str, Any]

@@ -13,16 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.knowledge import NODES, TOOLS, BaseHeader, KnowledgeEntry
-from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition, SlotDefinition
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolStatistics
+from tavern_host.contracts.nodes import NodeDefinition, SlotDefinition
+from tavern_host.contracts.tools import ToolDefinition
 from tavern_knowledge import index
+from tavern_knowledge.api.knowledge import NODES, TOOLS, BaseHeader, KnowledgeEntry
 from tavern_knowledge.index import Entries, Frequencies, Row
 from tavern_knowledge.store import Store, StoredBase
 from tavern_knowledge.words import indexed, is_cjk
+from tavern_tools.api.tools import TOOL_MANAGER, ToolStatistics
 
 T = TypeVar("T")
 

@@ -24,19 +24,19 @@ _ROUTES = (
 )
 
 
-_STORED = {"answer": "knowledge:StoredEntry"}
+_STORED = {"answer": "api.knowledge:StoredEntry"}
 _TYPES: dict[str, dict[str, Any]] = {
-    "list_bases": {"answer": "knowledge:BaseSummary[]"},
-    "search": {"body": "SearchBody", "answer": "knowledge:KnowledgeHit[]", "access": "read"},
-    "activate": {"body": "knowledge:ActivationRequest", "answer": "knowledge:Activation", "access": "read"},
-    "get_base": {"answer": "knowledge:BaseHeader"},
-    "save_base": {"body": "knowledge:BaseHeader", "answer": "knowledge:BaseSummary"},
-    "import_base": {"query": "host_api:ReplaceQuery", "answer": "knowledge:ImportReport"},
+    "list_bases": {"answer": "api.knowledge:BaseSummary[]"},
+    "search": {"body": "SearchBody", "answer": "api.knowledge:KnowledgeHit[]", "access": "read"},
+    "activate": {"body": "api.knowledge:ActivationRequest", "answer": "api.knowledge:Activation", "access": "read"},
+    "get_base": {"answer": "api.knowledge:BaseHeader"},
+    "save_base": {"body": "api.knowledge:BaseHeader", "answer": "api.knowledge:BaseSummary"},
+    "import_base": {"query": "api.answers:ReplaceQuery", "answer": "api.knowledge:ImportReport"},
     "export_base": {"query": "ExportQuery", "content_type": "*/*"},
-    "list_entries": {"query": "PageQuery", "answer": "knowledge:EntryPage"},
-    "put_entries": {"body": "EntriesBody", "answer": "knowledge:StoredEntry[]"},
+    "list_entries": {"query": "PageQuery", "answer": "api.knowledge:EntryPage"},
+    "put_entries": {"body": "EntriesBody", "answer": "api.knowledge:StoredEntry[]"},
     "get_entry": _STORED,
-    "put_entry": {**_STORED, "query": "host_api:RevisionQuery", "body": "knowledge:KnowledgeEntry"},
+    "put_entry": {**_STORED, "query": "api.answers:RevisionQuery", "body": "api.knowledge:KnowledgeEntry"},
     **{key: {"answer": "host_api:Deleted"} for key in ("delete_base", "delete_entry")},
 }
 """What goes in and out of the routes, by function."""

@@ -16,8 +16,8 @@ from operator import mul
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.llm import LLM
 from tavern_knowledge.index import Chooser, Entries, Match, Query, Row, conditions, entry_of, match_of
+from tavern_llm.api.llm import LLM
 
 SETTING = "embeddingModel"
 _BATCH, _MAX_NEW = 64, 512

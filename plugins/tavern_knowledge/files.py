@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from tavern_host.contracts.documents import MAX_DOCUMENT, carried_json, json_path, json_type, mistakes, without_comments
 from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.knowledge import BaseHeader, KnowledgeEntry
 from tavern_host.contracts.wire import MAX_LEVELS
 from tavern_host.storage.confined_fs import confined_folder, open_file, reason_of, replace_file, stat_file, writing
 from tavern_host.storage.content_files import hash_of
+from tavern_knowledge.api.knowledge import BaseHeader, KnowledgeEntry
 from tavern_knowledge.index import Row
 
 SUFFIX, PICTURE = ".json", ".png"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.knowledge import BaseHeader, KnowledgeEntry
 from tavern_host.storage.sqlite import Schema
+from tavern_knowledge.api.knowledge import BaseHeader, KnowledgeEntry
 from tavern_knowledge.words import asked, indexed, normal
 
 T = TypeVar("T")

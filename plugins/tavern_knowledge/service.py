@@ -11,10 +11,13 @@ from typing import Any
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.databases import shared_database
 from tavern_host.contracts.documents import MAX_DOCUMENT
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.knowledge import (
+from tavern_host.contracts.services import gives_new
+from tavern_host.storage.databases import shared_database
+from tavern_knowledge.access import Rights, rights_of
+from tavern_knowledge.activation import activate, scanned
+from tavern_knowledge.api.knowledge import (
     TOOLS,
     Activation,
     ActivationRequest,
@@ -30,9 +33,6 @@ from tavern_host.contracts.knowledge import (
     StoredEntry,
     WrittenEntry,
 )
-from tavern_host.contracts.services import gives_new
-from tavern_knowledge.access import Rights, rights_of
-from tavern_knowledge.activation import activate, scanned
 from tavern_knowledge.definitions import HEADERS, Definitions
 from tavern_knowledge.embeddings import nearest
 from tavern_knowledge.exchange.documents import read, write

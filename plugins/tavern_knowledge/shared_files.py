@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from secrets import token_hex
 from typing import TypeVar
 
-from tavern_host.contracts.databases import SharedDatabase
 from tavern_host.storage.content_files import hash_of
+from tavern_host.storage.databases import SharedDatabase
 from tavern_knowledge.files import MAX_BASES, PICTURE, SUFFIX, BaseFolder, document_of, is_id
 
 T = TypeVar("T")

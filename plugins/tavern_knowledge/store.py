@@ -17,11 +17,11 @@ from tavern_host import clock
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
-from tavern_host.contracts.knowledge import BaseAccess, BaseHeader, KnowledgeEntry
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.storage.content_files import hash_of
 from tavern_host.storage.sqlite import DatabaseThread
 from tavern_knowledge import index
+from tavern_knowledge.api.knowledge import BaseAccess, BaseHeader, KnowledgeEntry
 from tavern_knowledge.files import MAX_ENTRIES, MAX_ENTRY, BaseFolder, check_id, parse
 from tavern_knowledge.index import INDEX, Entries, Frequencies, Row
 

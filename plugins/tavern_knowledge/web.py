@@ -6,8 +6,9 @@ from pydantic import Field
 
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.host_api import ReplaceQuery, RevisionQuery
-from tavern_host.contracts.knowledge import (
+from tavern_host.contracts.wire import Model
+from tavern_knowledge.api.answers import ReplaceQuery, RevisionQuery
+from tavern_knowledge.api.knowledge import (
     KNOWLEDGE_BASE,
     ActivationRequest,
     BaseHeader,
@@ -15,7 +16,6 @@ from tavern_host.contracts.knowledge import (
     KnowledgeBase,
     KnowledgeEntry,
 )
-from tavern_host.contracts.wire import Model
 
 
 class SearchBody(Model):

@@ -6,9 +6,9 @@ Which models there are is a setting; this plugin holds no prompts and no convers
 from __future__ import annotations
 
 from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, Veto, hookimpl, service_info
-from tavern_host.contracts.llm import LLM, LlmAdapterInfo
 from tavern_host.contracts.metrics import Figure, tallied
 from tavern_host.contracts.settings import SettingsChange
+from tavern_llm.api.llm import LLM, LlmAdapterInfo
 
 
 @hookimpl
@@ -53,7 +53,7 @@ def tavern_register_routes() -> list[RouteInfo]:
         ("DELETE", "/api/models/{name}", "remove", "Forget a model that was set up here, with its key."),
     )
     types = {
-        "list_models": {"answer": "host_api:Models"},
+        "list_models": {"answer": "api.answers:Models"},
         "add": {"body": "NewModel", "answer": "ModelAnswer", "access": "operate"},
         "test": {"body": "ModelName", "answer": "ModelAnswer"},
         "set_default": {"body": "ModelName", "answer": "ModelName", "access": "operate"},

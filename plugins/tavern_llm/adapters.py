@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tavern_host.common.redaction import redacted
 from tavern_host.context import Contribution, PluginContext
 from tavern_host.contracts.errors import PluginFailure, TavernError, describe, error_of
-from tavern_host.contracts.llm import LlmAdapterInfo
-from tavern_host.contracts.redaction import redacted
+from tavern_llm.api.llm import LlmAdapterInfo
 from tavern_llm.failures import secrets_of
 from tavern_llm.models import Channel, check_channel, misconfigured
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tavern_host.contracts.llm import ChatMessage, LlmCallFragment, LlmChunk, LlmEmbeddings, LlmResponse, LlmUsage
 from tavern_host.contracts.wire import LIMIT
+from tavern_llm.api.llm import ChatMessage, LlmCallFragment, LlmChunk, LlmEmbeddings, LlmResponse, LlmUsage
 from tavern_llm.chat_wire import ServerError, TooLong, WireError, raise_error
 from tavern_llm.native_calls import CallAssembler
 from tavern_llm.thoughts import ThoughtSplitter

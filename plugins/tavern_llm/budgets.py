@@ -17,8 +17,8 @@ from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import LimitReached, Misconfigured
-from tavern_host.contracts.llm import LlmChunk, LlmRequest, LlmResponse, LlmUsage
 from tavern_host.storage.sqlite import DatabaseThread, Schema
+from tavern_llm.api.llm import LlmChunk, LlmRequest, LlmResponse, LlmUsage
 
 if TYPE_CHECKING:
     import sqlite3

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.llm import ChatMessage, LlmRequest
+from tavern_llm.api.llm import ChatMessage, LlmRequest
 from tavern_llm.options import parameters_problem
 from tavern_llm.plain_schemas import is_strict, plain_schema, plain_tool
 

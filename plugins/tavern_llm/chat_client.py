@@ -17,8 +17,8 @@ from tavern_host.context import Http
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, PluginFailure
-from tavern_host.contracts.llm import LlmChunk, LlmEmbeddings, LlmRequest, LlmResponse
 from tavern_llm.answers import AnswerReader, pieces_of, read_embeddings
+from tavern_llm.api.llm import LlmChunk, LlmEmbeddings, LlmRequest, LlmResponse
 from tavern_llm.chat_body import Dialect, request_body
 from tavern_llm.chat_wire import ServerError, TooLong, WireError, error_message, parse_json, raise_error, read_models
 from tavern_llm.dialects import MAY_LEARN, learned, with_hints

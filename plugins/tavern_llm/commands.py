@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tavern_host import CommandOutput, PluginContext
+from tavern_host.common.redaction import short_note
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.llm import LLM, LlmModelInfo
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.redaction import short_note
+from tavern_llm.api.llm import LLM, LlmModelInfo
 from tavern_llm.failures import secrets_of
 from tavern_llm.models import HOW_TO_ADD
 from tavern_llm.probing import choose, forget, keep, probing, said, try_model

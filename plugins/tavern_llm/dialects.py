@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tavern_host.contracts.llm import LlmRequest, LlmResponse
+from tavern_llm.api.llm import LlmRequest, LlmResponse
 from tavern_llm.chat_body import LIMITS, Dialect
 
 MAY_LEARN = frozenset({400, 404, 405, 415, 422, 500, 501})

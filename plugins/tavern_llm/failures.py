@@ -9,9 +9,9 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from tavern_host import clock
+from tavern_host.common.proxies import NO_PROXY_HINT, through
+from tavern_host.common.redaction import redacted
 from tavern_host.contracts.errors import PluginFailure, one_line
-from tavern_host.contracts.proxies import NO_PROXY_HINT, through
-from tavern_host.contracts.redaction import redacted
 from tavern_llm.chat_wire import WireError, error_message, parse_json
 from tavern_llm.dialects import is_overflow
 

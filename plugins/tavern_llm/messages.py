@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.llm import ChatMessage
+from tavern_llm.api.llm import ChatMessage
 from tavern_llm.options import mistakes
 
 ROLES = ("system", "user", "assistant", "tool")

@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from tavern_host.contracts.errors import Misconfigured, NotFound
-from tavern_host.contracts.llm import LlmAdapterInfo, LlmModelInfo
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import Model
+from tavern_llm.api.llm import LlmAdapterInfo, LlmModelInfo
 from tavern_llm.failures import SECRET_OPTIONS
 from tavern_llm.options import problems_of
 

@@ -10,7 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from tavern_host.contracts.llm import LlmCallFragment, LlmToolCall
+from tavern_llm.api.llm import LlmCallFragment, LlmToolCall
 
 _MOST_CHECKED = 1 << 18
 _KNOWN = frozenset({"id", "type", "index", "function", "name", "arguments"})

@@ -17,10 +17,10 @@ from pydantic import JsonValue
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, PluginFailure, one_line
-from tavern_host.contracts.llm import LLM, ChatMessage, LlmRequest, LlmResponse
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_llm.adapters import Adapters
+from tavern_llm.api.llm import LLM, ChatMessage, LlmRequest, LlmResponse
 from tavern_llm.failures import UNKNOWN
 from tavern_llm.models import Channel, find_model, misconfigured, read_models
 

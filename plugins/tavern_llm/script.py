@@ -23,9 +23,9 @@ import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from tavern_host.contracts.errors import Misconfigured
-from tavern_host.contracts.llm import ChatMessage, LlmUsage
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import Model
+from tavern_llm.api.llm import ChatMessage, LlmUsage
 from tavern_llm.options import mistakes
 
 MAX_VALUES, MAX_LEVELS = 50_000, 64

@@ -14,8 +14,8 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, new_id
 from tavern_host.contracts.errors import Misconfigured, PluginFailure, one_line
-from tavern_host.contracts.llm import ChatMessage, LlmCallFragment, LlmChunk, LlmRequest, LlmResponse, LlmToolCall
 from tavern_host.contracts.wire import Model
+from tavern_llm.api.llm import ChatMessage, LlmCallFragment, LlmChunk, LlmRequest, LlmResponse, LlmToolCall
 from tavern_llm.options import options_problem
 from tavern_llm.script import ScriptedReply, read_script
 

@@ -18,11 +18,11 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.accounts import require_admitted
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, PluginFailure, TavernError
-from tavern_host.contracts.llm import Llm, LlmChunk, LlmEmbeddings, LlmModelInfo, LlmRequest, LlmResponse, LlmUsage
 from tavern_host.contracts.metrics import Tally, tally
-from tavern_host.contracts.spans import Tell, of_answer, of_usage, span
 from tavern_llm.adapters import Adapters, OpenAdapter
 from tavern_llm.answers import pieces_of
+from tavern_llm.api.llm import Llm, LlmChunk, LlmEmbeddings, LlmModelInfo, LlmRequest, LlmResponse, LlmUsage
+from tavern_llm.api.spans import Tell, of_answer, of_usage, span
 from tavern_llm.attempts import Attempts, ChannelStates, Turns
 from tavern_llm.budgets import SETTING as BUDGETS
 from tavern_llm.budgets import Budgets, Charge, budgets_problem, estimated_tokens, prompt_tokens

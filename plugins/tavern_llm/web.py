@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pydantic import Field
 
 from tavern_host import PluginContext
+from tavern_host.common.redaction import short_note
 from tavern_host.contracts.errors import PluginFailure, ServiceUnavailable
 from tavern_host.contracts.http import HttpRequest, HttpResponse
-from tavern_host.contracts.llm import LLM, LlmResponse
-from tavern_host.contracts.redaction import short_note
 from tavern_host.contracts.wire import Model
+from tavern_llm.api.llm import LLM, LlmResponse
 from tavern_llm.failures import secrets_of
 from tavern_llm.probing import choose, forget, keep, probing, said, try_model
 

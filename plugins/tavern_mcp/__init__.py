@@ -13,8 +13,8 @@ from tavern_host import (
     hookimpl,
     service_info,
 )
-from tavern_host.contracts.macros import PromptMacroInfo
-from tavern_mcp.interface import MCP_SERVERS
+from tavern_mcp.api.servers import MCP_SERVERS
+from tavern_tools.api.macros import PromptMacroInfo
 
 _NAME = CommandParameter(name="name", required=True, help="The server.")
 

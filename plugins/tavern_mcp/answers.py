@@ -15,11 +15,11 @@ from pydantic import JsonValue, ValidationError
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import LimitReached, ServiceUnavailable, TavernError
-from tavern_host.contracts.llm import LLM, ChatMessage, LlmRequest
-from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_llm.api.llm import LLM, ChatMessage, LlmRequest
 from tavern_mcp.declarations import Declared
 from tavern_mcp.definitions import ANSWER, clean
+from tavern_tools.api.toolcalls import ToolCallRequest
+from tavern_tools.api.tools import TOOL_MANAGER
 
 _MOST = 4
 """How many questions of one server are open at once."""

@@ -11,8 +11,8 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import Misconfigured
+from tavern_mcp.api.servers import MCP_SERVERS, McpServer
 from tavern_mcp.entry import servers_of
-from tavern_mcp.interface import MCP_SERVERS, McpServer
 from tavern_mcp.offers import offer_of, unmatched
 from tavern_mcp.service import MISSING, is_installed
 

@@ -18,6 +18,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from tavern_host import clock
+from tavern_host.common.proxies import through
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import (
@@ -29,14 +30,13 @@ from tavern_host.contracts.errors import (
     TavernError,
     describe,
 )
-from tavern_host.contracts.proxies import through
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, SandboxOutput
-from tavern_host.contracts.toolcalls import Report, current_report
 from tavern_mcp.answers import Answers
 from tavern_mcp.approvals import Approvals, Approved, content_of
 from tavern_mcp.declarations import Declared
 from tavern_mcp.resources import MOST_TOOLS, all_of, keep_resources
 from tavern_mcp.transport import Run, Streams, http_streams, paced, program_streams, run_plain
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, SandboxOutput
+from tavern_tools.api.toolcalls import Report, current_report
 
 T = TypeVar("T")
 

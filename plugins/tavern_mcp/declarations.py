@@ -19,8 +19,8 @@ from pydantic_core import to_json
 from tavern_host.context import PluginContext, Project
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.scripts import ProgramRequest
 from tavern_host.contracts.wire import Model
+from tavern_scripts.api.scripts import ProgramRequest
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _MOST_FILES, _MOST_BYTES = 5_000, 256 << 20

@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_mcp.api.servers import McpServers
 from tavern_mcp.approvals import Approved
 from tavern_mcp.declarations import Declared
-from tavern_mcp.interface import McpServers
 
 ANSWER = "mcp:answer"
 """The tool whose approval is a person's answer to a server."""

@@ -6,12 +6,12 @@ import asyncio
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
-from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
+from tavern_mcp.api.servers import MCP_SERVERS
 from tavern_mcp.approvals import Approvals
 from tavern_mcp.declarations import read_servers
-from tavern_mcp.interface import MCP_SERVERS
 from tavern_mcp.offers import unmatched
 from tavern_mcp.service import CHANGED, Servers
+from tavern_tools.api.macros import MacroRequest, PromptMacroInfo
 
 _AGAIN = 15.0
 

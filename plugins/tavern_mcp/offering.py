@@ -25,7 +25,11 @@ from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import NotFound, TavernError
-from tavern_host.contracts.toolcalls import (
+from tavern_host.contracts.tools import ToolDefinition
+from tavern_host.storage.confined_fs import confined_folder, open_file
+from tavern_mcp.changes import Changes
+from tavern_mcp.offers import offer_of
+from tavern_tools.api.toolcalls import (
     ContentPart,
     Report,
     ToolCallRequest,
@@ -34,10 +38,7 @@ from tavern_host.contracts.toolcalls import (
     ToolTask,
     reporting_to,
 )
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolFilter
-from tavern_host.storage.confined_fs import confined_folder, open_file
-from tavern_mcp.changes import Changes
-from tavern_mcp.offers import offer_of
+from tavern_tools.api.tools import TOOL_MANAGER, ToolFilter
 
 Asked = ServerRequestContext[Any, Any]
 CallOf = Callable[[Asked], CallContext]

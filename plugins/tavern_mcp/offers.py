@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolFilter
+from tavern_tools.api.tools import TOOL_MANAGER, ToolFilter
 
 
 def offer_of(context: PluginContext) -> list[str]:

@@ -12,13 +12,7 @@ import mcp_types as types
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
-from tavern_host.contracts.knowledge import (
-    KNOWLEDGE_BASE,
-    BaseHeader,
-    EntryContent,
-    KnowledgeEntry,
-    ManagementMetadata,
-)
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, BaseHeader, EntryContent, KnowledgeEntry, ManagementMetadata
 from tavern_mcp.declarations import Declared
 from tavern_mcp.definitions import clean
 

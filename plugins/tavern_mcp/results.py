@@ -12,8 +12,8 @@ from pydantic import JsonValue
 
 from tavern_host.context import Project
 from tavern_host.contracts.errors import OutputError
-from tavern_host.contracts.toolcalls import ContentPart, ToolOutput
 from tavern_host.storage.confined_fs import confined_folder, reason_of, replace_file, writing
+from tavern_tools.api.toolcalls import ContentPart, ToolOutput
 
 FOLDER = "mcp"
 """Where in the project's files folder the files of servers are put, each server's in a folder of its own."""

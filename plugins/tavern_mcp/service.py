@@ -23,12 +23,12 @@ from tavern_host.contracts.errors import (
 )
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.services import gives_new
-from tavern_host.contracts.toolcalls import ToolOutput
 from tavern_host.contracts.tools import ToolDefinition
+from tavern_mcp.api.servers import McpServer, McpServers, McpTool
 from tavern_mcp.approvals import Approvals, Approved
 from tavern_mcp.declarations import Declared, read_servers
 from tavern_mcp.definitions import answer_tool, definitions_of, differences, out_of_reach, tool_id
-from tavern_mcp.interface import McpServer, McpServers, McpTool
+from tavern_tools.api.toolcalls import ToolOutput
 
 if TYPE_CHECKING:
     from tavern_mcp.connection import Connection

@@ -20,7 +20,7 @@ from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_mes
 
 from tavern_host import clock
 from tavern_host.contracts.errors import LimitReached, TavernError, describe
-from tavern_host.contracts.scripts import ProgramRequest, SandboxOutput
+from tavern_scripts.api.scripts import ProgramRequest, SandboxOutput
 
 MOST_BYTES = 16 << 20
 """How many bytes one message of a server may have."""

@@ -6,7 +6,7 @@ What is counted is counted where it happens, by a `Tally`; here it is collected 
 from __future__ import annotations
 
 from tavern_host import CommandInfo, CommandParameter, RouteInfo, ServiceInfo, hookimpl, service_info
-from tavern_host.contracts.metrics import METRICS
+from tavern_metrics.api.metrics import METRICS
 
 
 @hookimpl

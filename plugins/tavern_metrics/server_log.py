@@ -14,9 +14,9 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
+from tavern_host.common.log_context import log_context
+from tavern_host.common.redaction import redacted
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.log_context import log_context
-from tavern_host.contracts.redaction import redacted
 from tavern_host.contracts.settings import MASK
 from tavern_host.storage.files import make_folder
 

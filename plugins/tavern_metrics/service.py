@@ -10,8 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 from tavern_host import PluginContext
-from tavern_host.contracts.metrics import Figure, Metrics
+from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.plugins import PLUGINS
+from tavern_metrics.api.metrics import Metrics
 
 MAX_FIGURES = 5000
 """How many figures of one plugin are given."""

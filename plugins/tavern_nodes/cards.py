@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tavern_host import InvalidInput
-from tavern_host.contracts.pictures import SIGNATURE, card_in
+from tavern_knowledge.api.pictures import SIGNATURE, card_in
 from tavern_nodes.documents import decode, read_json
 from tavern_nodes.values import MAX_TEXT, kind_of
 

@@ -10,8 +10,8 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from tavern_host import InvalidInput
-from tavern_host.contracts.dataflow import text_of
 from tavern_nodes.values import check_size, choose_from, kind_of
+from tavern_workflows.api.dataflow import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

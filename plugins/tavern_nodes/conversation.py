@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tavern_host import InvalidInput
-from tavern_host.contracts.llm import ChatMessage
+from tavern_llm.api.llm import ChatMessage
 from tavern_nodes.documents import read_json
 from tavern_nodes.values import bounded, kind_of, show, to_json
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tavern_host import InvalidInput, NodeContext, NodeDefinition
 from tavern_host.contracts.errors import ServiceUnavailable
-from tavern_host.contracts.llm import LLM, Llm, LlmChunk, LlmRequest, LlmResponse
+from tavern_llm.api.llm import LLM, Llm, LlmChunk, LlmRequest, LlmResponse
 from tavern_nodes.conversation import Message, message, to_chat
 from tavern_nodes.documents import plain, read_json
 from tavern_nodes.values import MAX_TEXT, bounded, kind_of, show

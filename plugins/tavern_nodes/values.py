@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_host import InvalidInput
-from tavern_host.contracts.dataflow import text_of
+from tavern_workflows.api.dataflow import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host import SETTINGS, CommandOutput, Host, InvalidInput
+from tavern_host.common.redaction import secrets_of, short_note
 from tavern_host.contracts.documents import read_json
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.contracts.redaction import secrets_of, short_note
 from tavern_host.contracts.settings import SettingItem, Settings, SettingsChange, SettingValue
 
 MakeHost = Callable[[], Host]

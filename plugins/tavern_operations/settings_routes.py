@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tavern_host import PLUGINS, SETTINGS, HttpRequest, HttpResponse, PluginContext
+from tavern_host.common.redaction import secrets_of, short_note
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.redaction import secrets_of, short_note
 from tavern_host.contracts.settings import SettingItem, SettingsChange, SettingValue
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from tavern_host.common.proxies import NO_PROXY_HINT
 from tavern_host.contracts.errors import Conflict, DeadlineExceeded, Misconfigured
-from tavern_host.contracts.proxies import NO_PROXY_HINT
 
 _SECONDS = 900.0
 """How long a program may take, downloads included."""

@@ -22,10 +22,10 @@ from packaging.version import InvalidVersion, Version
 from pydantic import Field, StringConstraints, ValidationError
 
 from tavern_host import PluginContext
+from tavern_host.common.proxies import failed
 from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, ServiceUnavailable, describe
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import MANIFEST, PermissionInfo
-from tavern_host.contracts.proxies import failed
 from tavern_host.contracts.wire import Model
 from tavern_packages.installer import Wanted
 

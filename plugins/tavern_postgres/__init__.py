@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 
+from tavern_engine.api.runs import RUN_STORE
 from tavern_host import CommandInfo, CommandParameter, PluginContext, ServiceInfo, hookimpl, service_info
-from tavern_host.contracts.databases import SHARED_DATABASES
 from tavern_host.contracts.errors import Misconfigured
-from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.storage.databases import SHARED_DATABASES
 
 
 @hookimpl

@@ -12,10 +12,11 @@ from secrets import token_hex
 
 from pydantic import JsonValue
 
+from tavern_engine.api.executions import RunFilter, RunSummary
+from tavern_engine.api.runs import RUN_STORE, RunEnd, RunEntry, RunStore
 from tavern_host import CommandOutput, PluginContext
 from tavern_host.contracts.errors import Conflict, Interrupted, Misconfigured
-from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
-from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry, RunStore
+from tavern_host.contracts.executions import RunStatus
 from tavern_postgres.moving_stores import move_stores, stopped
 from tavern_postgres.runs import REPLACED
 

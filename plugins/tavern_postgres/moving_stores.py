@@ -8,17 +8,17 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from tavern_agents.api.histories import CHAT_HISTORY
 from tavern_host import PluginContext
-from tavern_host.contracts.databases import SharedDatabases, SqlDatabase, SqlValue
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.histories import CHAT_HISTORY
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
-from tavern_host.contracts.toolcalls import TaskFilter
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.storage.databases import SharedDatabases, SqlDatabase, SqlValue
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import Schema, open_database
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE
 from tavern_postgres.dialect import MOVED
 from tavern_postgres.sql_databases import DATABASES, PostgresDatabases
+from tavern_tools.api.toolcalls import TaskFilter
+from tavern_tools.api.tools import TOOL_MANAGER
 
 _AT_ONCE = 500
 """How many rows are read and written at a time."""

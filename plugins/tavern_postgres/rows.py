@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_host.contracts.run_rows import RunRows
+from tavern_engine.api.run_rows import RunRows
 
 
 def text(value: str) -> str:

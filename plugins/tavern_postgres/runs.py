@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 from typing import Any
 
+from tavern_engine.api.executions import RunFilter, RunSummary
+from tavern_engine.api.run_rows import ENTRY_COLUMNS, checked_limits, lease_seconds, not_own, unknown
+from tavern_engine.api.runs import RunEnd, RunEntry, RunStore
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, NotFound, ServiceUnavailable, TavernError
-from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
-from tavern_host.contracts.run_rows import ENTRY_COLUMNS, checked_limits, lease_seconds, not_own, unknown
-from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
+from tavern_host.contracts.executions import RunStatus
 from tavern_host.storage.content_files import hash_of
 from tavern_postgres.database import CHANNEL, HELD, Connection, Database, Row, address
 from tavern_postgres.dialect import translated

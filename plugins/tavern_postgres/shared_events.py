@@ -11,10 +11,10 @@ import contextlib
 import json
 import secrets
 
+from tavern_engine.api.runs import RUNS_CHANGED
 from tavern_host import PluginContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.runs import RUNS_CHANGED
 from tavern_postgres.database import CHANNEL, Connection
 
 TYPES = ("NODE_*", "EXECUTION_STATUS_UPDATE", "WORKFLOW_INTERFACE_YIELD", "AGENT_TRACE", "CHAT_HISTORY")

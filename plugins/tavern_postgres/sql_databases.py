@@ -19,9 +19,9 @@ from uuid import uuid4
 
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.databases import SharedDatabases, SqlDatabase, SqlResult, SqlValue
 from tavern_host.contracts.errors import Conflict, PermissionDenied, ServiceUnavailable, TavernError
 from tavern_host.contracts.services import gives_new
+from tavern_host.storage.databases import SharedDatabases, SqlDatabase, SqlResult, SqlValue
 from tavern_postgres.database import HELD, Connection, Database, Row, address, lock_key, one_line
 from tavern_postgres.dialect import tables_of, translated
 from tavern_postgres.rows import text

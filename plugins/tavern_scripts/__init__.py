@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.metrics import Figure, tallied
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION
-from tavern_host.contracts.scripttools import SCRIPT_TOOLS
 from tavern_host.contracts.services import ServiceInfo, service_info
-from tavern_host.contracts.work import SettledWork, WorkFilter
 from tavern_host.sdk.decorator import hookimpl
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION
+from tavern_scripts.api.scripttools import SCRIPT_TOOLS
 
 
 @hookimpl

@@ -9,8 +9,8 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, NamedLanguage, ScriptLanguage, ScriptRequest, ScriptResult
-from tavern_host.contracts.scripttools import ScriptOutcome, ScriptTools
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, NamedLanguage, ScriptLanguage, ScriptRequest, ScriptResult
+from tavern_scripts.api.scripttools import ScriptOutcome, ScriptTools
 
 _TOOLS = re.compile(r"\btools\b")
 """What code says that calls tools. No other code is given any, which would take time."""

@@ -16,7 +16,7 @@ from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.scripts import (
+from tavern_scripts.api.scripts import (
     SCRIPT_EXECUTION,
     BackendReport,
     FileAccess,

@@ -19,11 +19,11 @@ from typing import Any
 from pydantic import JsonValue, ValidationError
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.accounts import is_to_settle
+from tavern_host.contracts.accounts import SettledWork, WorkFilter, is_to_settle
 from tavern_host.contracts.calls import CallContext, new_id, system_call
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, TavernError, describe
 from tavern_host.contracts.metrics import tally
-from tavern_host.contracts.scripts import (
+from tavern_scripts.api.scripts import (
     BackendReport,
     ProgramRequest,
     SandboxLaunch,
@@ -40,7 +40,6 @@ from tavern_host.contracts.scripts import (
     ScriptUsage,
     SecurityContext,
 )
-from tavern_host.contracts.work import SettledWork, WorkFilter
 from tavern_scripts.policy.languages import Interpreters
 from tavern_scripts.policy.planner import Plan, Planner
 from tavern_scripts.policy.policy import PolicyReader

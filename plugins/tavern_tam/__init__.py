@@ -6,7 +6,7 @@ They find calls in text. They execute nothing, and know of the tools only what a
 from __future__ import annotations
 
 from tavern_host import hookimpl
-from tavern_host.contracts.protocols import ActionProtocolInfo
+from tavern_tools.api.protocols import ActionProtocolInfo
 
 
 @hookimpl

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from tavern_host.contracts.protocols import ParserOptions
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.native import NativeParser
 from tavern_tam.tags import TAG, held_tag, same_name
 from tavern_tam.window import Outcome, Warn, Window, behind_blanks
+from tavern_tools.api.protocols import ParserOptions
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 PROTOCOL = "tool_call"
 

@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tavern_host.contracts.thoughts import ARRIVING as THOUGHT_ARRIVING
-from tavern_host.contracts.thoughts import LONGEST as LONGEST_THOUGHT_TAG
-from tavern_host.contracts.thoughts import PATTERN as THOUGHT
 from tavern_tam.window import Window
+from tavern_tools.api.thoughts import ARRIVING as THOUGHT_ARRIVING
+from tavern_tools.api.thoughts import LONGEST as LONGEST_THOUGHT_TAG
+from tavern_tools.api.thoughts import PATTERN as THOUGHT
 
 REQUEST_MARKER = "<|[REQUEST_TOOL]|>"
 END_MARKER = "<|[END_TOOL]|>"

@@ -16,10 +16,10 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.documents import carried_json, object_of, read_json
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.protocols import ParseEvent, ParserOptions
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.wire import without_surrogates
 from tavern_tam.window import behind_blanks
+from tavern_tools.api.protocols import ParseEvent, ParserOptions
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 PROTOCOL = "native"
 

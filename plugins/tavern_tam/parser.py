@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tavern_host.contracts.protocols import ParserOptions
 from tavern_tam.block import Block
 from tavern_tam.lexing import REQUEST_MARKER, Source, block_marker, opening, opening_cut
 from tavern_tam.plain import plain_call
 from tavern_tam.reader import TextReader
 from tavern_tam.steps import ParameterNames, call_of, steps_of
 from tavern_tam.window import UNNAMED, Outcome, Warn
+from tavern_tools.api.protocols import ParserOptions
 
 HOW_TO_WRITE = (
     "Write the block again, with each key once, nothing else between the values, and a value that holds delimiters or "

@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.keys import KEY_CHARACTERS, KEY_REACH, SEPARATORS, Key, key_of
 from tavern_tam.steps import ParameterNames, call_of
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 # From where the text is not regular it is all one match, whose value and gap are empty.
 _VALUES = re.compile("「始」([^「]*+(?:「(?![始末]」)[^「]*+)*+)「末」([^「]*+)|「(?s:.*+)")

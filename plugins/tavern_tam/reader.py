@@ -14,11 +14,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from tavern_host.contracts.fences import closing_fence, fence_at_end, has_fence_marks, is_closing_cut, toggles
-from tavern_host.contracts.protocols import ParseEvent
-from tavern_host.contracts.thoughts import Thought, open_thought
 from tavern_host.contracts.wire import without_surrogates
 from tavern_tam.window import Outcome, Window, event_of
+from tavern_tools.api.fences import closing_fence, fence_at_end, has_fence_marks, is_closing_cut, toggles
+from tavern_tools.api.protocols import ParseEvent
+from tavern_tools.api.thoughts import Thought, open_thought
 
 W = TypeVar("W", bound=Window)
 

@@ -21,11 +21,11 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.block import Pair
 from tavern_tam.hints import hinted
 from tavern_tam.keys import Key, normalise, without_number
 from tavern_tam.window import Warn, made
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 MOST_COMMON = 32
 """How many `common_P` a block may have: each is an argument of every step, which must not grow as a product."""

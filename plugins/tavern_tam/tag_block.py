@@ -22,9 +22,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.tags import CDATA, CDATA_END, MARK, TAG, Tag, decoded, held_tag, tag_of
 from tavern_tam.window import UNNAMED, Outcome, Warn, Window, behind_blanks
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 PARAMETERS = frozenset({"input", "param", "parameter"})
 LISTS = frozenset({"inputs", "params", "parameters"})

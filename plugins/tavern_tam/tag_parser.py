@@ -10,13 +10,13 @@ import re
 from functools import cache
 from typing import ClassVar
 
-from tavern_host.contracts.protocols import ParserOptions
-from tavern_host.contracts.thoughts import PATTERN as THOUGHT
 from tavern_tam.json_block import JsonBlock
 from tavern_tam.reader import TextReader
 from tavern_tam.tag_block import Grammar, TagBlock, Unclosed
 from tavern_tam.tags import TAG, held_opening, tag_of
 from tavern_tam.window import Outcome, Window
+from tavern_tools.api.protocols import ParserOptions
+from tavern_tools.api.thoughts import PATTERN as THOUGHT
 
 
 class TagParser(TextReader[Window]):

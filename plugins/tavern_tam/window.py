@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from tavern_host.contracts.protocols import ParseEvent
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.wire import Model
+from tavern_tools.api.protocols import ParseEvent
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 M = TypeVar("M", bound=Model)
 

@@ -9,11 +9,11 @@ from itertools import count, groupby
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.hints import json_of
 from tavern_tam.keys import key_of, normalise, without_number
 from tavern_tam.lexing import BLOCK_MARKER, END_MARKER, REQUEST_MARKER
 from tavern_tam.steps import MOST_COMMON
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 _ESCAPES = re.compile("「[始末]ESCAPE(?::([0-9A-Za-z_-]{1,32}))?」", re.IGNORECASE)
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.http import RouteInfo
-from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.metrics import Figure, tallied
 from tavern_host.contracts.plugins import all_started
-from tavern_host.contracts.projectfiles import PROJECT_FILES
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInfo, service_info
-from tavern_host.contracts.systemtools import SYSTEM_TOOLS
-from tavern_host.contracts.toolcalls import TaskFilter
-from tavern_host.contracts.toolfiles import TOOL_FILES
-from tavern_host.contracts.tools import TOOL_MANAGER
-from tavern_host.contracts.work import SettledWork, WorkFilter
 from tavern_host.sdk.decorator import hookimpl
+from tavern_tools.api.macros import PromptMacroInfo
+from tavern_tools.api.projectfiles import PROJECT_FILES
+from tavern_tools.api.systemtools import SYSTEM_TOOLS
+from tavern_tools.api.toolcalls import TaskFilter
+from tavern_tools.api.toolfiles import TOOL_FILES
+from tavern_tools.api.tools import TOOL_MANAGER
 
 _LATER = 0.2
 """Seconds after the start, in which the host can answer for the first time: the tool manager is imported and made

@@ -7,12 +7,14 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from tavern_host.common.redaction import masked
 from tavern_host.context import PluginContext
+from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.calls import CallContext, system_call
-from tavern_host.contracts.protocols import ActionProtocolInfo, ParseEvent
-from tavern_host.contracts.redaction import masked
 from tavern_host.contracts.services import gives_new
-from tavern_host.contracts.toolcalls import (
+from tavern_host.contracts.tools import ToolDefinition
+from tavern_tools.api.protocols import ActionProtocolInfo, ParseEvent
+from tavern_tools.api.toolcalls import (
     ParsedText,
     StreamItems,
     TaskFilter,
@@ -23,8 +25,7 @@ from tavern_host.contracts.toolcalls import (
     ToolScope,
     ToolTask,
 )
-from tavern_host.contracts.tools import ExpandedPrompt, ToolDefinition, ToolFilter, ToolManager, ToolStatistics
-from tavern_host.contracts.work import SettledWork, WorkFilter
+from tavern_tools.api.tools import ExpandedPrompt, ToolFilter, ToolManager, ToolStatistics
 from tavern_tools.calls import chains
 from tavern_tools.calls.caller import Caller
 from tavern_tools.calls.runners import Runners

@@ -10,8 +10,9 @@ from pydantic import JsonValue
 from tavern_host.contracts.documents import read_json_object
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.tools import ToolFilter, ToolKind, ToolQuery
+from tavern_host.contracts.tools import ToolKind
 from tavern_host.contracts.wire import Model
+from tavern_tools.api.tools import ToolFilter, ToolQuery
 from tavern_tools.catalog.names import quoted
 
 

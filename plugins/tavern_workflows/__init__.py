@@ -15,7 +15,7 @@ from tavern_host import (
     hookimpl,
     service_info,
 )
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
 _EVERY = 2.0
 """Seconds between two looks at the files of workflows, in a host that serves."""

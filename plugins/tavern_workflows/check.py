@@ -10,19 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.dataflow import coerce, mode_of
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.plugins import PluginInfo
-from tavern_host.contracts.workflows import (
-    GROUP_INPUT,
-    GROUP_OUTPUT,
-    LOOP_ZONE,
-    NODE_GROUP,
-    Workflow,
-    WorkflowNode,
-    WorkflowProblem,
-)
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_workflows.api.dataflow import coerce, mode_of
+from tavern_workflows.api.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE, NODE_GROUP, WorkflowProblem
 from tavern_workflows.check_context import CheckContext, CheckedNode, Definitions
 from tavern_workflows.edges import crowded_inputs, cycles, edges
 from tavern_workflows.groups import Groups

@@ -6,17 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tavern_host.contracts.dataflow import DEEPEST_GROUPS, Slots, slots_of
-from tavern_host.contracts.loops import Zone, enclosing_zones, zone_of
 from tavern_host.contracts.nodes import NodeDefinition
-from tavern_host.contracts.workflows import (
-    GROUP_INPUT,
-    GROUP_OUTPUT,
-    LOOP_ZONE,
-    NODE_GROUP,
-    Workflow,
-    WorkflowNode,
-)
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_workflows.api.dataflow import DEEPEST_GROUPS, Slots, slots_of
+from tavern_workflows.api.loops import Zone, enclosing_zones, zone_of
+from tavern_workflows.api.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE, NODE_GROUP
 from tavern_workflows.groups import reference
 from tavern_workflows.report import Hints
 from tavern_workflows.shape import Reading

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from tavern_host import WORKFLOW_MANAGER, CommandOutput, NotFound, PluginContext
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.documents import read_document_file
-from tavern_host.contracts.workflows import WorkflowProblem, workflow_id_of
+from tavern_workflows.api.workflows import WorkflowProblem, workflow_id_of
 from tavern_workflows.report import MOST_PROBLEMS
 
 

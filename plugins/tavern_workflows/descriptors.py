@@ -10,13 +10,13 @@ _ONE = "/api/workflows/{workflowId}"
 _ANSWER = {"answer": "workflows:Workflow"}
 _SAVED: dict[str, Any] = {**_ANSWER, "body": "workflows:Workflow"}
 _CHECKED = {"body": "workflows:Workflow", "answer": "Checked", "access": "read"}
-_PLACED = {"body": "Unplaced", "answer": "workflows:WorkflowLayout", "access": "read"}
-_DRAFT = {"answer": "workflows:WorkflowDraft"}
-_REVISION = {"answer": "workflows:WorkflowRevision"}
-_REVISIONS = {"query": "Page", "answer": "workflows:WorkflowRevision[]"}
-_MATCHES = {"query": "Search", "answer": "workflows:WorkflowMatch[]"}
+_PLACED = {"body": "Unplaced", "answer": "api.workflows:WorkflowLayout", "access": "read"}
+_DRAFT = {"answer": "api.workflows:WorkflowDraft"}
+_REVISION = {"answer": "api.workflows:WorkflowRevision"}
+_REVISIONS = {"query": "Page", "answer": "api.workflows:WorkflowRevision[]"}
+_MATCHES = {"query": "Search", "answer": "api.workflows:WorkflowMatch[]"}
 _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
-    ("GET", "/api/workflows", "list_all", "List the workflows.", {"answer": "workflows:WorkflowSummary[]"}),
+    ("GET", "/api/workflows", "list_all", "List the workflows.", {"answer": "api.workflows:WorkflowSummary[]"}),
     ("POST", "/api/workflows", "create", "Save a new workflow.", {**_SAVED, "status": 201}),
     ("POST", "/api/workflows/check", "check", "Say everything that is wrong with a workflow.", _CHECKED),
     ("POST", "/api/layout", "layout", "Place the nodes of a workflow.", _PLACED),
@@ -32,7 +32,7 @@ _HISTORY_ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("GET", f"{_ONE}/history", "revisions", "List the revisions of a workflow.", _REVISIONS),
     ("GET", f"{_ONE}/history/{{number}}", "revision", "Read a revision.", _ANSWER),
     ("PATCH", f"{_ONE}/history/{{number}}", "name", "Name a revision.", {**_REVISION, "body": "Name"}),
-    ("GET", f"{_ONE}/uses", "uses", "List what names a workflow.", {"answer": "workflows:WorkflowUse[]"}),
+    ("GET", f"{_ONE}/uses", "uses", "List what names a workflow.", {"answer": "api.workflows:WorkflowUse[]"}),
     ("GET", "/api/workflow-history", "newest", "List the newest revision of each workflow.", _REVISIONS),
     ("GET", "/api/workflow-search", "search", "Find words in the workflows.", _MATCHES),
 )

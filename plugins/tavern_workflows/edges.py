@@ -7,10 +7,11 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from tavern_host.contracts.dataflow import compatible, find_slot
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.nodes import SlotDefinition
-from tavern_host.contracts.workflows import ERROR_OUTPUT, GROUP_OUTPUT, WorkflowEdge
+from tavern_host.contracts.workflows import WorkflowEdge
+from tavern_workflows.api.dataflow import compatible, find_slot
+from tavern_workflows.api.workflows import ERROR_OUTPUT, GROUP_OUTPUT
 from tavern_workflows.check_context import CheckContext, CheckedNode
 from tavern_workflows.report import Finding, quoted, short
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP, Workflow, WorkflowNode
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_workflows.api.workflows import LOOP_ZONE, NODE_GROUP
 from tavern_workflows.groups import reference
 
 DEEPEST = 32

@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tavern_host.contracts.dataflow import DEEPEST_GROUPS, GROUP_REFERENCE, MOST_NODES
 from tavern_host.contracts.documents import json_path, json_type
-from tavern_host.contracts.workflows import NODE_GROUP, Workflow, WorkflowNode
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_workflows.api.dataflow import DEEPEST_GROUPS, GROUP_REFERENCE, MOST_NODES
+from tavern_workflows.api.workflows import NODE_GROUP
 from tavern_workflows.report import Finding, Hints, quoted, short
 from tavern_workflows.store import Entry, find
 

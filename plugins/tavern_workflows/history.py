@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from tavern_host import clock
 from tavern_host.contracts.documents import MAX_DOCUMENT
 from tavern_host.contracts.errors import Conflict, NotFound
-from tavern_host.contracts.workflow_history import Document, KeptDraft, NewDraft, WorkflowHistoryStore
-from tavern_host.contracts.workflows import RevisionKind, WorkflowRevision
 from tavern_host.storage.sqlite import DatabaseThread, Schema
+from tavern_workflows.api.workflow_history import Document, KeptDraft, NewDraft, WorkflowHistoryStore
+from tavern_workflows.api.workflows import RevisionKind, WorkflowRevision
 
 if TYPE_CHECKING:
     import sqlite3

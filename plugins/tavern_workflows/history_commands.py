@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, CommandOutput, NotFound, PluginContext
 from tavern_host.contracts.calls import operator_call
-from tavern_host.contracts.workflows import workflow_id_of
+from tavern_workflows.api.workflows import workflow_id_of
 
 
 async def history(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:

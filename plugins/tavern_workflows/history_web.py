@@ -11,11 +11,11 @@ import asyncio
 from pydantic import Field, JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.wire import Model
-from tavern_host.contracts.workflows import WorkflowDraft
+from tavern_host.sdk.conditions import conditional, expected
+from tavern_workflows.api.workflows import WorkflowDraft
 from tavern_workflows.web import answer_document, keep_id, shown
 
 

@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tavern_host.contracts.workflows import LOOP_ZONE, LayoutSize, Placed, Workflow, WorkflowLayout
+from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.workflows import LOOP_ZONE, LayoutSize, Placed, WorkflowLayout
 
 DEFAULT = LayoutSize(width=220, height=140)
 """How large a node is where nobody says so, in pixels."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tavern_host.contracts.dataflow import DEEPEST_GROUPS, coerce
-from tavern_host.contracts.loops import COUNT
-from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE
+from tavern_workflows.api.dataflow import DEEPEST_GROUPS, coerce
+from tavern_workflows.api.loops import COUNT
+from tavern_workflows.api.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE
 from tavern_workflows.check_context import CheckContext, CheckedNode, ZoneSides
 from tavern_workflows.report import Finding, quoted, short
 

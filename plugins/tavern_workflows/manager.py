@@ -10,18 +10,19 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host import PLUGINS, CallContext, PluginContext
+from tavern_host.contracts.documents import off_loop
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
-from tavern_host.contracts.off_loop import off_loop
+from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.settings import SETTINGS
-from tavern_host.contracts.workflow_history import NewDraft, WorkflowHistoryStore
-from tavern_host.contracts.workflows import (
+from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.workflow_history import NewDraft, WorkflowHistoryStore
+from tavern_workflows.api.workflows import (
     LayoutSize,
     RevisionKind,
     StoredWorkflow,
-    Workflow,
     WorkflowDraft,
     WorkflowLayout,
     WorkflowManager,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tavern_host.contracts.workflows import NODE_GROUP, Workflow, WorkflowNode
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_workflows.api.workflows import NODE_GROUP
 from tavern_workflows.graph import Placed, ordered
 from tavern_workflows.groups import reference
 

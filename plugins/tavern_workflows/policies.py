@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tavern_host.contracts.dataflow import coerce
 from tavern_host.contracts.nodes import DataFlowType
-from tavern_host.contracts.workflows import ERROR_OUTPUT, GROUP_INPUT, GROUP_OUTPUT, NODE_GROUP, NodePolicy
+from tavern_host.contracts.workflows import NodePolicy
+from tavern_workflows.api.dataflow import coerce
+from tavern_workflows.api.workflows import ERROR_OUTPUT, GROUP_INPUT, GROUP_OUTPUT, NODE_GROUP
 from tavern_workflows.check_context import CheckContext, CheckedNode
 from tavern_workflows.report import Finding, quoted, short
 

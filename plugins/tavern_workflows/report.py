@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.names import LONGEST, did_you_mean
 from tavern_host.contracts.plugins import PluginInfo, withheld
-from tavern_host.contracts.workflows import WorkflowProblem
+from tavern_workflows.api.workflows import WorkflowProblem
 
 MOST_PROBLEMS = 1000
 """How many problems a report names; a last one says how many more there are."""

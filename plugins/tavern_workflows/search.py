@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
 
+from tavern_host.common.redaction import masked
 from tavern_host.contracts.documents import json_path
-from tavern_host.contracts.redaction import masked
-from tavern_host.contracts.workflows import Workflow, WorkflowMatch
+from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.workflows import WorkflowMatch
 from tavern_workflows.store import Entry
 
 _AROUND = 40

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from tavern_host.contracts.dataflow import MOST_NODES
 from tavern_host.contracts.documents import canonical, json_type
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.workflows import InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode, WorkflowProblem
+from tavern_host.contracts.workflows import InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
+from tavern_workflows.api.dataflow import MOST_NODES
+from tavern_workflows.api.workflows import WorkflowProblem
 from tavern_workflows.report import Finding, quoted, report
 
 M = TypeVar("M", WorkflowNode, WorkflowEdge, InterfaceSlot)

@@ -19,9 +19,10 @@ from pydantic import JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, CommandOutput, InvalidInput, NotFound, PluginContext
 from tavern_host.contracts.documents import read_document_file
-from tavern_host.contracts.loops import zone_of
 from tavern_host.contracts.nodes import SlotDefinition
-from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP, Workflow, WorkflowEdge, WorkflowNode, WorkflowProblem
+from tavern_host.contracts.workflows import Workflow, WorkflowEdge, WorkflowNode
+from tavern_workflows.api.loops import zone_of
+from tavern_workflows.api.workflows import LOOP_ZONE, NODE_GROUP, WorkflowProblem
 from tavern_workflows.graph import Placed, graph_form, ordered
 from tavern_workflows.groups import reference
 from tavern_workflows.mermaid import mermaid

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host import clock
+from tavern_host.common.redaction import has_mask
 from tavern_host.contracts.documents import MAX_DOCUMENT, read_document_file, revision_of
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, TavernError
-from tavern_host.contracts.redaction import has_mask
-from tavern_host.contracts.workflows import Workflow, WorkflowProblem, workflow_id_of
+from tavern_host.contracts.workflows import Workflow
 from tavern_host.storage.files import write_atomic
+from tavern_workflows.api.workflows import WorkflowProblem, workflow_id_of
 from tavern_workflows.report import report
 from tavern_workflows.shape import read
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 
+from tavern_agents.api.agents import AGENT_RUNTIME, AgentProfile
 from tavern_host.context import Services
-from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.scenes import SCENE_MANAGER
-from tavern_host.contracts.tools import TOOL_MANAGER
-from tavern_host.contracts.workflows import NODE_GROUP, WorkflowUse, workflow_id_of
+from tavern_tools.api.tools import TOOL_MANAGER
+from tavern_workflows.api.workflows import NODE_GROUP, WorkflowUse, workflow_id_of
 from tavern_workflows.store import Entry
+from tavern_worlds.api.scenes import SCENE_MANAGER
 
 _TOOL = "workflow:"
 

@@ -16,15 +16,15 @@ from urllib.parse import quote
 from pydantic import Field, JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, NotFound, PluginContext
-from tavern_host.contracts.conditions import conditional, expected
-from tavern_host.contracts.documents import merged, read_json_object
+from tavern_host.contracts.documents import merged, off_loop, read_json_object
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.languages import say
-from tavern_host.contracts.off_loop import off_loop
-from tavern_host.contracts.redaction import masked_document
 from tavern_host.contracts.wire import Model
-from tavern_host.contracts.workflows import LayoutSize, StoredWorkflow, Workflow, WorkflowManager, WorkflowProblem
+from tavern_host.contracts.workflows import Workflow
+from tavern_host.sdk.conditions import conditional, expected
+from tavern_workflows.api.redaction import masked_document
+from tavern_workflows.api.workflows import LayoutSize, StoredWorkflow, WorkflowManager, WorkflowProblem
 from tavern_workflows.store import MAX_ID, document_of
 
 

@@ -9,10 +9,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tavern_host import CallContext, CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.macros import PromptMacroInfo
-from tavern_host.contracts.scenes import SCENE_MANAGER
-from tavern_host.contracts.work import SettledWork, WorkFilter
+from tavern_tools.api.macros import PromptMacroInfo
+from tavern_worlds.api.scenes import SCENE_MANAGER
 
 if TYPE_CHECKING:
     from tavern_worlds.service import Scenes

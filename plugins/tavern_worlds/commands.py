@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_agents.api.agents import AGENT_RUNTIME, AgentRunFilter
+from tavern_agents.api.histories import CHAT_HISTORY
 from tavern_host import CommandOutput, PluginContext
-from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRunFilter
 from tavern_host.contracts.documents import read_json_object
-from tavern_host.contracts.histories import CHAT_HISTORY
-from tavern_host.contracts.scenes import SCENE_MANAGER, SceneManager, SceneRun
+from tavern_worlds.api.scenes import SCENE_MANAGER, SceneManager, SceneRun
 
 _EVERY = 0.1
 """Seconds between two looks at what was said."""

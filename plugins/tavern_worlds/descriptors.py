@@ -43,15 +43,15 @@ _COMMANDS = (
 )
 
 
-_RUN = {"answer": "scenes:SceneRun"}
+_RUN = {"answer": "api.scenes:SceneRun"}
 _TYPES: dict[str, dict[str, Any]] = {
-    "list_scenes": {"answer": "scenes:SceneSummary[]"},
+    "list_scenes": {"answer": "api.scenes:SceneSummary[]"},
     "start": {**_RUN, "status": 201},
-    "list_runs": {"answer": "scenes:SceneRun[]"},
+    "list_runs": {"answer": "api.scenes:SceneRun[]"},
     "get_run": _RUN,
     "say": {**_RUN, "body": "SayBody", "status": 202},
-    "publish": {"body": "EventBody", "answer": "host_api:Woken", "status": 202},
-    "change_world": {"body": "WorldBody", "answer": "scenes:WorldState"},
+    "publish": {"body": "EventBody", "answer": "api.answers:Woken", "status": 202},
+    "change_world": {"body": "WorldBody", "answer": "api.scenes:WorldState"},
     "stop": _RUN,
 }
 """What goes in and out of the routes, by function."""

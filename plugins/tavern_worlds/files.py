@@ -8,8 +8,8 @@ from pathlib import Path
 from tavern_host.contracts.documents import read_document_file, read_model
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.scenes import Scene, SceneSummary
 from tavern_host.contracts.wire import OpenModel
+from tavern_worlds.api.scenes import Scene, SceneSummary
 
 
 def read_scenes(folder: Path) -> tuple[dict[str, Scene], list[SceneSummary]]:

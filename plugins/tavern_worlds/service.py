@@ -11,9 +11,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_agents.api.agents import AGENT_RUNTIME, AgentProfile, AgentRequest, AgentRun, AgentRunFilter
+from tavern_agents.api.histories import CHAT_HISTORY
+from tavern_agents.api.memory import GoalChange, MemoryChange
+from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host import clock
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile, AgentRequest, AgentRun, AgentRunFilter
 from tavern_host.contracts.calls import CallContext, new_id
 from tavern_host.contracts.documents import merged, read_model
 from tavern_host.contracts.errors import (
@@ -25,13 +28,13 @@ from tavern_host.contracts.errors import (
     TavernError,
     describe,
 )
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
-from tavern_host.contracts.histories import CHAT_HISTORY
-from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.macros import MacroRequest
-from tavern_host.contracts.memory import GoalChange, MemoryChange
+from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.scenes import (
+from tavern_llm.api.llm import ChatMessage
+from tavern_tools.api.macros import MacroRequest
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER
+from tavern_worlds import turns as changes
+from tavern_worlds.api.scenes import (
     SCENE_MANAGER,
     Scene,
     SceneAgent,
@@ -43,13 +46,10 @@ from tavern_host.contracts.scenes import (
     SceneWake,
     WorldState,
 )
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER
-from tavern_worlds import turns as changes
 from tavern_worlds.files import read_scenes
 from tavern_worlds.store import SceneStore
 
 EVENT = "SCENE_UPDATE"
-
 STATE, STORE = "worlds.scenes", "worlds.store"
 
 MAX_TURNS = 1000

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tavern_host import CallContext, PluginContext
-from tavern_host.contracts.accounts import is_to_settle
-from tavern_host.contracts.work import SettledWork, WorkFilter
+from tavern_host.contracts.accounts import SettledWork, WorkFilter, is_to_settle
 from tavern_worlds.service import STORE, Scenes
 from tavern_worlds.store import SceneStore
 

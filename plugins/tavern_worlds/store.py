@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from tavern_host.contracts.calls import CallContext, new_id, system_call
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.scenes import SceneRun
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread, Schema
+from tavern_worlds.api.scenes import SceneRun
 
 if TYPE_CHECKING:
     import sqlite3

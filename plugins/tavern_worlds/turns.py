@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_agents.api.histories import HistoryMessage
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.documents import merged
 from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, Misconfigured, TavernError
-from tavern_host.contracts.histories import HistoryMessage
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.scenes import SceneEvent, SceneMember, SceneRun, SceneWake
+from tavern_worlds.api.scenes import SceneEvent, SceneMember, SceneRun, SceneWake
 
 MAX_WORLD = 256 << 10
 """The largest world of a scene, and the largest event in it, in bytes of JSON."""

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import Field, JsonValue
 
 from tavern_host import HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.scenes import SCENE_MANAGER, SceneManager
 from tavern_host.contracts.wire import Model
+from tavern_worlds.api.scenes import SCENE_MANAGER, SceneManager
 
 
 class SayBody(Model):

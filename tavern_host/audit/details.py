@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from tavern_host.contracts.redaction import is_hidden, names_secret
+from tavern_host.common.redaction import is_hidden, names_secret
 from tavern_host.contracts.settings import MASK
 
 MAX_TEXT = 1000

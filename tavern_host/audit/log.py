@@ -24,7 +24,6 @@ from tavern_host.audit.details import encoded
 from tavern_host.audit.store import SqliteAuditStore, now
 from tavern_host.contracts.audit import Audit, AuditEntry, AuditLimits, AuditStore, UnnumberedEntry
 from tavern_host.contracts.calls import CallContext, Principal, system_call
-from tavern_host.contracts.catalogue import recorded_actions
 from tavern_host.contracts.errors import (
     DeadlineExceeded,
     Forbidden,
@@ -307,8 +306,9 @@ def _check_action(action: str) -> None:
 class HostAudit(Audit):
     """The `audit` service. What the host itself does goes into the log directly, and never through here."""
 
-    def __init__(self, log: AuditLog) -> None:
+    def __init__(self, log: AuditLog, reserved: Collection[str]) -> None:
         self._log = log
+        self._reserved = reserved
 
     async def record(
         self,
@@ -327,7 +327,7 @@ class HostAudit(Audit):
         call = call or system_call()
         principal = call.principal
         plugin = principal.id if principal.kind == "plugin" else None
-        is_reserved = action.partition(".")[0] in HOST_ACTIONS | recorded_actions()
+        is_reserved = action.partition(".")[0] in {*HOST_ACTIONS, *self._reserved}
         if is_reserved or (plugin is not None and not action.startswith(f"{plugin}.")):
             action = f"{plugin or principal.kind}.{action}"
         self._log.record(action, actor=principal, subject=subject, details=details, plugin=call.via or plugin)

@@ -12,14 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tavern_host.audit.log import AuditLog, PluginAudit
+from tavern_host.common.proxies import ProxySettings, proxy_for, proxy_variables
 from tavern_host.context import Contribution, PluginContext, Project
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import Forbidden, PermissionDenied, one_line
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.manifest import EventPermissions
 from tavern_host.contracts.plugins import Problem
-from tavern_host.contracts.proxies import ProxySettings, proxy_for, proxy_variables
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.events.bus import WAITING, BusSubscription, EventBus, covers, is_own
 from tavern_host.hooks.catalogue import owner
@@ -283,8 +282,8 @@ class Kernel:
     is_draining: bool = False
 
     def provides_service(self, plugin: str) -> bool:
-        """Return whether a plugin provides one of the host's services."""
-        return self.services.provides(plugin, interfaces())
+        """Return whether a plugin provides one of the host's services, which are those without a plugin's prefix."""
+        return self.services.provides(plugin, [name for name in self.services.catalogue.interfaces if "." not in name])
 
 
 def make_context(

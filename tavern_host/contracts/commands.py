@@ -12,8 +12,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
-from tavern_host.contracts.contributions import ContributionKind
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.hooks import ContributionKind
 from tavern_host.contracts.wire import Model
 
 _TYPES = {

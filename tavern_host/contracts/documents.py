@@ -5,18 +5,35 @@ Files: bounded, UTF-8, regular files only. What a document means is its reader's
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.wire import INT_BITS, MAX_LEVELS, WireError, carried, without_surrogates
+
+P = ParamSpec("P")
+
+
+T = TypeVar("T")
+
+
+LARGE_TEXT = 2**18
+"""From how many bytes on JSON is read or written in a thread."""
+
+
+async def off_loop(is_large: bool, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what `work` gives; where it is large it is done in a thread, so that nobody waits for it."""
+    return await asyncio.to_thread(work, *args, **kwargs) if is_large else work(*args, **kwargs)
+
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

@@ -14,9 +14,8 @@ from pydantic import BaseModel, Field, JsonValue
 
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.contributions import ContributionKind
-from tavern_host.contracts.documents import read_json, read_model
-from tavern_host.contracts.off_loop import LARGE_TEXT, off_loop
+from tavern_host.contracts.documents import LARGE_TEXT, off_loop, read_json, read_model
+from tavern_host.contracts.hooks import ContributionKind
 from tavern_host.contracts.wire import Model
 
 T = TypeVar("T")
@@ -166,11 +165,11 @@ class RouteInfo(Model):
     when the client is gone, so give one at least every few seconds.
 
     `body`, `query` and `answer` say what goes in and out, for `GET /api/openapi.json`: `module:Type`, the pydantic
-    model that the handler itself reads with (`HttpRequest.read`, `read_query`) or answers with, in the plugin or in
-    `tavern_host.contracts`; `module:Type[]` is a list of them. They are looked up when somebody asks. `status` and
-    `content_type` are those of success, several types with commas between; with `accepts`, success may be 202 without
-    content, too. `error_type` is that of errors that a protocol has a form of its own for, beside problem details.
-    Without `access` a GET needs `read`, any other method `create`.
+    model that the handler itself reads with (`HttpRequest.read`, `read_query`) or answers with, in the plugin, in
+    `tavern_host.contracts` or in the `api` of a first-party plugin; `module:Type[]` is a list of them. They are looked
+    up when somebody asks. `status` and `content_type` are those of success, several types with commas between; with
+    `accepts`, success may be 202 without content, too. `error_type` is that of errors that a protocol has a form of its
+    own for, beside problem details. Without `access` a GET needs `read`, any other method `create`.
     """
 
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=HttpResponse | AsyncIterator[ServerEvent])
@@ -193,7 +192,8 @@ class RouteInfo(Model):
         cls, module: str, method: str, path: str, function: str, summary: str, types: Mapping[str, Any]
     ) -> Self:
         """Return the route that `module:function` answers. `types` may say `body`, `query`, `answer`, `status` and the
-        rest; a type without a colon is one of the module, `runs:RunEntry` one of the contracts."""
+        rest; a type without a colon is one of the module, `api.runs:RunEntry` one of the
+        package's `api`, `http:HttpResponse` one of the host's contracts."""
         named = {key: _reference(module, types[key]) for key in ("body", "query", "answer") if key in types}
         return cls.model_validate(
             {**types, **named, "method": method, "path": path, "handler": f"{module}:{function}", "summary": summary}
@@ -206,7 +206,11 @@ class RouteInfo(Model):
 
 
 def _reference(module: str, name: str) -> str:
-    return f"tavern_host.contracts.{name}" if ":" in name else f"{module}:{name}"
+    if ":" not in name:
+        return f"{module}:{name}"
+    if name.startswith("api."):
+        return f"{module.partition('.')[0]}.{name}"
+    return name if "." in name else f"tavern_host.contracts.{name}"
 
 
 class MessageInfo(Model):

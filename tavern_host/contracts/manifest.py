@@ -9,12 +9,47 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from tavern_host.contracts.hook_names import canonical
 from tavern_host.contracts.names import plugin_name
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.ui import FrontendCommand, FrontendFiles, FrontendInfo, FrontendPanel, UiDeclaration
 from tavern_host.contracts.wire import Model
+
+CLIENT_HOOKS: dict[str, str] = {
+    "hook:client:workflow:before-execute": (
+        "See a workflow's inputs in the browser before it is run, and change them or stop the run."
+    ),
+    "hook:client:node:render:after": "Change how a node looks after it was drawn.",
+    "hook:client:settings:before-save": "See settings before they are saved, and change or refuse them.",
+    "hook:client:auth:login": "Do something in the browser after somebody logged in.",
+}
+"""Hooks that a plugin's front end implements, each with what it allows."""
+
+
+_CLIENT = "hook:client:"
+
+
+_VERB_FIRST = re.compile(r"(?<=:)([a-z-]+):(before|after)$")
+
+
+_MOMENT_FIRST = re.compile(r"(?<=:)(before|after)-([a-z-]+)$")
+
+
+ALIASES: dict[str, str] = {
+    spelling: name
+    for name in CLIENT_HOOKS
+    for whole in (_MOMENT_FIRST.sub(r"\2:\1", name), _VERB_FIRST.sub(r"\2-\1", name))
+    for spelling in (whole, whole.removeprefix(_CLIENT))
+    if spelling != name
+}
+"""Other names of client hooks, each with the name that the host uses: the ComfyTavern documents write `save:before` as
+well as `before-save`, and leave out what stands before the name."""
+
+
+def canonical(name: str) -> str:
+    """Return the name that the host uses for a hook's permission."""
+    return _VERB_FIRST.sub(r"\2-\1", name) if name.startswith("hook:server:") else ALIASES.get(name, name)
+
 
 _EVENT_PATTERN = re.compile(r"[A-Za-z][\w.-]*\*?|\*")
 
@@ -203,21 +238,35 @@ class PublishedPermission(Model):
 
 class PublishedService(Model):
     """A service interface of the plugin's own. `name` begins with the plugin's name and a dot; `interface` is
-    `module:Class` inside the plugin's package. A plugin that uses or overrides it names this one in `requires`."""
+    `module:Class` inside the plugin's package. A plugin that uses or overrides it names this one in `requires`.
+
+    Names of first-party plugins need no beginning, and nobody who uses them says so in `requires`; `records` are the
+    first words of what only providers of such a service record in the audit log."""
 
     name: str
     interface: str
     permissions: list[PublishedPermission] = Field(default_factory=list)
+    records: list[str] = Field(default_factory=list)
+
+    @property
+    def is_prefixed(self) -> bool:
+        """Whether the name begins with that of a plugin."""
+        return "." in self.name
 
 
 class PublishedHook(Model):
     """A hook of the plugin's own. `spec` is `module:function` inside its package; the function's name begins with
-    the plugin's name in snake_case, `permission` with `hook:plugin:{name}:`."""
+    the plugin's name in snake_case, `permission` with `hook:plugin:{name}:`; those of first-party plugins need not."""
 
     spec: str
     permission: str
     level: Level = "intercept"
     allows: str
+
+    @property
+    def is_prefixed(self) -> bool:
+        """Whether the permission begins with the name of a plugin."""
+        return self.permission.startswith("hook:plugin:")
 
 
 class Publishes(Model):

@@ -11,13 +11,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, reads
 from tavern_host.contracts.wire import Model
 
 MAX_LABELLED = 1000
 """How many combinations of labels one tally tells apart; those that come later are counted together."""
+
+
 OTHER = "other"
 """The value of every label of those."""
+
 
 _KEPT = "tallies"
 
@@ -81,14 +83,3 @@ def tallied(state: MutableMapping[str, Any]) -> list[Figure]:
     """Return the figures of all tallies in a plugin's `context.state`."""
     kept: dict[str, Tally] = state.get(_KEPT, {})
     return [figure for one in kept.values() for figure in one.figures()]
-
-
-class Metrics(ServiceInterface, name="metrics"):
-    """Collects the figures of the host and of all plugins."""
-
-    @reads
-    async def figures(self) -> list[Figure]:
-        """Return all figures as they are now, under their full names."""
-
-
-METRICS = ServiceKey(Metrics)

@@ -8,7 +8,7 @@ description.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
 
@@ -16,6 +16,9 @@ from tavern_host.contracts.wire import Model
 
 Level = Literal["add", "intercept", "override"]
 """How far a permission reaches: add something, intercept what exists, or replace it."""
+
+ALL_SERVICES = "services.use:*"
+"""The permission to call every acting method of every service."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound="ServiceInterface")
@@ -87,21 +90,16 @@ def _mark(method: F, info: MethodInfo) -> F:
 
 
 class ServiceInterface(ABC):
-    """Base of every service interface. Class arguments: `name` (as plugins use it), `version`, and `records`: the first
-    words of what only providers of the service record in the audit log."""
+    """Base of every service interface. Class arguments: `name` (as plugins use it), and `version`."""
 
     service_name: ClassVar[str]
     service_version: ClassVar[int]
-    service_records: ClassVar[frozenset[str]] = frozenset()
 
-    def __init_subclass__(
-        cls, *, name: str | None = None, version: int = 1, records: Iterable[str] = (), **kwargs: Any
-    ) -> None:
+    def __init_subclass__(cls, *, name: str | None = None, version: int = 1, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if name is not None:
             cls.service_name = name
             cls.service_version = version
-            cls.service_records = frozenset(records)
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,29 @@
-"""The hooks and service interfaces of one host: its own, and those that its loaded plugins publish."""
+"""The hooks and service interfaces of one host: its own, and those that plugins publish."""
 
 from __future__ import annotations
 
 import types
 import typing
+from collections import UserDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any
 
 from tavern_host import hookspecs
-from tavern_host.contracts.catalogue import interfaces
-from tavern_host.contracts.contributions import ContributionKind, kind_of
-from tavern_host.contracts.hooks import HookInfo
+from tavern_host.contracts.accounts import Accounts
+from tavern_host.contracts.audit import Audit
+from tavern_host.contracts.hooks import ContributionKind, HookInfo, kind_of
+from tavern_host.contracts.manifest import Publishes
+from tavern_host.contracts.plugins import Plugins
 from tavern_host.contracts.services import ServiceInterface
+from tavern_host.contracts.settings import Settings
 from tavern_host.hookspecs import hooks
+from tavern_host.storage.databases import SharedDatabases
+
+INTERFACES: tuple[type[ServiceInterface], ...] = (Plugins, Settings, Audit, Accounts, SharedDatabases)
+"""The services that the host provides itself, and those that its server and its stores ask for."""
 
 
 @dataclass
@@ -25,21 +34,50 @@ class Published:
     interfaces: dict[str, type[ServiceInterface]] = field(default_factory=dict)
 
 
+class _Interfaces(UserDict[str, Any]):
+    """Interfaces by service name. One that is only named, as `module:Class`, is imported when it is asked for."""
+
+    def __getitem__(self, service: str) -> Any:
+        found = self.data[service]
+        if isinstance(found, str):
+            found = self.data[service] = resolve_name(found)
+        return found
+
+
 class Catalogue:
-    """What can be implemented and provided in one host at this moment."""
+    """What can be implemented and provided in one host at this moment. `records` are the first words of what only
+    providers of services record in the audit log."""
 
     def __init__(self) -> None:
         self._hooks = dict(hooks())
-        self._interfaces = dict(interfaces())
+        self._interfaces = _Interfaces({one.service_name: one for one in INTERFACES})
         self._specs: dict[str, Callable[..., Any]] = {}
         self._items: dict[str, tuple[tuple[type, ...], str]] = {}
-        self.hooks: Mapping[str, HookInfo] = MappingProxyType(self._hooks)
+        self._named: list[str] = []
         self.interfaces: Mapping[str, type[ServiceInterface]] = MappingProxyType(self._interfaces)
+        self.records = {"account", "work"}
+
+    def add_first_party(self, package: str, publishes: Publishes) -> None:
+        """Add what a first-party plugin publishes, whether or not it is loaded: others build on that without requiring
+        the plugin, and wait for it where it is disabled."""
+        for service in publishes.services:
+            self._interfaces[service.name] = f"{package}.{service.interface}"
+            self.records.update(service.records)
+        self._named += [f"{package}.{hook.spec}" for hook in publishes.hooks]
+
+    @property
+    def hooks(self) -> Mapping[str, HookInfo]:
+        """Every hook by name; those of first-party plugins are imported when somebody asks."""
+        while self._named:
+            spec = resolve_name(self._named.pop())
+            self._specs[spec.__name__] = spec
+            self._hooks[spec.__name__] = spec.__tavern_hook__
+        return MappingProxyType(self._hooks)
 
     def hooks_with(self, plugin: str, published: Published) -> dict[str, HookInfo]:
         """Return all hooks, those that a plugin is about to publish included."""
         own = {name: _info(plugin, function) for name, function in published.hooks.items()}
-        return {**{name: info for name, info in self._hooks.items() if info.caller != owner(plugin)}, **own}
+        return {**{name: info for name, info in self.hooks.items() if info.caller != owner(plugin)}, **own}
 
     def item_types(self, hook: str) -> tuple[tuple[type, ...], str]:
         """Return what a hook that collects lists of something collects, also in words; none, where it is no list."""
@@ -54,7 +92,7 @@ class Catalogue:
 
     def collected(self) -> dict[str, ContributionKind]:
         """Return the kinds of what is also found in modules that manifests name, by the hook that collects them."""
-        fields = [name for name, info in self._hooks.items() if info.field is not None]
+        fields = [name for name, info in self.hooks.items() if info.field is not None]
         kinds = {name: [kind_of(item) for item in self.item_types(name)[0]] for name in fields}
         return {name: found[0] for name, found in kinds.items() if found and found[0].collector is not None}
 

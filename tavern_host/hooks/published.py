@@ -44,8 +44,9 @@ def read_published(manifest: Manifest, resolve: Resolve) -> tuple[Published, lis
         interface = sound(f"service {service.name}", service.interface, partial(_service_faults, service))
         if interface is not None:
             published.interfaces[service.name] = interface
+    callers = {service.name for service in manifest.publishes.services if not service.is_prefixed}
     for hook in manifest.publishes.hooks:
-        function = sound(f"hook {hook.spec.partition(':')[2]}", hook.spec, partial(_spec_faults, hook))
+        function = sound(f"hook {hook.spec.partition(':')[2]}", hook.spec, partial(_spec_faults, hook, callers))
         if function is not None:
             published.hooks[function.__name__] = function
     return published, problems
@@ -65,7 +66,7 @@ def _service_faults(declared: PublishedService, interface: Any) -> Iterator[str]
         yield f"the permission {name} is not the same in code and manifest (level and sentence must be)"
 
 
-def _spec_faults(declared: PublishedHook, function: Any) -> Iterator[str]:
+def _spec_faults(declared: PublishedHook, callers: set[str], function: Any) -> Iterator[str]:
     info = getattr(function, "__tavern_hook__", None)
     if not isinstance(info, HookInfo):
         yield f"{declared.spec} is not marked with @hookspec"
@@ -73,7 +74,7 @@ def _spec_faults(declared: PublishedHook, function: Any) -> Iterator[str]:
     yield from hook_faults(function)
     if (info.permission, info.level, info.description) != (declared.permission, declared.level, declared.allows):
         yield "permission, level and sentence are not the same in code and manifest"
-    if info.caller:
+    if info.caller and info.caller not in callers:
         yield "a published hook is called by its own plugin; leave `caller` out"
 
 
@@ -81,15 +82,15 @@ def interface_faults(interface: type[ServiceInterface]) -> Iterator[str]:
     """Yield every way in which an interface breaks the rules of the contracts."""
     methods = interface_methods(interface)
     public = {name for base in interface.__mro__[:-1] for name in vars(base) if not name.startswith("_")}
-    for name in sorted(public - set(methods) - {"service_name", "service_version", "service_records", "register"}):
+    for name in sorted(public - set(methods) - {"service_name", "service_version", "register"}):
         yield f"{name} is not marked with @reads or @acts"
     for name, info in methods.items():
-        yield from (f"{name}: {fault}" for fault in _method_faults(getattr(interface, name), info.permission))
+        yield from (f"{name}: {fault}" for fault in _method_faults(getattr(interface, name), info.is_acting))
         if not 1 <= info.since <= interface.service_version:
             yield f"{name}: since={info.since} is not a version of the interface ({interface.service_version})"
 
 
-def _method_faults(method: Callable[..., Any], permission: str | None) -> Iterator[str]:
+def _method_faults(method: Callable[..., Any], is_acting: bool) -> Iterator[str]:
     hints, fault = _hints(method)
     if fault is not None:
         yield fault
@@ -100,9 +101,9 @@ def _method_faults(method: Callable[..., Any], permission: str | None) -> Iterat
     if inspect.iscoroutinefunction(method) is streams:
         yield "it must be `async def`, or a `def` that returns an AsyncIterator"
     call = parameters.get("call")
-    if permission is None and call is not None:
+    if not is_acting and call is not None:
         yield "a method that reads does not take `call`"
-    if permission is not None and (
+    if is_acting and (
         call is None
         or call.kind is not call.KEYWORD_ONLY
         or call.default is not None

@@ -106,7 +106,7 @@ def _link_out(root: Path) -> Path | None:
     return next((link for link in links if not Path(os.path.realpath(link)).is_relative_to(inside)), None)
 
 
-_read_first_party = functools.cache(read_manifest)
+_read_first_party = functools.cache(functools.partial(read_manifest, first_party=True))
 """Reads what stays as it is as long as this process runs, for each of its hosts."""
 
 

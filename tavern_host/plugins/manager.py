@@ -104,6 +104,9 @@ class Manager:
         for name in self.review.without:
             self.get(name)
         records = list(self.records.values())
+        for record in records:
+            if record.first_party and record.module is not None and record.manifest is not None:
+                self.catalogue.add_first_party(record.module, record.manifest.publishes)
         self._review(records, self.review.codes(records))
 
     def set_records(self, records: Iterable[Record]) -> None:

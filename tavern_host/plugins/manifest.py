@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.machinery import all_suffixes
 from pathlib import Path
 
@@ -18,8 +19,9 @@ _SNAKE = re.compile(r"[a-z][a-z0-9_]*")
 _MODULE = re.compile(r"[\w.]+")
 
 
-def own_mistakes(manifest: Manifest) -> Iterator[Mistake]:
-    """Yield what a plugin declares or publishes under another name than its own, or twice, each with its location."""
+def own_mistakes(manifest: Manifest, *, first_party: bool = False) -> Iterator[Mistake]:
+    """Yield what a plugin declares or publishes under another name than its own, or twice, each with its location; what
+    a first-party plugin publishes has any name."""
     prefix, seen = f"extensions.{manifest.name}.", set()
     for index, option in enumerate(manifest.config_options):
         place: Location = ("configOptions", index, "key")
@@ -28,12 +30,19 @@ def own_mistakes(manifest: Manifest) -> Iterator[Mistake]:
         elif option.key in seen:
             yield place, f"configOptions: the key {option.key!r} stands there twice"
         seen.add(option.key)
+    if first_party:
+        return
     for index, service in enumerate(manifest.publishes.services):
         place = ("publishes", "services", index)
         if not _is_under(f"{manifest.name}.", service.name, _CAMEL):
             text = f"publishes.services: {service.name!r} must be '{manifest.name}.' and a camelCase word"
             yield (*place, "name"), text
             continue
+        if service.records:
+            yield (
+                (*place, "records"),
+                "publishes.services: records are for first-party plugins, whose names are reserved",
+            )
         for number, permission in enumerate(service.permissions):
             if not _is_under(f"{service.name}:", permission.name, _VERB):
                 text = f"publishes.services: {permission.name!r} must be '{service.name}:' and a word"
@@ -133,14 +142,18 @@ def entry_folders(manifest: Manifest, folder: Path) -> dict[str, Path]:
     return {key: path for key, path in found.items() if _is(Path.is_dir, path)}
 
 
-def read_manifest(folder: Path, *, is_dev: bool = False) -> tuple[Manifest, list[Problem], Places]:
+def read_manifest(
+    folder: Path, *, is_dev: bool = False, first_party: bool = False
+) -> tuple[Manifest, list[Problem], Places]:
     """Return the manifest of a plugin folder, what is wrong with its front end, which costs no more than that, and
     where everything stands in the file.
 
     Raises `InvalidFile`, `FileNotFoundError`.
     """
     label, part = f"{folder.name}/{MANIFEST}", frozenset({"frontend"})
-    read = read_partly(folder / MANIFEST, Manifest, label=label, dispensable=part, check=own_mistakes)
+    read = read_partly(
+        folder / MANIFEST, Manifest, label=label, dispensable=part, check=partial(own_mistakes, first_party=first_party)
+    )
     manifest, problems, places = read
     if manifest.frontend is not None and not problems:
         problems = frontend_problems(manifest, folder, places, is_dev=is_dev)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from tavern_host.contracts.catalogue import ALL_SERVICES, interfaces, service_permissions
-from tavern_host.contracts.hook_names import CLIENT_HOOKS
-from tavern_host.contracts.manifest import Manifest, Publishes
+from tavern_host.contracts.manifest import CLIENT_HOOKS, Manifest, Publishes
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PermissionInfo, Problem
-from tavern_host.contracts.services import Level
+from tavern_host.contracts.services import ALL_SERVICES, Level, interface_methods
 from tavern_host.contracts.ui import COMPONENTS, FRONTENDS, OUTLETS, UI_LEVELS, outlet_base
 from tavern_host.events.bus import is_own
+from tavern_host.hooks.catalogue import INTERFACES
 from tavern_host.hookspecs import hooks
 from tavern_host.plugins.grants import Grant
 from tavern_host.plugins.ui import unknown_target
@@ -33,22 +32,46 @@ Known = dict[str, tuple[Level, str]]
 """Permissions by name, each with its level and one sentence of what it allows."""
 
 
-def hook_permissions() -> Known:
-    """Return the permission of every hook of the host, in the server and in front ends."""
+def platform(manifests: Iterable[Manifest]) -> Publishes:
+    """Return what first-party plugins publish: whatever has no plugin's name before it."""
+    published = [manifest.publishes for manifest in manifests]
+    return Publishes.trusted(
+        services=[one for each in published for one in each.services if not one.is_prefixed],
+        hooks=[one for each in published for one in each.hooks if not one.is_prefixed],
+    )
+
+
+def hook_permissions(of: Publishes) -> Known:
+    """Return the permission of every hook of the host and the platform, in the server and in front ends."""
     return {
         **{i.permission: (i.level, i.description) for i in hooks().values() if i.permission.startswith("hook:")},
+        **{hook.permission: (hook.level, hook.allows) for hook in of.hooks},
         **{name: ("intercept", text) for name, text in CLIENT_HOOKS.items()},
     }
 
 
-def all_permissions() -> list[PermissionInfo]:
-    """Return every permission of the host that a manifest can name; not event patterns, code and front ends."""
-    known: Known = {**hook_permissions()}
+def service_names(of: Publishes) -> list[str]:
+    """Return the names of the services of the host and the platform."""
+    return [*(one.service_name for one in INTERFACES), *(service.name for service in of.services)]
+
+
+def service_permissions(of: Publishes) -> Known:
+    """Return each `services.use` permission of the host and the platform."""
+    marks = [info for one in INTERFACES for info in interface_methods(one).values()]
+    known: Known = {info.permission: (info.level, info.allows) for info in marks if info.permission is not None}
+    return known | {p.name: (p.level, p.allows) for service in of.services for p in service.permissions}
+
+
+def all_permissions(manifests: Mapping[str, Manifest]) -> list[PermissionInfo]:
+    """Return every permission that any manifest can name, where these are all plugins; not event patterns, code and
+    front ends."""
+    of = platform(manifests.values())
+    known: Known = {**hook_permissions(of)}
     for kind, level, sentence in UI_LEVELS:
         parts = OUTLETS if kind == "inject" else COMPONENTS
         known |= {f"ui.{kind}:{name}": (level, sentence.format(text)) for name, text in parts.items()}
-    known |= {f"services.override:{name}": _override(name) for name in interfaces()}
-    known |= {f"services.use:{name}": found for name, found in service_permissions().items()}
+    known |= {f"services.override:{name}": _override(name) for name in service_names(of)}
+    known |= {f"services.use:{name}": found for name, found in service_permissions(of).items()}
     known[ALL_SERVICES] = _EVERYTHING
     return [PermissionInfo(name=name, level=level, description=text) for name, (level, text) in known.items()]
 
@@ -84,6 +107,7 @@ class _Asking:
     def __init__(self, manifest: Manifest, others: Mapping[str, Manifest], places: Places) -> None:
         self._manifest = manifest
         self._others = others
+        self._platform = platform(others.values())
         self._places = places
         self._wanted: list[PermissionInfo] = []
         self._problems: list[Problem] = []
@@ -115,7 +139,7 @@ class _Asking:
         self._problems.append(self._places.problem(place, f"{key}: {message}", hint))
 
     def _hooks(self) -> None:
-        manifest, known = self._manifest, hook_permissions()
+        manifest, known = self._manifest, hook_permissions(self._platform)
         by_field = [i.permission for i in hooks().values() if i.field and getattr(manifest, i.field) is not None]
         for place, name in _numbered(("permissions", "hooks"), manifest.permissions.hooks, by_field):
             publisher = name.split(":")[2] if name.startswith("hook:plugin:") else None
@@ -136,10 +160,12 @@ class _Asking:
         asked_for = self._manifest.permissions.services
         for place, name in _numbered(("permissions", "services", "override"), asked_for.override):
             publisher = name.partition(".")[0] if "." in name else None
-            services = (s.name for s in self._published(publisher).services) if publisher else interfaces()
+            services = (
+                (s.name for s in self._published(publisher).services) if publisher else service_names(self._platform)
+            )
             known = {service: _override(service) for service in services}
             self._named(place, "service", name, f"services.override:{name}", publisher, known)
-        uses = {**service_permissions(), "*": _EVERYTHING}
+        uses = {**service_permissions(self._platform), "*": _EVERYTHING}
         for place, name in _numbered(("permissions", "services", "use"), asked_for.use):
             publisher = name.partition(".")[0] if "." in name else None
             acting = [p for s in self._published(publisher).services for p in s.permissions]

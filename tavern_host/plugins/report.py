@@ -113,7 +113,7 @@ class Report:
 
     def permissions(self) -> list[AskedPermission]:
         """Return every permission that there is with the plugins that ask for it, and whether each has it."""
-        known = {p.name: p for p in all_permissions()}
+        known = {p.name: p for p in all_permissions(self.manifests())}
         asking: dict[str, list[AskingPlugin]] = {}
         for record in self.records.values():
             for each in record.permissions:

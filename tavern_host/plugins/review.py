@@ -11,10 +11,10 @@ from packaging.version import Version
 from pydantic import Field, JsonValue
 
 from tavern_host import __version__
+from tavern_host.common.proxies import ProxySettings
 from tavern_host.contracts.audit import AuditLimits
 from tavern_host.contracts.manifest import Manifest, ModulesEntry
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
-from tavern_host.contracts.proxies import ProxySettings
 from tavern_host.contracts.wire import Model
 from tavern_host.plugins.discovery import content_hash, file_hashes, has_code
 from tavern_host.plugins.grants import Grant

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.hook_names import canonical
+from tavern_host.contracts.manifest import canonical
 from tavern_host.contracts.plugins import Explanation, PermissionInfo, PluginState
 from tavern_host.contracts.services import interface_methods
 from tavern_host.plugins.manager import Manager
@@ -93,7 +93,7 @@ class _Facts:
     def permission(self, name: str) -> Answer:
         """Explain a permission: what it allows, who asks for it, and by what each has it."""
         name = canonical(name)
-        known = {p.name: p for p in all_permissions()}
+        known = {p.name: p for p in all_permissions(self._manager.report.manifests())}
         known |= {p.name: p for record in self._manager.records.values() for p in record.permissions}
         permission = look_up("permission", name, known)
         asking = self._asking(lambda p: p == name)

@@ -6,9 +6,6 @@ from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import Any
 
-CONTRACTS = "tavern_host.contracts"
-"""The package whose types any descriptor may name."""
-
 
 def schema_of(reference: str, resolve: Callable[[str], Any] = resolve_name) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of the type that `module:Type` names, or with `[]` behind it of a list of them;

@@ -15,15 +15,15 @@ from types import ModuleType
 from typing import Any
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.contributions import kind_of
 from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.hooks import kind_of
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.runtime.deadline import in_callers_task
-from tavern_host.runtime.described import CONTRACTS, schema_of
+from tavern_host.runtime.described import schema_of
 from tavern_host.runtime.folder_import import import_folder, release, reserve
 from tavern_host.runtime.hook_functions import hook_functions
-from tavern_host.runtime.installed import first_party_part
+from tavern_host.runtime.installed import first_party_part, is_published
 from tavern_host.runtime.source import FolderSource, PluginSource
 from tavern_host.runtime.threads import contained, ended
 
@@ -108,8 +108,9 @@ class InProcessRuntime:
         return target  # type: ignore[no-any-return]
 
     def schema(self, reference: str) -> dict[str, Any]:
-        """Return the JSON Schema of what `module:Type` names in the plugin or in the contracts. Raises `NotFound`."""
-        return schema_of(reference, resolve_name if reference.startswith(f"{CONTRACTS}.") else self._resolve)
+        """Return the JSON Schema of what `module:Type` names in the plugin, in the contracts, or in the `api` of a
+        first-party plugin. Raises `NotFound`."""
+        return schema_of(reference, resolve_name if is_published(reference) else self._resolve)
 
     def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
         """Return `Class(*arguments)`; `context` and other `named` values go to parameters of that name. For a

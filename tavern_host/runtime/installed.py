@@ -87,6 +87,13 @@ def _first_party() -> tuple[tuple[str, Path], ...]:
     return tuple((one.module, one.folder) for one in found if one.first_party and one.folder is not None)
 
 
+def is_published(module: str) -> bool:
+    """Return whether a module is one of the host's contracts, or of the `api` of a first-party plugin."""
+    package, _, part = module.partition(".")
+    own = package == _RUNNING.name and part.startswith("contracts.")
+    return own or (part.startswith("api.") and package in {name for name, _ in _first_party()})
+
+
 @functools.cache
 def first_party_part(reference: str) -> Any:
     """Return what `module:name` names in such a module. Raises `NotFound`."""

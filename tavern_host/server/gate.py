@@ -10,11 +10,11 @@ from typing import Any
 from aiohttp import web
 
 from tavern_host import clock
+from tavern_host.common.log_context import also_log
 from tavern_host.contracts.accounts import ACCOUNTS, Identity
 from tavern_host.contracts.calls import Admission, CallContext
 from tavern_host.contracts.errors import LimitReached, TavernError
 from tavern_host.contracts.http import Access, RouteInfo
-from tavern_host.contracts.log_context import also_log
 from tavern_host.host import OPERATOR, Host
 from tavern_host.server import pages
 from tavern_host.server.bodies import is_packed

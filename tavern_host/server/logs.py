@@ -9,11 +9,11 @@ import time
 
 from aiohttp import web
 
+from tavern_host.common.log_context import logged_with
+from tavern_host.common.redaction import redacted_json
 from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.documents import LARGE_TEXT, off_loop
 from tavern_host.contracts.languages import CATALOGUE, of_browser
-from tavern_host.contracts.log_context import logged_with
-from tavern_host.contracts.off_loop import LARGE_TEXT, off_loop
-from tavern_host.contracts.redaction import redacted_json
 from tavern_host.runtime.installed import catalogue
 from tavern_host.server.errors import Handler
 from tavern_host.server.packing import packed

@@ -12,6 +12,8 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from tavern_host import clock
+from tavern_host.common.redaction import redacted_json
+from tavern_host.contracts.documents import LARGE_TEXT, off_loop
 from tavern_host.contracts.errors import PluginFailure, TavernError
 from tavern_host.contracts.http import (
     HttpRequest,
@@ -22,8 +24,6 @@ from tavern_host.contracts.http import (
     SocketMessage,
     SocketReply,
 )
-from tavern_host.contracts.off_loop import LARGE_TEXT, off_loop
-from tavern_host.contracts.redaction import redacted_json
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
 from tavern_host.server.blob_routes import SANDBOXED, blob_response

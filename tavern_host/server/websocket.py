@@ -10,13 +10,12 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from tavern_host.contracts.documents import read_json, read_model
+from tavern_host.common.redaction import redacted_json
+from tavern_host.contracts.documents import off_loop, read_json, read_model
 from tavern_host.contracts.errors import InvalidInput, LimitReached, TavernError, describe
 from tavern_host.contracts.events import AUDITED, Event, Gap
 from tavern_host.contracts.http import Access, SocketMessage, SocketReply
 from tavern_host.contracts.languages import say
-from tavern_host.contracts.off_loop import off_loop
-from tavern_host.contracts.redaction import redacted_json
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
 from tavern_host.server.gate import GATE, STILL_IN, call_of, count_refusal

@@ -14,11 +14,10 @@ from typing import Any, TypeVar
 from pydantic.alias_generators import to_camel
 
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.catalogue import ALL_SERVICES
 from tavern_host.contracts.errors import Forbidden, InvalidInput, NotFound, PermissionDenied, ServiceUnavailable
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem, ServiceLayer
-from tavern_host.contracts.services import MethodInfo, ServiceInterface, implements, interface_methods
+from tavern_host.contracts.services import ALL_SERVICES, MethodInfo, ServiceInterface, implements, interface_methods
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.issued import passed_on

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
+from tavern_host.common.redaction import restored, secrets_of
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import did_you_mean, suggest
 from tavern_host.contracts.plugins import Problem
-from tavern_host.contracts.redaction import restored, secrets_of
 from tavern_host.contracts.settings import (
     SETTINGS_CHANGED,
     SettingItem,

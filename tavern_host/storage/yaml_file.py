@@ -18,10 +18,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yaml.constructor import SafeConstructor
 
+from tavern_host.common.redaction import is_hidden, without_credentials
 from tavern_host.contracts.errors import Misconfigured, one_line
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem
-from tavern_host.contracts.redaction import is_hidden, without_credentials
 from tavern_host.contracts.settings import MASK
 from tavern_host.storage.yaml_nodes import compose
 

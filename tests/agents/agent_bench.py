@@ -14,14 +14,14 @@ from helpers.told_model import Model, Say, in_turn
 from helpers.waiting import until
 from helpers.workflow_documents import function
 
+from tavern_agents.api.agents import AgentReply, AgentRequest, AgentRun, AgentRuntime, AgentTrace
+from tavern_agents.api.histories import CHAT_HISTORY
 from tavern_host import AGENT_RUNTIME, Host
-from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentRun, AgentRuntime, AgentTrace
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.histories import CHAT_HISTORY
-from tavern_host.contracts.llm import LlmResponse
-from tavern_host.contracts.scenes import SCENE_MANAGER
-from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_llm.api.llm import LlmResponse
+from tavern_tools.api.toolcalls import TaskFilter, TaskStatus, ToolTask
+from tavern_tools.api.tools import TOOL_MANAGER
+from tavern_worlds.api.scenes import SCENE_MANAGER
 
 OTHER = {"version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "think"}
 

@@ -13,7 +13,7 @@ from helpers.told_model import Call, said, written
 from helpers.workflow_documents import function
 
 import tavern_demo
-from tavern_host.contracts.llm import LlmResponse
+from tavern_llm.api.llm import LlmResponse
 from tests.agents.agent_bench import agent, tool
 
 SAMPLE = Path(tavern_demo.__file__).parent / "sample"
@@ -21,8 +21,8 @@ SAMPLE = Path(tavern_demo.__file__).parent / "sample"
 NODE = """
 from typing import Any
 from tavern_host import NodeContext, node
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolScope
+from tavern_tools.api.tools import TOOL_MANAGER
 
 @node(type="Act", category="Test", display_name="Act")
 async def act(context: NodeContext, calls: list[Any]) -> str:

@@ -13,9 +13,9 @@ from helpers.tavern_project import Tavern
 from helpers.told_model import Call, Said, said, written
 from helpers.waiting import until
 
-from tavern_host.contracts.llm import ChatMessage, LlmRequest
-from tavern_host.contracts.memory import MemoryChange
-from tavern_host.contracts.scenes import SCENE_MANAGER
+from tavern_agents.api.memory import MemoryChange
+from tavern_llm.api.llm import ChatMessage, LlmRequest
+from tavern_worlds.api.scenes import SCENE_MANAGER
 from tests.agents.agent_bench import AgentBench, agent, agent_bench, tool
 from tests.agents.calling_places import PLACES, asked
 from tests.agents.calling_places import prepare as prepare_places

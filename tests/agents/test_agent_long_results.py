@@ -13,8 +13,8 @@ from helpers.workflow_documents import function
 
 from tavern_agents.long_results import READER
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.settings import MASK
+from tavern_llm.api.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import AgentBench, agent, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

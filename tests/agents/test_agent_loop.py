@@ -12,13 +12,13 @@ from helpers.told_model import last, said, written
 from helpers.waiting import until
 from helpers.workflow_documents import function
 
-from tavern_host.contracts.agents import AgentLimits, AgentStatus
+from tavern_agents.api.agents import AgentLimits, AgentStatus
+from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Conflict, NotFound, PluginFailure
-from tavern_host.contracts.executions import EXECUTION_ENGINE
-from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse, LlmToolCall, LlmUsage
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
-from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolScope
+from tavern_llm.api.llm import ChatMessage, LlmRequest, LlmResponse, LlmToolCall, LlmUsage
+from tavern_tools.api.toolcalls import TaskStatus, ToolCallRequest, ToolScope
 from tests.agents.agent_bench import AgentBench, agent, thinking, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

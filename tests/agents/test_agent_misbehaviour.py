@@ -12,9 +12,9 @@ from helpers.repetition import Failures
 from helpers.tavern_project import MODELS, Tavern
 from helpers.told_model import Call, last, said, written
 
-from tavern_host.contracts.agents import AgentLimits
+from tavern_agents.api.agents import AgentLimits
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.llm import LlmRequest, LlmResponse
+from tavern_llm.api.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import AgentBench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

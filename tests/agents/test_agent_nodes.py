@@ -16,8 +16,8 @@ from helpers.workflow_documents import function
 import tavern_demo
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
-from tavern_host.contracts.llm import LlmResponse
 from tavern_host.contracts.workflows import Workflow
+from tavern_llm.api.llm import LlmResponse
 from tests.agents.agent_bench import AgentBench, agent
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

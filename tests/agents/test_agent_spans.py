@@ -16,9 +16,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tavern_host.contracts import spans
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.llm import LLM, ChatMessage, LlmRequest
+from tavern_llm.api import spans
+from tavern_llm.api.llm import LLM, ChatMessage, LlmRequest
 from tests.agents.agent_bench import AgentBench, agent, agent_bench, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

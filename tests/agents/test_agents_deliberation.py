@@ -12,8 +12,9 @@ from helpers.workflow_documents import slots
 from tavern_agents.deliberation import Deliberation, Situation
 from tavern_agents.feedback import framed, limit_for
 from tavern_host.contracts.errors import Misconfigured, TavernError
-from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.workflows import StoredWorkflow, Workflow
+from tavern_host.contracts.workflows import Workflow
+from tavern_llm.api.llm import ChatMessage
+from tavern_workflows.api.workflows import StoredWorkflow
 
 TEXT = {"response": "STRING"}
 

@@ -11,10 +11,10 @@ from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
 
 from tavern_host import Host
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, TOOLS
-from tavern_host.contracts.llm import LlmRequest
-from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, TOOLS
+from tavern_llm.api.llm import LlmRequest
+from tavern_tools.api.toolcalls import ToolCallRequest
+from tavern_tools.api.tools import TOOL_MANAGER
 from tests.agents.agent_bench import AgentBench, agent, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,13 +13,13 @@ from helpers.repetition import Failures
 from helpers.tavern_project import Tavern
 from helpers.waiting import until
 
+from tavern_agents.api.agents import AgentRequest
 from tavern_agents.profile_checks import profile_schema
 from tavern_agents.profiles import read_profiles
 from tavern_host import AGENT_RUNTIME, Host
-from tavern_host.contracts.agents import AgentRequest
 from tavern_host.contracts.errors import Misconfigured, NotFound, TavernError
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.tools import TOOL_MANAGER
 
 PROFILE = {
     "id": "elara",

@@ -16,9 +16,9 @@ from helpers.told_model import said, written
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.contracts.llm import LlmRequest, LlmResponse
-from tavern_host.contracts.metrics import METRICS
 from tavern_host.contracts.workflows import Workflow
+from tavern_llm.api.llm import LlmRequest, LlmResponse
+from tavern_metrics.api.metrics import METRICS
 from tests.agents.agent_bench import AgentBench, agent, thinking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,8 +27,8 @@ OPTIONS = {"settings": {"extensions.tavern-engine.maxConcurrentRuns": 1}}
 
 ACME = """
 from tavern_host import AGENT_RUNTIME, NodeContext, hookimpl, node
-from tavern_host.contracts.agents import AgentRequest
-from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_agents.api.agents import AgentRequest
+from tavern_tools.api.macros import PromptMacroInfo
 
 async def sun(request, context):
     return f"the sun, for {request.tool_ids} by {request.call.principal}"

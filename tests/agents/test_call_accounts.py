@@ -9,11 +9,11 @@ import pytest
 from helpers.told_model import Call, said
 from helpers.unwritable import refusing_one
 
-from tavern_host.contracts.agents import AgentLimits, AgentReply
+from tavern_agents.api.agents import AgentLimits, AgentReply
+from tavern_agents.api.recordings import AgentRecording, ReplayOptions
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.recordings import AgentRecording, ReplayOptions
-from tavern_host.contracts.toolcalls import TaskStatus
+from tavern_llm.api.llm import ChatMessage
+from tavern_tools.api.toolcalls import TaskStatus
 from tests.agents.agent_bench import AgentBench
 from tests.agents.calling_places import DELIBERATIONS, PLACES, WITHIN, asked, beside, mark, prepare, texts
 

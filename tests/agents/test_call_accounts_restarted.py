@@ -10,7 +10,7 @@ from helpers.tavern_project import Tavern
 from helpers.told_model import said
 from helpers.waiting import until
 
-from tavern_host.contracts.toolcalls import TaskFilter
+from tavern_tools.api.toolcalls import TaskFilter
 from tests.agents.agent_bench import agent_bench
 from tests.agents.calling_places import PLACES, asked, beside, mark, prepare, texts
 

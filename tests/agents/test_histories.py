@@ -16,14 +16,14 @@ from helpers.postgres import shared_server
 from helpers.repetition import refused
 from helpers.workflow_documents import function
 
+from tavern_agents.api.histories import ChatHistory, HistoryExport
 from tavern_agents.schema import AGENTS
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, TavernError
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.histories import ChatHistory, HistoryExport
-from tavern_host.contracts.llm import ChatMessage, LlmToolCall
 from tavern_host.contracts.workflows import Workflow
+from tavern_llm.api.llm import ChatMessage, LlmToolCall
 from tests.agents.agent_bench import AgentBench, agent_bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,10 +13,10 @@ from helpers.tavern_project import Tavern
 from helpers.told_model import MODELS, in_turn, said, written
 
 import tavern_demo
-from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentStatus
+from tavern_agents.api.agents import AgentReply, AgentRequest, AgentStatus
+from tavern_agents.api.histories import ChatHistory
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PluginFailure, TavernError
-from tavern_host.contracts.histories import ChatHistory
-from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse
+from tavern_llm.api.llm import ChatMessage, LlmRequest, LlmResponse
 from tests.agents.agent_bench import AgentBench, agent, agent_bench, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

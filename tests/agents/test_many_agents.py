@@ -12,7 +12,7 @@ from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
 from helpers.waiting import until
 
-from tavern_host.contracts.llm import LlmRequest, LlmResponse
+from tavern_llm.api.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import agent_bench
 
 AGENTS = repetitions(8, 500)

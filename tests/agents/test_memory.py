@@ -13,8 +13,8 @@ from helpers.tavern_project import Tavern
 from helpers.told_model import said
 
 import tavern_demo
+from tavern_agents.api.memory import GoalChange, MemoryChange
 from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound
-from tavern_host.contracts.memory import GoalChange, MemoryChange
 from tests.agents.agent_bench import AgentBench, agent, thinking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,9 +13,9 @@ from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
 from helpers.workflow_documents import function
 
-from tavern_host.contracts.agents import AgentReply
+from tavern_agents.api.agents import AgentReply
+from tavern_agents.api.recordings import AgentRecording, ReplayDifference, ReplayOptions
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.recordings import AgentRecording, ReplayDifference, ReplayOptions
 from tavern_host.contracts.settings import MASK
 from tests.agents.agent_bench import AgentBench, agent_bench, thinking, tool
 

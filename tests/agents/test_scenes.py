@@ -15,12 +15,13 @@ from helpers.told_model import said
 from helpers.waiting import until
 from helpers.workflow_documents import function
 
+from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host import clock
 from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, Misconfigured, NotFound, TavernError
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest
-from tavern_host.contracts.llm import LlmRequest, LlmResponse
-from tavern_host.contracts.scenes import SCENE_MANAGER, SceneManager, SceneRun
+from tavern_host.contracts.executions import RunRequest
+from tavern_llm.api.llm import LlmRequest, LlmResponse
 from tavern_worlds import commands, turns
+from tavern_worlds.api.scenes import SCENE_MANAGER, SceneManager, SceneRun
 from tests.agents.agent_bench import AgentBench, agent, scenes_behind, thinking, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

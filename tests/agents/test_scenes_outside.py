@@ -14,8 +14,8 @@ from helpers.repetition import Failures
 import tavern_demo
 from tavern_host import Host
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.scenes import SCENE_MANAGER
 from tavern_host.testing.http import served
+from tavern_worlds.api.scenes import SCENE_MANAGER
 
 TALK = [
     "Mira: There, a light at last. Come in out of the rain!",

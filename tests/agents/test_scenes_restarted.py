@@ -8,7 +8,7 @@ from pathlib import Path
 from helpers.held_time import HeldClock
 from helpers.tavern_project import Tavern
 
-from tavern_host.contracts.scenes import SCENE_MANAGER
+from tavern_worlds.api.scenes import SCENE_MANAGER
 from tests.agents.agent_bench import agent, agent_bench, scenes_behind
 from tests.agents.survivor import SCENE, count, prepare_scene
 

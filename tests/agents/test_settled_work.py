@@ -17,18 +17,18 @@ from helpers.waiting import let_pass, until
 from helpers.workflow_documents import function, workflow_document
 
 from tavern_accounts import commands
+from tavern_agents.api.agents import AgentRequest, AgentStatus
 from tavern_assistant.deliberation.requests import AssistantRequest, start
+from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host import AUDIT, clock
-from tavern_host.contracts.accounts import ACCOUNTS, Accounts
-from tavern_host.contracts.agents import AgentRequest, AgentStatus
+from tavern_host.contracts.accounts import ACCOUNTS, Accounts, SettledWork, WorkFilter
 from tavern_host.contracts.calls import Admission, CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
-from tavern_host.contracts.scenes import SCENE_MANAGER
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
-from tavern_host.contracts.work import SettledWork, WorkFilter
+from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.projects import Folders
 from tavern_host.testing.http import served
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolScope
+from tavern_worlds.api.scenes import SCENE_MANAGER
 from tests.agents.agent_bench import AgentBench, agent, agent_bench, thinking, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

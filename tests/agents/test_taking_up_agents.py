@@ -10,7 +10,7 @@ import pytest
 from helpers.told_model import MODELS, said
 from helpers.waiting import let_pass
 
-from tavern_host.contracts.agents import AgentStatus
+from tavern_agents.api.agents import AgentStatus
 from tavern_host.contracts.errors import Conflict, PluginFailure
 from tests.agents.agent_bench import AgentBench, agent_bench
 

@@ -11,11 +11,11 @@ from helpers.told_model import said
 from helpers.unwritable import cancelled_within, unwritable
 from helpers.waiting import until
 
-from tavern_host.contracts.agents import AgentStatus
+from tavern_agents.api.agents import AgentStatus
 from tavern_host.contracts.errors import PluginFailure, ServiceUnavailable
-from tavern_host.contracts.scenes import SCENE_MANAGER
-from tavern_host.contracts.tasks import NewTask
-from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest
+from tavern_tools.api.tasks import NewTask
+from tavern_tools.api.toolcalls import TaskStatus, ToolCallRequest
+from tavern_worlds.api.scenes import SCENE_MANAGER
 from tests.agents.agent_bench import AgentBench, scenes_behind, tool
 from tests.agents.test_scenes import INN
 from tests.agents.test_scenes import prepare as prepare_scenes

@@ -13,11 +13,12 @@ import pytest_asyncio
 from helpers.tavern_project import MODELS
 from helpers.workflow_documents import edge
 
+from tavern_assistant.api.assistant import ASSISTANT, Assistant, PatchResult
 from tavern_host import Host
-from tavern_host.contracts.assistant import ASSISTANT, Assistant, PatchResult
 from tavern_host.contracts.calls import operator_call
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER, Workflow, WorkflowManager
+from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing.http import HttpClient, served
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER, WorkflowManager
 
 SHOP: dict[str, Any] = {
     "name": "Shop",

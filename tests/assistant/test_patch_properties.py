@@ -15,11 +15,11 @@ from helpers.workflow_documents import edge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tavern_assistant.api.assistant import ASSISTANT, PatchResult
 from tavern_host import Host
-from tavern_host.contracts.assistant import ASSISTANT, PatchResult
 from tavern_host.contracts.settings import SETTINGS
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER, WorkflowProblem
 from tavern_host.testing.http import HttpClient, served
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER, WorkflowProblem
 from tests.assistant.conftest import SHOP
 
 ZONE = {

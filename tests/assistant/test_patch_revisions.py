@@ -12,8 +12,8 @@ from helpers.repetition import Failures, refused
 from tavern_host import NotFound
 from tavern_host.contracts.calls import CallContext, Principal, operator_call
 from tavern_host.contracts.errors import Conflict, PermissionDenied
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolScope
+from tavern_tools.api.tools import TOOL_MANAGER
 from tests.agents.agent_bench import agent, tool
 from tests.assistant.conftest import SHOP
 

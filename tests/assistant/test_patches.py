@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers.repetition import Failures
 
-from tavern_host.contracts.assistant import PatchResult
+from tavern_assistant.api.assistant import PatchResult
 from tests.assistant.conftest import SHOP
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

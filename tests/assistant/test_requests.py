@@ -15,14 +15,14 @@ from helpers.repetition import Failures, repetitions
 from helpers.told_model import in_turn, said
 from helpers.workflow_documents import function
 
+from tavern_assistant.api.assistant import UPDATE_WORKFLOW
 from tavern_assistant.deliberation.requests import AGENT
 from tavern_host import EXECUTION_ENGINE, WORKFLOW_MANAGER, NotFound
-from tavern_host.contracts.assistant import UPDATE_WORKFLOW
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing.http import HttpClient, served
+from tavern_llm.api.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import AgentBench, agent_bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -104,7 +104,7 @@ NODES, EXPECTED = "tavern_register_nodes: returned", "expected a list of NodeDef
 answers("nodes-exit", "sys.exit()", "tried to end the program")
 answers("nodes-number", "5", f"{NODES} int", EXPECTED)
 answers("nodes-item", "[None]", f"{NODES} a list with NoneType", EXPECTED)
-PROTOCOL = "from tavern_host.contracts.protocols import ActionProtocolInfo\n"
+PROTOCOL = "from tavern_tools.api.protocols import ActionProtocolInfo\n"
 PARSER = """class Parser:
     def __init__(self, options): pass
     def feed(self, text): raise RuntimeError("cannot read")

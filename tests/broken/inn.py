@@ -13,7 +13,7 @@ from helpers.workflow_documents import function
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, TOOL_MANAGER, Host
 from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
 
 HERE = "# <- here"
 """Marks the line of a file that the host must name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures, repetitions
 
 from tavern_devtools.rules import OF_THE_HOST, RULES, findings
+from tavern_devtools.rules.moved_import import MODULES, NAMES, RENAMED
 from tavern_devtools.rules.subject import Subject
 from tavern_host import Host
 
@@ -66,6 +68,12 @@ def test_rules_find_what_they_say(tmp_path: Path) -> None:
         ("a Vue", vue, frontend, [("second-vue", None)]),
         ("no front end", vue, {}, []),
         ("a node", {"a.py": "@node(category='x')\ndef a(): ..."}, {}, [("described-nodes", 2)]),
+        ("a module", {"a.py": "from tavern_host.contracts.llm import LlmRequest"}, {}, [("moved-import", 1)]),
+        ("a name", {"a.py": "from tavern_host.contracts.tools import ToolManager as T"}, {}, [("moved-import", 1)]),
+        ("whole modules", {"a.py": "from tavern_host.contracts import llm, tools"}, {}, [("moved-import", 1)]),
+        ("imported plainly", {"a.py": "import os, tavern_host.contracts.work"}, {}, [("moved-import", 1)]),
+        ("what stayed", {"a.py": "from tavern_host.contracts.tools import ToolDefinition"}, {}, []),
+        ("what is elsewhere", {"a.py": "from tavern_llm.api.llm import LlmRequest"}, {}, []),
         ("a described node", {"a.py": "@node(description='x')\ndef a(): ...\n@node\ndef b():\n  'x'\n"}, {}, []),
         ("no Python", {"a.py": "def ("}, {}, []),
     ]
@@ -101,3 +109,14 @@ def test_findings_name_their_rule_in_the_terminal(tmp_path: Path) -> None:
     hook = {"__init__.py": "from tavern_host import hookimpl\n@hookimpl\ndef tavern_on_logins(): ...\n"}
     unknown = tavern("plugins", "check", write_plugin(tmp_path / "acme_3", hook))
     assert "[hooks]" in unknown.out and "did you mean tavern_on_login" in unknown.out
+
+
+def test_every_moved_name_is_where_the_rule_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "upgrading.md").read_text(encoding="utf-8")
+    homes = [(f"{package}.{name}", "") for package, names in MODULES.items() for name in names.split()]
+    homes += [(f"tavern_host.contracts.{name}", "") for name in RENAMED.values()]
+    homes += [(home, name) for (_, home), names in NAMES.items() for name in names.split()]
+    for home, name in homes:
+        assert not name or hasattr(importlib.import_module(home), name)
+        assert f"`{home}`" in page or f"`{home.rpartition('.')[2]}`" in page
+        assert not name or f".{name}`" in page

@@ -11,7 +11,7 @@ from helpers.command_line import Ran, tavern
 from helpers.repetition import Failures
 
 from tavern_host import Host
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptRequest
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ScriptRequest
 
 SECRET = "secret-of-another: [x"
 TOOL = {"id": "text:a", "description": "A.", "implementation": {"type": "script", "command": "python a.py"}}

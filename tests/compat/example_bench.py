@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host import Host
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
+from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 
 
 class Bench:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from tavern_host import hookimpl
-from tavern_host.contracts.scripts import (
+from tavern_scripts.api.scripts import (
     SCRIPT_EXECUTION, ScriptError, ScriptErrorType, ScriptEvent, ScriptExecution, ScriptRequest, ScriptResult
 )
 from tavern_host.contracts.services import service_info

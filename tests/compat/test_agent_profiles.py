@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tavern_agents.api.agents import AgentProfile
 from tavern_agents.profiles import read_profiles
-from tavern_host.contracts.agents import AgentProfile
 
 GUIDE = "agent_profile__DesignDocs_architecture_agent-configuration-guide.md"
 COMMENTED = "agent_profile__DesignDocs_architecture_agent_architecture_consolidated.md__L191.json"

@@ -10,9 +10,9 @@ from typing import Any, get_args
 from example_bench import Bench, OpenBench
 from platform_documents import block, plain_json, section
 
-from tavern_host.contracts.scripts import ScriptErrorType, ScriptExecution, ScriptLanguage, ScriptRequest, ScriptResult
 from tavern_host.contracts.services import interface_methods
-from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
+from tavern_scripts.api.scripts import ScriptErrorType, ScriptExecution, ScriptLanguage, ScriptRequest, ScriptResult
+from tavern_tools.api.toolcalls import ToolErrorType, ToolResult
 from tavern_tools.catalog.definitions import read_definition
 
 TOOL = "core:execute-python-script"

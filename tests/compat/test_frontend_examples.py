@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from documentation.platform import all_permissions
 from platform_documents import block, document, section
 
-from tavern_host.contracts.hook_names import canonical
+from tavern_host.contracts.manifest import canonical
 from tavern_host.contracts.ui import COMPONENTS, OUTLETS, outlet_base
-from tavern_host.plugins.permissions import hook_permissions
 
 ARGUMENTS = {
     "ui.addMenuItem": "{ id: 'item', title: 'An entry', run() {} }",
@@ -62,4 +62,4 @@ def test_every_name_of_a_hook_in_the_documents_is_a_permission(spec_dir: Path) -
     found = {name for number in range(5) for name in re.findall(written, document(spec_dir, f"00{number}"))}
     names = {name for name in found if outlet_base(name) not in OUTLETS and not name.startswith("bar:")}
     assert len(names) == 8 and set(column(section(spec_dir, "000", "21.4"))) < names
-    assert {canonical(name) for name in names} <= set(hook_permissions())
+    assert {canonical(name) for name in names} <= {permission.name for permission in all_permissions()}

@@ -8,7 +8,7 @@ from typing import Any
 
 from tavern_host import Host
 from tavern_host.contracts.documents import without_comments
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, ActivationRequest, KnowledgeEntry
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, ActivationRequest, KnowledgeEntry
 
 
 def example(spec_dir: Path, line: str) -> Any:

@@ -11,9 +11,9 @@ from example_bench import OpenBench
 from platform_documents import block
 from printed_plugins import GET, TOOL, printed, write_awesome, write_fetcher, write_short
 
+from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host import Host
-from tavern_host.contracts.nodes import NODE_MANAGER
-from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_tools.api.toolcalls import ToolErrorType
 
 LINE = "tools: {entry: ./tools}"
 

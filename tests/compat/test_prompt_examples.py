@@ -10,7 +10,7 @@ from example_bench import OpenBench
 from platform_documents import block, section
 
 from tavern_host.contracts.http import HttpRequest, HttpResponse
-from tavern_host.contracts.observations import documented_tools
+from tavern_tools.api.observations import documented_tools
 
 WORDS = {"描述": "Description", "参数": "Parameters"}
 

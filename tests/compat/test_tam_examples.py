@@ -6,8 +6,8 @@ from pathlib import Path
 
 from platform_documents import block, data_file, document
 
-from tavern_host.contracts.protocols import ParseEvent, ParserOptions
 from tavern_tam.parser import TamParser
+from tavern_tools.api.protocols import ParseEvent, ParserOptions
 
 REPORT = "TAM_tools.md__L110.txt"
 EXAMPLES = [

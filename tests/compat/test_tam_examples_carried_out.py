@@ -11,8 +11,8 @@ from platform_documents import block, data_file, section
 
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.executions import RunActions, RunRequest
-from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.workflows import Workflow
+from tavern_tools.api.toolcalls import ToolErrorType
 
 
 async def test_calls_of_5_2_1_reach_their_tool_with_either_delimiters(open_bench: OpenBench, spec_dir: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from example_bench import OpenBench
 from platform_documents import block, data_file, plain_json, section
 
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolScope
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType, ToolScope
 
 COPIES = ["000 §4.4.3", "002 §2.3.1", "the data file"]
 TEXT = "一段需要摘要的文本。"

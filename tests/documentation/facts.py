@@ -27,26 +27,26 @@ from pydantic_core import PydanticUndefined
 
 import tavern_host
 from tavern_devtools import testing as installing_module
-from tavern_host import Host, hookspecs
+from tavern_host import Host
 from tavern_host.cli import terminal
 from tavern_host.cli.host_commands import host_commands
 from tavern_host.contracts import manifest, settings, ui
-from tavern_host.contracts.catalogue import interfaces, service_permissions
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.hook_names import CLIENT_HOOKS
 from tavern_host.contracts.hooks import HookInfo
+from tavern_host.contracts.manifest import CLIENT_HOOKS
 from tavern_host.contracts.plugins import PLUGINS as PLUGINS_SERVICE
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods
 from tavern_host.plugins import permissions
-from tavern_host.plugins.manifest import read_manifest
 from tavern_host.projects import Folders
 from tavern_host.server.app import ROUTES
 from tavern_host.testing import fixtures as fixtures_module
 from tavern_studio.openapi import document
 
+from . import platform
 from .pages import ROOT
+from .platform import interfaces, service_permissions
 
 HOST = "tavern-host"
 PLUGINS = sorted(path.parent for path in (ROOT / "plugins").glob("*/plugin.yaml"))
@@ -92,7 +92,7 @@ class Hook:
 @cache
 def hooks() -> dict[str, Hook]:
     """Return every hook of the host by name."""
-    return {name: Hook(info, getattr(hookspecs, name)) for name, info in hookspecs.hooks().items()}
+    return {name: Hook(info, platform.spec(name)) for name, info in platform.hooks().items()}
 
 
 # --- permissions --------------------------------------------------------------------------------------
@@ -123,10 +123,10 @@ def all_permissions() -> dict[str, PermissionInfo]:
             "frontend": {"vanilla": {"entry": "index.js"}},
         }
     )
-    wanted, problems = permissions.asked(greedy, code_hash=CODE_HASH)
+    wanted, problems = permissions.asked(greedy, code_hash=CODE_HASH, others=platform.manifests())
     assert not problems, problems
     panels = manifest.Frontend.model_validate({"mode": "sandbox", "vanilla": {"entry": "index.js"}})
-    wanted += permissions.asked(greedy.model_copy(update={"frontend": panels}))[0][-1:]
+    wanted += permissions.asked(greedy.model_copy(update={"frontend": panels}), others=platform.manifests())[0][-1:]
     return {permission.name: permission for permission in wanted}
 
 
@@ -300,7 +300,7 @@ def route_owners() -> list[str]:
 def command_owners() -> list[str]:
     """Return who has commands: the host, then the first-party plugins that ask for them."""
     permission = hooks()["tavern_register_commands"].info.permission
-    manifests = [read_manifest(folder)[0] for folder in PLUGINS]
+    manifests = platform.manifests().values()
     asking = [m.name for m in manifests if permission in m.permissions.hooks]
     return [HOST, *sorted(asking)]
 

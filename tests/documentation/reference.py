@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
-from tavern_host.contracts.hook_names import ALIASES, CLIENT_HOOKS, canonical
-from tavern_host.contracts.manifest import Manifest
+from tavern_host.contracts.manifest import ALIASES, CLIENT_HOOKS, Manifest, canonical
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import ServiceInterface
 from tavern_host.contracts.ui import COMPONENTS, FRONTENDS, OUTLETS
 
 from . import facts, studio
 from .pages import Page, table
+from .platform import interfaces
 
 TO_DO = "TO DO"
 
@@ -172,7 +171,7 @@ def _fields() -> Render:
 def _service(interface: type[ServiceInterface]) -> Render:
     methods = facts.methods(interface)
     module = interface.__module__
-    source = f"../{module.replace('.', '/')}.py"
+    source = f"../{'' if module.startswith('tavern_host.') else 'plugins/'}{module.replace('.', '/')}.py"
     rows = []
     for method in methods:
         info = method.info

@@ -48,6 +48,7 @@ from tavern_host.projects import make_project, read_project_file
 from tavern_host.storage.yaml_file import InvalidFile, read_yaml
 from tests.helpers.command_line import FEW_PLUGINS, tavern
 
+from . import platform
 from .pages import ROOT, Page, Snippet
 
 SAMPLE = ROOT / "plugins" / "tavern_demo" / "sample"
@@ -210,7 +211,7 @@ def _manifest(folder: Path, text: str) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
     manifest, problems, _ = read_manifest(inner)
-    problems = [*problems, *asked(manifest)[1]]
+    problems = [*problems, *asked(manifest, others=platform.manifests())[1]]
     if problems:
         raise Wrong("\n".join(map(str, problems)))
 

@@ -14,14 +14,16 @@ import pytest
 from helpers.waiting import until
 from helpers.workflow_documents import workflow_document
 
+from tavern_engine.api.executions import ExecutionEngine
+from tavern_engine.api.nodes import NodeManager
 from tavern_engine.engine import Engine
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import DeadlineExceeded, InvalidInput
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.executions import ExecutionEngine, NodeState, Run, RunRequest, RunStatus
-from tavern_host.contracts.nodes import NodeManager
-from tavern_host.contracts.workflows import Workflow, WorkflowManager
+from tavern_host.contracts.executions import NodeState, Run, RunRequest, RunStatus
+from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.workflows import WorkflowManager
 
 PLUGINS = Path(__file__).parent / "plugins"
 

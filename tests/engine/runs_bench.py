@@ -50,7 +50,7 @@ def store_plugin(parent: Path, body: str) -> Path:
     head = (
         "from helpers.stage import STAGE\n"
         "from tavern_host.contracts.errors import ServiceUnavailable\n"
-        "from tavern_host.contracts.runs import RUN_STORE"
+        "from tavern_engine.api.runs import RUN_STORE"
     )
     code = overriding("RUN_STORE", body, head=head)
     uses = {"services": {"override": ["runStore"]}}

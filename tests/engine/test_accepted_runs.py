@@ -12,10 +12,10 @@ from helpers.waiting import let_pass, until
 from loops_bench import flow, notes
 from runs_bench import store_plugin
 
+from tavern_engine.api.runs import RUN_STORE
 from tavern_host import Host
 from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.testing.http import served
 
 ANSWER_LOST = """

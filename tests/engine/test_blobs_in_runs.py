@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from engine_bench import PLUGINS, Bench, slot, workflow
 
+from tavern_engine.api.runs import RUN_STORE
 from tavern_host import Host
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.errors import NotFound, PermissionDenied
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.contracts.runs import RUN_STORE
-from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.testing.http import served
+from tavern_tools.api.toolcalls import ToolCallRequest
+from tavern_tools.api.tools import TOOL_MANAGER
 
 SIZE = 3_000_000
 

@@ -17,10 +17,10 @@ from helpers.repetition import Failures
 from helpers.waiting import until
 from loops_bench import flow, notes
 
+from tavern_engine.api.runs import RUN_STORE
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.executions import RunStatus
-from tavern_host.contracts.runs import RUN_STORE
 
 WAYS = ("resume", "interrupt", "recover")
 TIMES = ("at once", "while it works")

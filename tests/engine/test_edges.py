@@ -11,8 +11,8 @@ from helpers.repetition import Failures
 from loops_bench import flow
 from run_cases import case, check
 
-from tavern_host.contracts.dataflow import compatible, converter, find_slot, text_of
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
+from tavern_workflows.api.dataflow import compatible, converter, find_slot, text_of
 
 on_module_loop = pytest.mark.asyncio(loop_scope="module")
 SHARED_PLUGINS = ["acme_flow"]

@@ -15,13 +15,13 @@ from helpers.run_entries import accepted
 from helpers.waiting import let_pass
 from runs_bench import LOG, opened
 
+from tavern_engine.api.runs import RunEnd
 from tavern_engine.journal.documents import documents_of, pack, unpack
 from tavern_engine.journal.journal import DELAY, Journal, read_results
 from tavern_engine.journal.leases import Leases
 from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.executions import RunStatus
-from tavern_host.contracts.runs import RunEnd
 from tavern_host.contracts.workflows import Workflow
 
 SIGNATURE = bytes(16)

@@ -7,8 +7,8 @@ from typing import Any
 
 from engine_bench import Bench, OpenHost
 
+from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host import Host
-from tavern_host.contracts.nodes import NODE_MANAGER
 
 EVENT = "NODES_RELOADED"
 

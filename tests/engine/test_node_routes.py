@@ -15,8 +15,8 @@ from tavern_host.testing.http import served
 
 OVERRIDE = """
 from tavern_host import NODE_MANAGER, TOOL_MANAGER, ServiceOverride, hookimpl, service_info
-from tavern_host.contracts.nodes import NodeManager
-from tavern_host.contracts.tools import ToolManager
+from tavern_engine.api.nodes import NodeManager
+from tavern_tools.api.tools import ToolManager
 
 
 class FewerNodes(ServiceOverride[NodeManager]):

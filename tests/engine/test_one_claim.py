@@ -11,9 +11,9 @@ from helpers.waiting import let_pass
 from loops_bench import flow, notes
 from runs_bench import store_plugin
 
+from tavern_engine.api.runs import RUN_STORE, RUNS_CHANGED
 from tavern_host import Host
 from tavern_host.contracts.executions import RunStatus
-from tavern_host.contracts.runs import RUN_STORE, RUNS_CHANGED
 from tavern_host.contracts.workflows import Workflow
 
 RUNS = 12

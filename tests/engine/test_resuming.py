@@ -17,11 +17,12 @@ from helpers.repetition import Failures, repetitions
 from helpers.waiting import let_pass, until
 from loops_bench import flow, inside, loop, looped, notes, policy
 
+from tavern_engine.api.executions import Resumed
+from tavern_engine.api.runs import RUN_STORE
 from tavern_engine.journal.journal import read_rows
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict, NotFound
-from tavern_host.contracts.executions import Resumed, Run, RunRequest, RunStatus
-from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.executions import Run, RunRequest, RunStatus
 from tavern_host.contracts.workflows import Workflow
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -12,11 +12,12 @@ from helpers.repetition import Failures
 from helpers.waiting import until
 from loops_bench import flow, inside, loop, looped, notes
 
+from tavern_engine.api.executions import Resumed
+from tavern_engine.api.runs import RUN_STORE
 from tavern_host import WORKFLOW_MANAGER
+from tavern_host.common.redaction import MASK
 from tavern_host.contracts.errors import Conflict, InvalidInput
-from tavern_host.contracts.executions import Resumed, Run, RunRequest
-from tavern_host.contracts.redaction import MASK
-from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing.http import HttpClient
 

@@ -14,12 +14,12 @@ import pytest
 from helpers.run_entries import DOCUMENT, accepted, entry
 from runs_bench import opened
 
+from tavern_engine.api.executions import RunFilter
+from tavern_engine.api.runs import RUN_STORE
 from tavern_engine.journal.run_store.contents import SMALL
 from tavern_engine.journal.run_store.store import SqliteRuns, SqliteRunStore
 from tavern_host import Host, service_info
 from tavern_host.contracts.errors import NotFound, ServiceUnavailable
-from tavern_host.contracts.executions import RunFilter
-from tavern_host.contracts.runs import RUN_STORE
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 LARGE = b"x" * (SMALL + 1)

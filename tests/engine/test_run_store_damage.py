@@ -12,8 +12,8 @@ from helpers.repetition import repetitions
 from helpers.run_entries import accepted, finished
 from runs_bench import opened
 
+from tavern_engine.api.executions import RunFilter
 from tavern_host.contracts.errors import Conflict, Misconfigured, TavernError
-from tavern_host.contracts.executions import RunFilter
 
 
 def damaged(folder: Path) -> list[Path]:

@@ -13,11 +13,12 @@ from helpers.held_time import HeldClock
 from helpers.run_entries import accepted, entry, finished
 from runs_bench import opened
 
+from tavern_engine.api.executions import RunFilter
+from tavern_engine.api.runs import RunEnd, RunStore
 from tavern_engine.journal.run_store.pruning import KEPT_SECONDS
 from tavern_host import clock
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.executions import RunFilter, RunStatus
-from tavern_host.contracts.runs import RunEnd, RunStore
+from tavern_host.contracts.executions import RunStatus
 
 FOREVER = 1e12
 ALL = 2**60

@@ -20,12 +20,13 @@ from helpers.waiting import until
 from loops_bench import flow, notes
 from runs_bench import opened
 
+from tavern_engine.api.executions import RunFilter
+from tavern_engine.api.runs import RUN_STORE
 from tavern_engine.journal.keys import ProjectKey
 from tavern_host import Host
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import PermissionDenied
-from tavern_host.contracts.executions import Run, RunFilter, RunStatus
-from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.executions import Run, RunStatus
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.projects import Folders
 

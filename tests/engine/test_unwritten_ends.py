@@ -8,9 +8,9 @@ from typing import Any
 from helpers.unwritable import unwritable
 from helpers.waiting import let_pass, until
 
+from tavern_engine.api.runs import RUN_STORE
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.workflows import Workflow
 
 WAITS: dict[str, Any] = {"id": "n", "type": "core:Wait", "inputValues": {"value": "v", "seconds": 5}}

@@ -23,7 +23,8 @@ import functools
 from tavern_host import WORKFLOW_MANAGER, InvalidInput, hookimpl, service_info
 
 
-from tavern_host.contracts.workflows import StoredWorkflow, Workflow, WorkflowManager
+from tavern_workflows.api.workflows import StoredWorkflow, WorkflowManager
+from tavern_host.contracts.workflows import Workflow
 
 SECRET = "open sesame"
 VAULTS = []

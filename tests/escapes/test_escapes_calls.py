@@ -21,8 +21,8 @@ from helpers.repetition import Failures
 from tavern_host import AUDIT, EXECUTION_ENGINE, LLM, WORKFLOW_MANAGER, CallContext, Host, Principal
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied, TavernError
-from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.workflows import Workflow
+from tavern_llm.api.llm import ChatMessage, LlmRequest
 
 SAVE = ["workflowManager:save"]
 
@@ -147,7 +147,7 @@ async def test_only_a_plain_call_context_is_accepted(tmp_path: Path) -> None:
 
 PROVIDER = """
 from tavern_host import ServiceInfo, ServiceOverride, hookimpl
-from tavern_host.contracts.llm import Llm
+from tavern_llm.api.llm import Llm
 
 KEPT = []
 

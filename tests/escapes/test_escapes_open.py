@@ -17,10 +17,10 @@ from helpers.folder_plugins import write_plugin
 
 from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
-from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.workflows import Workflow
+from tavern_llm.api.llm import ChatMessage, LlmRequest
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 SAVE = ["workflowManager:save"]
 MINE = Workflow(name="Mine")
@@ -60,7 +60,7 @@ async def test_an_async_generator_leads_to_the_provider(tmp_path: Path) -> None:
     async with scene(tmp_path, use=["llm:complete"]) as on:
         await on.context.services.get(LLM).models()  # it is made when it is first called
         stream = on.context.services.get(LLM).stream(LlmRequest(messages=[ChatMessage(role="user", content="hi")]))
-        found = reach(stream, frames, closures, wanted=lambda o: type(o).__module__.startswith("tavern_llm"))
+        found = reach(stream, frames, closures, wanted=lambda o: type(o).__module__.startswith("tavern_llm.service"))
         assert hasattr(found, "_context")
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
 from tavern_host.projects import Folders
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult, ToolScope
+from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 
 SERVERS, OFFER = "extensions.tavern-mcp.servers", "extensions.tavern-mcp.offer"
 SERVER = Path(__file__).parent.parent / "mcp" / "misbehaving_server.py"

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from tavern_host.hookspecs import hooks
+from documentation.platform import hooks
 
 
 def write(file: Path, text: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from tavern_engine.api.runs import RunEnd, RunEntry, RunStore
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 
 DOCUMENT = b'{"nodes":[]}'
 

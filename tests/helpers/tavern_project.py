@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from helpers.workflow_documents import function
+from tavern_agents.api.agents import AgentLimits, AgentReply, AgentRequest
 from tavern_host import AGENT_RUNTIME, Host
-from tavern_host.contracts.agents import AgentLimits, AgentReply, AgentRequest
 from tavern_host.contracts.events import Event
 
 MODELS = "extensions.tavern-llm.models"

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmToolCall, LlmUsage
+from tavern_llm.api.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmToolCall, LlmUsage
 
 PLUGIN = """
 import itertools
 
 from helpers.told_model import ToldAdapter
 from tavern_host import hookimpl
-from tavern_host.contracts.llm import LlmAdapterInfo
-from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_llm.api.llm import LlmAdapterInfo
+from tavern_tools.api.macros import PromptMacroInfo
 
 numbers = itertools.count(1)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tavern_host.contracts.databases import Database
+from tavern_host.storage.databases import Database
 
 
 @asynccontextmanager

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from tavern_host.hookspecs import hooks
+from documentation.platform import hooks
 
 CODE = """
 from tavern_host import CommandInfo, RouteInfo, hookimpl

@@ -102,7 +102,7 @@ async def test_entries_without_room_are_counted(log: AuditLog, monkeypatch: pyte
 async def test_plugins_cannot_crowd_out_what_the_host_records(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "MAX_PENDING", 100_000)
     mend = unwritable(log)
-    service = HostAudit(log)
+    service = HostAudit(log, {"tool", "account"})
     for _ in range(2000):
         await service.record("acme.done", call=call("plugin", "acme"))
     log.record("plugin.revoked", actor="user:operator", subject="acme")
@@ -159,7 +159,7 @@ RECORDED = [
 
 
 async def test_nobody_can_record_what_the_host_records(log: AuditLog) -> None:
-    service = HostAudit(log)
+    service = HostAudit(log, {"tool", "account"})
     for who, action, _ in RECORDED:
         await service.record(action, subject="x", details={"a": 1}, call=call(*who.split(":")))
     log.flush()
@@ -177,4 +177,4 @@ async def test_nobody_can_record_what_the_host_records(log: AuditLog) -> None:
 async def test_an_unreadable_log_is_misconfigured(log: AuditLog) -> None:
     log.path.mkdir(parents=True)
     with pytest.raises(Misconfigured, match="cannot be read"):
-        await HostAudit(log).tail()
+        await HostAudit(log, {"tool", "account"}).tail()

@@ -16,12 +16,12 @@ from pydantic import BaseModel, Field, JsonValue
 
 from tavern_host import LLM
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.llm import ChatMessage, LlmToolCall
 from tavern_host.contracts.services import ServiceInterface, gives_new, reads
-from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolResult
 from tavern_host.contracts.wire import Model, OpenModel
 from tavern_host.runtime.copying import duplicate
 from tavern_host.services.views import ViewHandle
+from tavern_llm.api.llm import ChatMessage, LlmToolCall
+from tavern_tools.api.toolcalls import ContentPart, ToolCallRequest, ToolResult
 
 WHO = Principal(kind="user", id="a")
 json_values = st.recursive(

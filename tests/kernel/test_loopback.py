@@ -21,11 +21,11 @@ from tavern_host.contracts import errors
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput, PluginFailure, TavernError, Vetoed, error_of
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.http import SocketMessage
-from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.server.plugin_routes import call_message, call_route
 from tavern_host.testing.recorder import CallRecorder
+from tavern_llm.api.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse
 
 OVERRIDE = {"permissions": {"services": {"override": ["workflowManager"]}}}
 BODY = """
@@ -189,7 +189,7 @@ async def test_cancelling_a_call_reaches_the_plugin(project: Path) -> None:
 
 ADAPTER = """
 from tavern_host import *
-from tavern_host.contracts.llm import *
+from tavern_llm.api.llm import *
 
 KEPT = {"closed": 0}
 

@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Annotated, Any, Literal
 
 import pytest
+from documentation.platform import interfaces
 from helpers.repetition import Failures, repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext, system_call
-from tavern_host.contracts.catalogue import INTERFACES
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
@@ -153,7 +153,7 @@ def test_defaults_and_internal_fields_are_sent() -> None:
 
 
 def test_every_method_of_every_service_can_be_sent() -> None:
-    for interface, name in ((i, name) for i in INTERFACES for name in interface_methods(i)):
+    for interface, name in ((i, name) for i in interfaces().values() for name in interface_methods(i)):
         for hint in typing.get_type_hints(getattr(interface, name), include_extras=True).values():
             item = typing.get_args(hint)[0] if typing.get_origin(hint) is AsyncIterator else hint
             with pytest.raises(WireError, match="^expected "):

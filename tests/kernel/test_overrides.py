@@ -13,11 +13,12 @@ import pytest
 from helpers.waiting import following, until
 from plugin_maker import host_with, make_plugin, module_of, said_of
 
+from tavern_engine.api.executions import ExecutionEngine
 from tavern_host import EXECUTION_ENGINE, PLUGINS, WORKFLOW_MANAGER, Host, service_info
 from tavern_host.contracts.errors import PermissionDenied
-from tavern_host.contracts.executions import ExecutionEngine
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.contracts.workflows import Workflow, WorkflowManager
+from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.workflows import WorkflowManager
 
 BASE = "tavern-workflows"
 
@@ -25,7 +26,7 @@ OVERRIDE: dict[str, Any] = {"services": {"override": ["workflowManager"]}}
 
 WHOLE = """\
 from tavern_host import WORKFLOW_MANAGER, hookimpl, service_info
-from tavern_host.contracts.workflows import WorkflowManager
+from tavern_workflows.api.workflows import WorkflowManager
 
 class Signed(WorkflowManager):
     def __init__(self, context, original):
@@ -93,7 +94,7 @@ async def stack(host: Host) -> list[str]:
 
 PASSING_ON = """
 from tavern_host import ServiceOverride, WORKFLOW_MANAGER, hookimpl, service_info
-from tavern_host.contracts.workflows import WorkflowManager
+from tavern_workflows.api.workflows import WorkflowManager
 
 class Base(ServiceOverride[WorkflowManager]):
     async def list_workflows(self):

@@ -11,7 +11,7 @@ from plugin_maker import host_with, make_plugin, problems_of
 
 from tavern_host import LLM, WORKFLOW_MANAGER
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.llm import LlmRequest
+from tavern_llm.api.llm import LlmRequest
 
 MADE = """
     def __init__(self, context, original):

@@ -10,8 +10,9 @@ from urllib.parse import quote, quote_plus
 import pytest
 from helpers.repetition import Failures
 
-from tavern_host.contracts.redaction import masked_document, redacted, redacted_json, secrets_of
+from tavern_host.common.redaction import redacted, redacted_json, secrets_of
 from tavern_host.contracts.settings import MASK, SettingItem
+from tavern_workflows.api.redaction import masked_document
 
 LONG = 'sk-"ö\\long'
 

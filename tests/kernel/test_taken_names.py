@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 from helpers.plugin_files import write_whole
 from helpers.repetition import Failures
 
+from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host import AGENT_RUNTIME, Host
-from tavern_host.contracts.llm import LLM, ChatMessage, LlmRequest
-from tavern_host.contracts.nodes import NODE_MANAGER
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.contracts.tools import TOOL_MANAGER
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER
+from tavern_llm.api.llm import LLM, ChatMessage, LlmRequest
+from tavern_tools.api.tools import TOOL_MANAGER
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
 CODE = """
 from tavern_host import CommandInfo, NodeDefinition, ToolDefinition, hookimpl
 from tavern_host.contracts.http import MessageInfo, RouteInfo
-from tavern_host.contracts.llm import LlmAdapterInfo, LlmResponse
-from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_llm.api.llm import LlmAdapterInfo, LlmResponse
+from tavern_tools.api.macros import PromptMacroInfo
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
-from tavern_host.contracts.protocols import ActionProtocolInfo
+from tavern_tools.api.protocols import ActionProtocolInfo
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.tools import ToolImplementation
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documentation.platform import interfaces
 from helpers.given_contexts import given_by as by
 from helpers.handing_on import overriding
 from helpers.repetition import Failures
 from plugin_maker import KEEP_CONTEXT, context_of, contextual, host_with, make_plugin, module_of, problems_of
 
 from tavern_host import LLM, PLUGINS, WORKFLOW_MANAGER, Host
-from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import (
     InvalidInput,
     NotFound,
@@ -23,9 +23,9 @@ from tavern_host.contracts.errors import (
     ServiceUnavailable,
     TavernError,
 )
-from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, interface_methods, reads
 from tavern_host.contracts.workflows import Workflow
+from tavern_llm.api.llm import ChatMessage, LlmRequest
 
 ALLOWED = {"services": {"use": ["workflowManager:save"]}}
 
@@ -131,7 +131,7 @@ BODY = """
         raise KeyError("mine")
         yield
 """
-PROVIDER = overriding("LLM", BODY, head="from tavern_host.contracts.llm import LlmResponse\nSEEN = []")
+PROVIDER = overriding("LLM", BODY, head="from tavern_llm.api.llm import LlmResponse\nSEEN = []")
 USES_LLM = {"services": {"use": ["llm:complete"]}}
 
 

@@ -11,7 +11,7 @@ from plugin_maker import host_with, make_plugin
 
 from tavern_host import Host
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.llm import Llm
+from tavern_llm.api.llm import Llm
 
 HOOKED = """
 from tavern_host import hookimpl

@@ -14,7 +14,7 @@ import pytest_asyncio
 from helpers.postgres import shared_server
 
 from tavern_host import CallContext, Host, Principal
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, KnowledgeBase
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, KnowledgeBase
 
 
 @dataclass

@@ -10,9 +10,9 @@ from helpers.workflow_documents import function
 
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.knowledge import Activation, ActivationRequest, KnowledgeEntry
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing.http import served
+from tavern_knowledge.api.knowledge import Activation, ActivationRequest, KnowledgeEntry
 from tests.knowledge.conftest import Bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

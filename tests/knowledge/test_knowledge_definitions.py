@@ -11,7 +11,7 @@ from helpers.repetition import refused
 
 from tavern_host import Host
 from tavern_host.contracts.errors import PermissionDenied
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, NODES, TOOLS, KnowledgeEntry
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, NODES, TOOLS, KnowledgeEntry
 from tests.knowledge.conftest import Bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

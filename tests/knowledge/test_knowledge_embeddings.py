@@ -8,11 +8,11 @@ from pathlib import Path
 from helpers.folder_plugins import write_plugin
 
 from tavern_host import Folders, Host
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeEntry
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeEntry
 
 ADAPTER = """
 from tavern_host import hookimpl
-from tavern_host.contracts.llm import LlmAdapterInfo, LlmEmbeddings, LlmResponse
+from tavern_llm.api.llm import LlmAdapterInfo, LlmEmbeddings, LlmResponse
 
 ASKED = []
 MEANINGS = (("dragon", "wyrm", "beast"), ("inn", "tavern", "客栈"), ("debt", "coin"))

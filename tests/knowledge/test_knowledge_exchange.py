@@ -11,8 +11,8 @@ import pytest
 from helpers.repetition import Failures, refused
 
 from tavern_host import InvalidInput, TavernError
-from tavern_host.contracts.knowledge import ActivationRequest, ExportFormat, KnowledgeEntry
 from tavern_host.testing.http import served
+from tavern_knowledge.api.knowledge import ActivationRequest, ExportFormat, KnowledgeEntry
 from tests.knowledge.cards import BOOK, V1, V2, V3, WORLD, cards_in, chunk, picture, text_chunk
 from tests.knowledge.conftest import Bench
 

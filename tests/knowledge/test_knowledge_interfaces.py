@@ -12,9 +12,9 @@ from helpers.workflow_documents import function
 
 from tavern_host import EXECUTION_ENGINE, TOOL_MANAGER, CallContext, Principal
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing.http import HttpClient, served
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolScope
 from tests.knowledge.conftest import Bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -14,7 +14,7 @@ from helpers.repetition import Failures, refused
 from tavern_host import Folders, Host, InvalidInput, NotFound
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Conflict, PermissionDenied
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, NODES, TOOLS, BaseHeader, KnowledgeEntry
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, NODES, TOOLS, BaseHeader, KnowledgeEntry
 from tests.knowledge.conftest import Bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

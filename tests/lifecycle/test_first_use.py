@@ -9,8 +9,8 @@ import pytest
 
 from tavern_host import Host
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
-from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.toolcalls import ToolCallRequest
+from tavern_tools.api.tools import TOOL_MANAGER
 
 NOW = ToolCallRequest(tool_id="system:get_current_time")
 

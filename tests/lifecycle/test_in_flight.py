@@ -327,7 +327,7 @@ ACCEPTS = """
         await STAGE.wait("accept")
         return await self.original.accept(*args, **kwargs)
 """
-SLOW_STORE = overriding("RUN_STORE", ACCEPTS, head=f"{HEAD}from tavern_host.contracts.runs import RUN_STORE")
+SLOW_STORE = overriding("RUN_STORE", ACCEPTS, head=f"{HEAD}from tavern_engine.api.runs import RUN_STORE")
 """An override of the store of runs that takes its time to accept one."""
 
 

@@ -24,9 +24,10 @@ from helpers.repetition import repetitions
 from helpers.waiting import let_pass
 from lifecycle_maker import begin, get, installed, plugin
 
+from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host import LLM, Host, PluginContext
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.executions import EXECUTION_ENGINE, Run, RunStatus
+from tavern_host.contracts.executions import Run, RunStatus
 from tavern_host.plugins.record import LoadedPlugin
 from tavern_host.runtime.in_flight import InFlight, Use
 from tavern_host.runtime.in_process import InProcessRuntime

@@ -18,8 +18,8 @@ from helpers.waiting import until
 from tavern_host import LLM, CallContext, Host, Principal, clock
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import LimitReached, Misconfigured, NotFound, PluginFailure, TavernError
-from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
+from tavern_llm.api.llm import ChatMessage, LlmChunk, LlmRequest
 
 MODELS = "extensions.tavern-llm.models"
 BUDGETS = "extensions.tavern-llm.budgets"

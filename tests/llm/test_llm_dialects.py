@@ -19,8 +19,8 @@ from helpers.wire_server import WireServer
 from tavern_host import LLM
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.errors import InvalidInput, PluginFailure
-from tavern_host.contracts.llm import ChatImage, ChatMessage, LlmRequest, LlmToolCall
 from tavern_host.testing import MakeHost
+from tavern_llm.api.llm import ChatImage, ChatMessage, LlmRequest, LlmToolCall
 from tavern_llm.chat_client import ChatClient
 
 MakeClient = Callable[..., Awaitable[ChatClient]]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tavern_host.contracts.errors import Misconfigured
-from tavern_host.contracts.llm import LlmAdapterInfo
+from tavern_llm.api.llm import LlmAdapterInfo
 from tavern_llm.models import check_setup, read_models
 
 ADAPTERS: dict[str, LlmAdapterInfo] = {

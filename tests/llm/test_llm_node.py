@@ -13,8 +13,8 @@ from helpers.workflow_documents import function
 import tavern_llm.nodes
 from tavern_host import EXECUTION_ENGINE, Host, InvalidInput, nodes_of
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
-from tavern_host.contracts.llm import LlmChunk, LlmResponse
 from tavern_host.contracts.workflows import Workflow
+from tavern_llm.api.llm import LlmChunk, LlmResponse
 from tavern_llm.messages import read_messages, read_tools
 
 MODELS = "extensions.tavern-llm.models"

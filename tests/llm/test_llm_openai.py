@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 import tavern_llm.chat_client
 from tavern_host.contracts.errors import InvalidInput, Misconfigured, PluginFailure
-from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmUsage
+from tavern_llm.api.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmUsage
 from tavern_llm.chat_client import ChatClient
 from tavern_llm.openai_options import OpenAiOptions
 

@@ -14,7 +14,7 @@ from helpers.repetition import Failures
 from helpers.wire_server import WireServer
 
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmUsage
+from tavern_llm.api.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmUsage
 from tavern_llm.chat_client import ChatClient
 
 MakeClient = Callable[..., Awaitable[ChatClient]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tavern_host.contracts.errors import Misconfigured
-from tavern_host.contracts.llm import ChatMessage, LlmUsage
+from tavern_llm.api.llm import ChatMessage, LlmUsage
 from tavern_llm.script import Conditions, ScriptedCall, ScriptedReply, read_script
 
 

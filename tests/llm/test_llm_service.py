@@ -16,8 +16,8 @@ from helpers.wire_server import WireServer
 
 from tavern_host import LLM, Host
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, PluginFailure, TavernError, Vetoed
-from tavern_host.contracts.llm import ChatMessage, LlmModelInfo, LlmRequest, LlmResponse
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
+from tavern_llm.api.llm import ChatMessage, LlmModelInfo, LlmRequest, LlmResponse
 
 MODELS = "extensions.tavern-llm.models"
 
@@ -166,7 +166,7 @@ def tavern_after_llm_response(response, request):
 ADAPTER = """
 from tavern_host import hookimpl
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.llm import LlmAdapterInfo, LlmChunk, LlmResponse
+from tavern_llm.api.llm import LlmAdapterInfo, LlmChunk, LlmResponse
 
 class Parrot:
     def __init__(self, options):

@@ -24,11 +24,11 @@ from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.settings import SETTINGS as HOST_SETTINGS
 from tavern_host.contracts.settings import SettingsChange
-from tavern_host.contracts.toolcalls import ToolErrorType
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.testing.http import TOKEN, HttpClient, served
 from tavern_mcp import transport
-from tavern_mcp.interface import MCP_SERVERS
+from tavern_mcp.api.servers import MCP_SERVERS
+from tavern_tools.api.toolcalls import ToolErrorType
+from tavern_tools.api.tools import TOOL_MANAGER
 
 pytest.importorskip("mcp", reason="needs the extra: pip install tavern-host[mcp]")
 import httpx2

@@ -12,12 +12,13 @@ from helpers.mcp_desk import SERVERS, Desk, make_project, odd
 
 from tavern_host import Host
 from tavern_host.contracts.calls import operator_call
-from tavern_host.contracts.tools import ToolDefinition, ToolFilter
+from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.testing.http import served
+from tavern_mcp.api.servers import MCP_SERVERS
 from tavern_mcp.approvals import Approved, content_of
 from tavern_mcp.declarations import Declared, Server
 from tavern_mcp.definitions import definitions_of, differences
-from tavern_mcp.interface import MCP_SERVERS
+from tavern_tools.api.tools import ToolFilter
 
 
 def test_every_part_of_a_tool_that_is_approved_is_compared() -> None:

@@ -13,7 +13,7 @@ from helpers.repetition import Failures
 from node_bench import DEFINITIONS, HostedNodes
 
 from tavern_host import Host, TavernError
-from tavern_host.contracts.llm import LlmResponse
+from tavern_llm.api.llm import LlmResponse
 
 MODELS = "extensions.tavern-llm.models"
 FROM_HOST = {"use_env_vars": True}

@@ -16,37 +16,34 @@ from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from typing import Any
 
+from documentation.platform import all_permissions, hooks, interfaces
 from permission_stage import PUBLISHED, Stage, merged
 from pydantic import BaseModel
 
+from tavern_agents.api.agents import AgentRequest
+from tavern_agents.api.histories import HistoryExport
+from tavern_engine.api.clusters import RemoteGroup, RemoteNode, Values
+from tavern_engine.api.runs import RUN_STORE, RunEnd, RunEntry
 from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, LLM, NODE_MANAGER, SETTINGS, TOOL_MANAGER
-from tavern_host.contracts.accounts import ACCOUNTS
-from tavern_host.contracts.agents import AgentRequest
+from tavern_host.contracts.accounts import ACCOUNTS, WorkFilter
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.catalogue import interfaces
-from tavern_host.contracts.clusters import RemoteGroup, RemoteNode, Values
-from tavern_host.contracts.databases import SHARED_DATABASES, SharedDatabases, SqlDatabase
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied, PluginFailure, TavernError
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.histories import HistoryExport
-from tavern_host.contracts.knowledge import KnowledgeEntry
-from tavern_host.contracts.llm import ChatMessage, LlmRequest
-from tavern_host.contracts.metrics import METRICS
 from tavern_host.contracts.plugins import PermissionInfo
-from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
 from tavern_host.contracts.reviews import ReviewedPlugin
-from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ProgramRequest, ScriptRequest
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, interface_methods
 from tavern_host.contracts.settings import SettingsChange
-from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.toolfiles import ToolSource
-from tavern_host.contracts.work import WorkFilter
 from tavern_host.contracts.workflows import Workflow
-from tavern_host.hookspecs import hooks
-from tavern_host.plugins.permissions import all_permissions
+from tavern_host.storage.databases import SHARED_DATABASES, SharedDatabases, SqlDatabase
+from tavern_knowledge.api.knowledge import KnowledgeEntry
+from tavern_llm.api.llm import ChatMessage, LlmRequest
+from tavern_metrics.api.metrics import METRICS
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ProgramRequest, ScriptRequest
+from tavern_tools.api.projectfiles import PROJECT_FILES, ProjectFiles
+from tavern_tools.api.toolcalls import ToolCallRequest
+from tavern_tools.api.toolfiles import ToolSource
 
 Tries = Callable[[Stage], Awaitable[bool]]
 """Lets the plugin do what the permission is for, or has it called for that; returns whether it came to pass."""
@@ -356,7 +353,7 @@ def _override(replaced: dict[str, type[ServiceInterface]]) -> Row:
 import importlib
 from helpers.handing_on import handing_on
 from tavern_host import ServiceInfo, ServiceKey
-from tavern_host.contracts.catalogue import interfaces
+from documentation.platform import interfaces
 
 class Noting:
     def __init__(self, original):

@@ -14,10 +14,10 @@ from typing import Any
 from helpers.plugin_files import write_distribution, write_whole
 from helpers.tavern_project import Tavern, action
 
+from tavern_engine.api.runs import RunEntry
 from tavern_host import Host, PluginContext, ServiceKey
 from tavern_host.contracts.errors import NotFound, PermissionDenied
 from tavern_host.contracts.plugins import PluginInfo
-from tavern_host.contracts.runs import RunEntry
 from tavern_host.testing.http import served
 
 NAME = "acme"
@@ -60,7 +60,7 @@ def pub_opened(key: str, context: PluginContext) -> None:
 
 PUBLISHER = """
 from tavern_host import ServiceInfo, hookimpl
-from tavern_host.contracts.databases import SqlResult
+from tavern_host.storage.databases import SqlResult
 
 class MyBox:
     def __init__(self, context):

@@ -17,10 +17,10 @@ from tavern_host import CallContext, Host, Principal, clock
 from tavern_host.contracts.audit import AUDIT, AuditEntry
 from tavern_host.contracts.errors import DeadlineExceeded, Forbidden
 from tavern_host.contracts.http import HttpRequest
-from tavern_host.contracts.projectfiles import PROJECT_FILES
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.server.plugin_routes import call_route
+from tavern_tools.api.projectfiles import PROJECT_FILES
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolScope
+from tavern_tools.api.tools import TOOL_MANAGER
 
 OPERATOR = Principal(kind="user", id="operator")
 READ = ToolCallRequest(tool_id="FileOperator.ReadFile", arguments={"filePath": "x"})
@@ -30,7 +30,7 @@ Act = Callable[[CallContext], Awaitable[object]]
 CODE = """
 from helpers.handing_on import handing_on
 from tavern_host import HttpResponse, RouteInfo, hookimpl, service_info
-from tavern_host.contracts.projectfiles import PROJECT_FILES
+from tavern_tools.api.projectfiles import PROJECT_FILES
 
 CONTEXT, GIVEN, DO = [], {}, {}
 

@@ -5,27 +5,26 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from documentation.platform import hooks, interfaces, service_permissions
 from helpers.plugin_files import write_whole
 
+from tavern_agents.api.histories import CHAT_HISTORY
 from tavern_host import Host
 from tavern_host.contracts.calls import Principal
-from tavern_host.contracts.catalogue import interfaces, service_permissions
-from tavern_host.contracts.histories import CHAT_HISTORY
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, TOOLS
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.services import interface_methods
-from tavern_host.contracts.systemtools import SYSTEM_TOOLS
-from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.tools import TOOL_MANAGER
-from tavern_host.hookspecs import hooks
 from tavern_host.testing.http import served
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, TOOLS
+from tavern_tools.api.systemtools import SYSTEM_TOOLS
+from tavern_tools.api.toolcalls import ToolCallRequest
+from tavern_tools.api.tools import TOOL_MANAGER
 
 ROOT = Path(__file__).parents[2]
 
 PARSER = """
 from tavern_host import hookimpl
-from tavern_host.contracts.protocols import ActionProtocolInfo, ParseEvent
-from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_tools.api.protocols import ActionProtocolInfo, ParseEvent
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 @hookimpl
 def tavern_register_action_protocols():
@@ -181,7 +180,7 @@ async def test_statistics_of_tools_are_told_to_no_plugin_that_asks_for_itself(tm
 
 READER = """
 from tavern_host import hookimpl
-from tavern_host.contracts.histories import CHAT_HISTORY
+from tavern_agents.api.histories import CHAT_HISTORY
 
 READ = []
 

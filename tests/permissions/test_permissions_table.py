@@ -7,16 +7,14 @@ are in `real/test_permissions_of_scripts.py`.
 from __future__ import annotations
 
 import pytest
+from documentation.platform import all_permissions, hooks, service_permissions
 from permission_checks import asked, granted_works_until_revoked, undeclared_is_not_had
 from permission_rows import Row, rows
 from permission_stage import Stage
 
-from tavern_host.contracts.catalogue import service_permissions
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.hook_names import CLIENT_HOOKS
+from tavern_host.contracts.manifest import CLIENT_HOOKS
 from tavern_host.contracts.ui import COMPONENTS, OUTLETS
-from tavern_host.hookspecs import hooks
-from tavern_host.plugins.permissions import all_permissions
 
 EVERY = rows()
 ROWS = [row for row in EVERY if not row.real]

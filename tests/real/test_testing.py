@@ -14,8 +14,8 @@ from helpers.command_line import FEW_PLUGINS
 from tavern_devtools.testing import InstallationError, InstallPlugin
 from tavern_host import EXECUTION_ENGINE, TOOL_MANAGER, WORKFLOW_MANAGER, Host, NotFound
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.testing import CallRecorder, MakeHost
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 MANIFEST = """\
 name: acme-greeter

@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput
 from tavern_scripts.environments.environments import BuildLimits, Environment, Environments
 from tavern_scripts.environments.manifests import Manifest, Manifests
 from tavern_scripts.network.proxy_limits import Connection

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend, ScriptLimits
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend, ScriptLimits
 from tavern_scripts.sandbox.bubblewrap import Bubblewrap
 from tavern_scripts.sandbox.executables import find_bubblewrap, find_setpriv
 from tavern_scripts.sandbox.supervised import Supervised

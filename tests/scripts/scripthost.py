@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tavern_host import Host
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest, ScriptResult
 from tavern_host.projects import Folders, make_project
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest, ScriptResult
 
 _holding: list[bool] = []
 """Whether a sandbox holds on this machine, once it is known."""

@@ -13,7 +13,7 @@ from helpers.repetition import Failures
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tavern_host.contracts.scripts import ScriptErrorType, ScriptLanguage
+from tavern_scripts.api.scripts import ScriptErrorType, ScriptLanguage
 from tavern_scripts.environments.manifests import Manifests, NodeManifest, PythonManifest
 from tavern_scripts.environments.packages import read_lock, read_package
 from tavern_scripts.environments.requirements import read_block, read_pyproject, read_requirements

@@ -13,9 +13,10 @@ from helpers.waiting import until
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.contracts.metrics import MAX_LABELLED, METRICS, Figure, Tally
+from tavern_host.contracts.metrics import MAX_LABELLED, Figure, Tally
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing.http import HttpClient, served
+from tavern_metrics.api.metrics import METRICS
 from tavern_metrics.web import exposition
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)+\})? (NaN|[+-]?Inf|-?[0-9.e+-]+)')

@@ -17,9 +17,9 @@ from helpers.upstream_proxy import UpstreamProxy, set_variables, upstream_proxy
 from helpers.waiting import following, until
 
 from tavern_host import LLM, Host
+from tavern_host.common.proxies import ProxySettings, proxy_for, proxy_variables, through
 from tavern_host.contracts.errors import Misconfigured, TavernError
-from tavern_host.contracts.llm import ChatMessage, LlmRequest
-from tavern_host.contracts.proxies import ProxySettings, proxy_for, proxy_variables, through
+from tavern_llm.api.llm import ChatMessage, LlmRequest
 from tests.scripts.proxied import telling_server
 
 PROXY = "http://proxy.example:3128"

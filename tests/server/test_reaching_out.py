@@ -15,15 +15,15 @@ from helpers.upstream_proxy import set_variables, upstream_proxy
 from tavern_advisories.advisories import compared
 from tavern_alarms.following import _sent
 from tavern_host import LLM, Host, clock
+from tavern_host.common.proxies import NO_PROXY_HINT
 from tavern_host.contracts.accounts import ACCOUNTS
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.llm import ChatMessage, LlmRequest
-from tavern_host.contracts.proxies import NO_PROXY_HINT
-from tavern_host.contracts.toolcalls import TaskStatus, ToolTask
 from tavern_host.testing.http import HttpClient, served
+from tavern_llm.api.llm import ChatMessage, LlmRequest
 from tavern_mcp.entry import servers_of
 from tavern_scripts.network.proxy import Proxy
 from tavern_scripts.network.proxy_limits import Connection, ProxyLimits
+from tavern_tools.api.toolcalls import TaskStatus, ToolTask
 from tavern_tools.tasks.callbacks import Callbacks
 from tests.scripts.proxied import Proxied
 

@@ -13,7 +13,7 @@ from helpers.repetition import Failures
 from pydantic import JsonValue
 
 from tavern_host import Host, InvalidInput
-from tavern_host.contracts.log_context import logged_with
+from tavern_host.common.log_context import logged_with
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.testing.http import HttpClient, served
 from tavern_metrics import server_log as logs

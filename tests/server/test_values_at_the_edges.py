@@ -15,7 +15,7 @@ from helpers.repetition import Failures, repetitions
 from helpers.tavern_project import Tavern
 
 from tavern_host import Host
-from tavern_host.contracts.off_loop import LARGE_TEXT
+from tavern_host.contracts.documents import LARGE_TEXT
 from tavern_host.testing.http import HttpClient, served
 
 DIGITS = "9" * 5000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tavern_host.contracts.runs import RUNS_CHANGED
+from tavern_engine.api.runs import RUNS_CHANGED
 from tavern_host.events.bus import KEPT, KEPT_BYTES, THIN_AT, WAITING_BYTES
 from tavern_host.plugins.manifest import read_manifest
 from tavern_host.server import websocket
@@ -31,7 +31,7 @@ async def test_the_page_names_every_message_of_clients(site: HttpClient) -> None
 def test_the_page_names_every_event() -> None:
     patterns = {"SETTINGS_CHANGED": "the host", "PLUGINS_CHANGED": "the host"}
     for folder in sorted((ROOT / "plugins").glob("tavern_*/plugin.yaml")):
-        manifest, *_ = read_manifest(folder.parent)
+        manifest, *_ = read_manifest(folder.parent, first_party=True)
         published = manifest.permissions.events.publish
         if manifest.name == "tavern-postgres":  # the rest it only passes on from plugins of other hosts
             passed_on = {*published} - {RUNS_CHANGED}

@@ -14,20 +14,20 @@ from pathlib import Path
 
 from helpers.postgres import shared_server
 
+from tavern_engine.api.runs import RunStore
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_host.audit.store import SqliteAuditStore
 from tavern_host.contracts.audit import AuditStore
-from tavern_host.contracts.databases import SharedDatabase, SqlDatabase
-from tavern_host.contracts.runs import RunStore
-from tavern_host.contracts.tasks import TaskStore
-from tavern_host.contracts.workflow_history import WorkflowHistoryStore
+from tavern_host.storage.databases import SharedDatabase, SqlDatabase
 from tavern_host.storage.sqlite import Schema
 from tavern_postgres.database import Database
 from tavern_postgres.runs import PostgresRunStore
 from tavern_postgres.sql_databases import PostgresDatabases
+from tavern_tools.api.tasks import TaskStore
 from tavern_tools.tasks.schema import TASKS
 from tavern_tools.tasks.store import SqliteTaskStore
+from tavern_workflows.api.workflow_history import WorkflowHistoryStore
 from tavern_workflows.history import SqliteWorkflowHistory
 
 LOG = logging.getLogger("test")

@@ -13,11 +13,12 @@ from helpers.run_entries import DOCUMENT, accepted, entry, finished
 from helpers.waiting import until
 from implementations import OpenRuns
 
+from tavern_engine.api.executions import RunFilter
+from tavern_engine.api.runs import RunEnd, RunStore
 from tavern_host import clock
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Conflict, ErrorInfo, InvalidInput, NotFound, TavernError
-from tavern_host.contracts.executions import RunFilter, RunStatus
-from tavern_host.contracts.runs import RunEnd, RunStore
+from tavern_host.contracts.executions import RunStatus
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 

@@ -10,15 +10,8 @@ from implementations import OpenTasks
 
 from tavern_host import clock
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.tasks import NewTask, TaskEntry, TaskRow, TaskStore
-from tavern_host.contracts.toolcalls import (
-    TaskCallback,
-    TaskFilter,
-    TaskStatus,
-    ToolApproval,
-    ToolCallRequest,
-    ToolResult,
-)
+from tavern_tools.api.tasks import NewTask, TaskEntry, TaskRow, TaskStore
+from tavern_tools.api.toolcalls import TaskCallback, TaskFilter, TaskStatus, ToolApproval, ToolCallRequest, ToolResult
 
 AGENT = Principal(kind="agent", id="ava")
 OPERATOR = Principal(kind="user", id="operator")

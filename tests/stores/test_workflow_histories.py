@@ -10,7 +10,7 @@ import pytest
 from implementations import OpenHistory
 
 from tavern_host.contracts.errors import Conflict, NotFound
-from tavern_host.contracts.workflow_history import NewDraft, WorkflowHistoryStore
+from tavern_workflows.api.workflow_history import NewDraft, WorkflowHistoryStore
 
 
 @pytest.fixture

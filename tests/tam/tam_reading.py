@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tavern_host.contracts.protocols import ActionParser, ParseEvent, ParserOptions
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.parser import TamParser
+from tavern_tools.api.protocols import ActionParser, ParseEvent, ParserOptions
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 REQUEST, END = "<|[REQUEST_TOOL]|>", "<|[END_TOOL]|>"
 TAM_PIECES = [

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tam_reading import Reading, events_of, read, told
 
-from tavern_host.contracts.protocols import ParserOptions
 from tavern_tam.action import ActionParser
 from tavern_tam.tool_call import ToolCallParser
+from tavern_tools.api.protocols import ParserOptions
 
 
 def read_action(text: str) -> Reading:

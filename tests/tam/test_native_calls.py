@@ -9,9 +9,9 @@ from helpers.repetition import Failures
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tavern_host.contracts.protocols import ParseEvent, ParserOptions
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.native import NativeParser
+from tavern_tools.api.protocols import ParseEvent, ParserOptions
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 
 def events_of(*texts: str, aliases: dict[str, str] | None = None) -> list[ParseEvent]:

@@ -7,8 +7,8 @@ from typing import Any
 from helpers.repetition import Failures
 from tam_reading import END, REQUEST, block, events_of, read
 
-from tavern_host.contracts.protocols import ParserOptions
 from tavern_tam.parser import TamParser
+from tavern_tools.api.protocols import ParserOptions
 
 CALL = block("command:「始」t「末」")
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tam_reading import END, TAM_PIECES, block, read
 
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.writer import write_tam
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 
 def call(tool_id: str = "t", index: int = 1, **more: object) -> ToolCallRequest:

@@ -16,9 +16,10 @@ from tavern_host import Host
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.http import HttpRequest, HttpResponse
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
+from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.projects import Folders
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
+from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

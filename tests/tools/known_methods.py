@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_host.contracts.catalogue import interfaces
+from documentation.platform import interfaces
+
 from tavern_host.contracts.services import interface_methods
 from tavern_host.runtime.json_calls import JsonCall
 

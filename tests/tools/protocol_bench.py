@@ -7,8 +7,8 @@ from dataclasses import replace
 from importlib import import_module
 
 import tavern_tam
-from tavern_host.contracts.protocols import ActionParser, ParseEvent, ParserOptions
-from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_tools.api.protocols import ActionParser, ParseEvent, ParserOptions
+from tavern_tools.api.toolcalls import ToolCallRequest
 from tavern_tools.protocols.pipeline import Pipeline
 from tavern_tools.protocols.stage import Stage
 

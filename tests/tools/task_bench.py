@@ -16,12 +16,13 @@ from helpers.audit_logs import tail
 from helpers.waiting import until
 from helpers.workflow_documents import function
 
+from tavern_engine.api.executions import EXECUTION_ENGINE, RunFilter
 from tavern_host import Host, clock
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunFilter
-from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolApproval, ToolCallRequest, ToolScope, ToolTask
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolImplementation
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_host.projects import Folders, find_project
+from tavern_tools.api.toolcalls import TaskFilter, TaskStatus, ToolApproval, ToolCallRequest, ToolScope, ToolTask
+from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.tasks.tasks import Tasks
 

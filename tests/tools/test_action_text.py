@@ -15,11 +15,11 @@ from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.executions import Run, RunActions, RunRequest
-from tavern_host.contracts.macros import MacroRequest
-from tavern_host.contracts.protocols import ParserOptions
 from tavern_host.contracts.settings import SettingsChange
-from tavern_host.contracts.toolcalls import ToolErrorType, ToolScope
 from tavern_host.contracts.workflows import Workflow
+from tavern_tools.api.macros import MacroRequest
+from tavern_tools.api.protocols import ParserOptions
+from tavern_tools.api.toolcalls import ToolErrorType, ToolScope
 from tavern_tools.protocols.available_tools import available_tools
 from tavern_tools.protocols.registered import Protocols, protocols_of
 

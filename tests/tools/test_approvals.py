@@ -12,7 +12,7 @@ from task_bench import TaskBench, caller
 
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied, TavernError
 from tavern_host.contracts.settings import MASK
-from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType
+from tavern_tools.api.toolcalls import TaskStatus, ToolErrorType
 
 
 async def test_a_call_waits_until_it_is_approved(tasks: TaskBench) -> None:

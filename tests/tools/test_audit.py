@@ -19,9 +19,9 @@ from tavern_host.contracts.audit import AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_host.contracts.settings import MASK
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_host.projects import Folders
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType
 from tavern_tools.calls.audit import CallAudit
 from tavern_tools.calls.call import Call
 from tavern_tools.catalog.catalog import Tool

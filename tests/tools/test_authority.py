@@ -17,8 +17,8 @@ from known_methods import known_method
 from tavern_host import Host
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
-from tavern_host.contracts.toolcalls import ToolRule, ToolScope
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_tools.api.toolcalls import ToolRule, ToolScope
 from tavern_tools.calls.authority import ALLOW, Authority, Verdict
 from tavern_tools.catalog.catalog import Tool
 

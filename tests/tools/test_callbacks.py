@@ -21,7 +21,7 @@ from task_bench import TaskBench, caller, opened
 from tavern_host import clock
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.settings import MASK
-from tavern_host.contracts.toolcalls import TaskCallback, TaskStatus, ToolTask
+from tavern_tools.api.toolcalls import TaskCallback, TaskStatus, ToolTask
 
 SECRET = "a secret of the operator"
 

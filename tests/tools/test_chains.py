@@ -6,7 +6,7 @@ from typing import Any
 
 from helpers.repetition import Failures
 
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType, ToolResult
 from tavern_tools.calls.chains import blocks, carry_out
 from tavern_tools.calls.references import Names
 from tavern_tools.calls.results import failed

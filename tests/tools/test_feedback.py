@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tavern_host.contracts.errors import Misconfigured
-from tavern_host.contracts.observations import cut_middle, observation
-from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolError, ToolErrorType, ToolResult
+from tavern_tools.api.observations import cut_middle, observation
+from tavern_tools.api.toolcalls import ContentPart, ToolCallRequest, ToolError, ToolErrorType, ToolResult
 from tavern_tools.protocols.expansion import MAX_CHARS, Expander
 from tavern_tools.protocols.feedback import feedback, feedback_text
 

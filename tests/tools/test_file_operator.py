@@ -21,11 +21,11 @@ from helpers.repetition import Failures, repetitions
 
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied
-from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
-from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.projects import Folders
 from tavern_nodes.files import append_inside
+from tavern_tools.api.projectfiles import PROJECT_FILES, ProjectFiles
+from tavern_tools.api.toolcalls import ToolCallRequest
+from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_tools.builtin.project_folder import change, write
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tavern_host.contracts.calls import Principal
-from tavern_host.contracts.toolcalls import ContentPart, ToolError, ToolErrorType, ToolResult
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolImplementation, ToolRate
+from tavern_tools.api.toolcalls import ContentPart, ToolError, ToolErrorType, ToolResult
 from tavern_tools.calls import limits as module
 from tavern_tools.calls.limits import Limits
 from tavern_tools.calls.result_cache import ResultCache

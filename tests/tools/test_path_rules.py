@@ -20,9 +20,9 @@ from tavern_host import CallContext, Host, Principal
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.projects import Folders
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult, ToolScope
+from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_tools.catalog.project_paths import read_path
 
 KEY = "extensions.tavern-tools.access"

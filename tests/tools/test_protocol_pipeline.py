@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from protocol_bench import Bangs, Braces, called, events_of, first_party, parse, small, text_of
 
-from tavern_host.contracts.protocols import ParseEvent
-from tavern_host.contracts.toolcalls import ToolCallRequest, take_call
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_tools.api.protocols import ParseEvent
+from tavern_tools.api.toolcalls import ToolCallRequest, take_call
 from tavern_tools.protocols.native import aliases, native_schemas
 from tavern_tools.protocols.pipeline import Pipeline
 

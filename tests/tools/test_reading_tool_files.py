@@ -9,8 +9,8 @@ from typing import Any
 
 from helpers.repetition import Failures
 
-from tavern_host.contracts.json_positions import JsonText
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolRate
+from tavern_tools.api.json_positions import JsonText
 from tavern_tools.catalog.definitions import read_definition
 from tavern_tools.catalog.files import ToolFolder, check, read_file, read_folders, stamps
 

@@ -11,8 +11,8 @@ from helpers.repetition import Failures
 from tavern_host import clock
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.systemtools import SYSTEM_TOOLS
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
+from tavern_tools.api.systemtools import SYSTEM_TOOLS
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolScope
 
 OPERATOR, LIN = Principal(kind="user", id="operator"), Principal(kind="agent", id="lin")
 

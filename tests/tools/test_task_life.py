@@ -13,10 +13,10 @@ from helpers.waiting import until, until_idle
 from task_bench import TOOL, TaskBench, caller, opened, tasks_folder, tool
 
 from tavern_host import clock
+from tavern_host.common.redaction import masked, unmasked
 from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
-from tavern_host.contracts.redaction import masked, unmasked
 from tavern_host.contracts.settings import MASK
-from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolErrorType
+from tavern_tools.api.toolcalls import TaskFilter, TaskStatus, ToolErrorType
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.parameters import Parameters
 from tavern_tools.tasks.execution import GRACE

@@ -12,7 +12,7 @@ from helpers.waiting import until
 from task_bench import caller, opened, tasks_folder
 
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType
+from tavern_tools.api.toolcalls import TaskStatus, ToolErrorType
 from tavern_tools.tasks.approvals import decided
 from tavern_tools.tasks.store import SqliteTaskStore
 

@@ -13,7 +13,7 @@ from helpers.workflow_documents import workflow_document
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import MAX_DEPTH, CallContext, Principal
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
+from tavern_tools.api.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
 
 OpenHost = Callable[..., Any]
 

@@ -18,13 +18,15 @@ from hypothesis import strategies as st
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.nodes import NodeDefinition
-from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplementation, ToolKind
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER, Workflow
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation, ToolKind
+from tavern_host.contracts.workflows import Workflow
+from tavern_tools.api.tools import ToolFilter
 from tavern_tools.catalog.catalog import Catalog, NodeTools, Tool
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.names import fits
 from tavern_tools.catalog.registry import Registry
 from tavern_tools.catalog.versions import newest_first, read_range, read_version
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
 OpenHost = Callable[..., Any]
 SCRIPT = {"type": "script", "command": "python fetch.py"}

@@ -23,10 +23,10 @@ from tavern_host import EXECUTION_ENGINE, CallContext, Host
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.toolcalls import StreamItems, ToolErrorType
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.projects import Folders
 from tavern_host.testing.http import TOKEN, served
+from tavern_tools.api.toolcalls import StreamItems, ToolErrorType
 from tavern_tools.calls.streams import CAPACITY, COLLECTED_ITEMS, MOST_STREAMS, Streams
 from tavern_tools.calls.workflow_streams import workflow_stream
 from tavern_tools.catalog.failures import ToolFailure

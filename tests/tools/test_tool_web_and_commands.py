@@ -16,7 +16,7 @@ from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied
 from tavern_host.contracts.settings import MASK
-from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolScope
+from tavern_tools.api.toolcalls import TaskStatus, ToolCallRequest, ToolScope
 
 AGENT, STRANGER = (CallContext(principal=Principal(kind="agent", id=name)) for name in ("lin", "other"))
 INFO = {"type": "service", "service": "plugins", "method": "get"}

@@ -11,11 +11,11 @@ from helpers.folder_plugins import write_plugin
 
 from tavern_host import TOOL_MANAGER, Host
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.tools import ToolManager
+from tavern_tools.api.tools import ToolManager
 
 HEAD = """
 from tavern_host import ToolDefinition, ToolImplementation, Veto, hookimpl
-from tavern_host.contracts.protocols import ActionProtocolInfo, ParseEvent
+from tavern_tools.api.protocols import ActionProtocolInfo, ParseEvent
 
 UPPER = ToolImplementation(kind="node", node_type="core:UpperCase")
 TALL = {"type": "tall"}

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from protocol_bench import first_party
 
-from tavern_host.contracts.protocols import ParseEvent, ParserOptions
-from tavern_host.contracts.toolcalls import ToolCallRequest, take_call
+from tavern_tools.api.protocols import ParseEvent, ParserOptions
+from tavern_tools.api.toolcalls import ToolCallRequest, take_call
 from tavern_tools.protocols.pipeline import Pipeline
 
 NAMES = {"save": ["path", "text"], "delete": ["path"]}

@@ -15,9 +15,10 @@ from workflows_bench import asked
 from tavern_host import WORKFLOW_MANAGER, Host, NotFound
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.workflows import Workflow, WorkflowManager
+from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing.http import HttpClient, served
 from tavern_workflows import history as store
+from tavern_workflows.api.workflows import WorkflowManager
 
 PATH = "/api/workflows/greet"
 

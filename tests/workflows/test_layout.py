@@ -6,7 +6,8 @@ import itertools
 import random
 from typing import Any
 
-from tavern_host.contracts.workflows import LayoutSize, Placed, Workflow, WorkflowLayout
+from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.workflows import LayoutSize, Placed, WorkflowLayout
 from tavern_workflows.layout import BETWEEN, DEFAULT, LONGEST, _with_passages, lay_out
 
 

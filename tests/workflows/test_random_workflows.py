@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from workflows_bench import SAMPLES, Bench, group
 
 from tavern_host import Host, TavernError
-from tavern_host.contracts.loops import Zone, zone_of
+from tavern_workflows.api.loops import Zone, zone_of
 
 GOOD: dict[str, Any] = {
     "id": "good",

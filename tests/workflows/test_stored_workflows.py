@@ -16,7 +16,8 @@ from workflows_bench import Bench, group
 
 from tavern_host import WORKFLOW_MANAGER, Host, InvalidInput, NotFound
 from tavern_host.contracts.errors import Conflict, TavernError
-from tavern_host.contracts.workflows import StoredWorkflow, Workflow, WorkflowNode
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_workflows.api.workflows import StoredWorkflow
 
 FULL: dict[str, Any] = {
     "id": "full",

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host import WORKFLOW_MANAGER, Host
-from tavern_host.contracts.workflows import WorkflowManager
 from tavern_host.testing.http import HttpClient
+from tavern_workflows.api.workflows import WorkflowManager
 
 SAMPLES = Path(__file__).parent / "plugins" / "acme_samples"
 

@@ -9,12 +9,8 @@ import asyncio
 
 from tavern_host import CallContext, PluginContext, ServiceOverride, TavernError
 from tavern_host.contracts.documents import revision_of
-from tavern_host.contracts.workflows import (
-    StoredWorkflow,
-    Workflow,
-    WorkflowManager,
-    WorkflowSummary,
-)
+from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.workflows import StoredWorkflow, WorkflowManager, WorkflowSummary
 
 from .versions import Versions
 

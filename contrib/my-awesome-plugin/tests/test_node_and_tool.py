@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tavern_host import TOOL_MANAGER, Host
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType
 
 pytestmark = pytest.mark.tavern(plugins=["../my_awesome_plugin"])
 

@@ -6,8 +6,9 @@ import pytest
 
 from tavern_host import WORKFLOW_MANAGER, Host, NotFound
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.workflows import Workflow, WorkflowManager
+from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing import MakeHost
+from tavern_workflows.api.workflows import WorkflowManager
 
 pytestmark = pytest.mark.tavern(plugins=["../my_awesome_plugin"])
 

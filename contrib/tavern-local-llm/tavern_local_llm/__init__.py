@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tavern_host import hookimpl
-from tavern_host.contracts.llm import LlmAdapterInfo
+from tavern_llm.api.llm import LlmAdapterInfo
 
 
 @hookimpl

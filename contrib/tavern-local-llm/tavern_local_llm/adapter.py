@@ -13,8 +13,8 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Misconfigured
-from tavern_host.contracts.llm import LlmCallFragment, LlmChunk, LlmRequest, LlmResponse
 from tavern_host.contracts.wire import Model
+from tavern_llm.api.llm import LlmCallFragment, LlmChunk, LlmRequest, LlmResponse
 from tavern_llm.openai import OpenAiAdapter
 
 from .choices import chosen, with_choice

@@ -6,7 +6,7 @@ import json
 import uuid
 from typing import Any
 
-from tavern_host.contracts.llm import LlmRequest, LlmResponse, LlmToolCall
+from tavern_llm.api.llm import LlmRequest, LlmResponse, LlmToolCall
 
 
 def with_choice(request: LlmRequest) -> LlmRequest:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypedDict
 from tavern_agents.inventory import chosen_tools, tools_text
 from tavern_agents.tracing import tracer_of
 from tavern_host import Config, NodeContext, Slot, node
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.tools import TOOL_MANAGER
 
 
 class Tools(TypedDict):

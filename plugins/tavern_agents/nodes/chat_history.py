@@ -3,10 +3,10 @@
 from typing import Annotated, Any, TypedDict
 
 from tavern_agents.answers import read_answer
+from tavern_agents.api.histories import CHAT_HISTORY
 from tavern_host import InvalidInput, NodeContext, Slot, node
 from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.histories import CHAT_HISTORY
-from tavern_host.contracts.llm import ChatMessage
+from tavern_llm.api.llm import ChatMessage
 
 
 class History(TypedDict):

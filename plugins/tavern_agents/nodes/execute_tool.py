@@ -7,8 +7,8 @@ from tavern_agents.conversation import result_messages
 from tavern_agents.feedback import limit_for
 from tavern_host import Config, InvalidInput, NodeContext, Slot, node
 from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolScope
+from tavern_tools.api.tools import TOOL_MANAGER
 
 
 class Executed(TypedDict):

@@ -8,8 +8,8 @@ from tavern_agents.decision import Decision, add_native, read_text
 from tavern_agents.inventory import chosen_tools
 from tavern_agents.tracing import tracer_of
 from tavern_host import InvalidInput, NodeContext, Slot, node
-from tavern_host.contracts.llm import LlmChunk, LlmResponse
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_llm.api.llm import LlmChunk, LlmResponse
+from tavern_tools.api.tools import TOOL_MANAGER
 
 
 class DecisionParts(TypedDict, total=False):

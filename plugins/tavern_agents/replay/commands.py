@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_agents.api.recordings import AgentRecording, AgentReplay, ReplayOptions
 from tavern_agents.commands import read_file
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import InvalidInput, describe
-from tavern_host.contracts.recordings import AgentRecording, AgentReplay, ReplayOptions
 
 FOLDER = "recordings"
 

@@ -8,25 +8,19 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_agents.api.agents import AgentRun, AgentStatus
+from tavern_agents.api.recordings import AgentRecording, DifferenceKind, RecordedCall, ReplayDifference, ReplayOptions
 from tavern_agents.begun_calls import lost
 from tavern_agents.conversation import BROKEN_OFF
 from tavern_agents.deliberation import Situation
 from tavern_agents.inventory import EXPERIENCE, REMEMBER
 from tavern_agents.rows import InnerCall
-from tavern_host.contracts.agents import AgentRun, AgentStatus
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Interrupted, TavernError
-from tavern_host.contracts.llm import ChatMessage, LlmResponse
-from tavern_host.contracts.recordings import (
-    AgentRecording,
-    DifferenceKind,
-    RecordedCall,
-    ReplayDifference,
-    ReplayOptions,
-)
 from tavern_host.contracts.settings import MASK
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope
-from tavern_host.contracts.tools import ToolManager
+from tavern_llm.api.llm import ChatMessage, LlmResponse
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope
+from tavern_tools.api.tools import ToolManager
 
 _AROUND = 60
 """How many characters of two texts are shown before and behind the first that differs."""

@@ -11,7 +11,7 @@ from typing import Any
 from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import Situation
 from tavern_agents.rows import InnerCall
-from tavern_host.contracts.llm import LlmResponse
+from tavern_llm.api.llm import LlmResponse
 
 
 class Recorder:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
+from tavern_agents.api.agents import AgentLimits, AgentRequest, AgentRun
+from tavern_agents.api.histories import HistoryExport
+from tavern_agents.api.recordings import AgentRecording, AgentReplay, RecordedCall, RecordedDeliberation, ReplayOptions
 from tavern_agents.conversation import Conversation
 from tavern_agents.decision import read_decision
 from tavern_agents.history_exchange import export_before, import_history
@@ -18,21 +21,12 @@ from tavern_agents.history_tree import find_message, read_kept, read_path
 from tavern_agents.replay.player import Player
 from tavern_agents.rows import InnerCall, read_inner_calls
 from tavern_agents.store import AgentStore
-from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentRun
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, NotFound
-from tavern_host.contracts.histories import HistoryExport
-from tavern_host.contracts.llm import ChatMessage, LlmResponse
-from tavern_host.contracts.recordings import (
-    AgentRecording,
-    AgentReplay,
-    RecordedCall,
-    RecordedDeliberation,
-    ReplayOptions,
-)
 from tavern_host.contracts.settings import MASK
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
-from tavern_host.contracts.tools import ToolManager
+from tavern_llm.api.llm import ChatMessage, LlmResponse
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
+from tavern_tools.api.tools import ToolManager
 
 if TYPE_CHECKING:
     import sqlite3

@@ -12,12 +12,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_agents.api.agents import AgentRequest
 from tavern_assistant.deliberation.answers import LINK
 from tavern_assistant.deliberation.difference import difference
 from tavern_assistant.deliberation.outcome import taken
 from tavern_assistant.deliberation.requests import AGENT, latest_record
 from tavern_host import AGENT_RUNTIME, WORKFLOW_MANAGER, CommandOutput, PluginContext
-from tavern_host.contracts.agents import AgentRequest
 from tavern_host.contracts.calls import new_id, operator_call
 from tavern_host.contracts.documents import read_document_file, revision_of
 from tavern_host.contracts.errors import Conflict, InvalidInput

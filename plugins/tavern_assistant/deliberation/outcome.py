@@ -9,11 +9,11 @@ from typing import Any
 from cachetools import LRUCache
 from pydantic import JsonValue
 
+from tavern_assistant.api.assistant import PatchProblem, PatchResult
 from tavern_assistant.deliberation.answers import with_nodes
 from tavern_assistant.deliberation.refusals import refusal, said
 from tavern_host import PluginContext
-from tavern_host.contracts.assistant import PatchProblem, PatchResult
-from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_tools.api.toolcalls import ToolErrorType
 
 Data = dict[str, Any]
 

@@ -7,14 +7,15 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from tavern_agents.api.agents import AGENT_RUNTIME, AgentRequest, AgentRun
 from tavern_assistant.patches.workflows import present
+from tavern_engine.api.executions import EXECUTION_ENGINE, RunFilter
 from tavern_host import PluginContext
-from tavern_host.contracts.agents import AGENT_RUNTIME, AgentRequest, AgentRun
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.executions import EXECUTION_ENGINE, Run, RunFilter
+from tavern_host.contracts.executions import Run
 from tavern_host.contracts.wire import Model
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
 AGENT = "creation-assistant"
 """The profile of the assistant."""

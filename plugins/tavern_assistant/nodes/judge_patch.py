@@ -3,13 +3,13 @@
 import asyncio
 from typing import Annotated, Any, TypedDict
 
+from tavern_assistant.api.assistant import ASSISTANT, UPDATE_WORKFLOW
 from tavern_assistant.deliberation.answers import MOST_CHARACTERS
 from tavern_assistant.deliberation.outcome import hand_over, judge
 from tavern_assistant.deliberation.refusals import said
 from tavern_host import NodeContext, Slot, node
-from tavern_host.contracts.assistant import ASSISTANT, UPDATE_WORKFLOW
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.tools import TOOL_MANAGER
 
 
 class Judged(TypedDict):

@@ -4,8 +4,9 @@ import asyncio
 from typing import Annotated, Any, TypedDict
 
 from tavern_assistant.deliberation.prompt import SCHEMA, conversation, situation
+from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host import NodeContext, Slot, node
-from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
+from tavern_host.contracts.nodes import NodeDefinition
 
 MOST_USED = 40
 """How many of the node types of the open workflow are described at most."""

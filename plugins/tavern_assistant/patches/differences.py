@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tavern_assistant.api.assistant import PatchChange
 from tavern_assistant.patches.operations import Parts, pointer, same
 from tavern_assistant.patches.working_copy import LISTS, Item
-from tavern_host.contracts.assistant import PatchChange
-from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP
+from tavern_workflows.api.workflows import LOOP_ZONE, NODE_GROUP
 
 
 def places(before: Item, after: Item) -> list[Parts]:

@@ -10,16 +10,16 @@ from typing import Any
 from cachetools import LRUCache
 from pydantic import JsonValue
 
+from tavern_agents.api.profilefiles import AGENT_PROFILES
+from tavern_assistant.api.assistant import PatchConflict, PatchKind, PatchProblem, PatchProposal, PatchResult
 from tavern_assistant.patches.differences import changes
 from tavern_assistant.patches.operations import apply_plain, pointer, same
 from tavern_assistant.patches.working_copy import Item
 from tavern_host import CallContext, PluginContext
-from tavern_host.contracts.assistant import PatchConflict, PatchKind, PatchProblem, PatchProposal, PatchResult
 from tavern_host.contracts.documents import read_json_object, revision_of, without_comments
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
-from tavern_host.contracts.profilefiles import AGENT_PROFILES
 from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange, SettingValue
-from tavern_host.contracts.toolfiles import MAX_SOURCE, TOOL_FILES, ToolSource
+from tavern_tools.api.toolfiles import MAX_SOURCE, TOOL_FILES, ToolSource
 
 _STATE = "assistant.documents"
 _FORMER_BYTES = 8 * 1024 * 1024

@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tavern_assistant.api.assistant import PatchProblem
 from tavern_assistant.patches.items import Slots, listed
 from tavern_assistant.patches.operations import pointer
 from tavern_assistant.patches.workflow import UNNAMED, Patched
 from tavern_assistant.patches.working_copy import LISTS, Item
-from tavern_host.contracts import dataflow
-from tavern_host.contracts.assistant import PatchProblem
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.nodes import NodeDefinition
-from tavern_host.contracts.workflows import WorkflowProblem
+from tavern_workflows.api import dataflow
+from tavern_workflows.api.workflows import WorkflowProblem
 
 _PART = re.compile(r'\.([^.\[]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
 """A part of a JSON path, as problems of workflows have it."""

@@ -9,9 +9,10 @@ from pydantic import ValidationError
 
 from tavern_assistant.patches.operations import Refused
 from tavern_assistant.patches.working_copy import Item
-from tavern_host.contracts import dataflow
 from tavern_host.contracts.nodes import NodeDefinition
-from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP, Workflow, WorkflowNode
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_workflows.api import dataflow
+from tavern_workflows.api.workflows import LOOP_ZONE, NODE_GROUP
 
 Resolve = Callable[[str, str], str]
 """Returns the id of the node that an id or a localId names; the second argument is where it stands."""

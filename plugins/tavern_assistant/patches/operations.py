@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.assistant import MAX_OPERATIONS, PatchProblem
+from tavern_assistant.api.assistant import MAX_OPERATIONS, PatchProblem
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.wire import MAX_LEVELS, WireError, carried

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from tavern_assistant.patches.working_copy import Item
-from tavern_host.contracts.workflows import LayoutSize, Workflow, WorkflowLayout, WorkflowManager
+from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.workflows import LayoutSize, WorkflowLayout, WorkflowManager
 
 Sizes = dict[str, LayoutSize]
 

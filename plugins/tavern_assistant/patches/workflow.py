@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
+from tavern_assistant.api.assistant import PatchProblem
 from tavern_assistant.patches.items import Slots, new_edge, new_node, refuse
 from tavern_assistant.patches.operations import (
     INDEX,
@@ -27,11 +28,10 @@ from tavern_assistant.patches.operations import (
     read_operations,
 )
 from tavern_assistant.patches.working_copy import LISTS, MULTI, Item, WorkingCopy, text_in
-from tavern_host.contracts.assistant import PatchProblem
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.nodes import NodeDefinition
-from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT
+from tavern_workflows.api.workflows import GROUP_INPUT, GROUP_OUTPUT
 
 _INTERFACES = {"interfaceInputs": (GROUP_INPUT, "source"), "interfaceOutputs": (GROUP_OUTPUT, "target")}
 """By part of the interface, the node type that stands for it, and which end of an edge is at its slots."""

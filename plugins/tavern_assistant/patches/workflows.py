@@ -8,14 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_assistant.patches.differences import changes, in_both, places
-from tavern_assistant.patches.findings import Findings
-from tavern_assistant.patches.operations import MAX_PROBLEMS, Parts, pointer
-from tavern_assistant.patches.placing import place
-from tavern_assistant.patches.workflow import UNNAMED, Patched, apply_to_workflow
-from tavern_assistant.patches.working_copy import Item
-from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
-from tavern_host.contracts.assistant import (
+from tavern_assistant.api.assistant import (
     PatchChange,
     PatchConflict,
     PatchKind,
@@ -23,9 +16,18 @@ from tavern_host.contracts.assistant import (
     PatchProposal,
     PatchResult,
 )
+from tavern_assistant.patches.differences import changes, in_both, places
+from tavern_assistant.patches.findings import Findings
+from tavern_assistant.patches.operations import MAX_PROBLEMS, Parts, pointer
+from tavern_assistant.patches.placing import place
+from tavern_assistant.patches.workflow import UNNAMED, Patched, apply_to_workflow
+from tavern_assistant.patches.working_copy import Item
+from tavern_engine.api.nodes import NODE_MANAGER
+from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
-from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
-from tavern_host.contracts.workflows import Workflow, WorkflowManager
+from tavern_host.contracts.nodes import NodeDefinition
+from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.workflows import WorkflowManager
 
 _TRIES = 5
 """How often a patch is retried because somebody saved the workflow meanwhile."""

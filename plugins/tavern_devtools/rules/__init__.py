@@ -21,6 +21,7 @@ RULES = (
     "unused_permission",
     "second_vue",
     "described_nodes",
+    "moved_import",
 )
 """The modules of what is worth a thought."""
 OF_THE_HOST = ("manifest", "hooks")

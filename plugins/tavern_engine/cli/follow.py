@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from tavern_engine.api.runs import RUN_STORE
 from tavern_engine.cli.progress_view import ProgressView, text_chunk
 from tavern_engine.cli.run_text import value_text
 from tavern_engine.cli.stream_text import StreamTexts
 from tavern_engine.journal.recorder import NOT_RECORDED
 from tavern_host import EXECUTION_ENGINE, CommandOutput, InvalidInput, PluginContext, clock
-from tavern_host.contracts.dataflow import GROUP_REFERENCE
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.executions import Run, RunStatus
-from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.dataflow import GROUP_REFERENCE
 
 PICTURE = 0.1
 """Every how many seconds a person is shown how a run stands."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_engine.api.executions import RunSummary
+from tavern_engine.api.runs import RUN_STORE
 from tavern_engine.cli.commands import documents_with, find_workflow
 from tavern_engine.cli.follow import Documents, follow
 from tavern_engine.cli.run_text import (
@@ -28,9 +30,8 @@ from tavern_engine.run_query import find_run, run_filter
 from tavern_host import EXECUTION_ENGINE, CommandOutput, NotFound, PluginContext, clock
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.errors import Conflict, TavernError
-from tavern_host.contracts.executions import NodeState, Run, RunRequest, RunSummary
+from tavern_host.contracts.executions import NodeState, Run, RunRequest
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.runs import RUN_STORE
 
 _SHORT_ID = len("run_") + 8
 _LONG = 500

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from pydantic import JsonValue
 
+from tavern_engine.api.executions import RunSummary
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.executions import NodeState, Run, RunStatus, RunSummary
+from tavern_host.contracts.executions import NodeState, Run, RunStatus
 
 ROWS = 60
 """How many nodes of a run are listed; of a larger run those that matter most."""

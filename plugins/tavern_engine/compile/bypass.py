@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from tavern_host.contracts.dataflow import Converter, compatible, converter
 from tavern_host.contracts.nodes import BypassBehavior, DataFlowType, SlotDefinition
+from tavern_workflows.api.dataflow import Converter, compatible, converter
 
 
 class PassThrough(NamedTuple):

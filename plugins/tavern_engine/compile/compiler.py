@@ -18,7 +18,10 @@ from tavern_engine.compile.level_builder import Endpoint, LevelBuilder
 from tavern_engine.compile.node_kinds import Kind, Slots, converted, joined, token_of, written_value
 from tavern_engine.compile.plan import CARRIER, VALUE, Level, Loop, Plan, PlanNode, Role
 from tavern_engine.registry import NodeType
-from tavern_host.contracts.dataflow import (
+from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.nodes import SlotDefinition
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_workflows.api.dataflow import (
     DEEPEST_GROUPS,
     GROUP_REFERENCE,
     MOST_NODES,
@@ -29,10 +32,8 @@ from tavern_host.contracts.dataflow import (
     slots_of,
     with_error_output,
 )
-from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.loops import enclosing_zones, zone_of
-from tavern_host.contracts.nodes import SlotDefinition
-from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE, NODE_GROUP, Workflow, WorkflowNode
+from tavern_workflows.api.loops import enclosing_zones, zone_of
+from tavern_workflows.api.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE, NODE_GROUP
 
 Types = Mapping[str, NodeType]
 Groups = Mapping[str, Workflow]

@@ -9,9 +9,9 @@ from tavern_engine.compile.bypass import composed
 from tavern_engine.compile.level_builder import End, Endpoint, LevelBuilder
 from tavern_engine.compile.node_kinds import IRREGULAR, Shape
 from tavern_engine.compile.plan import VALUE
-from tavern_host.contracts.dataflow import Converter, compatible, converter
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import Workflow, WorkflowEdge
+from tavern_workflows.api.dataflow import Converter, compatible, converter
 
 
 @dataclass(eq=False)

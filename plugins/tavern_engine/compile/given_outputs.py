@@ -10,12 +10,12 @@ from pydantic import JsonValue
 
 from tavern_engine.cache.cache import copied
 from tavern_engine.compile.plan import VALUE, Level, Plan, PlanNode, Role
-from tavern_host.contracts.dataflow import coerce
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.wire import carried
-from tavern_host.contracts.workflows import WorkflowProblem
+from tavern_workflows.api.dataflow import coerce
+from tavern_workflows.api.workflows import WorkflowProblem
 
 Given = dict[int, dict[str, Any]]
 """Outputs by node of the top level."""

@@ -21,8 +21,8 @@ from tavern_engine.compile.node_kinds import (
     token_of,
 )
 from tavern_engine.compile.plan import VALUE, InEdge, Input, Level, Nodes, PlanNode, Role
-from tavern_host.contracts.dataflow import Converter, edge_order
 from tavern_host.contracts.errors import InvalidInput
+from tavern_workflows.api.dataflow import Converter, edge_order
 
 
 def assemble(builder: LevelBuilder) -> Level:

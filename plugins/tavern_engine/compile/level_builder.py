@@ -11,9 +11,9 @@ from typing import Any
 from tavern_engine.compile.bypass import PassThrough
 from tavern_engine.compile.node_kinds import IRREGULAR, GivenOutputs, Kind, Shape, Slots, Source
 from tavern_engine.compile.plan import VALUE, PlanNode, Role
-from tavern_host.contracts.dataflow import OPEN_SLOT, Converter, find_slot
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import WorkflowNode
+from tavern_workflows.api.dataflow import OPEN_SLOT, Converter, find_slot
 
 End = tuple["LevelBuilder", int, str, SlotDefinition]
 

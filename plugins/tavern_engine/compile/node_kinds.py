@@ -9,9 +9,9 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 from tavern_engine.registry import NodeType
-from tavern_host.contracts.dataflow import Converter, compatible, converter, find_slot, literal_converter
 from tavern_host.contracts.nodes import DirectCall, NodeCall, NodeInstance, NodeRunner, SlotDefinition
 from tavern_host.contracts.workflows import WorkflowNode
+from tavern_workflows.api.dataflow import Converter, compatible, converter, find_slot, literal_converter
 
 Slots = dict[str, SlotDefinition]
 

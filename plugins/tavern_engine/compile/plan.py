@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from tavern_engine.compile.node_kinds import Invocation, Kind
 from tavern_engine.registry import NodeType
 from tavern_host.context import Contribution
-from tavern_host.contracts.dataflow import Converter
-from tavern_host.contracts.loops import Zone
 from tavern_host.contracts.nodes import NodeDefinition, NodeInstance, SlotDefinition
 from tavern_host.contracts.workflows import NodePolicy
+from tavern_workflows.api.dataflow import Converter
+from tavern_workflows.api.loops import Zone
 
 CARRIER = "__interface_outputs__"
 """The id of the node that carries the outputs which a client mapped to an interface by itself."""

@@ -21,10 +21,11 @@ from tavern_engine.compile.values import interface_values
 from tavern_engine.journal.documents import document_of
 from tavern_engine.registry import NodeRegistry, NodeType
 from tavern_host import WORKFLOW_MANAGER, PluginContext
+from tavern_host.contracts.documents import off_loop
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.contracts.off_loop import off_loop
-from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP, Workflow, WorkflowNode, WorkflowProblem
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_workflows.api.workflows import LOOP_ZONE, NODE_GROUP, WorkflowProblem
 
 KEPT_NODES = 200_000
 """How many nodes the cached plans may have altogether."""

@@ -7,11 +7,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.dataflow import coerce
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import carried
-from tavern_host.contracts.workflows import InterfaceSlot, Workflow, WorkflowProblem
+from tavern_host.contracts.workflows import InterfaceSlot, Workflow
+from tavern_workflows.api.dataflow import coerce
+from tavern_workflows.api.workflows import WorkflowProblem
 
 
 def interface_values(

@@ -11,8 +11,8 @@ from typing import Any
 
 from tavern_engine.journal.batch_format import HEADER, MAGIC, PACKED
 from tavern_engine.journal.batch_rows import COMPLETE, NodeRow, Outputs, Stored
-from tavern_host.contracts.clusters import RemoteWork
 from tavern_host.contracts.errors import ErrorInfo, TavernError
+from tavern_host.contracts.executions import RemoteWork
 from tavern_host.storage.values import decode_loose
 
 

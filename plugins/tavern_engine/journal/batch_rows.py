@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tavern_host.contracts.clusters import RemoteWork
 from tavern_host.contracts.errors import ErrorInfo
+from tavern_host.contracts.executions import RemoteWork
 
 COMPLETE = "complete"
 """The status of a node that gave its outputs."""

@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+from tavern_engine.api.runs import RUN_STORE, RunEnd, RunEntry, RunStore
 from tavern_engine.journal.leases import LEASE, LOOK, Leases
 from tavern_engine.run.active_run import INTERRUPTED
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, Interrupted, NotFound, TavernError
 from tavern_host.contracts.executions import RunStatus
-from tavern_host.contracts.retried_writes import Withdrawals
-from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry, RunStore
+from tavern_host.storage.retried_writes import Withdrawals
 
 NOT_ACCEPTED = "it was not accepted, since the store failed while it was recorded"
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from tavern_engine.api.runs import RunEntry
 from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.runs import RunEntry
 from tavern_host.contracts.workflows import Workflow
 
 Content = Callable[[str], Awaitable[bytes]]

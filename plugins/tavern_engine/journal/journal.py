@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from tavern_engine.api.runs import RunStore
 from tavern_engine.journal.batch_decoder import decode_rows, fetched
 from tavern_engine.journal.batch_encoder import encode_rows
 from tavern_engine.journal.batch_rows import Batch, NodeRow, Note, Rows
-from tavern_host.contracts.clusters import RemoteWork
 from tavern_host.contracts.errors import Conflict, ErrorInfo, TavernError, describe
-from tavern_host.contracts.runs import RunStore
+from tavern_host.contracts.executions import RemoteWork
 
 DELAY = 0.025
 """Seconds that results wait for others, to be written in one batch; writing them takes its time too."""

@@ -11,8 +11,8 @@ import contextvars
 import logging
 from collections.abc import Callable
 
+from tavern_engine.api.runs import RunStore
 from tavern_host.contracts.errors import TavernError, describe
-from tavern_host.contracts.runs import RunStore
 
 LEASE = 30.0
 """How long a claim holds, in seconds; it is prolonged three times in that time."""

@@ -11,6 +11,7 @@ from typing import Any
 from cachetools import FIFOCache
 from pydantic import JsonValue
 
+from tavern_engine.api.runs import RunEnd, RunEntry, RunStore
 from tavern_engine.journal.batch_decoder import fetched
 from tavern_engine.journal.batch_rows import COMPLETE, Batch, NodeRow, Stored
 from tavern_engine.journal.claims import Claims
@@ -27,13 +28,12 @@ from tavern_engine.run.run_blobs import given
 from tavern_host import PluginContext
 from tavern_host.contracts.blobs import BINARY
 from tavern_host.contracts.calls import system_call
+from tavern_host.contracts.documents import off_loop
 from tavern_host.contracts.errors import Misconfigured, NotFound, ServiceUnavailable, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
-from tavern_host.contracts.loops import ITERATIONS
-from tavern_host.contracts.off_loop import off_loop
-from tavern_host.contracts.retried_writes import until_written
-from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.contracts.workflows import Workflow
+from tavern_host.storage.retried_writes import until_written
+from tavern_workflows.api.loops import ITERATIONS
 
 PATIENCE = 5.0
 """Seconds that the end of a run may wait for the store before it is published all the same."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
+from tavern_engine.api.runs import RunEntry
 from tavern_engine.cache.cache import copied
 from tavern_engine.journal.journal import RunJournal
 from tavern_engine.run.event_batch import KEPT
 from tavern_engine.run.loop_log import LoopState
-from tavern_host.contracts.runs import RunEntry
 from tavern_host.contracts.workflows import Workflow
 
 T = TypeVar("T")

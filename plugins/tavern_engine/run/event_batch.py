@@ -24,9 +24,9 @@ from tavern_engine.run.node_reports import NodeReports
 from tavern_engine.run.node_table import NodeTable, State
 from tavern_engine.run.stream_messages import Message, StreamMessages, brief
 from tavern_engine.run.streams import KEPT_ITEMS
-from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import RunStatus
+from tavern_workflows.api.dataflow import collected
 
 Publish = Callable[[Iterable[Message]], None]
 

@@ -11,9 +11,9 @@ from typing import Any
 from tavern_engine.cache.cache import copied
 from tavern_engine.compile.plan import InEdge, Input, Level, PlanNode, Role
 from tavern_engine.run.streams import ListStream, Stream, reader_of
-from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.nodes import DataFlowType
+from tavern_workflows.api.dataflow import collected
 
 MISSING: Any = object()
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from pydantic import BaseModel, JsonValue
 
+from tavern_engine.api.executions import RunQueue
 from tavern_engine.cache.cache import size_of
 from tavern_host import Blob
 from tavern_host.contracts.errors import ErrorInfo, OutputError, describe, error_info
-from tavern_host.contracts.executions import Run, RunQueue
+from tavern_host.contracts.executions import Run
 from tavern_host.contracts.wire import LIMIT, MAX_LEVELS, WireError, carried, without_surrogates
 
 See = Callable[[Blob], None]

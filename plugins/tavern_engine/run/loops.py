@@ -19,7 +19,7 @@ from tavern_engine.run.selection import Selection
 from tavern_host import clock
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput, TavernError
-from tavern_host.contracts.loops import (
+from tavern_workflows.api.loops import (
     COUNT,
     EACH,
     HIGHEST_MAXIMUM,

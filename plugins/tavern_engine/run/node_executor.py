@@ -23,10 +23,11 @@ from tavern_engine.run.selection import Selection
 from tavern_engine.run.stream_writer import StreamOpener, StreamWriter
 from tavern_engine.run.streams import ListStream, StreamBroken
 from tavern_host.contracts.blobs import BINARY
-from tavern_host.contracts.dataflow import coerce, empty_value
 from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, OutputError, PluginFailure, describe
 from tavern_host.contracts.nodes import NodeCall, NodeInstance, SlotDefinition
-from tavern_host.contracts.workflows import ERROR_OUTPUT, NodePolicy
+from tavern_host.contracts.workflows import NodePolicy
+from tavern_workflows.api.dataflow import coerce, empty_value
+from tavern_workflows.api.workflows import ERROR_OUTPUT
 
 _NO_POLICY = NodePolicy()
 

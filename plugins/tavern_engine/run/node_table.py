@@ -9,9 +9,8 @@ from enum import IntEnum
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.clusters import RemoteWork
 from tavern_host.contracts.errors import ErrorInfo
-from tavern_host.contracts.executions import NodeState, RunStatus
+from tavern_host.contracts.executions import NodeState, RemoteWork, RunStatus
 
 
 class State(IntEnum):

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_engine.api.executions import RunFilter, RunSummary
+from tavern_engine.api.runs import RunEntry
 from tavern_engine.compile.plan import Plan
 from tavern_engine.run.event_batch import Publish
 from tavern_engine.run.json_values import INTERFACE_OUTPUTS, MESSAGE, without_large
@@ -16,8 +18,7 @@ from tavern_engine.run.stream_messages import placeholder
 from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
-from tavern_host.contracts.executions import NodeState, Run, RunFilter, RunRequest, RunStatus, RunSummary
-from tavern_host.contracts.runs import RunEntry
+from tavern_host.contracts.executions import NodeState, Run, RunRequest, RunStatus
 from tavern_host.contracts.workflows import Workflow
 
 

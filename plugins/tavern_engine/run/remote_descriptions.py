@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tavern_engine.api.clusters import Handle, NodeSource, RemoteGroup, RemoteNode, Values
 from tavern_engine.compile.plan import Level, PlanNode, Role
-from tavern_host.contracts.clusters import Handle, NodeSource, RemoteGroup, RemoteNode, Values
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.storage.values import encode_loose
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from time import perf_counter
 from typing import Any, Protocol
 
+from tavern_engine.api.clusters import NODE_CLUSTER, Handle, RemoteNode, RemoteResult
 from tavern_engine.cache.cache import copied
 from tavern_engine.compile.plan import Input, Level, PlanNode
 from tavern_engine.run.remote_descriptions import Descriptions, RemoteValue, may_go, may_repeat
@@ -21,7 +22,6 @@ from tavern_engine.run.scope import Cluster, Scope
 from tavern_host import PluginContext
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, new_id
-from tavern_host.contracts.clusters import NODE_CLUSTER, Handle, RemoteNode, RemoteResult
 from tavern_host.contracts.errors import TavernError, error_of
 from tavern_host.contracts.wire import carried
 from tavern_host.storage.values import decode_loose

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tavern_engine.api.clusters import NodeCluster
 from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.priority_semaphore import PrioritySemaphore
 from tavern_engine.run.run_blobs import RunBlobs
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.clusters import NodeCluster
 from tavern_host.contracts.nodes import NodeInstance
 
 

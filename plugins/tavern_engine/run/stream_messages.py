@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from tavern_engine.run.json_values import clean, json_form
 from tavern_engine.run.streams import Stream
-from tavern_host.contracts.dataflow import Converter
+from tavern_workflows.api.dataflow import Converter
 
 INTERVAL = 0.03
 """Seconds between two publications where items come one after another; a first one is published at once.

@@ -16,8 +16,8 @@ from typing import Any
 
 from tavern_engine.cache.cache import size_of
 from tavern_engine.compile.plan import InEdge
-from tavern_host.contracts.dataflow import Converter
 from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_workflows.api.dataflow import Converter
 
 CAPACITY = 16
 """How many items a reader may be behind before its source waits for it."""

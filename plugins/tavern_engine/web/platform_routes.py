@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
+from tavern_engine.api.answers import NodesReloaded
 from tavern_engine.run.json_values import prompt_form, queue_form
 from tavern_engine.web.buttons import Values, read_click, written
 from tavern_engine.web.languages import translated
 from tavern_engine.web.prompts import AT_ONCE, read_payload, read_request
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, PLUGINS, CallContext, HttpRequest, HttpResponse, PluginContext
+from tavern_host.contracts.documents import off_loop
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.host_api import NodesReloaded
 from tavern_host.contracts.http import EncodedOnce, SocketMessage, SocketReply, answer_with
 from tavern_host.contracts.nodes import NodeDefinition
-from tavern_host.contracts.off_loop import off_loop
 
 
 async def list_nodes(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -9,20 +9,13 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from tavern_engine.compile.plan import CARRIER
 from tavern_host import HttpRequest
-from tavern_host.contracts.documents import json_path, mistakes, read_model
+from tavern_host.contracts.documents import json_path, mistakes, off_loop, read_model
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import Actions, RunRequest
 from tavern_host.contracts.nodes import DataFlowType
-from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.wire import OpenModel
-from tavern_host.contracts.workflows import (
-    GROUP_OUTPUT,
-    InterfaceSlot,
-    NodePolicy,
-    Workflow,
-    WorkflowEdge,
-    WorkflowNode,
-)
+from tavern_host.contracts.workflows import InterfaceSlot, NodePolicy, Workflow, WorkflowEdge, WorkflowNode
+from tavern_workflows.api.workflows import GROUP_OUTPUT
 
 
 class PromptNode(OpenModel):

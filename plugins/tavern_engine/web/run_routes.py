@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from tavern_engine.api.runs import RUN_STORE
 from tavern_engine.journal.documents import document_of, unpack
 from tavern_engine.run_query import run_filter
 from tavern_engine.web.prompts import AT_ONCE, read_request
 from tavern_engine.web.prompts import Prompt as Prompt  # what the route takes
 from tavern_host import EXECUTION_ENGINE, HttpRequest, HttpResponse, PluginContext
+from tavern_host.contracts.documents import LARGE_TEXT
 from tavern_host.contracts.http import answer_with
-from tavern_host.contracts.off_loop import LARGE_TEXT
-from tavern_host.contracts.redaction import masked_document
-from tavern_host.contracts.runs import RUN_STORE
+from tavern_workflows.api.redaction import masked_document
 
 
 async def list_runs(request: HttpRequest, context: PluginContext) -> HttpResponse:

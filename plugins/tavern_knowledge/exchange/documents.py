@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.knowledge import BaseHeader, ExportFormat, KnowledgeEntry, KnowledgeFile
-from tavern_host.contracts.pictures import SIGNATURE, card_in, with_cards
+from tavern_knowledge.api.knowledge import BaseHeader, ExportFormat, KnowledgeEntry, KnowledgeFile
+from tavern_knowledge.api.pictures import SIGNATURE, card_in, with_cards
 from tavern_knowledge.exchange.lorebooks import KEPT, as_object, book_entries, entries_of, world_entries
 from tavern_knowledge.files import read_in_parts
 from tavern_knowledge.index import Row, entry_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.knowledge import KnowledgeEntry
+from tavern_knowledge.api.knowledge import KnowledgeEntry
 from tavern_knowledge.index import Row, entry_of
 
 KEPT = "st_import_metadata"

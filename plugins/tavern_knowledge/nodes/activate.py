@@ -3,7 +3,7 @@
 from typing import Annotated, Any, TypedDict
 
 from tavern_host import InvalidInput, NodeContext, Slot, node
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, ActivationRequest, ActiveEntry
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, ActivationRequest, ActiveEntry
 from tavern_knowledge.nodes.query import Bases
 
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, TypedDict
 
 from tavern_host import NodeContext, Slot, node
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE
 
 Bases = Annotated[
     list[str] | None, Slot("Ids of bases, aliases and patterns; empty for all of the project.", display_name="Bases")

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypedDict
 
 from tavern_host import NodeContext, Slot, node
-from tavern_host.contracts.llm import LLM, LlmRequest, LlmResponse
+from tavern_llm.api.llm import LLM, LlmRequest, LlmResponse
 from tavern_llm.messages import read_messages, read_tools
 
 _MESSAGES = (

@@ -12,10 +12,10 @@ import secrets
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from tavern_host import Config, InvalidInput, NodeContext, NotFound, PluginContext, Slot, node
-from tavern_host.contracts.projectfiles import PROJECT_FILE
 from tavern_nodes.documents import decode, read_json
 from tavern_nodes.files import append_inside, list_inside, read_inside, stamp_inside, write_inside
 from tavern_nodes.values import check_size, choose_from, shorten, to_json
+from tavern_tools.api.projectfiles import PROJECT_FILE
 
 if TYPE_CHECKING:
     import os

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from tavern_host import InvalidInput, NodeDefinition, node
-from tavern_host.contracts.loops import COUNT, DEFAULT_MAXIMUM, HIGHEST_MAXIMUM, zone_of
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
 from tavern_nodes.platform_slots import choices, slot
+from tavern_workflows.api.loops import COUNT, DEFAULT_MAXIMUM, HIGHEST_MAXIMUM, zone_of
 
 _OPEN_SLOT = SlotDefinition(
     data_flow_type=DataFlowType.CONVERTIBLE_ANY,

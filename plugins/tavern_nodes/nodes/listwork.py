@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args
 
 from tavern_host import Config, InvalidInput, Slot, node
-from tavern_host.contracts.off_loop import off_loop
+from tavern_host.contracts.documents import off_loop
 from tavern_nodes.comparing import Operator, identity, is_number, is_same, order, test_for
 from tavern_nodes.documents import read_json
 from tavern_nodes.paths import JsonPath, Missing, read_path, select

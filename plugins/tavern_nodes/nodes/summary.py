@@ -7,7 +7,7 @@ import secrets
 from typing import Annotated, Any, Literal, TypedDict
 
 from tavern_host import Config, InvalidInput, NodeContext, Slot, node
-from tavern_host.contracts.llm import LLM, ChatMessage, LlmRequest
+from tavern_llm.api.llm import LLM, ChatMessage, LlmRequest
 from tavern_nodes.values import MAX_TEXT, bounded, choose_from
 
 PROMPT = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from tavern_host.contracts.redaction import redacted
+from tavern_host.common.redaction import redacted
 from tavern_host.contracts.settings import MASK
 from tavern_scripts.environments.public_indexes import file_host
 

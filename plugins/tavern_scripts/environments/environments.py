@@ -17,13 +17,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
 
-from tavern_host.contracts.scripts import (
-    SandboxLaunch,
-    SandboxMount,
-    SandboxOutput,
-    ScriptErrorType,
-    ScriptLimits,
-)
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptErrorType, ScriptLimits
 from tavern_scripts.environments.addresses import without_secrets
 from tavern_scripts.environments.jobs import (
     BUILT,

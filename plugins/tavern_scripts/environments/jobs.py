@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tavern_host.contracts.scripts import SandboxMount, ScriptErrorType
+from tavern_scripts.api.scripts import SandboxMount, ScriptErrorType
 from tavern_scripts.environments.addresses import Reached
 from tavern_scripts.environments.manifests import Manifest, NodeManifest, PythonManifest
 from tavern_scripts.environments.node_registries import NodeRegistries, node_registries

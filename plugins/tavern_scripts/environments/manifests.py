@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from cachetools import LRUCache
 
-from tavern_host.contracts.scripts import ScriptLanguage
+from tavern_scripts.api.scripts import ScriptLanguage
 from tavern_scripts.environments.packages import Packages, read_package
 from tavern_scripts.environments.refusals import refuse
 from tavern_scripts.environments.requirements import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_host.contracts.scripts import ScriptErrorType
+from tavern_scripts.api.scripts import ScriptErrorType
 from tavern_scripts.results.refusal import Refused
 
 

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tavern_host.contracts.scripts import SandboxMount, ScriptErrorType
+from tavern_scripts.api.scripts import SandboxMount, ScriptErrorType
 from tavern_scripts.policy.languages import Interpreter
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.layout import installation

@@ -21,8 +21,8 @@ from types import TracebackType
 import h11
 
 from tavern_host import clock
+from tavern_host.common.proxies import NO_PROXY_HINT
 from tavern_host.contracts.errors import Misconfigured
-from tavern_host.contracts.proxies import NO_PROXY_HINT
 from tavern_scripts.network.allowlist import Address, AllowList, Scheme, Target
 from tavern_scripts.network.http1 import (
     MAX_HEAD,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tavern_host.contracts.scripts import SandboxMount
+from tavern_scripts.api.scripts import SandboxMount
 from tavern_scripts.network.relay import PORT, environment
 from tavern_scripts.sandbox.layout import PROXY_SOCKET
 

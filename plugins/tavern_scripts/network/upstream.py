@@ -6,7 +6,7 @@ import asyncio
 from base64 import b64encode
 from urllib.parse import unquote, urlsplit
 
-from tavern_host.contracts.proxies import through
+from tavern_host.common.proxies import through
 from tavern_scripts.network.http1 import MAX_HEAD
 
 

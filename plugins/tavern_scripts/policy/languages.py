@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.scripts import LANGUAGE_SUFFIXES, ScriptErrorType, ScriptLanguage
+from tavern_scripts.api.scripts import LANGUAGE_SUFFIXES, ScriptErrorType, ScriptLanguage
 from tavern_scripts.results.refusal import Refused
 
 CODE_NAMES: Mapping[ScriptLanguage, str] = {"python": "main.py", "nodejs": "main.mjs", "bun": "main.ts"}

@@ -16,14 +16,8 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, Misconfigured, NotFound
 from tavern_host.contracts.plugins import PLUGINS, is_data
-from tavern_host.contracts.scripts import (
-    ScriptErrorType,
-    ScriptLanguage,
-    ScriptLimits,
-    ScriptRequest,
-    SecurityContext,
-)
 from tavern_host.contracts.settings import MASK
+from tavern_scripts.api.scripts import ScriptErrorType, ScriptLanguage, ScriptLimits, ScriptRequest, SecurityContext
 from tavern_scripts.policy.languages import (
     CODE_NAMES,
     Command,

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from tavern_host.context import Settings
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
-from tavern_host.contracts.scripts import ScriptLanguage, ScriptLimits
+from tavern_scripts.api.scripts import ScriptLanguage, ScriptLimits
 from tavern_scripts.network.allowlist import parse_pattern
 from tavern_scripts.policy.review import inner_path
 

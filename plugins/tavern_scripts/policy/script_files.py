@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.scripts import LANGUAGE_SUFFIXES, ScriptErrorType
+from tavern_scripts.api.scripts import LANGUAGE_SUFFIXES, ScriptErrorType
 from tavern_scripts.results.refusal import Refused
 
 MAX_PATH = 1000

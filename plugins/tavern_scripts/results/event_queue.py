@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from tavern_host.contracts.scripts import ScriptEvent
+from tavern_scripts.api.scripts import ScriptEvent
 from tavern_scripts.results.outcome import LogEvent
 
 Say = Callable[[ScriptEvent], None]

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.redaction import redacted
-from tavern_host.contracts.scripts import SandboxOutput, ScriptErrorType, ScriptLimits
+from tavern_host.common.redaction import redacted
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.wire import without_surrogates
+from tavern_scripts.api.scripts import SandboxOutput, ScriptErrorType, ScriptLimits
 from tavern_scripts.results.refusal import Refused
 
 PROGRESS = re.compile(r"::progress(?: +(?P<share>\d+(?:\.\d+)?%?)(?= |$))?(?: +(?P<text>.*))?$")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.scripts import ScriptFile
+from tavern_scripts.api.scripts import ScriptFile
 
 FOLDER = "scripts"
 """Where in the project's files folder files of scripts are put, each run's in a folder of its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_host.contracts.scripts import ScriptError, ScriptErrorType
+from tavern_scripts.api.scripts import ScriptError, ScriptErrorType
 
 
 class Refused(Exception):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.scripts import (
+from tavern_scripts.api.scripts import (
     ScriptEnforced,
     ScriptError,
     ScriptErrorType,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tavern_host.context import Contribution, PluginContext
-from tavern_host.contracts.scripts import BackendReport, ScriptBackend, ScriptBackendInfo, ScriptErrorType
+from tavern_scripts.api.scripts import BackendReport, ScriptBackend, ScriptBackendInfo, ScriptErrorType
 from tavern_scripts.policy.policy import Policy
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.choose import Candidate, Chosen, choose, host_candidates, refusal

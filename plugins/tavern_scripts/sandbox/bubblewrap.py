@@ -10,7 +10,7 @@ import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tavern_host.contracts.scripts import IsolationCheck, SandboxLaunch, SandboxOutput
+from tavern_scripts.api.scripts import IsolationCheck, SandboxLaunch, SandboxOutput
 from tavern_scripts.sandbox.cgroups import find_groups
 from tavern_scripts.sandbox.guard import Guard
 from tavern_scripts.sandbox.layout import SCRATCH, BadLaunch, arguments, installation

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host.contracts.errors import ServiceUnavailable
-from tavern_host.contracts.scripts import (
+from tavern_scripts.api.scripts import (
     IsolationCheck,
     SandboxLaunch,
     SandboxMount,

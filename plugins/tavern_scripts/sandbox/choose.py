@@ -10,7 +10,7 @@ from logging import Logger
 from pathlib import Path
 
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.scripts import BackendReport, IsolationCheck, ScriptBackend
+from tavern_scripts.api.scripts import BackendReport, IsolationCheck, ScriptBackend
 from tavern_scripts.sandbox.bubblewrap import Bubblewrap
 from tavern_scripts.sandbox.executables import INSTALL_BUBBLEWRAP, INSTALL_SETPRIV, find_bubblewrap, find_setpriv
 from tavern_scripts.sandbox.supervised import Supervised

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount
 
 PROXY_SOCKET = "/run/tavern/proxy.sock"
 """Where a sandbox that has a network finds the socket of its proxy."""

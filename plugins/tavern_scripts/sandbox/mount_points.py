@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tavern_host.contracts.scripts import SandboxMount
+from tavern_scripts.api.scripts import SandboxMount
 
 
 class MountPoints:

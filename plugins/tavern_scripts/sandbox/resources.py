@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import resource
 
-from tavern_host.contracts.scripts import SandboxLaunch
+from tavern_scripts.api.scripts import SandboxLaunch
 
 _LIBRARIES = 256 * 2**20
 """How much more may be mapped than memory may be used: the code of programs and their libraries."""

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tavern_host import clock
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptUsage
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptUsage
 from tavern_scripts.sandbox.cgroups import Group, Groups
 from tavern_scripts.sandbox.guard import Guard
 from tavern_scripts.sandbox.pipes import Channel, Outlets, feed, read_all

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from tavern_host.contracts.scripts import SandboxMount
+from tavern_scripts.api.scripts import SandboxMount
 
 MAX_ENTRIES = 10_000
 """How many files and folders are copied in or out of one place."""

@@ -16,7 +16,7 @@ from logging import Logger
 from pathlib import Path
 
 from tavern_host.contracts.errors import ServiceUnavailable
-from tavern_host.contracts.scripts import IsolationCheck, SandboxLaunch, SandboxMount, SandboxOutput
+from tavern_scripts.api.scripts import IsolationCheck, SandboxLaunch, SandboxMount, SandboxOutput
 from tavern_scripts.sandbox import landlock
 from tavern_scripts.sandbox.cgroups import find_groups
 from tavern_scripts.sandbox.layout import SCRATCH, BadLaunch, check_target, installation

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from tavern_host.contracts.scripts import ScriptLimits
+from tavern_scripts.api.scripts import ScriptLimits
 from tavern_scripts.sandbox.cgroups import Group
 
 _EVERY = 0.02

@@ -20,13 +20,14 @@ from pydantic_core import from_json, to_json
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.scripts import SandboxLaunch, ScriptErrorType, ScriptLanguage, ScriptLimits
-from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolError, ToolErrorType, ToolResult
-from tavern_host.contracts.tools import ToolDefinition, ToolManager
+from tavern_host.contracts.tools import ToolDefinition
+from tavern_scripts.api.scripts import SandboxLaunch, ScriptErrorType, ScriptLanguage, ScriptLimits
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.processes import to_the_end
 from tavern_scripts.sandbox.running import CALLS
 from tavern_scripts.tool_calls.module import with_module
+from tavern_tools.api.toolcalls import TaskStatus, ToolCallRequest, ToolError, ToolErrorType, ToolResult
+from tavern_tools.api.tools import ToolManager
 
 MAX_AT_ONCE = 16
 """How many calls of one script are made at once; more wait in the socket, and the script with them."""

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from tavern_host.contracts.code_mode import CodeStyle, ambiguous_names, function_names, signature
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptLanguage
 from tavern_host.contracts.tools import ToolDefinition
+from tavern_scripts.api.code_mode import CodeStyle, ambiguous_names, function_names, signature
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, ScriptLanguage
 from tavern_scripts.environments.environments import NODE_PACKAGES
 from tavern_scripts.workers.launches import RUNNERS
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptErrorType, ScriptGrants, ScriptLimits
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, ScriptErrorType, ScriptGrants, ScriptLimits
 from tavern_scripts.policy.languages import Interpreter
 from tavern_scripts.policy.review import Granted, Reads
 from tavern_scripts.results.refusal import Refused

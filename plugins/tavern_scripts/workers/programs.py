@@ -10,7 +10,7 @@ from typing import Literal
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Forbidden, InvalidInput
-from tavern_host.contracts.scripts import NetworkAccess, ProgramRequest, SandboxLaunch, SandboxMount, SecurityContext
+from tavern_scripts.api.scripts import NetworkAccess, ProgramRequest, SandboxLaunch, SandboxMount, SecurityContext
 from tavern_scripts.policy.planner import Planner
 from tavern_scripts.sandbox.layout import installation
 from tavern_scripts.workers.run_resources import RunResources

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend
 from tavern_scripts.environments.environments import Environment, Environments
 from tavern_scripts.environments.manifests import Manifest, Manifests
 from tavern_scripts.network.proxy import Proxy

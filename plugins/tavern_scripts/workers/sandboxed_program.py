@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
 
 
 class SandboxedProgram:

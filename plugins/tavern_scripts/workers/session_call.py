@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptErrorType, ScriptUsage
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptErrorType, ScriptUsage
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.workers.launches import FILES, OUTPUT, SCRIPT
 from tavern_scripts.workers.warm_interpreter import early_variables, split_argv

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tavern_host import clock
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend, ScriptLimits
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend, ScriptLimits
 from tavern_scripts.workers.launches import RUNNERS
 from tavern_scripts.workers.sandboxed_program import SandboxedProgram
 

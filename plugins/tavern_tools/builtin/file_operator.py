@@ -18,7 +18,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.blobs import BINARY, Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.projectfiles import (
+from tavern_tools.api.projectfiles import (
     FileDeleted,
     FileEdited,
     FileEntry,

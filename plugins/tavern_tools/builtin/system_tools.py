@@ -8,9 +8,10 @@ from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.systemtools import CurrentTime, SystemTools, TaskOutcome, TaskState, ToolList, ToolSummary
-from tavern_host.contracts.toolcalls import StreamItems, ToolTask
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolFilter, ToolKind, ToolManager
+from tavern_host.contracts.tools import ToolDefinition, ToolKind
+from tavern_tools.api.systemtools import CurrentTime, SystemTools, TaskOutcome, TaskState, ToolList, ToolSummary
+from tavern_tools.api.toolcalls import StreamItems, ToolTask
+from tavern_tools.api.tools import TOOL_MANAGER, ToolFilter, ToolManager
 from tavern_tools.builtin.timezones import offset_text, timezone_like, timezone_of
 
 MOST_WAIT = 60.0

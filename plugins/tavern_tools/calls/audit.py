@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
+from tavern_tools.api.toolcalls import ToolErrorType, ToolResult
 from tavern_tools.calls.call import Call
 from tavern_tools.calls.results import failed
 from tavern_tools.catalog.failures import ToolFailure

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolScope
+from tavern_tools.api.toolcalls import ContentPart, ToolCallRequest, ToolScope
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.tasks.progress import Progress
 

@@ -15,26 +15,19 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_agents.api.callaccounts import CALL_ACCOUNTS
 from tavern_host import clock
 from tavern_host.context import PluginContext
-from tavern_host.contracts.accounts import is_to_settle, require_admitted
-from tavern_host.contracts.callaccounts import CALL_ACCOUNTS
+from tavern_host.contracts.accounts import SettledWork, WorkFilter, is_to_settle, require_admitted
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
 from tavern_host.contracts.metrics import tally
-from tavern_host.contracts.spans import span
-from tavern_host.contracts.toolcalls import (
-    ToolApproval,
-    ToolCallRequest,
-    ToolErrorType,
-    ToolResult,
-    ToolScope,
-    reporting_to,
-)
-from tavern_host.contracts.tools import ToolDefinition, ToolFilter
+from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import WireError, carried
-from tavern_host.contracts.work import SettledWork, WorkFilter
+from tavern_llm.api.spans import span
+from tavern_tools.api.toolcalls import ToolApproval, ToolCallRequest, ToolErrorType, ToolResult, ToolScope, reporting_to
+from tavern_tools.api.tools import ToolFilter
 from tavern_tools.calls.audit import CallAudit, Updates
 from tavern_tools.calls.authority import Authority
 from tavern_tools.calls.call import Call, Output, Verdict

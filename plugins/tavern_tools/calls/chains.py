@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Awaitable, Callable, Iterator
 
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
 from tavern_tools.calls.references import Names
 from tavern_tools.calls.results import failed
 from tavern_tools.catalog.failures import ToolFailure

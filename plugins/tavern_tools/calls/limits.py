@@ -11,7 +11,7 @@ from types import TracebackType
 
 from tavern_host import clock
 from tavern_host.contracts.calls import Principal
-from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_tools.api.toolcalls import ToolErrorType
 from tavern_tools.calls.call import Call
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from tavern_host import clock
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
+from tavern_tools.api.toolcalls import ToolErrorType, ToolResult
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.names import normal_form
 

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from tavern_host import clock
 from tavern_host.contracts.calls import Principal
-from tavern_host.contracts.toolcalls import ToolResult
+from tavern_tools.api.toolcalls import ToolResult
 from tavern_tools.calls.call import Call
 from tavern_tools.catalog.catalog import Tool
 

@@ -9,7 +9,8 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from tavern_host.contracts.documents import json_path
-from tavern_host.contracts.toolcalls import (
+from tavern_host.contracts.wire import WireError, carried
+from tavern_tools.api.toolcalls import (
     ContentPart,
     TaskStatus,
     ToolCallRequest,
@@ -18,7 +19,6 @@ from tavern_host.contracts.toolcalls import (
     ToolResult,
     ToolTask,
 )
-from tavern_host.contracts.wire import WireError, carried
 from tavern_tools.calls.call import Call, Output
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure, value_failure

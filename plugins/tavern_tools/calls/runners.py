@@ -9,14 +9,16 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_engine.api.executions import EXECUTION_ENGINE
+from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host.context import PluginContext, ServiceMethod
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
-from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
-from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType, ToolScope, current_report
-from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
+from tavern_host.contracts.executions import RunRequest, RunStatus
+from tavern_host.contracts.nodes import NodeDefinition
+from tavern_host.contracts.workflows import InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
 from tavern_host.sdk.time_limits import until_given_up
+from tavern_tools.api.toolcalls import ContentPart, ToolErrorType, ToolScope, current_report
 from tavern_tools.builtin.project_folder import read
 from tavern_tools.calls.call import Call, Output
 from tavern_tools.calls.script_tools import output_of_service, run_script
@@ -27,6 +29,7 @@ from tavern_tools.catalog.failures import ToolFailure, failure_of
 from tavern_tools.catalog.permissions import service_and_method
 from tavern_tools.catalog.project_paths import read_path
 from tavern_tools.catalog.registry import Tool
+from tavern_workflows.api.workflows import GROUP_OUTPUT
 
 _NODE, _OUTPUT = "node", "output"
 _LATER = 0.25

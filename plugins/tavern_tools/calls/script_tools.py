@@ -11,7 +11,9 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import PLUGINS
-from tavern_host.contracts.scripts import (
+from tavern_host.contracts.settings import SETTINGS
+from tavern_host.contracts.tools import ToolDefinition
+from tavern_scripts.api.scripts import (
     LANGUAGE_SUFFIXES,
     SCRIPT_EXECUTION,
     ScriptErrorType,
@@ -21,10 +23,8 @@ from tavern_host.contracts.scripts import (
     ScriptResult,
     SecurityContext,
 )
-from tavern_host.contracts.scripttools import SCRIPT_TOOLS
-from tavern_host.contracts.settings import SETTINGS
-from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType, ToolOutput, current_report
-from tavern_host.contracts.tools import ToolDefinition
+from tavern_scripts.api.scripttools import SCRIPT_TOOLS
+from tavern_tools.api.toolcalls import ContentPart, ToolErrorType, ToolOutput, current_report
 from tavern_tools.calls.call import Output
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.permissions import service_and_method

@@ -15,12 +15,12 @@ from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from tavern_host.common.redaction import masked
 from tavern_host.context import PluginContext
-from tavern_host.contracts.redaction import masked
 from tavern_host.contracts.settings import MASK
-from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
-from tavern_host.contracts.tools import ToolStatistics
 from tavern_host.storage.files import locked, write_atomic
+from tavern_tools.api.toolcalls import ToolErrorType, ToolResult
+from tavern_tools.api.tools import ToolStatistics
 from tavern_tools.calls.call import Call
 
 WINDOW = 200

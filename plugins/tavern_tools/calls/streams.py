@@ -16,13 +16,13 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.accounts import SettledWork
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import Conflict, NotFound, TavernError, describe
-from tavern_host.contracts.toolcalls import StreamItems, ToolErrorType
-from tavern_host.contracts.work import SettledWork
+from tavern_tools.api.toolcalls import StreamItems, ToolErrorType
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.tasks.tasks import IsMeant
+from tavern_workflows.api.dataflow import collected
 
 IDLE = "streamIdleSeconds"
 """The setting with how long an unread stream is kept, in seconds."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host.context import PluginContext, Subscription
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.events import Gap
-from tavern_host.contracts.executions import EXECUTION_ENGINE, Run, RunRequest
-from tavern_host.contracts.toolcalls import Report
+from tavern_host.contracts.executions import Run, RunRequest
+from tavern_tools.api.toolcalls import Report
 
 _DONE, _CACHED, _PROGRESS = "NODE_COMPLETE", "NODE_CACHED", "NODE_PROGRESS"
 _BACKLOG = 1000

@@ -8,12 +8,13 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo, TavernError
 from tavern_host.contracts.events import Event, Gap
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
-from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_host.contracts.executions import RunRequest, RunStatus
+from tavern_tools.api.toolcalls import ToolErrorType
 from tavern_tools.catalog.failures import ToolFailure, failure_of
 
 _ITEMS, _STATUS = "WORKFLOW_INTERFACE_YIELD", "EXECUTION_STATUS_UPDATE"

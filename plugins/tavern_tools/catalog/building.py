@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host.context import PluginContext, ServiceMethod
 from tavern_host.contracts.errors import Vetoed
-from tavern_host.contracts.executions import EXECUTION_ENGINE
 from tavern_host.contracts.nodes import NodeDefinition, SlotDefinition
 from tavern_host.contracts.plugins import PLUGINS
-from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
-from tavern_host.contracts.workflows import StoredWorkflow, workflow_id_of
+from tavern_tools.api.toolcalls import ToolErrorType
 from tavern_tools.catalog.catalog import NODE_PREFIX, WORKFLOW_PREFIX, Catalog, NodeTools, Tool, find_tool
 from tavern_tools.catalog.definitions import content_findings, definition_problems, dependency
 from tavern_tools.catalog.files import SUFFIX, ReadFiles, ToolProblem
@@ -29,6 +28,7 @@ from tavern_tools.catalog.slots import (
     taken,
 )
 from tavern_tools.catalog.versions import newest_first
+from tavern_workflows.api.workflows import StoredWorkflow, workflow_id_of
 
 _SCRIPTS = "scriptExecution"
 _REGISTER = "tavern_before_register_tool"

@@ -13,10 +13,10 @@ from tavern_host.context import ServiceMethod
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition
-from tavern_host.contracts.protocols import ParserOptions
 from tavern_host.contracts.services import MethodInfo
-from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplementation
-from tavern_host.contracts.workflows import workflow_id_of
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_tools.api.protocols import ParserOptions
+from tavern_tools.api.tools import ToolFilter
 from tavern_tools.catalog.files import ToolProblem
 from tavern_tools.catalog.names import fits
 from tavern_tools.catalog.parameters import Parameters, Taken
@@ -25,6 +25,7 @@ from tavern_tools.catalog.schemas import Schema
 from tavern_tools.catalog.slots import file_parameters, node_parameters, streaming, taken
 from tavern_tools.catalog.versions import read_range, read_version
 from tavern_tools.protocols.native import with_aliases
+from tavern_workflows.api.workflows import workflow_id_of
 
 WORKFLOW_PREFIX = "workflow:"
 NODE_PREFIX = "node:"

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from tavern_host.contracts.documents import json_path, json_type
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.scripts import LANGUAGE_SUFFIXES
 from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolImplementation, ToolKind, ToolRate
+from tavern_scripts.api.scripts import LANGUAGE_SUFFIXES
 from tavern_tools.catalog.names import quoted
 from tavern_tools.catalog.parameters import Parameters
 from tavern_tools.catalog.schemas import Location, Schema, schema_problems

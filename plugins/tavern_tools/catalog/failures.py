@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tavern_host.contracts.errors import ErrorInfo
-from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_tools.api.toolcalls import ToolErrorType
 from tavern_tools.catalog.schemas import ValueProblem
 
 _TYPES = {

@@ -13,11 +13,11 @@ from pydantic import Field
 
 from tavern_host.contracts.documents import canonical, read_document, read_document_bytes
 from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.json_positions import JsonText, nearest
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import without_surrogates
+from tavern_tools.api.json_positions import JsonText, nearest
 from tavern_tools.catalog.definitions import Finding, dependency, read_definition
 from tavern_tools.catalog.schemas import Location
 

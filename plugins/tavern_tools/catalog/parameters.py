@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.projectfiles import PROJECT_FILE
+from tavern_tools.api.projectfiles import PROJECT_FILE
 from tavern_tools.catalog.coercion import Coercion
 from tavern_tools.catalog.names import quoted
 from tavern_tools.catalog.project_paths import read_path

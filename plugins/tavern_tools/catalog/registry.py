@@ -9,19 +9,20 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied
-from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
+from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.plugins import PLUGINS, withheld
-from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow, WorkflowSummary
+from tavern_tools.api.toolcalls import ToolErrorType
 from tavern_tools.catalog.building import Building
 from tavern_tools.catalog.catalog import Catalog, Tool
 from tavern_tools.catalog.contributions import mend_hint
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.files import FileStamp, ToolFolder, ToolProblem, read_folders, stamps
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER, StoredWorkflow, WorkflowSummary
 
 __all__ = ["NODE_TOOLS", "Catalog", "Registry", "Tool", "registry_of"]
 

@@ -17,8 +17,8 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.documents import read_document, read_document_bytes
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, SecurityContext
 from tavern_host.contracts.settings import SETTINGS
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, SecurityContext
 from tavern_tools.catalog.files import MAX_TOOL_FILE, stamps
 
 _SCRIPTS = ("script", "external-script")

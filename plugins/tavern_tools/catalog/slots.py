@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
-from tavern_host.contracts.projectfiles import PROJECT_FILE
 from tavern_host.contracts.workflows import InterfaceSlot
+from tavern_tools.api.projectfiles import PROJECT_FILE
 
 Schema = dict[str, JsonValue]
 

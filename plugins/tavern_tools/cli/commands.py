@@ -15,9 +15,10 @@ from tavern_host.contracts.calls import CallContext, operator_call
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.plugins import PLUGINS
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope, ToolTask
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
+from tavern_host.contracts.tools import ToolDefinition
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope, ToolTask
+from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 from tavern_tools.calls.script_tools import granted_to_script, without_script
 from tavern_tools.catalog.definitions import dependency
 from tavern_tools.catalog.documentation import describe_tool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
-from tavern_host.contracts.toolcalls import TaskStatus
+from tavern_tools.api.toolcalls import TaskStatus
 
 _FILTERS = (
     CommandParameter(name="--tag", help="Only those with this tag."),

@@ -15,8 +15,8 @@ from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.documents import read_json_object
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.toolcalls import TaskFilter, TaskStatus, ToolTask
+from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_tools.catalog.parameters import Parameters
 from tavern_tools.requests import arguments_of
 from tavern_tools.web.task_routes import task_filter

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
-from tavern_host.contracts.scripts import ScriptLanguage
-from tavern_host.contracts.toolfiles import ToolDraft
+from tavern_scripts.api.scripts import ScriptLanguage
+from tavern_tools.api.toolfiles import ToolDraft
 from tavern_tools.editor.jsdoc import draft_javascript
 
 MAX_CODE = 1 << 18

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tavern_host.contracts.toolfiles import ToolDraft
+from tavern_tools.api.toolfiles import ToolDraft
 
 _GAP = r"[ \t]{1,20}"
 _EXPORTED = re.compile(

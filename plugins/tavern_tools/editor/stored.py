@@ -15,9 +15,9 @@ from typing import Any
 
 from tavern_host.contracts.documents import read_document
 from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
-from tavern_host.contracts.scripts import LANGUAGE_SUFFIXES
-from tavern_host.contracts.toolfiles import MAX_SOURCE, ToolFile, ToolFileProblem, ToolSource
 from tavern_host.contracts.tools import ToolDefinition, ToolKind
+from tavern_scripts.api.scripts import LANGUAGE_SUFFIXES
+from tavern_tools.api.toolfiles import MAX_SOURCE, ToolFile, ToolFileProblem, ToolSource
 from tavern_tools.builtin.project_folder import Steps, list_folder, read
 from tavern_tools.catalog.definitions import KINDS
 from tavern_tools.catalog.files import MAX_TOOL_FILE, SUFFIX, ToolProblem, read_text

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
+from tavern_host.common.redaction import has_mask
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import (
@@ -18,11 +19,11 @@ from tavern_host.contracts.errors import (
     ServiceUnavailable,
     TavernError,
 )
-from tavern_host.contracts.redaction import has_mask
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptEnforced, ScriptLanguage
 from tavern_host.contracts.settings import SETTINGS
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
-from tavern_host.contracts.toolfiles import (
+from tavern_host.contracts.tools import ToolDefinition
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ScriptEnforced, ScriptLanguage
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
+from tavern_tools.api.toolfiles import (
     MAX_SOURCE,
     ToolDraft,
     ToolFile,
@@ -31,7 +32,7 @@ from tavern_host.contracts.toolfiles import (
     ToolFiles,
     ToolSource,
 )
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition
+from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_tools.builtin import project_folder
 from tavern_tools.calls.results import failed
 from tavern_tools.calls.script_tools import language_of, script_request

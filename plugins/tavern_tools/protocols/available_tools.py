@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tavern_host import clock
 from tavern_host.context import PluginContext
-from tavern_host.contracts.macros import MacroRequest
-from tavern_host.contracts.observations import documented_tools
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.macros import MacroRequest
+from tavern_tools.api.observations import documented_tools
+from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_tools.builtin.timezones import offset_text
 from tavern_tools.protocols.registered import protocols_of
 

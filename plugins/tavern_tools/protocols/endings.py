@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tavern_host.contracts.protocols import ParseEvent
-from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_tools.api.protocols import ParseEvent
+from tavern_tools.api.toolcalls import ToolCallRequest
 from tavern_tools.protocols.stage import Stage
 from tavern_tools.protocols.text_buffer import Openings
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.observations import cut_middle, observation
-from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolFeedback, ToolResult
+from tavern_tools.api.observations import cut_middle, observation
+from tavern_tools.api.toolcalls import ContentPart, ToolCallRequest, ToolFeedback, ToolResult
 
 SHORTEST = 200
 """No text is cut to fewer characters than this."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_host.contracts.fences import fence_at_end, toggles
+from tavern_tools.api.fences import fence_at_end, toggles
 
 
 class FenceTracker:

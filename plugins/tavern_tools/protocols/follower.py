@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.protocols import ActionParser, ParseEvent
+from tavern_tools.api.protocols import ActionParser, ParseEvent
 from tavern_tools.protocols.stage import PARSER_FAILURES, Stage, checked_events, event_of_text
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.protocols import ParserOptions
 from tavern_host.contracts.tools import ToolDefinition
+from tavern_tools.api.protocols import ParserOptions
 
 LONGEST = 64
 

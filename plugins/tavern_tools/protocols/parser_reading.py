@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.protocols import ActionParser, ParseEvent
+from tavern_tools.api.protocols import ActionParser, ParseEvent
 from tavern_tools.protocols.stage import checked_events
 
 

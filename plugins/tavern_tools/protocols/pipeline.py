@@ -21,11 +21,11 @@ from itertools import count
 from operator import attrgetter
 
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.fences import LONGEST as LONGEST_FENCE
-from tavern_host.contracts.protocols import ParseEvent
-from tavern_host.contracts.thoughts import Thought
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.wire import without_surrogates
+from tavern_tools.api.fences import LONGEST as LONGEST_FENCE
+from tavern_tools.api.protocols import ParseEvent
+from tavern_tools.api.thoughts import Thought
+from tavern_tools.api.toolcalls import ToolCallRequest
 from tavern_tools.protocols.endings import EndWatch
 from tavern_tools.protocols.fences import FenceTracker
 from tavern_tools.protocols.follower import Follower

@@ -9,9 +9,9 @@ from pydantic import JsonValue
 from tavern_host.context import Contribution, PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import NotFound, PluginFailure, TavernError, describe
-from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.tools import ExpandedPrompt
+from tavern_tools.api.macros import MacroRequest, PromptMacroInfo
+from tavern_tools.api.tools import ExpandedPrompt
 from tavern_tools.catalog.contributions import mend_hint
 from tavern_tools.catalog.registry import registry_of
 from tavern_tools.protocols.expansion import Expander

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from pydantic import JsonValue
 
 from tavern_host.context import Contribution, PluginContext
+from tavern_host.contracts.documents import off_loop
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.off_loop import off_loop
-from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
-from tavern_host.contracts.toolcalls import ParsedText, ToolCallRequest, take_call
+from tavern_tools.api.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
+from tavern_tools.api.toolcalls import ParsedText, ToolCallRequest, take_call
 from tavern_tools.catalog.contributions import mend_hint
 from tavern_tools.protocols.pipeline import Pipeline
 from tavern_tools.protocols.stage import Stage

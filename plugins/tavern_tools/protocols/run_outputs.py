@@ -9,15 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.toolcalls import (
-    ContentPart,
-    ParsedText,
-    ToolCallRequest,
-    ToolError,
-    ToolErrorType,
-    ToolResult,
-)
-from tavern_host.contracts.tools import ACTIONS
+from tavern_tools.api.toolcalls import ContentPart, ParsedText, ToolCallRequest, ToolError, ToolErrorType, ToolResult
+from tavern_tools.api.tools import ACTIONS
 
 LIMIT = "maxActions"
 DEFAULT_LIMIT = 32

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.protocols import ActionParser, ParseEvent, ParserOptions, understood
+from tavern_tools.api.protocols import ActionParser, ParseEvent, ParserOptions, understood
 
 PARSER_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 """What a parser may raise; the text is then parsed without it."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tavern_host.contracts import thoughts
+from tavern_tools.api import thoughts
 
 _GAP = r"\s{0,8}"
 _ATOM = re.compile(r"[A-Za-z0-9]+|\S")

@@ -11,11 +11,11 @@ from typing import Literal
 from pydantic import JsonValue
 
 from tavern_host import clock
+from tavern_host.common.redaction import masked, unmasked
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput
-from tavern_host.contracts.redaction import masked, unmasked
-from tavern_host.contracts.tasks import TaskRow
-from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolErrorType, ToolResult
+from tavern_tools.api.tasks import TaskRow
+from tavern_tools.api.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolErrorType, ToolResult
 from tavern_tools.tasks.rows import failed
 
 CheckArguments = Callable[[str, dict[str, JsonValue]], Awaitable[dict[str, JsonValue]]]

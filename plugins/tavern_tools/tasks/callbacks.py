@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from tavern_host import clock
+from tavern_host.common.proxies import NO_PROXY_HINT, failed
 from tavern_host.context import Http, Settings
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied, TavernError
-from tavern_host.contracts.proxies import NO_PROXY_HINT, failed
-from tavern_host.contracts.toolcalls import TaskCallback, ToolTask
+from tavern_tools.api.toolcalls import TaskCallback, ToolTask
 
 if TYPE_CHECKING:
     import aiohttp

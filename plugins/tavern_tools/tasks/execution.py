@@ -11,9 +11,9 @@ from typing import Literal
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
-from tavern_host.contracts.retried_writes import until_written
-from tavern_host.contracts.tasks import TaskRow, TaskStore
-from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
+from tavern_host.storage.retried_writes import until_written
+from tavern_tools.api.tasks import TaskRow, TaskStore
+from tavern_tools.api.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
 from tavern_tools.tasks.progress import Progress
 from tavern_tools.tasks.rows import blob, failed
 

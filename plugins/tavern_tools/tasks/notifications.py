@@ -9,9 +9,9 @@ from datetime import timedelta
 from pydantic import JsonValue
 
 from tavern_host import clock
+from tavern_host.common.redaction import masked
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.redaction import masked
-from tavern_host.contracts.tasks import TaskRow, TaskStore
+from tavern_tools.api.tasks import TaskRow, TaskStore
 from tavern_tools.tasks.callbacks import Callbacks
 from tavern_tools.tasks.rows import shown
 

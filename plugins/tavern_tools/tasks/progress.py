@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable
 
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.tasks import TaskRow, TaskStore
-from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_tools.api.tasks import TaskRow, TaskStore
+from tavern_tools.api.toolcalls import ToolErrorType
 from tavern_tools.catalog.failures import ToolFailure
 
 PROGRESS_EVERY = 0.3

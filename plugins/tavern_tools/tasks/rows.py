@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tavern_host.common.redaction import masked
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.redaction import masked
-from tavern_host.contracts.tasks import TaskEntry, TaskRow
-from tavern_host.contracts.toolcalls import (
+from tavern_host.contracts.wire import Model
+from tavern_tools.api.tasks import TaskEntry, TaskRow
+from tavern_tools.api.toolcalls import (
     TaskCallback,
     TaskStatus,
     ToolApproval,
@@ -22,7 +23,6 @@ from tavern_host.contracts.toolcalls import (
     ToolResult,
     ToolTask,
 )
-from tavern_host.contracts.wire import Model
 
 SMALL_RESULT = 64 * 1024
 """Up to how many bytes a result has that lists show."""

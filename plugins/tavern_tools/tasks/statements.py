@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tavern_host import clock
 from tavern_host.contracts.calls import Principal
-from tavern_host.contracts.tasks import NewTask, TaskRow
-from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus
+from tavern_tools.api.tasks import NewTask, TaskRow
+from tavern_tools.api.toolcalls import TaskFilter, TaskStatus
 from tavern_tools.tasks.rows import LISTED, WHOLE, blob, micros, read_row
 
 if TYPE_CHECKING:

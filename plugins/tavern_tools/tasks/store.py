@@ -15,19 +15,12 @@ from pydantic import JsonValue
 
 from tavern_host import clock
 from tavern_host.contracts.calls import Principal
-from tavern_host.contracts.databases import Database, HostNames, SharedDatabase
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.tasks import NewTask, Outcome, Seen, TaskRow, TaskStore
-from tavern_host.contracts.toolcalls import (
-    TaskCallback,
-    TaskFilter,
-    TaskStatus,
-    ToolApproval,
-    ToolErrorType,
-    ToolResult,
-)
+from tavern_host.storage.databases import Database, HostNames, SharedDatabase
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread
+from tavern_tools.api.tasks import NewTask, Outcome, Seen, TaskRow, TaskStore
+from tavern_tools.api.toolcalls import TaskCallback, TaskFilter, TaskStatus, ToolApproval, ToolErrorType, ToolResult
 from tavern_tools.tasks.approvals import closed, refusal
 from tavern_tools.tasks.rows import WHOLE, blob, failed, read_row, without_secrets
 from tavern_tools.tasks.schema import TASKS

@@ -16,12 +16,13 @@ from pydantic import JsonValue
 
 from tavern_host import clock
 from tavern_host.context import PluginContext
+from tavern_host.contracts.accounts import SettledWork
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
-from tavern_host.contracts.databases import shared_database
 from tavern_host.contracts.errors import NotFound, PermissionDenied, TavernError, describe
-from tavern_host.contracts.retried_writes import Withdrawals
-from tavern_host.contracts.tasks import NewTask, TaskEntry, TaskRow, TaskStore
-from tavern_host.contracts.toolcalls import (
+from tavern_host.storage.databases import shared_database
+from tavern_host.storage.retried_writes import Withdrawals
+from tavern_tools.api.tasks import NewTask, TaskEntry, TaskRow, TaskStore
+from tavern_tools.api.toolcalls import (
     TaskFilter,
     TaskStatus,
     ToolApproval,
@@ -30,7 +31,6 @@ from tavern_host.contracts.toolcalls import (
     ToolScope,
     ToolTask,
 )
-from tavern_host.contracts.work import SettledWork
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.tasks.approvals import (

@@ -6,7 +6,7 @@ from typing import Any
 
 from tavern_host.contracts.http import RouteInfo
 
-_TASK = {"answer": "toolcalls:ToolTask"}
+_TASK = {"answer": "api.toolcalls:ToolTask"}
 _PROJECT_FILE, _TOOL_FILE = "/api/files/{path}", "/api/tool-files/{name}"
 _ROUTES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     "tool_routes": (
@@ -50,31 +50,31 @@ _ROUTES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
 """By the module that answers them."""
 _TYPES: dict[str, dict[str, dict[str, Any]]] = {
     "tool_routes": {
-        "index": {"query": "tools:ToolQuery", "answer": "tools:ToolDefinition[]"},
+        "index": {"query": "api.tools:ToolQuery", "answer": "tools:ToolDefinition[]"},
         "show": {"answer": "tools:ToolDefinition"},
-        "execute": {"body": "ExecuteBody", "answer": "host_api:ToolResults"},
+        "execute": {"body": "ExecuteBody", "answer": "api.answers:ToolResults"},
     },
     "task_routes": {
-        "index": {"query": "host_api:TaskQuery", "answer": "host_api:TaskPage"},
-        "show": {**_TASK, "query": "host_api:WaitQuery"},
+        "index": {"query": "api.answers:TaskQuery", "answer": "api.answers:TaskPage"},
+        "show": {**_TASK, "query": "api.answers:WaitQuery"},
         "cancel": _TASK,
-        "approvals": {"query": "host_api:TaskQuery", "answer": "host_api:ApprovalPage"},
+        "approvals": {"query": "api.answers:TaskQuery", "answer": "api.answers:ApprovalPage"},
         "decide": {**_TASK, "body": "Decision"},
     },
     "file_routes": {
-        "index": {"query": "FilesQuery", "answer": "projectfiles:FileListing"},
+        "index": {"query": "FilesQuery", "answer": "api.projectfiles:FileListing"},
         "show": {"content_type": "*/*"},
-        "save": {"body": "FileBody", "answer": "projectfiles:FileWritten"},
-        "delete": {"answer": "projectfiles:FileDeleted"},
+        "save": {"body": "FileBody", "answer": "api.projectfiles:FileWritten"},
+        "delete": {"answer": "api.projectfiles:FileDeleted"},
     },
     "editor_routes": {
-        "index": {"answer": "toolfiles:ToolFile[]"},
-        "show": {"answer": "toolfiles:ToolFile"},
-        "save": {"body": "toolfiles:ToolSource", "answer": "toolfiles:ToolFile"},
+        "index": {"answer": "api.toolfiles:ToolFile[]"},
+        "show": {"answer": "api.toolfiles:ToolFile"},
+        "save": {"body": "api.toolfiles:ToolSource", "answer": "api.toolfiles:ToolFile"},
         "delete": {"query": "DeleteQuery", "answer": "host_api:Done"},
-        "check": {"body": "NamedSource", "answer": "toolfiles:ToolFileCheck"},
-        "draft": {"body": "CodeBody", "answer": "toolfiles:ToolDraft"},
-        "try_out": {"body": "TryBody", "answer": "toolcalls:ToolResult"},
+        "check": {"body": "NamedSource", "answer": "api.toolfiles:ToolFileCheck"},
+        "draft": {"body": "CodeBody", "answer": "api.toolfiles:ToolDraft"},
+        "try_out": {"body": "TryBody", "answer": "api.toolcalls:ToolResult"},
     },
 }
 """What goes in and out of them, by module and function."""

@@ -8,12 +8,12 @@ from urllib.parse import quote
 from pydantic import Field, JsonValue
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.conditions import conditional, expected
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.http import HttpRequest, HttpResponse
-from tavern_host.contracts.scripts import NamedLanguage
-from tavern_host.contracts.toolfiles import TOOL_FILES, ToolFile, ToolSource
 from tavern_host.contracts.wire import Model
+from tavern_host.sdk.conditions import conditional, expected
+from tavern_scripts.api.scripts import NamedLanguage
+from tavern_tools.api.toolfiles import TOOL_FILES, ToolFile, ToolSource
 
 
 class DeleteQuery(Model):

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from tavern_host.context import PluginContext
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.http import HttpRequest, HttpResponse
-from tavern_host.contracts.projectfiles import PROJECT_FILES
 from tavern_host.contracts.wire import Model
+from tavern_tools.api.projectfiles import PROJECT_FILES
 
 
 class FilesQuery(Model):

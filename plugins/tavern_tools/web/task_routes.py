@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from tavern_host.common.queries import read_filter, statuses
 from tavern_host.context import PluginContext
-from tavern_host.contracts.host_api import TaskQuery, WaitQuery
+from tavern_host.contracts.documents import off_loop
 from tavern_host.contracts.http import HttpRequest, HttpResponse
-from tavern_host.contracts.off_loop import off_loop
-from tavern_host.contracts.queries import read_filter, statuses
-from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.wire import Model
+from tavern_tools.api.answers import TaskQuery, WaitQuery
+from tavern_tools.api.toolcalls import TaskFilter, TaskStatus
+from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_tools.requests import require_known
 
 

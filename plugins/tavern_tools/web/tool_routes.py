@@ -11,13 +11,14 @@ from pydantic import Field, JsonValue, model_validator
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.documents import off_loop
 from tavern_host.contracts.http import EncodedOnce, HttpRequest, HttpResponse, ServerEvent
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.off_loop import off_loop
 from tavern_host.contracts.plugins import PLUGINS
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
+from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import Model
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult, ToolScope
+from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 from tavern_tools.calls.streams import Streams, streams_of
 from tavern_tools.catalog.names import quoted
 from tavern_tools.catalog.registry import registry_of

@@ -11,8 +11,8 @@ from helpers.tavern_project import Tavern
 from helpers.told_model import Call, last, said, written
 from helpers.workflow_documents import function
 
-from tavern_host.contracts.agents import AgentReply
-from tavern_host.contracts.toolcalls import ToolResult
+from tavern_agents.api.agents import AgentReply
+from tavern_tools.api.toolcalls import ToolResult
 from tests.agents.agent_bench import AgentBench, agent, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -11,9 +11,9 @@ from helpers.repetition import repetitions
 from helpers.survival import killed
 from helpers.told_model import MODELS, said, written
 
-from tavern_host.contracts.agents import AgentStatus
+from tavern_agents.api.agents import AgentStatus
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.llm import LlmRequest, LlmResponse
+from tavern_llm.api.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import agent_bench
 from tests.agents.calling_places import PLACES, asked, beside
 from tests.agents.calling_places import prepare as prepare_places

@@ -7,10 +7,10 @@ import pytest_asyncio
 from helpers.tavern_project import Tavern
 from helpers.told_model import said, written
 
-from tavern_host.contracts.agents import AgentLimits
+from tavern_agents.api.agents import AgentLimits
 from tavern_host.contracts.audit import AUDIT
-from tavern_host.contracts.code_mode import CODE_TOOL
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION
+from tavern_scripts.api.code_mode import CODE_TOOL
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION
 from tests.agents.agent_bench import AgentBench, agent
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

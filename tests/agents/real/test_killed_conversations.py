@@ -10,7 +10,7 @@ from helpers.repetition import repetitions
 from helpers.survival import killed
 from test_history_branches import prepare
 
-from tavern_host.contracts.llm import ChatMessage
+from tavern_llm.api.llm import ChatMessage
 from tests.agents.agent_bench import agent_bench
 from tests.agents.survivor import converse
 

@@ -12,7 +12,7 @@ from helpers.tavern_project import Tavern, action, deliberation
 from helpers.told_model import said
 from helpers.waiting import until
 
-from tavern_host.contracts.recordings import ReplayOptions
+from tavern_agents.api.recordings import ReplayOptions
 from tests.agents.agent_bench import agent_bench
 
 pytest_plugins = ["pytester"]

@@ -11,10 +11,10 @@ from helpers.survival import killed
 from helpers.told_model import said
 from helpers.waiting import until
 
+from tavern_agents.api.histories import HistoryMessage
 from tavern_host import Host
-from tavern_host.contracts.histories import HistoryMessage
-from tavern_host.contracts.llm import LlmRequest, LlmResponse
-from tavern_host.contracts.scenes import SCENE_MANAGER
+from tavern_llm.api.llm import LlmRequest, LlmResponse
+from tavern_worlds.api.scenes import SCENE_MANAGER
 from tests.agents.agent_bench import AgentBench, agent_bench
 from tests.agents.survivor import SCENE, count, prepare_scene, talk
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import tavern_assistant
+from tavern_assistant.api.assistant import UPDATE_WORKFLOW
 from tavern_host import AGENT_RUNTIME, WORKFLOW_MANAGER, Host
-from tavern_host.contracts.assistant import UPDATE_WORKFLOW
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing.http import served

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tavern_host import Host
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, FileAccess, ScriptRequest, SecurityContext
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, FileAccess, ScriptRequest, SecurityContext
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from example_bench import Bench
 from platform_documents import block, plain_json
 from test_direct_tool_examples import TOOL, action, sentences, told
 
-from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_tools.api.toolcalls import ToolErrorType
 
 
 async def test_the_python_tool_of_2_2_3_is_listed_and_does_what_its_examples_say(

@@ -9,10 +9,10 @@ from playwright.async_api import Browser, expect
 from printed_plugins import GET, write_awesome, write_fetcher
 
 from tavern_host import TOOL_MANAGER, Host
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.testing.http import served
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION
 from tavern_studio.testing import show
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 ENTRY = """
 import { h } from "vue";

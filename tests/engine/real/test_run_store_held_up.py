@@ -16,11 +16,12 @@ from helpers.waiting import until
 from runs_bench import opened
 from test_run_store_damage import damaged, ids
 
+from tavern_engine.api.executions import RunFilter
+from tavern_engine.api.runs import RUN_STORE
 from tavern_engine.journal import recorder
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.executions import RunFilter, RunRequest, RunStatus
-from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.workflows import Workflow
 
 

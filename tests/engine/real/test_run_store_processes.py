@@ -13,10 +13,11 @@ from helpers.run_entries import accepted, finished
 from helpers.survival import Child, say
 from runs_bench import opened
 
+from tavern_engine.api.executions import RunFilter
+from tavern_engine.api.runs import RunEnd
 from tavern_engine.journal.run_store import pruning
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.executions import RunFilter, RunStatus
-from tavern_host.contracts.runs import RunEnd
+from tavern_host.contracts.executions import RunStatus
 
 
 async def claim_all(folder: Path, number: int) -> None:

@@ -10,7 +10,7 @@ from helpers.repetition import repetitions
 from helpers.survival import killed, say
 
 from tavern_host import Host
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeEntry
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeEntry
 
 
 async def write(root: Path) -> None:

@@ -15,10 +15,10 @@ from helpers.waiting import until
 from tavern_host import EXECUTION_ENGINE, TOOL_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.settings import SettingsChange
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.storage import files
 from tavern_host.storage.blobs import BlobStore
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 
 def die(handle: int) -> None:

@@ -17,8 +17,8 @@ LATER = (
 LOOK = """
 import asyncio, json, sys
 from tavern_host import Host
-from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.toolcalls import ToolCallRequest
+from tavern_tools.api.tools import TOOL_MANAGER
 
 later = json.loads(sys.argv[2])
 

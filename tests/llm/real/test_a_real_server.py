@@ -7,7 +7,7 @@ from pathlib import Path
 from helpers.openai_server import answer, openai_server
 from test_llm_openai import MakeClient, ask, collect
 
-from tavern_host.contracts.llm import LlmUsage
+from tavern_llm.api.llm import LlmUsage
 
 
 async def test_a_real_server_answers_whole_and_streamed(tmp_path: Path, client: MakeClient) -> None:

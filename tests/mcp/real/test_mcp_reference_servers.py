@@ -21,7 +21,7 @@ from helpers.mcp_desk import OFFER, SERVERS, Desk, make_project
 from helpers.repetition import Failures
 
 from tavern_host import Host
-from tavern_host.contracts.tools import ToolFilter
+from tavern_tools.api.tools import ToolFilter
 
 pytest.importorskip("mcp", reason="needs the extra: pip install tavern-host[mcp]")
 pytestmark = pytest.mark.extended

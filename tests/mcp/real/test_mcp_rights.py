@@ -14,7 +14,7 @@ from helpers.mcp_desk import SERVERS, Desk, make_project, odd
 from helpers.repetition import Failures
 
 from tavern_host import Host
-from tavern_mcp.interface import MCP_SERVERS
+from tavern_mcp.api.servers import MCP_SERVERS
 from tavern_scripts.sandbox import choose, landlock
 from tests.scripts.sandboxes import IS_ROOT
 

@@ -14,10 +14,10 @@ from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, operator_call
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, EntryContent, KnowledgeEntry
-from tavern_host.contracts.toolcalls import ToolErrorType, current_report, reporting_to
-from tavern_host.contracts.tools import ToolFilter
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, EntryContent, KnowledgeEntry
 from tavern_mcp import entry
+from tavern_tools.api.toolcalls import ToolErrorType, current_report, reporting_to
+from tavern_tools.api.tools import ToolFilter
 
 pytest.importorskip("mcp", reason="needs the extra: pip install tavern-host[mcp]")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -220,7 +220,7 @@ async def test_what_is_missing_at_first_is_found_later(tmp_path: Path, monkeypat
 
 
 def _mcp() -> Any:
-    from tavern_mcp.interface import MCP_SERVERS
+    from tavern_mcp.api.servers import MCP_SERVERS
 
     return MCP_SERVERS
 

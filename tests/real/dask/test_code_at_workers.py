@@ -10,7 +10,7 @@ import pytest
 
 from tavern_dask import code
 from tavern_dask.code import Code, Shipping, opened
-from tavern_host.contracts.clusters import NodeSource, Values
+from tavern_engine.api.clusters import NodeSource, Values
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
 from tavern_host.contracts.nodes import NodeDefinition
 

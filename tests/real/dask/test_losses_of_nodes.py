@@ -6,7 +6,7 @@ from itertools import count
 
 from tavern_dask.passes import MOST_IN_VAIN, MOST_LOSSES, Sent
 from tavern_dask.worker import Placed
-from tavern_host.contracts.clusters import RemoteNode, Values
+from tavern_engine.api.clusters import RemoteNode, Values
 
 
 def sent() -> Sent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tavern_dask.tasks import MOST_SECONDS, QUICK, UNKNOWN, tasks_of
-from tavern_host.contracts.clusters import Handle, RemoteNode, Values
+from tavern_engine.api.clusters import Handle, RemoteNode, Values
 
 
 def node(number: int, *sources: int, may_repeat: bool = True) -> RemoteNode:

@@ -12,8 +12,8 @@ from typing import Any
 
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, PLUGINS, TOOL_MANAGER, WORKFLOW_MANAGER, Host, TavernError
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.workflows import Workflow
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 NAME = "my-awesome-plugin"
 TOOL = "MyAwesomePlugin:splitItems"

@@ -12,8 +12,8 @@ from aiohttp.typedefs import Handler
 from helpers.upstream_proxy import set_variables, upstream_proxy
 from helpers.wheel_maker import wheel
 
+from tavern_host.common.proxies import NO_PROXY_HINT, ProxySettings, proxy_variables
 from tavern_host.contracts.errors import Conflict, Misconfigured
-from tavern_host.contracts.proxies import NO_PROXY_HINT, ProxySettings, proxy_variables
 from tavern_packages.installer import Installer, Wanted
 
 OTHER = "http://127.0.0.1:9"

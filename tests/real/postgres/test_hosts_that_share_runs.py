@@ -19,20 +19,21 @@ from helpers.workflow_documents import workflow_document
 
 from benchmarks.enginegraphs import node_id
 from benchmarks.faultchild import Place, accept_runs, graph_of
+from tavern_agents.api.histories import CHAT_HISTORY
+from tavern_engine.api.executions import RunFilter
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.executions import RunFilter, RunRequest, RunStatus
-from tavern_host.contracts.histories import CHAT_HISTORY
-from tavern_host.contracts.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeEntry
-from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.tasks import NewTask, TaskEntry
-from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.workflows import Workflow
+from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeEntry
+from tavern_llm.api.llm import ChatMessage
 from tavern_postgres import audit_copies
 from tavern_postgres.moving import move
+from tavern_tools.api.tasks import NewTask, TaskEntry
+from tavern_tools.api.toolcalls import ToolCallRequest
+from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_tools.tasks.store import SqliteTaskStore
 from tests.agents.agent_bench import agent_bench
 

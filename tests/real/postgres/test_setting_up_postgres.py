@@ -14,10 +14,10 @@ from helpers.postgres import shared_server
 
 import tavern_postgres
 from benchmarks.faultchild import Place, graph_of
+from tavern_engine.api.runs import RUNS_CHANGED
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.contracts.runs import RUNS_CHANGED
 from tavern_postgres.database import Connection
 from tavern_postgres.shared_events import TYPES
 

@@ -18,11 +18,12 @@ from helpers.workflow_documents import function, workflow_document
 
 from benchmarks.enginegraphs import node_id
 from benchmarks.faultchild import PLUGIN, Place, graph_of
+from tavern_engine.api.executions import ExecutionEngine
+from tavern_engine.api.runs import RUNS_CHANGED, RunEnd, RunEntry
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import Conflict, ServiceUnavailable
-from tavern_host.contracts.executions import ExecutionEngine, Run, RunRequest, RunStatus
-from tavern_host.contracts.runs import RUNS_CHANGED, RunEnd, RunEntry
+from tavern_host.contracts.executions import Run, RunRequest, RunStatus
 from tavern_host.contracts.workflows import Workflow
 from tavern_postgres.database import Database
 from tavern_postgres.runs import PostgresRunStore

@@ -14,7 +14,7 @@ from helpers.folder_plugins import write_plugin
 from playwright.async_api import expect
 from studio_bench import Studio, read_until
 
-from tavern_host.contracts.hook_names import ALIASES, CLIENT_HOOKS
+from tavern_host.contracts.manifest import ALIASES, CLIENT_HOOKS
 from tavern_host.contracts.ui import COMPONENTS, OUTLETS
 from tavern_host.projects import make_project
 

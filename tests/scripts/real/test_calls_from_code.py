@@ -20,15 +20,16 @@ from helpers.waiting import until
 
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.code_mode import ambiguous_names, function_names, signatures
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.scripts import SandboxLaunch, ScriptErrorType, ScriptLanguage, ScriptRequest
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
-from tavern_host.contracts.toolcalls import TaskFilter, ToolCallRequest, ToolResult, ToolRule, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolImplementation
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_host.projects import Folders, make_project
+from tavern_scripts.api.code_mode import ambiguous_names, function_names, signatures
+from tavern_scripts.api.scripts import SandboxLaunch, ScriptErrorType, ScriptLanguage, ScriptRequest
 from tavern_scripts.sandbox.supervised import Supervised
 from tavern_scripts.tool_calls.module import with_module
+from tavern_tools.api.toolcalls import TaskFilter, ToolCallRequest, ToolResult, ToolRule, ToolScope
+from tavern_tools.api.tools import TOOL_MANAGER
 from tests.scripts.sandboxes import LIMITS, read, run
 from tests.scripts.scripthost import Scripts, scripts_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tavern_host.contracts.scripts import ScriptErrorType
+from tavern_scripts.api.scripts import ScriptErrorType
 from tavern_scripts.environments.environments import BuildLimits
 from tavern_scripts.results.refusal import Refused
 from tests.scripts.packagehouse import Index, Workshop, index, wheel

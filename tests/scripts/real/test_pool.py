@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from helpers.repetition import Failures
 
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
 from tavern_scripts.sandbox import landlock as kernel
 from tavern_scripts.sandbox.canary import prove
 from tavern_scripts.sandbox.canary_program import CHECKS

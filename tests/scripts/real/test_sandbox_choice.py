@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tavern_host.contracts.scripts import IsolationCheck, SandboxLaunch, SandboxOutput
+from tavern_scripts.api.scripts import IsolationCheck, SandboxLaunch, SandboxOutput
 from tavern_scripts.sandbox import canary
 from tavern_scripts.sandbox import choose as choosing
 from tavern_scripts.sandbox import landlock as kernel

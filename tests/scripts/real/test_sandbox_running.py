@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from helpers.repetition import Failures
 
-from tavern_host.contracts.scripts import SandboxLaunch, ScriptBackend
+from tavern_scripts.api.scripts import SandboxLaunch, ScriptBackend
 from tavern_scripts.sandbox import landlock as kernel
 from tavern_scripts.sandbox.bubblewrap import Bubblewrap
 from tavern_scripts.sandbox.cgroups import find_groups

@@ -13,8 +13,8 @@ from helpers.repetition import Failures
 from tavern_host import Host
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest
 from tavern_host.projects import make_project
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest
 from tavern_scripts.results.project_files import copy_in, copy_out
 from tests.scripts.sandboxes import processes_with
 from tests.scripts.scripthost import Scripts, scripts_of
@@ -184,7 +184,7 @@ async def test_who_ran_what_is_in_the_audit_log_without_code_and_data(scripts: S
 
 BACKEND = """
 from tavern_host import hookimpl
-from tavern_host.contracts.scripts import IsolationCheck, SandboxOutput, ScriptBackendInfo
+from tavern_scripts.api.scripts import IsolationCheck, SandboxOutput, ScriptBackendInfo
 
 
 class Parrot:

@@ -13,8 +13,8 @@ from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest
 from tavern_host.projects import make_project
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest
 from tests.scripts.scripthost import PREFIX, Scripts, scripts_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

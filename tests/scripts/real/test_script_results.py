@@ -12,8 +12,8 @@ import pytest
 from helpers.repetition import Failures
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.metrics import METRICS
-from tavern_host.contracts.scripts import ScriptErrorType, ScriptRequest
+from tavern_metrics.api.metrics import METRICS
+from tavern_scripts.api.scripts import ScriptErrorType, ScriptRequest
 from tests.scripts.scripthost import Scripts, scripts_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

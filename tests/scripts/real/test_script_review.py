@@ -15,8 +15,8 @@ from helpers.repetition import Failures
 from tavern_host import Host
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest, SecurityContext
 from tavern_host.projects import make_project
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest, SecurityContext
 
 ASKS = {
     "fileAccess": {"allowRead": ["self"], "allowWrite": [".cache/**", "/etc"]},

@@ -16,9 +16,9 @@ from tavern_host import Host
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.settings import MASK, SETTINGS, SettingsChange
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.projects import make_project
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType
+from tavern_tools.api.tools import TOOL_MANAGER
 from tests.scripts.scripthost import Scripts
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -12,11 +12,10 @@ import pytest
 from helpers.repetition import Failures
 
 from tavern_host import clock
-from tavern_host.contracts.accounts import ACCOUNTS
+from tavern_host.contracts.accounts import ACCOUNTS, SettledWork, WorkFilter
 from tavern_host.contracts.calls import Admission, CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptErrorType, ScriptRequest
-from tavern_host.contracts.work import SettledWork, WorkFilter
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, ScriptErrorType, ScriptRequest
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.workers.session_call import BadReport, CallReportReader
 from tavern_scripts.workers.sessions import SessionLimits, Sessions

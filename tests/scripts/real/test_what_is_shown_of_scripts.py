@@ -11,7 +11,7 @@ import pytest
 from helpers.command_line import tavern
 
 from tavern_host import Host
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptRequest
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ScriptRequest
 from tavern_scripts.sandbox import choose as choosing
 
 FAILS = """

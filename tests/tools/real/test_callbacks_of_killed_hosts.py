@@ -11,7 +11,7 @@ from helpers.survival import killed, say
 from task_bench import opened
 from test_callbacks import SECRET, receiving, settled
 
-from tavern_host.contracts.toolcalls import TaskStatus
+from tavern_tools.api.toolcalls import TaskStatus
 
 
 async def owe(root: Path, callback: str, settings: dict[str, Any]) -> None:

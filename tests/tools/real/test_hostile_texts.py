@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tavern_host.contracts.protocols import ParserOptions
+from tavern_tools.api.protocols import ParserOptions
 from tavern_tools.protocols.registered import protocols_of
 
 HOSTILE = "<|[REQUEST_TOOL]|>a:" + "「始」" * 60_000

@@ -19,10 +19,11 @@ from helpers.waiting import until
 from helpers.workflow_documents import function
 from task_bench import Marks, caller, marking, opened
 
+from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunActions, RunRequest, RunStatus
-from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType
+from tavern_host.contracts.executions import RunActions, RunRequest, RunStatus
 from tavern_host.contracts.workflows import Workflow
+from tavern_tools.api.toolcalls import TaskStatus, ToolErrorType
 
 # --- several hosts --------------------------------------------------------------------------------
 

@@ -16,9 +16,9 @@ from helpers.repetition import Failures
 from tavern_host import Host
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.projects import Folders, make_project
 from tavern_host.testing.http import HttpClient, served
+from tavern_tools.api.tools import TOOL_MANAGER
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

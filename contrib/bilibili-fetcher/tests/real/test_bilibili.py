@@ -14,9 +14,9 @@ from aiohttp import web
 
 from tavern_host import TOOL_MANAGER, Host
 from tavern_host.contracts.audit import AUDIT
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
 from tavern_host.testing import MakeHost
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType
 
 PLUGIN = Path(__file__).parents[2]
 GET, FORMAT = "BilibiliFetch:getSubtitle", "BilibiliFetch:formatSubtitle"

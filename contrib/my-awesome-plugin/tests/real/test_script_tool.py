@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tavern_host import TOOL_MANAGER, Host
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType
 
 pytestmark = [
     pytest.mark.tavern(plugins=["../../my_awesome_plugin"]),

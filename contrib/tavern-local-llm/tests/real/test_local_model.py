@@ -14,8 +14,8 @@ import pytest
 
 from tavern_host import LLM, Host
 from tavern_host.contracts.errors import Misconfigured
-from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.testing import MakeHost
+from tavern_llm.api.llm import ChatMessage, LlmRequest
 
 PLUGIN = Path(__file__).parents[2] / "tavern_local_llm"
 MODELS = "extensions.tavern-llm.models"

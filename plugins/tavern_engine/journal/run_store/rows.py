@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from tavern_engine.api.run_rows import RunRows, lease_seconds
+from tavern_engine.api.runs import RunEnd, RunEntry
 from tavern_host.contracts.errors import Interrupted
 from tavern_host.contracts.executions import RunStatus
-from tavern_host.contracts.run_rows import RunRows, lease_seconds
-from tavern_host.contracts.runs import RunEnd, RunEntry
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

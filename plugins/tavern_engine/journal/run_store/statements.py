@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tavern_engine.api.run_rows import not_own
 from tavern_engine.journal.run_store import rows
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.executions import RunStatus
-from tavern_host.contracts.run_rows import not_own
 
 if TYPE_CHECKING:
     import sqlite3

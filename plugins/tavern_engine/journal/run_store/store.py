@@ -10,6 +10,9 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tavern_engine.api.executions import RunFilter, RunSummary
+from tavern_engine.api.run_rows import ENTRY_COLUMNS, checked_limits, unknown
+from tavern_engine.api.runs import RunEnd, RunEntry, RunStore
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store import rows
 from tavern_engine.journal.run_store.contents import SMALL, add_batch, body_of, check_contents, keep_body, know
@@ -21,9 +24,6 @@ from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, NotFound, TavernError
-from tavern_host.contracts.executions import RunFilter, RunSummary
-from tavern_host.contracts.run_rows import ENTRY_COLUMNS, checked_limits, unknown
-from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.storage.content_files import ContentFiles, NewContent, hash_of
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread

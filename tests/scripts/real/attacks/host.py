@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tavern_host.contracts.scripts import ScriptBackend, ScriptLimits
+from tavern_scripts.api.scripts import ScriptBackend, ScriptLimits
 from tavern_scripts.policy.languages import Interpreters
 from tavern_scripts.policy.review import Granted, Reads
 from tavern_scripts.sandbox.choose import host_candidates

@@ -25,8 +25,8 @@ from helpers.repetition import Failures, repetitions
 from pydantic import ValidationError
 
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.scripts import ScriptRequest
 from tavern_host.projects import Folders
+from tavern_scripts.api.scripts import ScriptRequest
 from tavern_scripts.sandbox.cgroups import find_groups
 from tavern_scripts.sandbox.watch import tree
 from tests.scripts.packagehouse import Index, index

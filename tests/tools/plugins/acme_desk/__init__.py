@@ -11,8 +11,8 @@ from tavern_host import hookimpl
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.services import ServiceInfo, service_info
-from tavern_host.contracts.toolcalls import StreamItems, TaskStatus, ToolTask
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.api.toolcalls import StreamItems, TaskStatus, ToolTask
+from tavern_tools.api.tools import TOOL_MANAGER
 
 BEGUN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ERROR = {"type": "ExecutionError", "message": "the ink is out", "tool_id": "acme:draw"}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tavern_host.contracts.hooks import Veto
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.sdk.decorator import hookimpl
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
 
 
 @hookimpl

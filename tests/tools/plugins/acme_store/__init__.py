@@ -8,7 +8,8 @@ from helpers.handing_on import handing_on
 
 from tavern_host import hookimpl
 from tavern_host.contracts.services import ServiceInfo, service_info
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow, Workflow, WorkflowSummary
+from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER, StoredWorkflow, WorkflowSummary
 
 STORED: dict[str, StoredWorkflow] = {}
 

@@ -12,7 +12,7 @@ from tavern_host import PluginContext, hookimpl
 from tavern_host.audit.log import PluginAudit
 from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
+from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult, ToolScope
 from tavern_tools.tasks.progress import Progress
 from tavern_tools.tasks.tasks import Tasks
 

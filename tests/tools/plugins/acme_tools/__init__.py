@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tavern_host.contracts.protocols import ActionProtocolInfo, ParseEvent, ParserOptions
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_host.sdk.decorator import hookimpl
+from tavern_tools.api.protocols import ActionProtocolInfo, ParseEvent, ParserOptions
+from tavern_tools.api.toolcalls import ToolCallRequest
 
 
 @hookimpl

@@ -1,0 +1,120 @@
+"""How many files of the project a call, a run and an agent's turn go through, and how often each goes back to one that
+it had left. It counts, and measures no time; `-rP` shows the walks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from helpers.tavern_project import Tavern
+from helpers.workflow_documents import function
+
+import tavern_host
+from tavern_agents.api.agents import AgentRequest
+from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, Host
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.testing.http import HttpClient, served
+
+ROOT = Path(tavern_host.__file__).parents[1]
+PRODUCT = tuple(f"{ROOT / part}/" for part in ("tavern_host", "plugins"))
+OURS = f"{ROOT / 'tavern_host' / 'testing'}/"
+"""The client is no part of a walk."""
+MOST = {"tool call": (60, 122), "run": (72, 370), "agent's turn": (154, 2230)}
+"""The files and the returns of each walk at most."""
+CLOCK = "system:get_current_time"
+"""A tool that does next to nothing."""
+RUN = function(
+    "Two",
+    {"up": "core:UpperCase", "low": "core:LowerCase"},
+    *("in.text > up.text", "up.text > low.text", "low.text > out.text"),
+    takes={"text": "STRING"},
+    gives={"text": "STRING"},
+)
+
+
+class Walk:
+    """The files in the order in which each was first entered, and how often one was entered that had been left."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, None] = {}
+        self.returns = 0
+        self._at = ""
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        """Take note of a call."""
+        file = frame.f_code.co_filename
+        if event != "call" or file == self._at or not file.startswith(PRODUCT) or file.startswith(OURS):
+            return
+        self.returns += file in self.files
+        self.files[file] = None
+        self._at = file
+
+    def __str__(self) -> str:
+        files = "\n".join(f"  {file.removeprefix(f'{ROOT}/')}" for file in self.files)
+        return f"{len(self.files)} files, {self.returns} returns\n{files}"
+
+
+@contextmanager
+def walking() -> Iterator[Walk]:
+    """Note what the thread of the loop calls within the block."""
+    walk, before = Walk(), sys.getprofile()
+    sys.setprofile(walk)
+    try:
+        yield walk
+    finally:
+        sys.setprofile(before)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HttpClient]:
+    """Serve a project with a workflow of two nodes, a tool that is a node, and an agent that calls it."""
+    project = Tavern(tmp_path_factory.mktemp("walks") / "project")
+    project.write("workflows/two.json", RUN)
+    project.profile(tool_ids_inventory=[CLOCK])
+    project.replies(
+        ({"last_contains": "T"}, "Done."),
+        ({}, "<|[REQUEST_TOOL]|>\ncommand:「始」system:get_current_time「末」\n<|[END_TOOL]|>"),
+    )
+    async with Host(project.root) as host, served(host) as opened:
+        yield opened
+
+
+async def shortest(walk: Callable[[], Awaitable[Any]]) -> Walk:
+    """Return the shortest of several walks, once all that is done once has been done."""
+    for _ in range(2):
+        await walk()
+    found = []
+    for _ in range(5):
+        with walking() as noted:
+            await walk()
+        found.append(noted)
+    return min(found, key=lambda one: (len(one.files), one.returns))
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", MOST)
+async def test_a_walk_is_short(site: HttpClient, name: str) -> None:
+    async def tool_call() -> None:
+        answer = await site.post("/api/tools/execute", json={"toolId": CLOCK, "arguments": {}})
+        assert (await answer.json())["results"][0]["status"] == "done", await answer.text()
+
+    async def run() -> None:
+        engine = site.host.services.get(EXECUTION_ENGINE)
+        done = await engine.run(RunRequest(workflow_id="two", inputs={"text": "Hello"}, use_cache=False))
+        assert done.outputs == {"text": "hello"}
+
+    async def turn() -> None:
+        reply = await site.host.services.get(AGENT_RUNTIME).run(AgentRequest(profile_id="keeper", message="Go."))
+        assert reply.text == "Done.", reply
+
+    walk = await shortest({"tool call": tool_call, "run": run, "agent's turn": turn}[name])
+    print(f"{name}: {walk}")
+    files, returns = MOST[name]
+    assert len(walk.files) <= files
+    assert walk.returns <= returns
