@@ -15,6 +15,7 @@ WALKS = {
     "From discovery to a hook call": 14,
     "A tool call, from HTTP to its result": 12,
     "A run, from the command to its events": 18,
+    "An agent's turn, from the message to the answer": 8,
 }
 """The walks of the page, and in how many files each may be."""
 
