@@ -431,9 +431,19 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
 
 
 def test_the_index_leads_to_every_page() -> None:
-    targets = [target.partition("#")[0] for target in page("docs/README.md").links]
-    linked = {(ROOT / "docs" / target).resolve() for target in targets}
+    indices = ("docs/README.md", "docs/decisions/README.md")
+    linked = {(ROOT / path).parent / link.partition("#")[0] for path in indices for link in page(path).links}
+    linked = {path.resolve() for path in linked}
     assert {path for path in pages() if path.startswith("docs/") and ROOT / path not in linked} == {"docs/README.md"}
+
+
+def test_a_decision_that_another_supersedes_says_so() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+    superseded = dict(re.findall(r"\((\d{3}-[\w-]+\.md)\) \(partly superseded by \[\d+\]\((\d{3}-[\w-]+\.md)\)", index))
+    for path in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
+        said = re.search(r"uperseded by \[decision \d+\]\((\S+\.md)\)", path.read_text(encoding="utf-8"))
+        assert (said[1] if said else None) == superseded.get(path.name), path.name
+    assert len(superseded) >= 3
 
 
 def test_each_page_has_one_title() -> None:
