@@ -242,7 +242,7 @@ class Host:
 
     def _record(self, info: PluginInfo) -> Record:
         """Return a record of this host's plugins; two of one name differ in their source. Raises `NotFound`."""
-        same = (one for one in self._manager.duplicates if (one.name, one.source) == (info.name, info.source))
+        same = (one for one in self._manager.name_conflicts if (one.name, one.source) == (info.name, info.source))
         return next(same, None) or self._manager.get(info.name)
 
     async def grant(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
@@ -272,7 +272,7 @@ class Host:
     async def running_hosts(self) -> list[RunningHost]:
         """Return the hosts that follow decisions on this project, in other processes too, once each has carried out
         what was decided until now."""
-        return await self._plugins.answers()
+        return await self._plugins.wait_for_hosts()
 
     def why(self, subject: str) -> Explanation:
         """Explain `service:NAME`, `hook:NAME`, `permission:NAME` or `plugin:NAME`; see `Plugins.why`."""
@@ -322,8 +322,8 @@ class Host:
 
     def call(self, user: str = OPERATOR.id, admission: Admission | None = None) -> CallContext:
         """Return the context of a call that the operator makes, or another user, by a request."""
-        who = Principal.trusted(kind="user", id=user)
-        return CallContext.trusted(principal=who, project=self.project.id, admission=admission)
+        who = Principal.construct(kind="user", id=user)
+        return CallContext.construct(principal=who, project=self.project.id, admission=admission)
 
     def frontend_files(self, plugin: str) -> FrontendFiles | None:
         """Return the files that are served under `/plugins/{plugin}/`, for a loaded plugin that has a front end."""

@@ -9,7 +9,7 @@ from pydantic import Field
 from tavern_agents.api.answers import BranchQuery, IdQuery, OfQuery
 from tavern_agents.api.histories import CHAT_HISTORY, ChatHistory, HistoryExport
 from tavern_host import HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.documents import off_loop, read_model
+from tavern_host.contracts.documents import read_model, to_thread_if_large
 from tavern_host.contracts.host_api import PageQuery
 from tavern_host.contracts.wire import Model
 from tavern_llm.api.llm import ChatMessage
@@ -156,7 +156,7 @@ async def export_history(request: HttpRequest, context: PluginContext) -> HttpRe
 
 async def import_history(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Keep an exported conversation, under `?id=` if that is given."""
-    exported = await off_loop(request.is_large, _exported, request)
+    exported = await to_thread_if_large(request.is_large, _exported, request)
     history = request.read_query(IdQuery).id or None
     return _one(await _service(context).import_history(exported, history_id=history, call=request.call), 201)
 

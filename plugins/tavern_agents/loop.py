@@ -286,7 +286,7 @@ class AgentLoop:
 
     async def _think(self, given: Situation, workflow: Workflow) -> tuple[LlmResponse, str]:
         """Return what the agent answers, and the run of its workflow."""
-        request = RunRequest.trusted(
+        request = RunRequest.construct(
             workflow=workflow,
             inputs=self.deliberation.inputs(given),
             metadata={"agent": self.profile.id, "agentRunId": self.run.id, "step": given.step},

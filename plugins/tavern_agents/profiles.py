@@ -21,7 +21,7 @@ from tavern_host.contracts.errors import Misconfigured, NotFound, TavernError, d
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PLUGINS, PluginAsset
 from tavern_host.contracts.wire import Path as Location
-from tavern_host.contracts.wire import WireError, carried, without_surrogates
+from tavern_host.contracts.wire import WireError, wire_value, without_surrogates
 from tavern_tools.api.json_positions import JsonText, nearest
 
 PROFILE = "agent_profile.json"
@@ -238,7 +238,7 @@ def read_profile(document: dict[str, Any], name: str) -> list[AgentProblem]:
 
 def _validated(document: dict[str, Any], source: Source) -> tuple[AgentProfile | None, list[AgentProblem]]:
     try:
-        return AgentProfile.model_validate(carried(document), strict=True), []
+        return AgentProfile.model_validate(wire_value(document), strict=True), []
     except WireError as error:
         return None, [source.problem(error.path, error.reason)]
     except ValidationError as error:

@@ -63,7 +63,7 @@ class Tracer:
     def say(self, kind: TraceKind, text: str, **data: JsonValue) -> None:
         """Publish one step, to be kept with the run; long texts are cut."""
         self._seq += 1
-        trace = AgentTrace.trusted(
+        trace = AgentTrace.construct(
             **self._about,
             step=self.step,
             seq=self._seq,
@@ -77,7 +77,7 @@ class Tracer:
 
     def fragment(self, text: str, **data: JsonValue) -> None:
         """Publish a piece of what the agent says while it comes; it is not kept."""
-        trace = AgentTrace.trusted(**self._about, step=self.step, kind="fragment", text=text, data=data)
+        trace = AgentTrace.construct(**self._about, step=self.step, kind="fragment", text=text, data=data)
         self._context.events.publish(EVENT, trace.to_json())
 
     def unwritten(self) -> list[AgentTrace]:

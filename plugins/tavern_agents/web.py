@@ -12,7 +12,7 @@ from tavern_agents.api.memory import MemoryChange
 from tavern_agents.api.recordings import ReplayOptions
 from tavern_agents.profile_checks import profile_schema
 from tavern_host import AGENT_RUNTIME, HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.documents import off_loop, read_model
+from tavern_host.contracts.documents import read_model, to_thread_if_large
 from tavern_host.contracts.wire import Model
 from tavern_llm.api.llm import ChatMessage
 
@@ -64,14 +64,14 @@ async def check_agents(request: HttpRequest, context: PluginContext) -> HttpResp
 
 async def run_agent(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with an `AgentReply` when the agent is done."""
-    asked = await off_loop(request.is_large, _asked, request)
+    asked = await to_thread_if_large(request.is_large, _asked, request)
     reply = await context.services.get(AGENT_RUNTIME).run(asked, call=request.call)
     return HttpResponse(data=reply.to_json())
 
 
 async def start_run(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with the `AgentRun` that has begun."""
-    asked = await off_loop(request.is_large, _asked, request)
+    asked = await to_thread_if_large(request.is_large, _asked, request)
     run = await context.services.get(AGENT_RUNTIME).start(asked, call=request.call)
     return HttpResponse(status=202, data=run.to_json())
 

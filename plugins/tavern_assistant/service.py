@@ -36,7 +36,7 @@ class Patches(Assistant):
         """Return what a patch would do; see the interface."""
         if (id is None) == (document is None):
             raise InvalidInput("a patch is of a document that is named by its `id`, or given as `document`")
-        asked = PatchProposal.trusted(kind=kind, id=id, document=document, operations=operations, revision=revision)
+        asked = PatchProposal.construct(kind=kind, id=id, document=document, operations=operations, revision=revision)
         return _shown(await self._of(kind).propose(asked, call), whole)
 
     @gives_new
@@ -53,7 +53,7 @@ class Patches(Assistant):
     ) -> PatchResult:
         """Apply a patch; see the interface."""
         _refuse_settings(kind)
-        asked = PatchProposal.trusted(kind=kind, id=id, operations=operations, revision=revision, reason=reason)
+        asked = PatchProposal.construct(kind=kind, id=id, operations=operations, revision=revision, reason=reason)
         result = await self._of(kind).apply(asked, call)
         if kind == "workflow" and result.applied and call is not None and call.principal.kind == "agent":
             self._context.events.publish(UPDATE_WORKFLOW, update_event(id, result, operations, reason))

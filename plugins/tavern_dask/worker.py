@@ -35,7 +35,7 @@ from tavern_host.contracts.errors import (
 )
 from tavern_host.contracts.executions import RemoteWork
 from tavern_host.contracts.nodes import NodeInstance
-from tavern_host.contracts.wire import WireError, carried
+from tavern_host.contracts.wire import WireError, wire_value
 from tavern_host.storage.values import decode_loose, encode_loose
 from tavern_workflows.api.dataflow import converter
 
@@ -294,7 +294,7 @@ def _encoded(outputs: dict[str, Any]) -> Values:
             binary[key] = value
             continue
         try:
-            encoded[key], kept = encode_loose(carried(value))
+            encoded[key], kept = encode_loose(wire_value(value))
         except WireError as error:
             raise OutputError(f"the output {key!r}{error.place}: {error.reason}", output=key) from None
         if kept:

@@ -89,8 +89,8 @@ class LoopbackRuntime(InProcessRuntime):
         """Return a new instance of the class `handler`, or what runs a descriptor's handler; where the descriptor's
         kind says what it is, it is behind the boundary."""
         if not isinstance(handler, str):
-            opened, carrier = super().open(handler), kind_of(type(handler)).carrier
-            return opened if carrier is None else first_party_part(carrier)(opened, self._plugin, handler)
+            opened, transport = super().open(handler), kind_of(type(handler)).transport
+            return opened if transport is None else first_party_part(transport)(opened, self._plugin, handler)
         crossing = Crossing(self._plugin, handler)
         sent = crossing.own_arguments(arguments)
         with crossing:

@@ -23,7 +23,7 @@ Values = dict[str, Any]
 """Values by the key of their slot."""
 
 
-def carried_runner(runner: NodeRunner, plugin: str, definition: NodeDefinition) -> NodeRunner:
+def transport_runner(runner: NodeRunner, plugin: str, definition: NodeDefinition) -> NodeRunner:
     """Return the runner of a node type of a plugin, behind the boundary."""
     return _Runner(runner, Crossing(plugin, f"node {definition.type}", log=False))  # the engine logs it
 

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from tavern_engine.api.nodes import NodeManager
 from tavern_host import PLUGINS, CallContext, PluginContext
-from tavern_host.context import Contribution
+from tavern_host.context import HookResult
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, TavernError, Vetoed, describe
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
@@ -32,7 +32,7 @@ class NodeType:
 
     definition: NodeDefinition
     original: NodeDefinition
-    contribution: Contribution[list[NodeDefinition]]
+    contribution: HookResult[list[NodeDefinition]]
 
     @property
     def plugin(self) -> str:

@@ -13,7 +13,7 @@ from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.run.output_calls import check_principal
 from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
 from tavern_host.common.redaction import has_mask
-from tavern_host.contracts.documents import off_loop
+from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.settings import SETTINGS
@@ -48,9 +48,9 @@ async def changed_request(stored: StoredRun, changed: RunRequest, context: Plugi
         has_own = "workflow_id" in changed.model_fields_set
         return request if has_own else request.model_copy(update={"workflow": stored.workflow})
     is_large = len(changed.workflow.nodes) > 50
-    edited = await off_loop(is_large, document_of, changed.workflow)
-    if await off_loop(is_large, has_mask, edited):
-        known = await off_loop(is_large, document_of, stored.workflow)
+    edited = await to_thread_if_large(is_large, document_of, changed.workflow)
+    if await to_thread_if_large(is_large, has_mask, edited):
+        known = await to_thread_if_large(is_large, document_of, stored.workflow)
         edited = await context.services.get(SETTINGS).restored(edited, [known])
         workflow = await context.services.get(WORKFLOW_MANAGER).parse(edited)
         request = request.model_copy(update={"workflow": workflow})

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tavern_host.contracts.documents import MAX_DOCUMENT, carried_json, json_path, json_type, mistakes, without_comments
+from tavern_host.contracts.documents import MAX_DOCUMENT, json_path, json_type, mistakes, wire_json, without_comments
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.wire import MAX_LEVELS
 from tavern_host.storage.confined_fs import confined_folder, open_file, reason_of, replace_file, stat_file, writing
@@ -150,7 +150,7 @@ def parse(data: bytes, base: str) -> tuple[str, list[Row]]:
     problems: list[str] = []
     header.setdefault("kb_id", base)
     try:
-        header = carried_json(header, "it")
+        header = wire_json(header, "it")
         BaseHeader.model_validate(header).access  # noqa: B018 (it may be wrong as well)
     except ValidationError as error:
         problems += [f"{json_path(*place)}: {text}" for place, text in mistakes(error)]
@@ -175,7 +175,7 @@ def parse(data: bytes, base: str) -> tuple[str, list[Row]]:
 
 def _checked(value: Any) -> Row:
     """Return the row of an entry in a document. Raises `InvalidInput`."""
-    value = carried_json(value, "the entry")
+    value = wire_json(value, "the entry")
     body = json.dumps(value, ensure_ascii=False)
     if len(body) > MAX_ENTRY:
         raise InvalidInput(f"it has more than {MAX_ENTRY >> 20} MiB of JSON")
@@ -194,7 +194,7 @@ def read_in_parts(data: bytes, levels: int) -> Any:
     reader = _Reader(data)
     found = reader.value(levels)
     reader.end()
-    return carried_json(found, "it")
+    return wire_json(found, "it")
 
 
 class _Reader:

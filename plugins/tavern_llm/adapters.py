@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tavern_host.common.redaction import redacted
-from tavern_host.context import Contribution, PluginContext
+from tavern_host.context import HookResult, PluginContext
 from tavern_host.contracts.errors import PluginFailure, TavernError, describe, error_of
 from tavern_llm.api.llm import LlmAdapterInfo
 from tavern_llm.failures import secrets_of
@@ -28,7 +28,7 @@ class OpenAdapter:
 
     channel: Channel
     info: LlmAdapterInfo
-    provider: Contribution[Any]
+    provider: HookResult[Any]
     revision: int
     target: Any
     users: int = 0
@@ -62,7 +62,7 @@ class Adapters:
         self._context = context
         self._revision: int | None = None
         self._infos: dict[str, LlmAdapterInfo] = {}
-        self._providers: dict[str, Contribution[Any]] = {}
+        self._providers: dict[str, HookResult[Any]] = {}
         self._open: dict[tuple[str, int], OpenAdapter] = {}
 
     async def infos(self) -> Mapping[str, LlmAdapterInfo]:

@@ -29,12 +29,12 @@ def output_of(content: list[Any], structured: JsonValue, project: Project, serve
             structured = "\n".join(text or "" for text in texts)
         else:
             structured = [part.model_dump(mode="json", exclude_none=True) for part in parts]
-    return ToolOutput.trusted(structured=structured, content=parts)
+    return ToolOutput.construct(structured=structured, content=parts)
 
 
 def _part(one: Any, project: Project, server: str) -> ContentPart:
     if isinstance(one, types.TextContent | types.TextResourceContents):
-        return ContentPart.trusted(type="text", text=one.text)
+        return ContentPart.construct(type="text", text=one.text)
     if isinstance(one, types.EmbeddedResource):
         return _part(one.resource, project, server)
     if isinstance(one, types.ImageContent | types.AudioContent):

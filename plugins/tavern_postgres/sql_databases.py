@@ -127,7 +127,7 @@ class PostgresDatabases(SharedDatabases):
                 count += max(begun.cursor.rowcount, 0)
                 if begun.cursor.description is not None:
                     rows += [[_value(value) for value in row] for row in await begun.cursor.fetchall()]
-        return SqlResult.trusted(rows=rows, count=count)
+        return SqlResult.construct(rows=rows, count=count)
 
     async def _run(self, begun: _Transaction, statement: str, values: Any = None) -> None:
         import psycopg

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.documents import carried_json, object_of, read_json
+from tavern_host.contracts.documents import object_of, read_json, wire_json
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.wire import without_surrogates
 from tavern_tam.window import behind_blanks
@@ -168,7 +168,7 @@ def _arguments(call: _Call) -> dict[str, JsonValue]:
     if call.objects:
         if text.strip():
             raise ValueError("they come both as an object and as text")
-        return dict(carried_json(object_of([pair for one in call.objects for pair in one.items()]), "they"))
+        return dict(wire_json(object_of([pair for one in call.objects for pair in one.items()]), "they"))
     if not text.strip():
         return {}
     value: JsonValue = read_json(text, "the text")

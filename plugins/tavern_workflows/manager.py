@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host import PLUGINS, CallContext, PluginContext
-from tavern_host.contracts.documents import off_loop
+from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition
@@ -124,13 +124,13 @@ class Workflows(WorkflowManager):
 
     async def parse(self, document: dict[str, JsonValue]) -> Workflow:
         """Return a document as a workflow. Raises `InvalidInput` with all problems of its shape."""
-        return await off_loop(is_large(document), parse, document)
+        return await to_thread_if_large(is_large(document), parse, document)
 
     async def check(self, document: dict[str, JsonValue]) -> list[WorkflowProblem]:
         """Return the problems of a document, those of its shape first; of too many the last says how many more."""
         types = await self._node_types()
         try:
-            reading, problems = await off_loop(is_large(document), _read_and_check, document, types)
+            reading, problems = await to_thread_if_large(is_large(document), _read_and_check, document, types)
         except NeedsThread:
             reading, problems = await asyncio.to_thread(_read_and_check, document, types)
         if problems is None:  # other workflows are read, or plugins looked for that have what is unknown

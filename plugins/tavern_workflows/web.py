@@ -16,7 +16,7 @@ from urllib.parse import quote
 from pydantic import Field, JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, HttpRequest, HttpResponse, NotFound, PluginContext
-from tavern_host.contracts.documents import merged, off_loop, read_json_object
+from tavern_host.contracts.documents import merged, read_json_object, to_thread_if_large
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.languages import say
@@ -127,13 +127,16 @@ async def check(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def layout(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/layout`: places for the nodes of the document in the body."""
-    manager, asked = context.services.get(WORKFLOW_MANAGER), await off_loop(request.is_large, request.read, Unplaced)
+    manager, asked = (
+        context.services.get(WORKFLOW_MANAGER),
+        await to_thread_if_large(request.is_large, request.read, Unplaced),
+    )
     found = await manager.layout(await manager.parse(asked.workflow), sizes=asked.sizes, keep=asked.keep)
     return HttpResponse(data=found.to_json())
 
 
 async def _document(request: HttpRequest) -> dict[str, JsonValue]:
-    return await off_loop(request.is_large, read_json_object, request.body, "the body")
+    return await to_thread_if_large(request.is_large, read_json_object, request.body, "the body")
 
 
 def _object(value: JsonValue) -> dict[str, JsonValue]:

@@ -290,7 +290,7 @@ class Blobs(Protocol):
         """Return the plugin's names that hold something."""
 
 
-class Contribution(Protocol, Generic[T_co]):
+class HookResult(Protocol, Generic[T_co]):
     """One plugin's answer to a hook, with a way to reach the handlers that the answer names."""
 
     @property
@@ -335,7 +335,7 @@ class Hooks(Protocol):
         """Grows whenever the set of active plugins or grants changes: a registry that was filled by a
         hook compares it on each access and collects again when it differs."""
 
-    async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
+    async def collect(self, hook: str, **arguments: Any) -> list[HookResult[Any]]:
         """Call every implementation; an error is reported against its plugin and the others are called. The answers
         come in the order in which the plugins were loaded, the first-party ones first."""
 
@@ -346,7 +346,7 @@ class Hooks(Protocol):
         `kind` says what it is: "macro".
         """
 
-    async def first(self, hook: str, **arguments: Any) -> Contribution[Any] | None:
+    async def first(self, hook: str, **arguments: Any) -> HookResult[Any] | None:
         """Call implementations until one answers something other than None."""
 
     async def filter(self, hook: str, value: T, **arguments: Any) -> T:

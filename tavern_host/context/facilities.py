@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tavern_host.audit.log import AuditLog, PluginAudit
 from tavern_host.common.proxies import ProxySettings, proxy_for, proxy_variables
-from tavern_host.context import Contribution, PluginContext, Project
+from tavern_host.context import HookResult, PluginContext, Project
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Forbidden, PermissionDenied, one_line
 from tavern_host.contracts.events import Event
@@ -22,7 +22,7 @@ from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.events.bus import WAITING, BusSubscription, EventBus, covers, is_own
 from tavern_host.hooks.catalogue import owner
-from tavern_host.hooks.dispatch import Answer, Dispatcher
+from tavern_host.hooks.dispatch import Dispatcher
 from tavern_host.runtime.in_flight import InFlight, requester
 from tavern_host.runtime.json_calls import JsonCall
 from tavern_host.runtime.ledger import Ledger
@@ -210,7 +210,7 @@ class PluginHooks:
         """Return whether the hook has an implementation."""
         return self._dispatcher.implemented(hook)
 
-    async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
+    async def collect(self, hook: str, **arguments: Any) -> list[HookResult[Any]]:
         """Return all answers, in the order in which the plugins were loaded."""
         self._check(hook, arguments)
         if hook not in self._imported:
@@ -233,7 +233,7 @@ class PluginHooks:
             self.report(plugin, message, hint="choose another name")
         return False
 
-    async def first(self, hook: str, **arguments: Any) -> Contribution[Any] | None:
+    async def first(self, hook: str, **arguments: Any) -> HookResult[Any] | None:
         """Return the first answer that is not None."""
         self._check(hook, arguments)
         return await self._dispatcher.first(hook, arguments)
@@ -273,7 +273,7 @@ class Kernel:
     services: ServiceRegistry
     dispatcher: Dispatcher
     bus: Callable[[], EventBus]
-    declared: Callable[[str], list[Answer]]
+    declared: Callable[[str], list[HookResult[Any]]]
     serving: bool
     audit: AuditLog
     blobs: BlobStore

@@ -92,7 +92,7 @@ class CallContext(Model):
         if timeout is not None:
             limit = clock.now() + timedelta(seconds=timeout)
             deadline = limit if deadline is None else min(deadline, limit)
-        return CallContext.trusted(
+        return CallContext.construct(
             principal=principal or self.principal,
             project=self.project,
             run_id=run_id or self.run_id,

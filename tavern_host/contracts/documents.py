@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.wire import INT_BITS, MAX_LEVELS, WireError, carried, without_surrogates
+from tavern_host.contracts.wire import INT_BITS, MAX_LEVELS, WireError, wire_value, without_surrogates
 
 P = ParamSpec("P")
 
@@ -30,7 +30,7 @@ LARGE_TEXT = 2**18
 """From how many bytes on JSON is read or written in a thread."""
 
 
-async def off_loop(is_large: bool, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+async def to_thread_if_large(is_large: bool, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Return what `work` gives; where it is large it is done in a thread, so that nobody waits for it."""
     return await asyncio.to_thread(work, *args, **kwargs) if is_large else work(*args, **kwargs)
 
@@ -102,7 +102,7 @@ def read_json(text: str | bytes, name: str) -> Any:
     replaced: half of a surrogate pair is refused too.
     """
     value = _parsed(text, name)
-    found = carried_json(value, name)
+    found = wire_json(value, name)
     if found is not value:  # a copy, since something in it was replaced
         place = json_path(*_half(value, ()))[:_SHOWN]
         raise InvalidInput(f"{name}: {place}: the text holds half of a surrogate pair, which is not Unicode")
@@ -115,7 +115,7 @@ def _half(value: Any, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
     for key, item in inner:
         if isinstance(key, str) and without_surrogates(key) is not key:
             return (*path, key)
-        if carried(item) is not item:
+        if wire_value(item) is not item:
             return _half(item, (*path, key))
     return path
 
@@ -128,10 +128,10 @@ def read_json_object(text: str | bytes, name: str) -> dict[str, Any]:
     return value
 
 
-def carried_json(value: Any, name: str) -> Any:
+def wire_json(value: Any, name: str) -> Any:
     """Return a value as `carried` does. Raises `InvalidInput` that says what of `name` cannot be carried."""
     try:
-        return carried(value)
+        return wire_value(value)
     except WireError as error:
         raise InvalidInput(f"{name}: {json_path(*error.path)[:_SHOWN]}: {error.reason}") from None
 

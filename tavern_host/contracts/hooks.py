@@ -14,14 +14,14 @@ from tavern_host.contracts.wire import Model
 class ContributionKind:
     """One kind of contributions. `name` and `title` list them: their kind, and the attribute that names each.
 
-    `collector` is a `module:function` of the host; `opener` and `carrier` are of first-party plugins, and counted from
-    their packages. They are imported when they are used:
+    `collector` is a `module:function` of the host; `opener` and `transport` are of first-party plugins, and counted
+    from their packages. They are imported when they are used:
 
     - `collector(module, plugin=…, **options)` returns the descriptors in the module that a plugin's manifest names as
       `entry` under the hook's `field`; `options` are the other keys there.
     - `opener(target, descriptor, context, source)` returns what runs `target`, the object behind the descriptor's
       `handler`; `source` is the `FolderSource` of a folder plugin, else None.
-    - `carrier(opened, plugin, descriptor)` returns the same, with its values encoded and decoded.
+    - `transport(opened, plugin, descriptor)` returns the same, with its values encoded and decoded.
 
     `protocol` has the methods of the class behind a `handler`; `answer` is the annotation of what the function behind
     a `handler` returns. Each is None where there is none.
@@ -31,7 +31,7 @@ class ContributionKind:
     title: str = ""
     collector: str | None = None
     opener: str | None = None
-    carrier: str | None = None
+    transport: str | None = None
     protocol: type | None = None
     answer: Any = None
 

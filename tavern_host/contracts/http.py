@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.documents import LARGE_TEXT, off_loop, read_json, read_model
+from tavern_host.contracts.documents import LARGE_TEXT, read_json, read_model, to_thread_if_large
 from tavern_host.contracts.hooks import ContributionKind
 from tavern_host.contracts.wire import Model
 
@@ -48,7 +48,7 @@ class HttpRequest(Model):
 
     @property
     def is_large(self) -> bool:
-        """Whether its body is to be read in a thread: `off_loop(request.is_large, …)`."""
+        """Whether its body is to be read in a thread: `to_thread_if_large(request.is_large, …)`."""
         return len(self.body) > LARGE_TEXT
 
     def json_body(self) -> Any:
@@ -97,7 +97,7 @@ async def answer_with(
 ) -> HttpResponse:
     """Return the answer whose JSON `make` returns. Where that is large it is made, and encoded, in a thread, so that
     nobody waits for it."""
-    body = await off_loop(is_large, lambda: dumps(make(), allow_nan=False).encode())
+    body = await to_thread_if_large(is_large, lambda: dumps(make(), allow_nan=False).encode())
     return HttpResponse(status=status, body=body, headers=headers or {})
 
 

@@ -117,7 +117,7 @@ class NodeDefinition(OpenModel):
         title="full_type",
         collector="tavern_host.sdk.decorator:collect_nodes",
         opener="node_runners:open_node",
-        carrier="loopback_nodes:carried_runner",
+        transport="loopback_nodes:transport_runner",
     )
 
     type: str
@@ -199,7 +199,7 @@ class NodeProgress(Model):
         if not (message is None or isinstance(message, str)):
             raise InvalidInput(f"the message of a node's progress must be text, not {message!r:.80}")
         said = None if message is None else without_surrogates(str.__str__(message)[:MAX_MESSAGE])
-        return cls.trusted(value=value, maximum=maximum, message=said)
+        return cls.construct(value=value, maximum=maximum, message=said)
 
 
 Report = Callable[[NodeProgress], None]

@@ -229,7 +229,7 @@ class DescribedRoute(Model):
     schemas: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
 
 
-Stamps = tuple[tuple[int, int], ...]
+FileVersions = tuple[tuple[int, int], ...]
 """What differs after each change of the files of decisions."""
 
 
@@ -247,7 +247,7 @@ class RunningHost(Model):
     it cannot follow them."""
 
     process: int
-    stamps: Stamps = ()
+    stamps: FileVersions = ()
     plugins: list[PluginInfo] = Field(default_factory=list)
     reloads: dict[str, Reloaded] = Field(default_factory=dict)
     problem: str | None = None

@@ -67,13 +67,13 @@ def without_surrogates(text: str) -> str:
     return text
 
 
-def carried(value: Any) -> Any:
+def wire_value(value: Any) -> Any:
     """Return a value that every wire can carry: this one, or a copy where it has lone surrogates (now U+FFFD).
 
     Raises `WireError` with the place of anything else: an int beyond 64 bits, a number that is not finite, a datetime
     without its time zone, more than `MAX_LEVELS` levels, a key that is no str, an object of no wire type.
     """
-    return value if _is_plain(value) else _carried(value, ())
+    return value if _is_plain(value) else _wire_value(value, ())
 
 
 def _is_plain(value: Any) -> bool:
@@ -111,7 +111,7 @@ def _is_plain(value: Any) -> bool:
     return False
 
 
-def _carried(value: Any, path: Path) -> Any:
+def _wire_value(value: Any, path: Path) -> Any:
     if value is None or isinstance(value, bool | bytes | enum.Enum):
         return value
     if isinstance(value, str):
@@ -134,12 +134,12 @@ def _carried(value: Any, path: Path) -> Any:
         for key in value:
             if not isinstance(key, str):
                 raise WireError(f"keys must be str, one is {kind_of(key)}", path)
-        return {without_surrogates(key): _carried(item, (*path, key)) for key, item in value.items()}
+        return {without_surrogates(key): _wire_value(item, (*path, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_carried(item, (*path, index)) for index, item in enumerate(value)]
+        return [_wire_value(item, (*path, index)) for index, item in enumerate(value)]
     if isinstance(value, BaseModel) and value.model_config.get("frozen"):
         for name, item in [*vars(value).items(), *(value.model_extra or {}).items()]:
-            _carried(item, (*path, name))
+            _wire_value(item, (*path, name))
         return value
     raise WireError(f"{kind_of(value)} is none of the types that a wire carries", path)
 
@@ -170,7 +170,7 @@ class Model(BaseModel):
         return self.model_dump(mode="json", exclude_none=True)
 
     @classmethod
-    def trusted(cls, **values: Any) -> Self:
+    def construct(cls, **values: Any) -> Self:  # type: ignore[override]  # the one of pydantic is deprecated
         """Return the model with `values` that are known to be right, given by field name: nothing is checked.
 
         For data that our own code made, where checking it once more would cost more than making it.

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pluggy
 from pydantic import BaseModel, ValidationError
 
-from tavern_host.context import PluginContext
+from tavern_host.context import HookResult, PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe, one_line
 from tavern_host.contracts.hooks import HookInfo, Veto
 from tavern_host.contracts.metrics import Tally
@@ -65,8 +65,8 @@ class _Registered:
         return vars(self)  # pluggy looks at every attribute, those of `object` included, which takes a while
 
 
-class Answer:
-    """One plugin's answer to a hook, and a way to reach the handlers it names (`context.Contribution`)."""
+class LoadedHookResult:
+    """One loaded plugin's answer to a hook, and a way to reach the handlers it names; see `context.HookResult`."""
 
     __slots__ = ("_context", "_in_flight", "_runtime", "code", "plugin", "value")
 
@@ -170,7 +170,7 @@ class Dispatcher:
                 current = [i for i in self.implementations(hook) if i.info.plugin in plugins]
                 waiting = [i for i in current if (i.info.plugin, i.info.function) not in called]
 
-    async def collect(self, hook: str, arguments: Mapping[str, Any]) -> list[Answer]:
+    async def collect(self, hook: str, arguments: Mapping[str, Any]) -> list[HookResult[Any]]:
         """Return all answers other than None; a failure is reported and the others are asked all the same."""
         answers = []
         for implementation in self._in_turn(hook):
@@ -179,7 +179,7 @@ class Dispatcher:
                 answers.append(_answer(implementation, items))
         return answers
 
-    async def first(self, hook: str, arguments: Mapping[str, Any]) -> Answer | None:
+    async def first(self, hook: str, arguments: Mapping[str, Any]) -> HookResult[Any] | None:
         """Return the first answer other than None; a failure is reported and the next one is asked."""
         for implementation in self._in_turn(hook):
             value = await self._ask(implementation, arguments)
@@ -296,8 +296,8 @@ async def _within(deadline: float, coroutine: Coroutine[Any, Any, T], in_flight:
         raise
 
 
-def _answer(implementation: Implementation, value: Any) -> Answer:
-    return Answer(value, implementation.runtime, implementation.context, implementation.in_flight)
+def _answer(implementation: Implementation, value: Any) -> HookResult[Any]:
+    return LoadedHookResult(value, implementation.runtime, implementation.context, implementation.in_flight)
 
 
 def _checked(answer: Any, wanted: type[T], what: str) -> T:

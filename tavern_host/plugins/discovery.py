@@ -160,13 +160,13 @@ def _add_file_settings(records: list[Record]) -> None:
 def _named(records: list[Record]) -> tuple[dict[str, Record], list[Record]]:
     """Return the first record of each name, and the others, which are refused."""
     named: dict[str, Record] = {}
-    duplicates = []
+    conflicts = []
     for record in records:
         first = named.setdefault(record.name, record)
         if first is not record:
             message = f"the name {record.name!r} is taken by the plugin from {first.source}"
-            duplicates.append(_invalid(record, message, "remove one of the two"))
-    return named, duplicates
+            conflicts.append(_invalid(record, message, "remove one of the two"))
+    return named, conflicts
 
 
 def has_code(root: Path, manifest: Manifest | None) -> bool:

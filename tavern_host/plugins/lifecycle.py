@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from tavern_host.context import HookResult
 from tavern_host.context.facilities import Kernel, make_context
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import AdmissionError, Problem
 from tavern_host.hooks.catalogue import Catalogue
-from tavern_host.hooks.dispatch import Answer
+from tavern_host.hooks.dispatch import LoadedHookResult
 from tavern_host.plugins.admission import admit
 from tavern_host.plugins.frontend import frontend_files
 from tavern_host.plugins.record import LoadedPlugin, Record
@@ -69,10 +70,10 @@ class Lifecycle:
         """Return all loads of a plugin, the active one first."""
         return [loaded for loaded in self.loads() if loaded.record.name == name]
 
-    def collected(self, hook: str) -> list[Answer]:
+    def collected(self, hook: str) -> list[HookResult[Any]]:
         """Return what the modules that manifests name contribute to a hook."""
         return [
-            Answer(items, loaded.runtime, loaded.context, loaded.in_flight)
+            LoadedHookResult(items, loaded.runtime, loaded.context, loaded.in_flight)
             for loaded in list(self.active.values())
             if (items := loaded.runtime.collect(hook))
         ]
@@ -113,7 +114,7 @@ class Lifecycle:
         return loaded
 
     def _code_name(self, record: Record, manifest: Manifest) -> str:
-        """Return what names the code of this load; see `context.Contribution`.
+        """Return what names the code of this load; see `context.HookResult`.
 
         Which code of an installed package a later load reads is unknown, so each of those has a unique name.
         """
@@ -176,7 +177,7 @@ class Lifecycle:
         for provider in loaded.providers:
             if provider.override:
                 ledger.add("override", provider.service, self._kernel.services.add(provider), offer=True)
-        answer = Answer(None, loaded.runtime, loaded.context, loaded.in_flight)
+        answer = LoadedHookResult(None, loaded.runtime, loaded.context, loaded.in_flight)
         for route in declarations.routes:
             call = partial(answer.call, route.handler)
             one = Registered(name, route, call, loaded.runtime.schema, loaded.record.first_party)
@@ -217,7 +218,7 @@ class Lifecycle:
         """Offer nothing of a load any more. The caller updates the hooks."""
         if self.active.get(loaded.record.name) is loaded:
             del self.active[loaded.record.name]
-        loaded.views.keep()
+        loaded.views.pin()
         for entry, failure in loaded.ledger.withdraw():
             self._kernel.dispatcher.report(loaded.record.name, f"taking back its {entry.kind} {entry.name}", failure)
 

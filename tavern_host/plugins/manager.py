@@ -1,4 +1,4 @@
-"""The plugins of one host: linked, loaded, started, stopped, and reconsidered when a decision on one changes.
+"""The plugins of one host: linked, loaded, started, stopped, and reconciled when a decision on one changes.
 
 What the operator decides is in `service`, what is known of plugins as data in `report`.
 """
@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tavern_host.context import HookResult
 from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.errors import Conflict, Misconfigured
 from tavern_host.contracts.plugins import NOT_RELOADED, AdmissionError, PluginInfo, PluginState, Problem
 from tavern_host.hooks.catalogue import Catalogue
-from tavern_host.hooks.dispatch import Answer, Dispatcher
+from tavern_host.hooks.dispatch import Dispatcher
 from tavern_host.plugins.discovery import Sources, discover
 from tavern_host.plugins.grants import GrantStore, SwitchStore
 from tavern_host.plugins.lifecycle import Lifecycle
@@ -57,7 +58,7 @@ class Manager:
         self.is_running = False
         self.operations = SerialExecutor()
         self.records: dict[str, Record] = {}
-        self.duplicates: list[Record] = []
+        self.name_conflicts: list[Record] = []
         self.problems = Problems(self.records, self.audit)
         self.dispatcher = Dispatcher(self.catalogue, self.problems.failed, self.problems.add)
         self.services = ServiceRegistry(self.catalogue, self.boundary, self._holds, self.review.operator.overrides)
@@ -77,7 +78,7 @@ class Manager:
 
     def infos(self) -> list[PluginInfo]:
         """Return every plugin in load order, refused namesakes last; without the names of what modules define."""
-        records = [*self.records.values(), *self.duplicates]
+        records = [*self.records.values(), *self.name_conflicts]
         return [self.report.info(record, collected=False) for record in records]
 
     def revision(self) -> object:
@@ -85,11 +86,11 @@ class Manager:
         owned = [loaded.ledger.revision for loaded in self.active.values()]
         said = [
             (r.read_at, r.state, r.pending_restart, r.permissions, *r.problems, *r.timings.values())
-            for r in [*self.records.values(), *self.duplicates]
+            for r in [*self.records.values(), *self.name_conflicts]
         ]
         return self.dispatcher.revision, self.settings.revision, owned, said
 
-    def _collected(self, hook: str) -> list[Answer]:
+    def _collected(self, hook: str) -> list[HookResult[Any]]:
         return self.lifecycle.collected(hook)
 
     def _holds(self, plugin: str, permission: str) -> bool:
@@ -99,7 +100,7 @@ class Manager:
 
     def link(self) -> None:
         """Discover all plugins and decide from their manifests which may be loaded, in which order."""
-        found, self.duplicates = discover(self.sources)
+        found, self.name_conflicts = discover(self.sources)
         self.set_records(found.values())
         for name in self.review.without:
             self.get(name)
@@ -221,7 +222,7 @@ class Manager:
             self.update_hooks()
 
     def follow_operator(self, operator: OperatorFile) -> None:
-        """Decide from now on as the operator's file says; what that changes for plugins is for `reconsider`."""
+        """Decide from now on as the operator's file says; what that changes for plugins is for `reconcile`."""
         self.review = replace(self.review, operator=operator)
         self.services.reorder(operator.overrides)
         self.update_hooks()
@@ -253,9 +254,9 @@ class Manager:
             names = ", ".join(sorted(loading)) if len(loading) < 4 else "the host"
             raise Conflict(f"{names} is being started: ask again when that is done")
 
-    # --- reconsider, in a running host ------------------------------------------------------------------
+    # --- reconcile, in a running host ------------------------------------------------------------------
 
-    async def reconsider(self, records: Iterable[Record], *, drain: bool = True, gone: Collection[str] = ()) -> None:
+    async def reconcile(self, records: Iterable[Record], *, drain: bool = True, gone: Collection[str] = ()) -> None:
         """Review plugins and those that require them again, and those of `gone`, which have no record any more.
 
         In a running host, load and unload accordingly. With `drain`, work in flight in what is unloaded may end; else
@@ -272,7 +273,7 @@ class Manager:
         staying = {record.name for record in affected if record.state is PluginState.STARTED}  # see _keep_load
         for name in set(names) - staying:
             if name in self.active:
-                self.active[name].views.keep()  # work in flight keeps the views that it has
+                self.active[name].views.pin()  # work in flight keeps the views that it has
         replaced = self._deactivate(set(names) - {record.name for record in loading} - staying)
         if not drain:
             await self._unload_at_once(replaced)
@@ -327,7 +328,7 @@ class Manager:
             if loaded is not None:
                 await self.lifecycle.unload(loaded)
             if kept is not None:
-                kept.views.follow()
+                kept.views.unpin()
                 return []
             return [one for one in dict.fromkeys([*deactivated, before]) if one is not None and one is not loaded]
         record.state = PluginState.STARTED
@@ -354,7 +355,7 @@ class Manager:
         """Deactivate plugins; return their loads."""
         loads = [self.active[name] for name in names if name in self.active]
         for loaded in loads:
-            loaded.views.keep()
+            loaded.views.pin()
         for loaded in loads:
             self.lifecycle.deactivate(loaded)
         if loads:

@@ -35,7 +35,7 @@ Known = dict[str, tuple[Level, str]]
 def platform(manifests: Iterable[Manifest]) -> Publishes:
     """Return what first-party plugins publish: whatever has no plugin's name before it."""
     published = [manifest.publishes for manifest in manifests]
-    return Publishes.trusted(
+    return Publishes.construct(
         services=[one for each in published for one in each.services if not one.is_prefixed],
         hooks=[one for each in published for one in each.hooks if not one.is_prefixed],
     )

@@ -25,6 +25,7 @@ from tavern_host.contracts.plugins import (
     AskedPermission,
     DescribedRoute,
     Explanation,
+    FileVersions,
     PluginAsset,
     PluginInfo,
     Plugins,
@@ -33,7 +34,6 @@ from tavern_host.contracts.plugins import (
     Reloaded,
     RunningHost,
     ServiceLayer,
-    Stamps,
 )
 from tavern_host.plugins.discovery import discover, fingerprint, upgraded_since
 from tavern_host.plugins.grants import stamp
@@ -130,7 +130,7 @@ class HostPlugins(Plugins):
                 raise Conflict(f"{name} needs no grant: {why}; {hint}")
             async with self._decision(call, "plugin.revoked", name):
                 await asyncio.to_thread(self._grants.revoke, name)
-            await self._manager.reconsider([record], drain=False)
+            await self._manager.reconcile([record], drain=False)
 
         return await self._decided(name, revoke)
 
@@ -165,7 +165,7 @@ class HostPlugins(Plugins):
                 async with self._decision(call, "plugin.disabled", name):
                     await asyncio.to_thread(self._switches.disable, name)
             affected.extend(one.name for one in self._manager.with_dependents([record]))
-            await self._manager.reconsider([record])
+            await self._manager.reconcile([record])
 
         await self._decided(name, disable)
         if _maker(call)["actor"] not in (f"plugin:{one}" for one in affected):  # it would wait for itself
@@ -186,7 +186,7 @@ class HostPlugins(Plugins):
             known = self._manager.records.get(name or "")
             if known is not None and (why := known.why_not_reloadable):
                 raise Conflict(f"{name} {why}: restart the host to reload it")
-            seen, self._manager.duplicates = await self._discover()
+            seen, self._manager.name_conflicts = await self._discover()
             if name is not None and name not in seen:
                 self._manager.get(name)  # raises for an unknown name
             names = self._changed(seen) if name is None else [name]
@@ -224,11 +224,11 @@ class HostPlugins(Plugins):
             self._manager.get(name)
         self._switches.ask_to_reload(name or "")
 
-    async def answers(self) -> list[RunningHost]:
+    async def wait_for_hosts(self) -> list[RunningHost]:
         """Return the running hosts of the project, once each has carried out what was decided until now."""
-        return await self._running.answers(self._stamps)
+        return await self._running.wait_for_hosts(self._stamps)
 
-    def _stamps(self) -> Stamps:
+    def _stamps(self) -> FileVersions:
         return self._grants.changed(), self._switches.changed(), stamp(self._packages), *map(stamp, self._files)
 
     # --- following the operator's files -----------------------------------------------------------------
@@ -237,8 +237,8 @@ class HostPlugins(Plugins):
         """Look every `every` seconds for decisions of other processes (grants, switches; `follow_files` takes over
         settings and `host.yaml`, and returns whether there was anything) and for changes of plugins that are being
         written, until cancelled; the commands that decided read what became of it."""
-        seen: Stamps = ()
-        with self._running.announced() as answer:
+        seen: FileVersions = ()
+        with self._running.registered() as answer:
             while True:
                 await asyncio.sleep(every)
                 try:
@@ -250,7 +250,7 @@ class HostPlugins(Plugins):
                 except (TavernError, OSError) as error:
                     _log.error("the operator's files cannot be followed: %s", describe(error))
 
-    async def _followed(self, stamps: Stamps) -> RunningHost:
+    async def _followed(self, stamps: FileVersions) -> RunningHost:
         """Follow the operator's files; return what became of it. While one is damaged, what holds now holds."""
         problem = None
         try:
@@ -314,11 +314,11 @@ class HostPlugins(Plugins):
             elif record.state is PluginState.DISABLED:
                 changed.append(name)
         if revoked:
-            await manager.reconsider(revoked, drain=False)
+            await manager.reconcile(revoked, drain=False)
         if disabled:
-            await manager.reconsider(disabled)
+            await manager.reconcile(disabled)
         if changed:
-            await manager.reconsider(await self._refreshed(changed))
+            await manager.reconcile(await self._refreshed(changed))
         asked = [name for name, when in switches.reloads.items() if when > self._seen_reloads.get(name, 0.0)]
         self._seen_reloads = switches.reloads
         before, self._seen_packages = self._seen_packages, stamp(self._packages)
@@ -331,13 +331,13 @@ class HostPlugins(Plugins):
         if name in self._manager.active:
             self._manager.update_hooks()
         else:
-            await self._manager.reconsider(await self._refreshed([name]))
+            await self._manager.reconcile(await self._refreshed([name]))
 
     async def _see_new(self, names: Iterable[str]) -> None:
         """Let a running host know the plugins of these names that were added since it looked for plugins."""
         unknown = set(names) - set(self._manager.records)
         if unknown and self._manager.is_running:
-            seen, self._manager.duplicates = await self._discover()
+            seen, self._manager.name_conflicts = await self._discover()
             if new := unknown & set(seen):
                 await self._apply(seen, [*new])
 
@@ -389,7 +389,7 @@ class HostPlugins(Plugins):
         users = manager.with_dependents([manager.records[n] for n in changing if n in manager.records], gone)
         reloaded = [r.name for r in users if r.name in seen and r.why_not_reloadable is None]
         self._replace(seen, dict.fromkeys([*changing, *reloaded]))
-        await manager.reconsider([manager.records[n] for n in changing if n in manager.records], gone=gone)
+        await manager.reconcile([manager.records[n] for n in changing if n in manager.records], gone=gone)
 
     async def _pending_restart(self, names: Iterable[str]) -> set[str]:
         """Return which plugins must stay as they are, since a distribution that they, or those that require them, have

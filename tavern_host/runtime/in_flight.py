@@ -36,7 +36,7 @@ class InFlight:
 
     A plugin may keep its context, so every facility in it checks this; a plugin that is loaded again gets a new
     context. While what the plugin owns is being closed, it can publish events and nothing else. `code` names the
-    code of this load; see `context.Contribution`.
+    code of this load; see `context.HookResult`.
     """
 
     def __init__(self, plugin: str, code: str = "") -> None:

@@ -114,7 +114,7 @@ class InProcessRuntime:
 
     def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
         """Return `Class(*arguments)`; `context` and other `named` values go to parameters of that name. For a
-        descriptor, return what the opener of its kind makes; see `Contribution.open`. Raises `NotFound`."""
+        descriptor, return what the opener of its kind makes; see `HookResult.open`. Raises `NotFound`."""
         if not isinstance(handler, str):
             return self._open_described(handler)
         target = self.function(handler)

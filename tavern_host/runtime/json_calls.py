@@ -17,10 +17,10 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.documents import carried_json, json_path, mistakes
+from tavern_host.contracts.documents import json_path, mistakes, wire_json
 from tavern_host.contracts.errors import InvalidInput, OutputError
 from tavern_host.contracts.services import MethodInfo, ServiceInterface
-from tavern_host.contracts.wire import WireError, carried
+from tavern_host.contracts.wire import WireError, wire_value
 
 
 class _Signature:
@@ -45,7 +45,7 @@ class _Signature:
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments in the method's types. Raises `InvalidInput` with everything that is wrong."""
-        arguments = carried_json(arguments, self.what)
+        arguments = wire_json(arguments, self.what)
         given: dict[str, Any] = {}
         problems: list[str] = []
         for key, value in arguments.items():
@@ -69,7 +69,7 @@ class _Signature:
     def write(self, result: Any) -> Any:
         """Return a result as JSON. Raises `OutputError`."""
         try:
-            return carried(self._write(result, mode="json", by_alias=True))
+            return wire_value(self._write(result, mode="json", by_alias=True))
         except (PydanticSerializationError, UnicodeError, WireError) as error:
             raise OutputError(f"{self.what} gave what JSON cannot have: {error}") from None
 

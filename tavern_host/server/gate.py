@@ -207,7 +207,7 @@ def call_of(host: Host, access: Access = "operate", where: str = "", who: Identi
     if not who.session:  # the operator, or somebody who logs in
         return host.call(who.user)
     asked = {"access": access, "where": where, "at": clock.now()}
-    return host.call(who.user, Admission.trusted(user=who.user, session=who.session, **asked))
+    return host.call(who.user, Admission.construct(user=who.user, session=who.session, **asked))
 
 
 def admitting(info: RouteInfo, handler: Handler) -> Handler:

@@ -12,7 +12,7 @@ from aiohttp import web
 from tavern_host.common.log_context import logged_with
 from tavern_host.common.redaction import redacted_json
 from tavern_host.contracts.calls import new_id
-from tavern_host.contracts.documents import LARGE_TEXT, off_loop
+from tavern_host.contracts.documents import LARGE_TEXT, to_thread_if_large
 from tavern_host.contracts.languages import CATALOGUE, of_browser
 from tavern_host.runtime.installed import catalogue
 from tavern_host.server.errors import Handler
@@ -52,7 +52,7 @@ async def _without_secrets(request: web.Request, response: web.StreamResponse) -
                 response.headers[name] = shown.decode()
     is_text = response.content_type.startswith("text/") or response.content_type.endswith(("json", "xml"))
     if isinstance(response, web.Response) and is_text and isinstance(body := response.body, bytes):
-        shown = await off_loop(len(body) > LARGE_TEXT, redacted_json, body, secrets)
+        shown = await to_thread_if_large(len(body) > LARGE_TEXT, redacted_json, body, secrets)
         if shown is not body:
             response.body = shown
     return response

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from tavern_host import clock
 from tavern_host.common.redaction import redacted_json
-from tavern_host.contracts.documents import LARGE_TEXT, off_loop
+from tavern_host.contracts.documents import LARGE_TEXT, to_thread_if_large
 from tavern_host.contracts.errors import PluginFailure, TavernError
 from tavern_host.contracts.http import (
     HttpRequest,
@@ -50,7 +50,7 @@ _HOSTS_HEADERS = re.compile(
 async def plugin_route(request: web.Request) -> web.StreamResponse:
     """Answer a request with the plugin that registered its route."""
     body = await body_of(request)
-    named, body = await off_loop(len(body) > LARGE_TEXT, take_project, body)
+    named, body = await to_thread_if_large(len(body) > LARGE_TEXT, take_project, body)
     host = host_of(request, named)
     # An encoded slash belongs to the parameter that it stands in.
     path = request.rel_url.path_safe
@@ -64,7 +64,7 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
     who = visitor()
     who.require(registered.info.needs, registered.info.path, host.project.id)
     gate = request.app[GATE]
-    asked = HttpRequest.trusted(
+    asked = HttpRequest.construct(
         method=request.method,
         path=unquote(path),
         parameters={key: unquote(value) for key, value in parameters.items()},

@@ -26,5 +26,5 @@ OWN_ROUTES: web.AppKey[tuple[Route, ...]] = web.AppKey("own_routes")
 def route(method: Method, path: str, handler: Handler, **described: Any) -> Route:
     """Return a route; the first sentence of its handler's docstring is its summary."""
     summary = " ".join((handler.__doc__ or "").split()).partition(". ")[0].removesuffix(".") + "."
-    info = RouteInfo.trusted(method=method, path=path, handler=handler.__name__, summary=summary, **described)
+    info = RouteInfo.construct(method=method, path=path, handler=handler.__name__, summary=summary, **described)
     return Route(info, handler)

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from tavern_host.common.redaction import redacted_json
-from tavern_host.contracts.documents import off_loop, read_json, read_model
+from tavern_host.contracts.documents import read_json, read_model, to_thread_if_large
 from tavern_host.contracts.errors import InvalidInput, LimitReached, TavernError, describe
 from tavern_host.contracts.events import AUDITED, Event, Gap
 from tavern_host.contracts.http import Access, SocketMessage, SocketReply
@@ -165,7 +165,7 @@ async def _answer(
         await socket.close(code=1008, message=_SIGNED_OUT)
         return
     try:
-        message = await off_loop(len(text) > BATCH * 1024, _parse, text)
+        message = await to_thread_if_large(len(text) > BATCH * 1024, _parse, text)
         meant = project_of(message["payload"])
         if meant is not None and request.app[SERVED].get(meant) is not host:
             raise InvalidInput(f"this socket is of {host.project.id}; open /ws?projectId={meant} for the other project")

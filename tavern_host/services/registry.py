@@ -50,28 +50,28 @@ class Views:
         self._allowed = allowed
         self._handles: dict[str, ViewHandle] = {}
         self._originals: list[Provider] = []
-        self._kept: Stacks | None = None
+        self._pinned: Stacks | None = None
         registry.remember(self)
 
-    def keep(self) -> None:
-        """Keep the views bound to the current providers, as long as those live: the owner is being unloaded, and
+    def pin(self) -> None:
+        """Pin the views to the current providers, as long as those live: the owner is being unloaded, and
         finishes with what it began with."""
-        if self._kept is None:
-            self._kept = self._registry.stacks()
+        if self._pinned is None:
+            self._pinned = self._registry.stacks()
 
-    def follow(self) -> None:
-        """Bind the views to what is provided now, after `keep`: the owner stays."""
-        self._kept = None
+    def unpin(self) -> None:
+        """Bind the views to what is provided now, after `pin`: the owner stays."""
+        self._pinned = None
         for service in tuple(self._handles):
             self.bind(service)
 
     def has(self, service: str) -> bool:
         """Return whether a service has a provider."""
-        return bool(self._registry.stack(service, self._kept))
+        return bool(self._registry.stack(service, self._pinned))
 
     def get(self, service: str) -> Any:
         """Return the view of a service. Raises `ServiceUnavailable`."""
-        stack = self._registry.stack(service, self._kept)
+        stack = self._registry.stack(service, self._pinned)
         if not stack:
             raise ServiceUnavailable(f"{self._owner} needs the service {service}, which no plugin provides")
         handle = self._handles.get(service)
@@ -115,7 +115,7 @@ class Views:
         handle = self._handles.get(service)
         if handle is None:
             return
-        stack = self._registry.stack(service, self._kept)
+        stack = self._registry.stack(service, self._pinned)
         if not stack:
             handle.refuse(lambda name: ServiceUnavailable(f"no plugin provides the service {service} any more"))
             return
@@ -148,7 +148,7 @@ class Views:
 
     def method(self, service: str, method: str) -> JsonCall:
         """Return what calls a method by name with JSON arguments; see `context.Services.method`."""
-        stack = self._registry.stack(service, self._kept)
+        stack = self._registry.stack(service, self._pinned)
         interface = stack[0].interface if stack else look_up("service", service, self._registry.catalogue.interfaces)
         methods = interface_methods(interface)
         method = next((name for name in methods if method in (name, to_camel(name))), method)

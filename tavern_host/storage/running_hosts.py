@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tavern_host import clock
-from tavern_host.contracts.plugins import RunningHost, Stamps
+from tavern_host.contracts.plugins import FileVersions, RunningHost
 from tavern_host.storage.files import make_folder, write_atomic
 from tavern_host.storage.process_locks import ProcessLocks
 
@@ -25,13 +25,13 @@ _POLL_SECONDS = 0.05
 
 
 class RunningHosts:
-    """The running hosts of one project, in a folder of the operator's. Blocking, but for `answers`."""
+    """The running hosts of one project, in a folder of the operator's. Blocking, but for `wait_for_hosts`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @contextlib.contextmanager
-    def announced(self) -> Iterator[Callable[[RunningHost], None]]:
+    def registered(self) -> Iterator[Callable[[RunningHost], None]]:
         """Let a host be among them while the block runs; give what replaces its file."""
         make_folder(self._folder)
         name, locks = f"{os.getpid()}-{secrets.token_hex(4)}", ProcessLocks(self._folder)
@@ -59,7 +59,7 @@ class RunningHosts:
                 found.append(RunningHost.model_validate_json(file.read_bytes()))
         return found
 
-    async def answers(self, stamps: Callable[[], Stamps]) -> list[RunningHost]:
+    async def wait_for_hosts(self, stamps: Callable[[], FileVersions]) -> list[RunningHost]:
         """Return the hosts that run, once each has carried out what the files say now, or could not.
 
         One that does not answer within `ANSWER_SECONDS` says so as its problem.

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from helpers import told_model
+from helpers import stub_llm
+from helpers.stub_llm import Model, Say, in_turn
 from helpers.tavern_project import MODELS, Tavern
-from helpers.told_model import Model, Say, in_turn
 from helpers.waiting import until
 from helpers.workflow_documents import function
 
@@ -55,7 +55,7 @@ class AgentBench:
 
     def model(self, say: Say, name: str = "m") -> Model:
         """Let a model say something from now on; return it, with what it is asked."""
-        model = told_model.MODELS[name]
+        model = stub_llm.MODELS[name]
         model.say, model.asked, model.gate, model.pieces, model.chunks, model.void = say, [], None, 7, 50, ""
         return model
 
@@ -137,8 +137,8 @@ async def agent_bench(
         prepare(project)
     plugin = folder / "told"
     if not plugin.exists():
-        told_model.write_plugin(plugin)
-    told_model.MODELS["m"] = Model(says or in_turn())
+        stub_llm.write_plugin(plugin)
+    stub_llm.MODELS["m"] = Model(says or in_turn())
     plugins = [plugin, *folder.glob("plugins/*")]
     async with Host(project=project.root, plugins=plugins, trust=[one.name for one in plugins], **options) as host:
         yield AgentBench(host, project)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from helpers.folder_plugins import write_plugin
+from helpers.stub_llm import Call, said, written
 from helpers.tavern_project import Tavern
-from helpers.told_model import Call, said, written
 from helpers.workflow_documents import function
 
 import tavern_demo

@@ -8,9 +8,9 @@ import itertools
 from collections.abc import Awaitable
 from pathlib import Path
 
+from helpers.stub_llm import Call, Said, said, written
 from helpers.survival import say
 from helpers.tavern_project import Tavern
-from helpers.told_model import Call, Said, said, written
 from helpers.waiting import until
 
 from tavern_agents.api.memory import MemoryChange

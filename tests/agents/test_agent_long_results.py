@@ -7,8 +7,8 @@ import json
 import re
 
 import pytest
+from helpers.stub_llm import last, said, written
 from helpers.tavern_project import Tavern
-from helpers.told_model import last, said, written
 from helpers.workflow_documents import function
 
 from tavern_agents.long_results import READER

@@ -7,8 +7,8 @@ import itertools
 import re
 
 import pytest
+from helpers.stub_llm import last, said, written
 from helpers.tavern_project import MODELS, Tavern
-from helpers.told_model import last, said, written
 from helpers.waiting import until
 from helpers.workflow_documents import function
 

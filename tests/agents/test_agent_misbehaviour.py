@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from helpers.held_time import HeldClock
 from helpers.repetition import Failures
+from helpers.stub_llm import Call, last, said, written
 from helpers.tavern_project import MODELS, Tavern
-from helpers.told_model import Call, last, said, written
 
 from tavern_agents.api.agents import AgentLimits
 from tavern_host.contracts.errors import PluginFailure

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from helpers.repetition import Failures
+from helpers.stub_llm import said, written
 from helpers.tavern_project import Tavern
-from helpers.told_model import said, written
 from helpers.workflow_documents import function
 
 import tavern_demo

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.stub_llm import said, written
 from helpers.tavern_project import Tavern
-from helpers.told_model import said, written
 
 from tavern_host import Host
 from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, TOOLS

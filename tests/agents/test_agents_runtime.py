@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from helpers.folder_plugins import write_plugin
+from helpers.stub_llm import said, written
 from helpers.tavern_project import Tavern, action
-from helpers.told_model import said, written
 
 from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.errors import NotFound

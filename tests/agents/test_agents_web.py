@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
+from helpers.stub_llm import said, written
 from helpers.tavern_project import Tavern
-from helpers.told_model import said, written
 from helpers.waiting import until
 
 from tavern_host.testing.http import HttpClient, served

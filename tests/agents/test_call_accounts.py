@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers.told_model import Call, said
+from helpers.stub_llm import Call, said
 from helpers.unwritable import refusing_one
 
 from tavern_agents.api.agents import AgentLimits, AgentReply

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from helpers.stub_llm import said
 from helpers.tavern_project import Tavern
-from helpers.told_model import said
 from helpers.waiting import until
 
 from tavern_tools.api.toolcalls import TaskFilter

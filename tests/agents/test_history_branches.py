@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from helpers.repetition import refused, repetitions
+from helpers.stub_llm import MODELS, in_turn, said, written
 from helpers.tavern_project import Tavern
-from helpers.told_model import MODELS, in_turn, said, written
 
 import tavern_demo
 from tavern_agents.api.agents import AgentReply, AgentRequest, AgentStatus

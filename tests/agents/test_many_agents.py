@@ -8,8 +8,8 @@ import tracemalloc
 from pathlib import Path
 
 from helpers.repetition import repetitions
+from helpers.stub_llm import said, written
 from helpers.tavern_project import Tavern
-from helpers.told_model import said, written
 from helpers.waiting import until
 
 from tavern_llm.api.llm import LlmRequest, LlmResponse

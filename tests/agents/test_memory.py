@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from helpers.repetition import Failures, refused
+from helpers.stub_llm import said
 from helpers.tavern_project import Tavern
-from helpers.told_model import said
 
 import tavern_demo
 from tavern_agents.api.memory import GoalChange, MemoryChange

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from helpers.held_time import HeldClock
 from helpers.repetition import refused
+from helpers.stub_llm import said
 from helpers.tavern_project import Tavern
-from helpers.told_model import said
 from helpers.waiting import until
 from helpers.workflow_documents import function
 

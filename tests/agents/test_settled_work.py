@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from helpers.repetition import Failures
+from helpers.stub_llm import said
 from helpers.tavern_project import Tavern
-from helpers.told_model import said
 from helpers.waiting import let_pass, until
 from helpers.workflow_documents import function, workflow_document
 

@@ -7,7 +7,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from helpers.told_model import MODELS, said
+from helpers.stub_llm import MODELS, said
 from helpers.waiting import let_pass
 
 from tavern_agents.api.agents import AgentStatus

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from helpers.stub_llm import said
 from helpers.tavern_project import Tavern
-from helpers.told_model import said
 from helpers.unwritable import cancelled_within, unwritable
 from helpers.waiting import until
 

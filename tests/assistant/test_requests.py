@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 import yaml
 from helpers.repetition import Failures, repetitions
-from helpers.told_model import in_turn, said
+from helpers.stub_llm import in_turn, said
 from helpers.workflow_documents import function
 
 from tavern_assistant.api.assistant import UPDATE_WORKFLOW

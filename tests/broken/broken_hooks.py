@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from base_project import HERE, call, run
 from broken_plugins import FAILED, LATE, STARTED, Corpus, Use
-from inn import HERE, call, run
 
 from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, Host
 from tavern_host.contracts.errors import Vetoed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from base_project import HERE, TELLS
 from broken_plugins import FAILED, LATE, STARTED, Corpus, Says
-from inn import HERE, TELLS
 
 CORPUS = Corpus()
 

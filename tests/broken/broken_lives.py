@@ -6,9 +6,9 @@ import asyncio
 import json
 from typing import Any
 
+from base_project import HERE, TELLS, BaseProject, run
 from broken_hooks import tools_are_listed
 from broken_plugins import FAILED, LATE, STARTED, Corpus, Says
-from inn import HERE, TELLS, Inn, run
 
 from tavern_host import WORKFLOW_MANAGER, Host
 from tavern_host.testing.http import served
@@ -168,7 +168,7 @@ for name, file, content, reason, mend, use in (
     CORPUS.code(name, "", STARTED, reason, mend, file=file, at="use", use=use, **parts)
 
 
-def device(inn: Inn) -> None:
+def device(inn: BaseProject) -> None:
     root = inn.code("tool-is-device", at=inn.elsewhere / "tool-is-device", tools={"entry": "./tools"})
     (root / "tools").mkdir()
     (root / "tools" / "it.tool.json").symlink_to("/dev/zero")

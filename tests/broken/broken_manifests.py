@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from base_project import HEAD, HERE, TELLS, BaseProject
 from broken_plugins import INCOMPATIBLE, INVALID, STARTED, Corpus, Says
-from inn import HEAD, HERE, TELLS, Inn
 
 CORPUS = Corpus()
 CODE = {"__init__.py": TELLS}
@@ -39,7 +39,7 @@ manifest("yaml-tag", f"name: !!python/name:os.system x {HERE}\n", "python/name:o
 # --- what is no file ---------------------------------------------------------------------------------
 
 
-def as_device(inn: Inn) -> None:
+def as_device(inn: BaseProject) -> None:
     root = inn.folder("yaml-is-device", None, CODE, at=inn.elsewhere / "yaml-is-device")
     (root / "plugin.yaml").symlink_to("/dev/zero")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from base_project import HEAD, HERE, TELLS, BaseProject
 from broken_plugins import FAILED, INCOMPATIBLE, INVALID, NEEDS_REVIEW, STARTED, Corpus, Says
-from inn import HEAD, HERE, TELLS, Inn
 
 CORPUS = Corpus()
 
@@ -19,13 +19,13 @@ CORPUS.add(
 )
 
 
-def linked_code(inn: Inn) -> None:
+def linked_code(inn: BaseProject) -> None:
     root = inn.code("link-code", f"{TELLS}from . import part\n")
     (inn.elsewhere / "part.py").write_text(TELLS)
     (root / "part.py").symlink_to(inn.elsewhere / "part.py")
 
 
-def link_within(inn: Inn) -> None:
+def link_within(inn: BaseProject) -> None:
     root = inn.code("link-within", TELLS, files={"deep/part.py": TELLS})
     (root / "deep" / "round").symlink_to(root)
     os.mkfifo(root / "deep" / "pipe.py")
@@ -38,7 +38,7 @@ CORPUS.add("link-within", link_within, Says("link-within", STARTED))
 # --- two of one name ---------------------------------------------------------------------------------
 
 
-def two_folders(inn: Inn) -> None:
+def two_folders(inn: BaseProject) -> None:
     inn.code("twins", TELLS, at=inn.root / "plugins" / "twins-a")
     inn.code("twins", TELLS, at=inn.root / "plugins" / "twins-b")
 
@@ -54,11 +54,11 @@ CORPUS.add(
 # --- what another plugin must be there for -----------------------------------------------------------
 
 
-def write(inn: Inn, name: str, needed: str) -> None:
+def write(inn: BaseProject, name: str, needed: str) -> None:
     inn.code(name, TELLS, requires={"plugins": {needed: ">=0"}})
 
 
-def gone(inn: Inn) -> None:
+def gone(inn: BaseProject) -> None:
     write(inn, "requires-gone", "not-there")
 
 
@@ -66,7 +66,7 @@ NOT_THERE = "the plugin not-there, which is not installed"
 CORPUS.add("requires-gone", gone, Says("requires-gone", INCOMPATIBLE, NOT_THERE, "install the plugin", at="link"))
 
 
-def circle(inn: Inn) -> None:
+def circle(inn: BaseProject) -> None:
     for name, needed in (("ring-a", "ring-b"), ("ring-b", "ring-c"), ("ring-c", "ring-a")):
         write(inn, name, needed)
 
@@ -80,7 +80,7 @@ CORPUS.add(
 )
 
 
-def on_failed(inn: Inn) -> None:
+def on_failed(inn: BaseProject) -> None:
     inn.code("ground-failed", f"{HEAD}raise RuntimeError('no ground')  {HERE}\n")
     write(inn, "stands-on-failed", "ground-failed")
     write(inn, "stands-higher", "stands-on-failed")
@@ -117,7 +117,7 @@ CORPUS.add(
 )
 
 
-def ask_for_more(inn: Inn) -> None:
+def ask_for_more(inn: BaseProject) -> None:
     file = inn.roots["asks-for-more"] / "plugin.yaml"
     file.write_text(file.read_text().replace("ui:BaseNode", "ui:GraphEditor"))
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from inn import HEAD, HERE, Inn
+from base_project import HEAD, HERE, BaseProject
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginInfo, PluginState
@@ -54,10 +54,10 @@ class Broken:
     """
 
     name: str
-    write: Callable[[Inn], object]
+    write: Callable[[BaseProject], object]
     says: tuple[Says, ...]
     use: Use | None = None
-    tamper: Callable[[Inn], object] | None = None
+    tamper: Callable[[BaseProject], object] | None = None
     unreviewed: bool = False
     real: bool = False
     threads: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Corpus:
     def __init__(self) -> None:
         self.rows: list[Broken] = []
 
-    def add(self, name: str, write: Callable[[Inn], object], *says: Says, **options: Any) -> None:
+    def add(self, name: str, write: Callable[[BaseProject], object], *says: Says, **options: Any) -> None:
         """Write down a row; `options` are further fields of it."""
         self.rows.append(Broken(name, write, says, **options))
 
@@ -94,7 +94,7 @@ class Corpus:
         real: bool = False,
         **plugin: Any,
     ) -> None:
-        """Write down a plugin with this code; `plugin` is what else `Inn.code` takes.
+        """Write down a plugin with this code; `plugin` is what else `BaseProject.code` takes.
 
         Where not told otherwise, the mend is to do without it, and the file is its module if that has the mark. A
         thread on which it hangs is called as the reason says.

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from base_project import HEAD, HERE, BaseProject
 from broken_plugins import FAILED, LATE, STARTED, Corpus, Says, Use
-from helpers.handing_on import overriding as written
-from inn import HEAD, HERE, Inn
+from helpers.forwarding import overriding as written
 
 from tavern_host import AGENT_RUNTIME, LLM, TOOL_MANAGER, Host
 from tavern_host.contracts.errors import TavernError
@@ -78,7 +78,7 @@ async def neither_is_used(host: Host) -> None:
     assert await host.services.get(LLM).models() == []
 
 
-def rivals(inn: Inn) -> None:
+def rivals(inn: BaseProject) -> None:
     code = override("LLM", "    async def models(self):\n        raise RuntimeError('it is used')\n")
     for name in ("rival-a", "rival-b"):
         inn.code(name, HEAD + code, permissions=overriding("llm"))

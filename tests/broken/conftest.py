@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from base_project import BaseProject
 from helpers.held_time import HeldClock
-from inn import Inn
 
 LONG = 60.0
 """Seconds for which nobody waits for what hangs."""
@@ -53,9 +53,9 @@ def quiet(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.fixture
-def inn(tmp_path: Path, operator_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inn]:
+def inn(tmp_path: Path, operator_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BaseProject]:
     """Return a project with a healthy plugin; what is installed into its site is forgotten afterwards."""
-    opened = Inn(tmp_path)
+    opened = BaseProject(tmp_path)
     monkeypatch.syspath_prepend(opened.site)
     yield opened
     for name, module in sys.modules.copy().items():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from base_project import BaseProject
 from broken_plugins import Broken
-from inn import Inn
-from saying import CORPUS, EVERY, fails_alone
+from corpus import CORPUS, EVERY, fails_alone
 
 
 def test_the_corpus_is_large_distinct_and_whole() -> None:
@@ -19,5 +19,5 @@ def test_the_corpus_is_large_distinct_and_whole() -> None:
 @pytest.mark.extended
 @pytest.mark.usefixtures("hanging")
 @pytest.mark.parametrize("row", CORPUS, ids=[row.name for row in CORPUS])
-async def test_a_broken_plugin_fails_alone(row: Broken, inn: Inn) -> None:
+async def test_a_broken_plugin_fails_alone(row: Broken, inn: BaseProject) -> None:
     await fails_alone(inn, row)

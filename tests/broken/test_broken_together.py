@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from base_project import BaseProject, everything_else_works
 from broken_plugins import Says
+from corpus import CORPUS, names, prepare, says_all
 from helpers.command_line import tavern
 from helpers.repetition import repetitions
 from helpers.waiting import until
-from inn import Inn, everything_else_works
-from saying import CORPUS, names, prepare, says_all
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState
@@ -24,7 +24,9 @@ SAID = [says for row in CORPUS for says in row.says]
 
 
 @pytest.mark.usefixtures("hanging")
-async def test_broken_plugins_leave_all_else_working(inn: Inn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_broken_plugins_leave_all_else_working(
+    inn: BaseProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     imported = tmp_path / "imported"
     imported.mkdir()
     host = await prepare(inn, CORPUS)
@@ -98,7 +100,7 @@ async def they_are_taken_out(host: Host) -> None:
 # --- by commands --------------------------------------------------------------------------------------
 
 
-def they_are_listed_without_being_imported(inn: Inn, imported: Path) -> None:
+def they_are_listed_without_being_imported(inn: BaseProject, imported: Path) -> None:
     """Fail where `tavern plugins list` does not say of each what can be said, or imports one."""
     dev = [word for path in inn.dev for word in ("--dev", str(path))]
     ran, strict = (

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC
 from pathlib import Path
 
-from helpers.handing_on import overriding
+from helpers.forwarding import overriding
 from helpers.plugin_files import write_whole
 from hypothesis import strategies as st
 

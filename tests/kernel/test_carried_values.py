@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tavern_host.contracts.documents import read_json
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.wire import MAX_LEVELS, Model, WireError, carried
+from tavern_host.contracts.wire import MAX_LEVELS, Model, WireError, wire_value
 
 LARGEST = 2**63 - 1
 EDGES: list[Any] = [None, True, 0, LARGEST, -LARGEST - 1, 1.5, -0.0, 5e-324, "", "ä", "\U0001f600", [], {}]
@@ -53,7 +53,7 @@ def check_refused(value: Any, path: list[str | int]) -> None:
     """Assert that a value is refused at a place, in Python and, if it is JSON, as text."""
     whole = within(value, path)
     with pytest.raises(WireError) as refused:
-        carried(whole)
+        wire_value(whole)
     assert list(refused.value.path) == path
     if isinstance(value, int | float):
         with pytest.raises(InvalidInput) as error:
@@ -63,7 +63,7 @@ def check_refused(value: Any, path: list[str | int]) -> None:
 
 def check_carried(value: Any) -> None:
     """Assert that a value comes through as it was, in Python and as text."""
-    assert carried(value) is value
+    assert wire_value(value) is value
     text = json.dumps(value)
     assert json.dumps(read_json(text, "it")) == text == json.dumps(read_json(text.encode(), "it"))
 
@@ -90,7 +90,7 @@ def test_other_values_are_refused_at_any_place(value: Any, path: list[str | int]
 def test_lone_surrogates_of_code_are_replaced_and_those_from_outside_refused(text: str, half: str) -> None:
     whole = f"{text}{half}"
     mended = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in whole)
-    assert carried({whole: [whole]}) == {mended: [mended]}
+    assert wire_value({whole: [whole]}) == {mended: [mended]}
     for sent, place in (([1, {"a": whole}], r"\$\[1\].a"), ({"b": {whole: 1}}, r"\$.b\[")):
         with pytest.raises(InvalidInput, match=rf"^it: {place}.*: the text holds half of a surrogate pair"):
             read_json(json.dumps(sent), "it")
@@ -98,9 +98,9 @@ def test_lone_surrogates_of_code_are_replaced_and_those_from_outside_refused(tex
 
 def test_values_without_a_json_form_are_carried_too() -> None:
     value = [b"\x00", datetime(2020, 1, 1, tzinfo=UTC), Frozen(inner=[1]), (1, 2)]
-    assert carried(value) == [*value[:3], [1, 2]]
+    assert wire_value(value) == [*value[:3], [1, 2]]
     with pytest.raises(WireError, match=r"^\[0\].inner\[0\]: a number must be finite"):
-        carried([Frozen(inner=[math.nan])])
+        wire_value([Frozen(inner=[math.nan])])
 
 
 @pytest.mark.parametrize("levels", [MAX_LEVELS, MAX_LEVELS + 1, 256, 100_000])
@@ -137,4 +137,4 @@ def test_values_that_contain_themselves_are_refused_soon() -> None:
     endless: list[Any] = []
     endless += [endless, endless, endless]
     with pytest.raises(WireError, match="nested more than 100 levels"):
-        carried(endless)
+        wire_value(endless)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.handing_on import overriding
+from helpers.forwarding import overriding
 from hypothesis import given
 from hypothesis import strategies as st
 from plugin_maker import host_with, make_plugin, module_of
@@ -48,8 +48,8 @@ def parts(value: Any) -> Iterator[Any]:
 
 @given(json_values)
 def test_copies_share_nothing_that_changes(value: Any) -> None:
-    part = ContentPart.trusted(type="data", data=value)
-    result = ToolResult.trusted(tool_id="t", status="done", content=[part, part], structured=value)
+    part = ContentPart.construct(type="data", data=value)
+    result = ToolResult.construct(tool_id="t", status="done", content=[part, part], structured=value)
     for original in (result, [(result,)], {"x": CallContext(principal=WHO, trace_id="t")}):
         copied = duplicate(original)
         assert (copied, type(copied)) == (original, type(original))
@@ -100,7 +100,7 @@ def test_deeply_nested_models_are_copied() -> None:
 
     value = Nested(words=["end"])
     for _ in range(10_000):
-        value = Nested.trusted(inner=value)
+        value = Nested.construct(inner=value)
     copied: Any = duplicate(value)
     while copied.inner is not None:
         copied = copied.inner
@@ -161,7 +161,7 @@ async def test_third_party_results_are_always_copied(tmp_path: Path) -> None:
 
 def test_trusted_models_equal_validated_ones() -> None:
     values: dict[str, Any] = {"tool_id": "t", "arguments": {"a": [1]}, "request_id": "r"}
-    made, validated = ToolCallRequest.trusted(**values), ToolCallRequest(**values)
+    made, validated = ToolCallRequest.construct(**values), ToolCallRequest(**values)
     assert made == validated
     assert made.model_dump_json() == validated.model_dump_json()
     assert made.model_fields_set == validated.model_fields_set
@@ -172,10 +172,10 @@ def test_trusted_models_equal_validated_ones() -> None:
 
 
 def test_models_made_without_validation_share_no_defaults() -> None:
-    one, other = ToolCallRequest.trusted(tool_id="t"), ToolCallRequest.trusted(tool_id="t")
+    one, other = ToolCallRequest.construct(tool_id="t"), ToolCallRequest.construct(tool_id="t")
     assert one.arguments is not other.arguments
-    assert CallContext.trusted(principal=WHO).id != CallContext.trusted(principal=WHO).id
+    assert CallContext.construct(principal=WHO).id != CallContext.construct(principal=WHO).id
     with pytest.raises(TypeError, match="ToolCallRequest has no field tool"):
-        ToolCallRequest.trusted(tool="t")
+        ToolCallRequest.construct(tool="t")
     with pytest.raises(TypeError, match="ToolCallRequest needs the field tool_id"):
-        ToolCallRequest.trusted(index=2)
+        ToolCallRequest.construct(index=2)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.handing_on import overriding
+from helpers.forwarding import overriding
 from helpers.repetition import Failures
 from plugin_maker import host_with, make_plugin, module_of, problems_of, write
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from helpers.handing_on import overriding
+from helpers.forwarding import overriding
 from plugin_maker import host_with, make_plugin, problems_of
 
 from tavern_host import LLM, WORKFLOW_MANAGER

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.handing_on import overriding
+from helpers.forwarding import overriding
 from helpers.repetition import Failures
 from helpers.stage import STAGE
 from helpers.waiting import let_pass, until

@@ -57,7 +57,7 @@ def acme_counting(context: PluginContext, number: int) -> list[str] | None:
     "__init__.py": """
 import asyncio
 
-from helpers.handing_on import handing_on
+from helpers.forwarding import forwarding
 from tavern_host import CommandInfo, MessageInfo, RouteInfo, ServiceInfo, WORKFLOW_MANAGER, hookimpl
 
 VERSION = "VERSION"
@@ -73,7 +73,7 @@ class Counting:
         await self.context.hooks.collect("acme_counting", number=self.counted)
         return VERSION
 
-class Workflows(handing_on(WORKFLOW_MANAGER)):
+class Workflows(forwarding(WORKFLOW_MANAGER)):
     pass
 
 @hookimpl

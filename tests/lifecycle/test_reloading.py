@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from helpers.handing_on import overriding
+from helpers.forwarding import overriding
 from helpers.repetition import Failures
 from helpers.stage import STAGE
 from helpers.waiting import until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tavern_devtools.loopback_nodes import carried_runner
+from tavern_devtools.loopback_nodes import transport_runner
 from tavern_host.contracts.nodes import NodeRunner
 from tavern_host.sdk.decorator import NodeCode
 from tavern_nodes.node_runners import InProcessNodeRunner
@@ -22,4 +22,4 @@ def direct(target: Any) -> NodeRunner:
 
 def carried(target: Any) -> NodeRunner:
     """Return the same behind the boundary."""
-    return carried_runner(direct(target), "acme", target.__tavern_node__.definition)
+    return transport_runner(direct(target), "acme", target.__tavern_node__.definition)

@@ -15,7 +15,7 @@ import pytest
 from helpers.repetition import Failures
 
 import tavern_nodes.nodes
-from tavern_devtools.loopback_nodes import carried_runner
+from tavern_devtools.loopback_nodes import transport_runner
 from tavern_host import Host, TavernError, nodes_of
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.nodes import NodeCall, NodeInstance, NodeRunner
@@ -36,7 +36,7 @@ class Nodes:
         # for nodes that ask for no context
         runner: NodeRunner = InProcessNodeRunner(code, context=None)  # type: ignore[arg-type]
         if os.environ.get("TAVERN_PLACEMENT") == "loopback":
-            runner = carried_runner(runner, "tavern-nodes", code.definition)
+            runner = transport_runner(runner, "tavern-nodes", code.definition)
         return runner
 
     def open(self, type: str, config: dict[str, Any] | None = None) -> NodeInstance:

@@ -177,10 +177,10 @@ def _hook(permission: PermissionInfo) -> Row | None:
         return None
     answer, tries, without = _DECLARING.get(name) or ("None", _called(name, _TRIGGERS[name]), ())
     code = f"""
-from helpers.handing_on import handing_on
+from helpers.forwarding import forwarding
 from tavern_host import AGENT_RUNTIME, CommandInfo, RouteInfo, ServiceInfo, UiDeclaration
 
-class MyAgents(handing_on(AGENT_RUNTIME)):
+class MyAgents(forwarding(AGENT_RUNTIME)):
     def __init__(self):
         pass
     async def list_agents(self):
@@ -351,7 +351,7 @@ def _override(replaced: dict[str, type[ServiceInterface]]) -> Row:
     services = [interface.service_name for interface in replaced.values()]
     code = f"""
 import importlib
-from helpers.handing_on import handing_on
+from helpers.forwarding import forwarding
 from tavern_host import ServiceInfo, ServiceKey
 from documentation.platform import interfaces
 
@@ -368,7 +368,7 @@ def note(self, original):
 SERVICES = {services!r}
 for number, service in enumerate(SERVICES):
     interface = interfaces().get(service) or importlib.import_module("tavern_plugins.pub.api").Box
-    globals()[f"Mine{{number}}"] = type("Mine", (handing_on(ServiceKey(interface)),), {{"__init__": note}})
+    globals()[f"Mine{{number}}"] = type("Mine", (forwarding(ServiceKey(interface)),), {{"__init__": note}})
 
 @hookimpl
 def tavern_override_services():

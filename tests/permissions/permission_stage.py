@@ -153,7 +153,7 @@ class Stage:
         await host.stop()
 
     def new_host(self, *, trusted: bool = False) -> Host:
-        """Make a host; with `trusted` the plugin needs no grant."""
+        """Make a host; with `construct` the plugin needs no grant."""
         self._module, self._views = None, {}
         trust = ["pub", *([NAME] if trusted else [])]
         self.host = Host(self.root / "project", plugins=self._folders, trust=trust, without=self._without)

@@ -28,7 +28,7 @@ NODE = ToolCallRequest(tool_id="node:acme-forger:Hold", arguments={"text": "x"})
 Act = Callable[[CallContext], Awaitable[object]]
 
 CODE = """
-from helpers.handing_on import handing_on
+from helpers.forwarding import forwarding
 from tavern_host import HttpResponse, RouteInfo, hookimpl, service_info
 from tavern_tools.api.projectfiles import PROJECT_FILES
 
@@ -55,7 +55,7 @@ def tavern_register_routes():
 def tavern_override_services():
     return [service_info(PROJECT_FILES, Files)]
 
-class Files(handing_on(PROJECT_FILES)):
+class Files(forwarding(PROJECT_FILES)):
     async def read_file(self, file_path, *, offset=1, limit=2000, call=None):
         await given("service", call)
         return await self.original.read_file(file_path, offset=offset, limit=limit, call=call)

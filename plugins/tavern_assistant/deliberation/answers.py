@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tavern_host.contracts.wire import carried
+from tavern_host.contracts.wire import wire_value
 
 MOST_OPERATIONS = 200
 """How many operations one answer may have."""
@@ -60,7 +60,7 @@ def _json_in(text: str) -> tuple[Any, str]:
         return None, f"there is no JSON in the answer: {_SHAPE}"
     start = min(starts)
     try:
-        return carried(json.JSONDecoder().raw_decode(text, start)[0]), ""
+        return wire_value(json.JSONDecoder().raw_decode(text, start)[0]), ""
     except (ValueError, RecursionError) as error:
         what, at = getattr(error, "msg", str(error)), getattr(error, "pos", start)
         return None, f"the JSON is broken at {text[max(start, at - 30) : at + 10]!r} ({what}): {_SHAPE}"

@@ -46,7 +46,7 @@ async def assist(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
     world: dict[str, Any] = {"request": request, "workflow": named.document, "conversationId": conversation}
     world["run"] = None if named.id is None else await latest_record(context, named.id)
     yield CommandOutput(kind="progress", text="The assistant is thinking …")
-    asked = AgentRequest.trusted(profile_id=AGENT, message=request, conversation_id=conversation, world_state=world)
+    asked = AgentRequest.construct(profile_id=AGENT, message=request, conversation_id=conversation, world_state=world)
     reply = await context.services.get(AGENT_RUNTIME).run(asked, call=operator_call(context.project.id))
     outcome = taken(context, conversation)
     result: dict[str, Any] = {"outcome": "answered", "reply": reply.text, "conversationId": conversation, "changes": []}

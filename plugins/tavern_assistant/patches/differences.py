@@ -78,7 +78,7 @@ def changes(before: Item, after: Item, local_ids: Mapping[tuple[str, str], str] 
             identifier, local_id = pointer(place), None
             is_old, is_new = _is_there(before, place), _is_there(after, place)
         change = "changed" if is_old and is_new else "removed" if is_old else "added"
-        made[place[:2]] = PatchChange.trusted(kind=change, what=what, id=identifier, local_id=local_id)
+        made[place[:2]] = PatchChange.construct(kind=change, what=what, id=identifier, local_id=local_id)
     return list(made.values())
 
 

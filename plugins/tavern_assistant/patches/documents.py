@@ -48,7 +48,7 @@ class _Tools(_Kept):
         return text, file.revision
 
     async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
-        source = ToolSource.trusted(text=await asyncio.to_thread(_text, document))
+        source = ToolSource.construct(text=await asyncio.to_thread(_text, document))
         found = await self._services.get(TOOL_FILES).check(id, source)
         return [(pointer(one.location), one.message) for one in found.problems if not one.warning]
 
@@ -155,7 +155,7 @@ class DocumentPatches:
         if problems:
             return PatchResult(applied=False, problems=problems, revision=now, former=now)
         made = await asyncio.to_thread(changes, document, patched)
-        return PatchResult.trusted(applied=True, document=patched, changes=made, revision=now, former=now)
+        return PatchResult.construct(applied=True, document=patched, changes=made, revision=now, former=now)
 
     async def apply(self, asked: PatchProposal, call: CallContext | None) -> PatchResult:
         """Apply a patch to a document and save it."""
@@ -186,7 +186,7 @@ class DocumentPatches:
             now_text, saved = await self._kinds[kind].read(id, call)
         old, document = json.loads(text), json.loads(now_text)
         made = await asyncio.to_thread(changes, old, document)
-        return PatchResult.trusted(applied=True, revision=saved, former=revision, document=document, changes=made)
+        return PatchResult.construct(applied=True, revision=saved, former=revision, document=document, changes=made)
 
     def _keep(self, kind: str, id: str, revision: str, text: str) -> None:
         if len(kept := text.encode()) <= _FORMER_BYTES:

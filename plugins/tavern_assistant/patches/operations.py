@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from tavern_assistant.api.assistant import MAX_OPERATIONS, PatchProblem
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.names import suggest
-from tavern_host.contracts.wire import MAX_LEVELS, WireError, carried
+from tavern_host.contracts.wire import MAX_LEVELS, WireError, wire_value
 
 Parts = tuple[str, ...]
 """The reference tokens of a JSON pointer (RFC 6901), unescaped."""
@@ -98,7 +98,7 @@ class Copies:
     def add(self, value: JsonValue) -> None:
         """Count a value."""
         try:
-            self._left -= len(json.dumps(carried(value), ensure_ascii=False))
+            self._left -= len(json.dumps(wire_value(value), ensure_ascii=False))
         except WireError:
             self._left = -1
         if self._left < 0:
@@ -114,7 +114,7 @@ def read_operations(given: Sequence[JsonValue]) -> tuple[list[Operation], list[P
     problems: list[PatchProblem] = []
     for index, item in enumerate(given):
         try:
-            found.append(_operation(index, carried(item)))
+            found.append(_operation(index, wire_value(item)))
         except WireError as error:
             problems.append(PatchProblem(index=index, code="not_json", message=f"the operation: {error}"[:500]))
         except Refused as refused:

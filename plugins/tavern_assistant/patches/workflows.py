@@ -76,7 +76,7 @@ class WorkflowPatches:
             raise NotFound(f"the workflow {id!r} has no revision {to!r} in its history")
         saved = await self._save(id, document, revision, f"back to revision {to}", call)
         found = await asyncio.to_thread(changes, before, document)
-        return PatchResult.trusted(applied=True, revision=saved, former=revision, document=document, changes=found)
+        return PatchResult.construct(applied=True, revision=saved, former=revision, document=document, changes=found)
 
     # --- what a patch does ----------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class WorkflowPatches:
         named = {key: local for key, local in patched.local_ids.items() if not local.startswith(UNNAMED)}
         after = patched.document
         made = await asyncio.to_thread(changes, before, after, named)
-        return PatchResult.trusted(applied=True, document=await place(after, self._manager), changes=made), patched
+        return PatchResult.construct(applied=True, document=await place(after, self._manager), changes=made), patched
 
     async def _patched(self, before: Item, operations: Sequence[JsonValue]) -> Patched:
         return await asyncio.to_thread(apply_to_workflow, before, operations, await self._node_types())

@@ -55,7 +55,7 @@ class RunEntry(Model):
     def end(self, status: RunStatus, error: ErrorInfo | None) -> RunEnd:
         """Return how the run stands, with another status and error."""
         kept = {name: getattr(self, name) for name in RunEnd.model_fields if name != "started_at"}
-        return RunEnd.trusted(**{**kept, "status": status, "error": error})
+        return RunEnd.construct(**{**kept, "status": status, "error": error})
 
 
 class RunEnd(Model):

@@ -22,7 +22,7 @@ from tavern_host import (
     PluginContext,
 )
 from tavern_host.contracts.calls import operator_call
-from tavern_host.contracts.documents import MAX_DOCUMENT, carried_json, read_document, read_document_file, read_json
+from tavern_host.contracts.documents import MAX_DOCUMENT, read_document, read_document_file, read_json, wire_json
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.nodes import DataFlowType, NodeDefinition
 from tavern_host.contracts.wire import without_surrogates
@@ -137,7 +137,7 @@ def _values_in(file: str) -> dict[str, JsonValue]:
         name, document = "standard input", read_document(sys.stdin.buffer.read(MAX_DOCUMENT + 1), name="standard input")
     else:
         name, document = file, read_document_file(Path(file))
-    values: dict[str, JsonValue] = carried_json(document, name)
+    values: dict[str, JsonValue] = wire_json(document, name)
     return values
 
 

@@ -13,7 +13,7 @@ from tavern_engine.compile.plan import VALUE, Level, Plan, PlanNode, Role
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import SlotDefinition
-from tavern_host.contracts.wire import carried
+from tavern_host.contracts.wire import wire_value
 from tavern_workflows.api.dataflow import coerce
 from tavern_workflows.api.workflows import WorkflowProblem
 
@@ -54,7 +54,7 @@ def given_outputs(plan: Plan, overrides: Mapping[str, Mapping[str, JsonValue]]) 
                 add(f"the node {name!r} has no output {key!r}{did_you_mean(key, slots)}", key)
                 continue
             try:
-                values[key] = _fitting(slots[key], carried(value))
+                values[key] = _fitting(slots[key], wire_value(value))
             except ValueError as error:
                 add(f"the output {key!r} of {name!r}: {error}", key)
         for key in sorted(_read(plan.level, index, node) - outputs.keys()):

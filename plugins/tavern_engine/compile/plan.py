@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tavern_engine.compile.node_kinds import Invocation, Kind
 from tavern_engine.registry import NodeType
-from tavern_host.context import Contribution
+from tavern_host.context import HookResult
 from tavern_host.contracts.nodes import NodeDefinition, NodeInstance, SlotDefinition
 from tavern_host.contracts.workflows import NodePolicy
 from tavern_workflows.api.dataflow import Converter
@@ -277,7 +277,7 @@ class Plan:
     ids: list[str]
     interface: dict[str, int]
     outputs: list[int]
-    contributions: tuple[Contribution[list[NodeDefinition]], ...]
+    contributions: tuple[HookResult[list[NodeDefinition]], ...]
     streaming: dict[int, tuple[str, ...]]
     by_place: list[int]
     stand_ins: dict[str, int]

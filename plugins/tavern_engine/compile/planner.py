@@ -21,7 +21,7 @@ from tavern_engine.compile.values import interface_values
 from tavern_engine.journal.documents import document_of
 from tavern_engine.registry import NodeRegistry, NodeType
 from tavern_host import WORKFLOW_MANAGER, PluginContext
-from tavern_host.contracts.documents import off_loop
+from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
@@ -100,13 +100,13 @@ class Planner:
             self._revision = revision
         values, wrong = interface_values(workflow, request.inputs)
         is_large = len(workflow.nodes) > LARGE
-        key = await off_loop(is_large, structure_of, workflow, groups)
+        key = await to_thread_if_large(is_large, structure_of, workflow, groups)
         known = self._plans.get(key) if key is not None else None
         if known is None:
             problems = await self._problems(workflow)
             if problems or wrong:
                 raise _refusal(name, [*problems, *wrong])
-            known = await off_loop(is_large, _compiled, workflow, types, groups)
+            known = await to_thread_if_large(is_large, _compiled, workflow, types, groups)
             known.bound.plan.is_current = lambda: self._context.settings.revision == revision[1]
         elif wrong:
             raise _refusal(name, wrong)
@@ -126,7 +126,7 @@ class Planner:
 
     async def _problems(self, workflow: Workflow) -> list[WorkflowProblem]:
         is_large = len(workflow.nodes) > LARGE
-        document = await off_loop(is_large, document_of, workflow)
+        document = await to_thread_if_large(is_large, document_of, workflow)
         found = await self._context.services.get(WORKFLOW_MANAGER).check(document)
         if is_large:
             await asyncio.sleep(0)  # what the check made is freed in one step of the loop, the document in another

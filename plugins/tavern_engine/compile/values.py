@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.wire import carried
+from tavern_host.contracts.wire import wire_value
 from tavern_host.contracts.workflows import InterfaceSlot, Workflow
 from tavern_workflows.api.dataflow import coerce
 from tavern_workflows.api.workflows import WorkflowProblem
@@ -40,7 +40,7 @@ def interface_values(
                 problems.append(_problem(key, f"the input {key!r} is required"))
             continue
         try:
-            values[key] = _coerced(slot, carried(value))
+            values[key] = _coerced(slot, wire_value(value))
         except ValueError as error:
             problems.append(_problem(key, f"the input {key!r}: {error}"))
     return values, problems

@@ -56,7 +56,7 @@ class Claims:
     def withdraw(self, run_id: str, failure: BaseException) -> None:
         """End a run whose acceptance failed, where the store has it all the same."""
         if (store := self.store) is not None:
-            end = RunEnd.trusted(status=RunStatus.INTERRUPTED, error=Interrupted(NOT_ACCEPTED).info)
+            end = RunEnd.construct(status=RunStatus.INTERRUPTED, error=Interrupted(NOT_ACCEPTED).info)
             self.hold(run_id, None, lambda: None)  # another host would carry it out
             self._refused.add(run_id, failure, lambda: store.update(self.worker, run_id, end))
 
@@ -132,7 +132,7 @@ class Claims:
 
     async def reopen(self, entry: RunEntry) -> None:
         """Let a claimed run be one that has not ended: other hosts would read the end that it had before."""
-        end = RunEnd.trusted(status=RunStatus.QUEUED, attempt=entry.attempt)
+        end = RunEnd.construct(status=RunStatus.QUEUED, attempt=entry.attempt)
         await self.required_store().update(self.worker, entry.id, end)
 
     # --- giving away ------------------------------------------------------------------------------

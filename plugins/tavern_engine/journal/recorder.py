@@ -28,7 +28,7 @@ from tavern_engine.run.run_blobs import given
 from tavern_host import PluginContext
 from tavern_host.contracts.blobs import BINARY
 from tavern_host.contracts.calls import system_call
-from tavern_host.contracts.documents import off_loop
+from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.errors import Misconfigured, NotFound, ServiceUnavailable, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
 from tavern_host.contracts.workflows import Workflow
@@ -310,7 +310,7 @@ class RunRecorder:
             content, groups[key] = await _document(group)
             documents[groups[key]] = content
         request = record.request
-        entry = RunEntry.trusted(
+        entry = RunEntry.construct(
             id=record.id,
             request=request.model_copy(update={"workflow": None}) if request.workflow is not None else request,
             workflow=name,
@@ -337,7 +337,7 @@ class RunRecorder:
         store = store or (self._store if record.id in self.claims else None)
         if store is None:
             return
-        end = RunEnd.trusted(
+        end = RunEnd.construct(
             status=status,
             started_at=record.started_at,
             finished_at=run.finished_at if run is not None else None,
@@ -396,7 +396,7 @@ def _placeholder(value: Any, most: int) -> Any:
 
 async def _document(workflow: Workflow) -> tuple[bytes, str]:
     """Return a document as it is stored, and its hash; of a large one made in a thread."""
-    return await off_loop(len(workflow.nodes) > 50, _packed, workflow)
+    return await to_thread_if_large(len(workflow.nodes) > 50, _packed, workflow)
 
 
 def _packed(workflow: Workflow) -> tuple[bytes, str]:

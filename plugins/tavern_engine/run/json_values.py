@@ -15,7 +15,7 @@ from tavern_engine.cache.cache import size_of
 from tavern_host import Blob
 from tavern_host.contracts.errors import ErrorInfo, OutputError, describe, error_info
 from tavern_host.contracts.executions import Run
-from tavern_host.contracts.wire import LIMIT, MAX_LEVELS, WireError, carried, without_surrogates
+from tavern_host.contracts.wire import LIMIT, MAX_LEVELS, WireError, wire_value, without_surrogates
 
 See = Callable[[Blob], None]
 
@@ -40,7 +40,7 @@ def carried_outputs(outputs: dict[str, Any]) -> dict[str, Any]:
 def carried_output(key: str, value: Any) -> Any:
     """Return one output of a node, or one item of a stream, as `carried_outputs` does."""
     try:
-        return carried(value)
+        return wire_value(value)
     except WireError as error:
         raise OutputError(f"the output {key!r}{error.place}: {error.reason}", output=key) from None
 

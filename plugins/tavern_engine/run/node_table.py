@@ -174,7 +174,7 @@ class NodeTable:
         output = self.outputs[number]
         if output is None and state is State.CACHED:
             output = self.outputs[number] = self.load_output(number)
-        return NodeState.trusted(
+        return NodeState.construct(
             status=_STATUSES[state],
             output=output if self.shows_outputs else None,
             error=self.errors.get(number),

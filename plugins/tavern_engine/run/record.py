@@ -118,7 +118,7 @@ def run_of(
 ) -> Run:
     """Return a run as the service `executionEngine` shows it."""
     request = facts.request
-    return Run.trusted(
+    return Run.construct(
         id=facts.id,
         status=status,
         workflow_id=facts.workflow_id,

@@ -23,7 +23,7 @@ from tavern_host import PluginContext
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, new_id
 from tavern_host.contracts.errors import TavernError, error_of
-from tavern_host.contracts.wire import carried
+from tavern_host.contracts.wire import wire_value
 from tavern_host.storage.values import decode_loose
 
 AT_ONCE = 200
@@ -293,7 +293,7 @@ class RemoteNodes:
             outputs = scheduler.executor.failed(index, began, failure)
         else:
             encoded, outputs = result.outputs.encoded, dict[str, Any](result.outputs.binary)
-            outputs |= {key: carried(decode_loose(value, [])) for key, value in encoded.items()}
+            outputs |= {key: wire_value(decode_loose(value, [])) for key, value in encoded.items()}
             await scheduler.scope.blobs.keep(outputs)
             scheduler.executor.record_remote(index, began, outputs, result.kept)
             outputs |= {key: RemoteValue(index, key) for key in result.kept}

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from tavern_engine.compile.plan import CARRIER
 from tavern_host import HttpRequest
-from tavern_host.contracts.documents import json_path, mistakes, off_loop, read_model
+from tavern_host.contracts.documents import json_path, mistakes, read_model, to_thread_if_large
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import Actions, RunRequest
 from tavern_host.contracts.nodes import DataFlowType
@@ -90,7 +90,9 @@ _EDGES: TypeAdapter[list[PromptEdge]] = TypeAdapter(list[PromptEdge])
 
 async def read_request(request: HttpRequest, *, needs_workflow: bool = True) -> RunRequest:
     """Return what the body of a request asks for. Raises `InvalidInput`."""
-    return await off_loop(request.is_large, lambda: run_request(request.json_body(), needs_workflow=needs_workflow))
+    return await to_thread_if_large(
+        request.is_large, lambda: run_request(request.json_body(), needs_workflow=needs_workflow)
+    )
 
 
 async def read_payload(payload: dict[str, Any]) -> RunRequest:
@@ -98,7 +100,7 @@ async def read_payload(payload: dict[str, Any]) -> RunRequest:
     `InvalidInput`."""
     parts = (payload.get("nodes"), payload.get("edges"))
     is_large = any(isinstance(part, list) and len(part) > AT_ONCE for part in parts)
-    return await off_loop(is_large, run_request, payload)
+    return await to_thread_if_large(is_large, run_request, payload)
 
 
 def run_request(payload: Any, *, needs_workflow: bool = True) -> RunRequest:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args
 
 from tavern_host import Config, InvalidInput, Slot, node
-from tavern_host.contracts.documents import off_loop
+from tavern_host.contracts.documents import to_thread_if_large
 from tavern_nodes.comparing import Operator, identity, is_number, is_same, order, test_for
 from tavern_nodes.documents import read_json
 from tavern_nodes.paths import JsonPath, Missing, read_path, select
@@ -261,7 +261,7 @@ async def list_contains(
 async def _away(work: Callable[[], T], items: list[Any]) -> T:
     """Return `work()`, done on a thread where there may be much of it."""
     quick = len(items) <= _QUICK and all(map(_is_quick, items))
-    return await off_loop(not quick, work)
+    return await to_thread_if_large(not quick, work)
 
 
 def _is_quick(item: Any) -> bool:

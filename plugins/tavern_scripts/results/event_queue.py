@@ -45,7 +45,7 @@ class EventQueue:
 def event_of(heard: LogEvent) -> ScriptEvent:
     """Return what a script said as an event."""
     kind = "progress" if heard.is_progress else "log"
-    return ScriptEvent.trusted(kind=kind, text=heard.text, progress=heard.progress)
+    return ScriptEvent.construct(kind=kind, text=heard.text, progress=heard.progress)
 
 
 def report_progress(say: Say) -> Callable[[str], None]:

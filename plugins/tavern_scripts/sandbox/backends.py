@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tavern_host.context import Contribution, PluginContext
+from tavern_host.context import HookResult, PluginContext
 from tavern_scripts.api.scripts import BackendReport, ScriptBackend, ScriptBackendInfo, ScriptErrorType
 from tavern_scripts.policy.policy import Policy
 from tavern_scripts.results.refusal import Refused
@@ -36,7 +36,7 @@ class Sandboxes:
         self._policy = policy
         self._settling = asyncio.Lock()
         self._settled: _Settled | None = None
-        self._collected: tuple[int, list[Contribution[list[ScriptBackendInfo]]]] = (-1, [])
+        self._collected: tuple[int, list[HookResult[list[ScriptBackendInfo]]]] = (-1, [])
 
     async def chosen(self) -> Chosen:
         """Return the sandbox that is in force. Raises `Refused`, a `SecurityError`, where none holds."""
@@ -78,7 +78,7 @@ class Sandboxes:
 
         return key, candidates
 
-    async def _contributed(self) -> list[Contribution[list[ScriptBackendInfo]]]:
+    async def _contributed(self) -> list[HookResult[list[ScriptBackendInfo]]]:
         hooks = self._context.hooks
         if self._collected[0] != hooks.revision:
             revision = hooks.revision
@@ -93,7 +93,7 @@ class Sandboxes:
             self._context.log.warning("scripts run in the sandbox %s: %s", settled.chosen.name, weaker)
 
 
-def _contributed(contribution: Contribution[list[ScriptBackendInfo]], info: ScriptBackendInfo) -> Candidate:
+def _contributed(contribution: HookResult[list[ScriptBackendInfo]], info: ScriptBackendInfo) -> Candidate:
     def make() -> ScriptBackend:
         backend: ScriptBackend = contribution.open(info.handler)
         return backend

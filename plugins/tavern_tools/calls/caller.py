@@ -24,7 +24,7 @@ from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
 from tavern_host.contracts.metrics import tally
 from tavern_host.contracts.tools import ToolDefinition
-from tavern_host.contracts.wire import WireError, carried
+from tavern_host.contracts.wire import WireError, wire_value
 from tavern_llm.api.spans import span
 from tavern_tools.api.toolcalls import ToolApproval, ToolCallRequest, ToolErrorType, ToolResult, ToolScope, reporting_to
 from tavern_tools.api.tools import ToolFilter
@@ -351,7 +351,7 @@ def _check(call: Call) -> None:
 
 def _bind(tool: Tool, arguments: dict[str, JsonValue], *, text: bool = False) -> Bound:
     try:
-        bound = tool.parameters.bind(carried(arguments), text=text)
+        bound = tool.parameters.bind(wire_value(arguments), text=text)
         problems = bound.problems
     except WireError as error:
         problems = [ValueProblem(path=json_path(*error.path), message=error.reason)]

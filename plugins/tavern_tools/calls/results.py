@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from tavern_host.contracts.documents import json_path
-from tavern_host.contracts.wire import WireError, carried
+from tavern_host.contracts.wire import WireError, wire_value
 from tavern_tools.api.toolcalls import (
     ContentPart,
     TaskStatus,
@@ -31,12 +31,12 @@ def checked(call: Call, output: Output, max_bytes: int) -> ToolResult:
     Raises `ToolFailure` for output that is not what the tool declares, is too large, or that no wire can carry.
     """
     tool, request = call.tool, call.request
-    structured = _carried(request.tool_id, output.structured)
+    structured = _wire_value(request.tool_id, output.structured)
     _check_schema(tool, structured)
     _check_size(request.tool_id, structured, max_bytes)
     kind = "text" if isinstance(structured, str) else "data"
-    content = [*output.parts] or [ContentPart.trusted(**{"type": kind, kind: structured})]
-    return ToolResult.trusted(  # validating it would copy all of the output
+    content = [*output.parts] or [ContentPart.construct(**{"type": kind, kind: structured})]
+    return ToolResult.construct(  # validating it would copy all of the output
         **request.about,
         status="done",
         content=content,
@@ -50,9 +50,9 @@ def checked(call: Call, output: Output, max_bytes: int) -> ToolResult:
 def checked_again(result: ToolResult, max_bytes: int) -> ToolResult:
     """Return a result that a plugin made of another. Raises `ToolFailure` where it is too large, or no wire can carry
     it."""
-    structured = _carried(result.tool_id, result.structured)
+    structured = _wire_value(result.tool_id, result.structured)
     _check_size(result.tool_id, structured, max_bytes)
-    parts = (_carried(result.tool_id, {"text": part.text, "data": part.data}) for part in result.content)
+    parts = (_wire_value(result.tool_id, {"text": part.text, "data": part.data}) for part in result.content)
     content = [part.model_copy(update=update) for part, update in zip(result.content, parts, strict=True)]
     return result.model_copy(update={"structured": structured, "content": content})
 
@@ -112,10 +112,10 @@ def _check_size(tool_id: str, structured: JsonValue, max_bytes: int) -> None:
         raise ToolFailure(ToolErrorType.OUTPUT, message, bytes=size)
 
 
-def _carried(tool_id: str, structured: Any) -> Any:
+def _wire_value(tool_id: str, structured: Any) -> Any:
     """Return a result as every wire can carry it. Raises `ToolFailure`."""
     try:
-        return carried(structured)
+        return wire_value(structured)
     except WireError as error:
         problem = ValueProblem(path=json_path(*error.path), message=error.reason)
         raise value_failure(ToolErrorType.OUTPUT, f"the result of {tool_id} is no JSON", [problem]) from None

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.context import Contribution, PluginContext
+from tavern_host.context import HookResult, PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import NotFound, PluginFailure, TavernError, describe
 from tavern_host.contracts.names import did_you_mean
@@ -20,7 +20,7 @@ _HOOK = "tavern_register_prompt_macros"
 _AT_FAULT = frozenset({PluginFailure.code, NotFound.code})
 """The codes of errors in a macro that are its plugin's doing: its code failed, or its handler is gone."""
 
-_Offers = dict[str, tuple[PromptMacroInfo, Contribution[Any]]]
+_Offers = dict[str, tuple[PromptMacroInfo, HookResult[Any]]]
 
 
 class PromptMacros:

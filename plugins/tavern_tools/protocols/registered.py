@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from tavern_host.context import Contribution, PluginContext
-from tavern_host.contracts.documents import off_loop
+from tavern_host.context import HookResult, PluginContext
+from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.names import did_you_mean
 from tavern_tools.api.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
@@ -40,7 +40,7 @@ class Protocol:
     """A registered protocol and the plugin's answer through which its parser is opened."""
 
     info: ActionProtocolInfo
-    contribution: Contribution[Any]
+    contribution: HookResult[Any]
 
     def open(self, options: ParserOptions) -> ActionParser:
         """Return a parser for one text. Raises what the plugin raises."""
@@ -130,7 +130,7 @@ class Protocols:
     async def _read(self, chars: int, read: Callable[[], T]) -> T:
         """Return what `read` makes of this many characters, in a thread where they may hold the loop for long; report
         the parsers that failed."""
-        found = await off_loop(chars > MOST_ON_LOOP, read)
+        found = await to_thread_if_large(chars > MOST_ON_LOOP, read)
         failures, self._to_report = self._to_report, []
         for owner, message in failures:
             self._context.hooks.report(owner, message, hint=mend_hint(owner))

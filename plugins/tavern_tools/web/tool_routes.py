@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.documents import off_loop
+from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.http import EncodedOnce, HttpRequest, HttpResponse, ServerEvent
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PLUGINS
@@ -84,7 +84,10 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
     A client that accepts `text/event-stream` gets server-sent events: each `item` of a stream that a tool gives, while
     it comes, and each `result` in the end.
     """
-    body, manager = await off_loop(request.is_large, request.read, ExecuteBody), context.services.get(TOOL_MANAGER)
+    body, manager = (
+        await to_thread_if_large(request.is_large, request.read, ExecuteBody),
+        context.services.get(TOOL_MANAGER),
+    )
     streams = "text/event-stream" in request.headers.get("accept", "")
     if body.text is not None:
         scope = ToolScope(callback=body.callback)
@@ -93,7 +96,7 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
             return _events(manager, streams_of(context), parsed.calls, scope, request.call)
         done = await manager.call_text(body.text, protocols=body.protocols, scope=scope, call=request.call)
         return HttpResponse(data=done.to_json())
-    asked = ToolCallRequest.trusted(tool_id=body.tool_id or body.id or "", arguments=body.arguments)
+    asked = ToolCallRequest.construct(tool_id=body.tool_id or body.id or "", arguments=body.arguments)
     scope = ToolScope(callback=body.callback, streams=streams)
     if streams:
         return _events(manager, streams_of(context), [asked], scope, request.call)

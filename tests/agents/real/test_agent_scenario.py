@@ -7,8 +7,8 @@ import shutil
 from typing import Any
 
 import pytest
+from helpers.stub_llm import Call, last, said, written
 from helpers.tavern_project import Tavern
-from helpers.told_model import Call, last, said, written
 from helpers.workflow_documents import function
 
 from tavern_agents.api.agents import AgentReply

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from helpers.repetition import repetitions
+from helpers.stub_llm import MODELS, said, written
 from helpers.survival import killed
-from helpers.told_model import MODELS, said, written
 
 from tavern_agents.api.agents import AgentStatus
 from tavern_host.contracts.errors import Conflict

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import pytest_asyncio
+from helpers.stub_llm import said, written
 from helpers.tavern_project import Tavern
-from helpers.told_model import said, written
 
 from tavern_agents.api.agents import AgentLimits
 from tavern_host.contracts.audit import AUDIT

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from helpers.told_model import said
+from helpers.stub_llm import said
 from helpers.unwritable import small_disk
 
 from tests.agents.agent_bench import agent_bench

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from helpers.command_line import FEW_PLUGINS, Ran
 from helpers.command_line import tavern as tavern_command
+from helpers.stub_llm import said
 from helpers.tavern_project import Tavern, action, deliberation
-from helpers.told_model import said
 from helpers.waiting import until
 
 from tavern_agents.api.recordings import ReplayOptions

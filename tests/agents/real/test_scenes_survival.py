@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from helpers.repetition import repetitions
+from helpers.stub_llm import said
 from helpers.survival import killed
-from helpers.told_model import said
 from helpers.waiting import until
 
 from tavern_agents.api.histories import HistoryMessage

@@ -7,10 +7,10 @@ import sys
 import time
 
 import pytest
+from base_project import BaseProject
 from broken_plugins import Broken
+from corpus import EVERY, fails_alone
 from helpers.command_line import tavern_process
-from inn import Inn
-from saying import EVERY, fails_alone
 
 RUDE = (
     "print('hello')",
@@ -23,7 +23,7 @@ RUDE = (
 
 
 @pytest.mark.parametrize("statements", [RUDE, ["sys.stdout.close()"]], ids=["takes", "closes"])
-async def test_no_plugin_takes_output_or_keeps_commands_running(inn: Inn, statements: list[str]) -> None:
+async def test_no_plugin_takes_output_or_keeps_commands_running(inn: BaseProject, statements: list[str]) -> None:
     for number, statement in enumerate(statements):
         inn.code(f"rude-{number}", f"import sys\n{statement}\n")
     await (await inn.reviewed()).stop()
@@ -37,7 +37,7 @@ REAL = [row for row in EVERY if row.real]
 
 @pytest.mark.parametrize("row", REAL, ids=[row.name for row in REAL])
 async def test_a_plugin_that_blocks_the_loop_fails_alone(
-    row: Broken, inn: Inn, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    row: Broken, inn: BaseProject, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def block_until_blamed() -> None:
         while not any("blocks the event loop" in message for message in caplog.messages):

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 from helpers.repetition import repetitions
+from helpers.stub_llm import said
 from helpers.survival import Child
-from helpers.told_model import said
 from helpers.waiting import until
 from helpers.workflow_documents import workflow_document
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from helpers.handing_on import handing_on
+from helpers.forwarding import forwarding
 
 from tavern_host import hookimpl
 from tavern_host.contracts.calls import CallContext
@@ -30,7 +30,7 @@ def tavern_override_services() -> list[ServiceInfo]:
     return [service_info(TOOL_MANAGER, Desk)]
 
 
-class Desk(handing_on(TOOL_MANAGER)):  # type: ignore[misc]
+class Desk(forwarding(TOOL_MANAGER)):  # type: ignore[misc]
     """Has one task for each status, `task_STATUS`, which are `agent:lin`'s; the rest of what is asked for is shown in
     the tasks and items themselves."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.handing_on import handing_on
+from helpers.forwarding import forwarding
 
 from tavern_host import hookimpl
 from tavern_host.contracts.services import ServiceInfo, service_info
@@ -19,7 +19,7 @@ def tavern_override_services() -> list[ServiceInfo]:
     return [service_info(WORKFLOW_MANAGER, Memory)]
 
 
-class Memory(handing_on(WORKFLOW_MANAGER)):  # type: ignore[misc]
+class Memory(forwarding(WORKFLOW_MANAGER)):  # type: ignore[misc]
     async def list_workflows(self) -> list[WorkflowSummary]:
         kept = STORED.values()
         return [WorkflowSummary(id=s.id, name=s.workflow.name, revision=s.revision, source=s.source) for s in kept]

@@ -12,8 +12,8 @@ import broken_lives
 import broken_manifests
 import broken_places
 import broken_services
+from base_project import HERE, BaseProject, everything_else_works
 from broken_plugins import Broken, Moment, Says
-from inn import HERE, Inn, everything_else_works
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginInfo, PluginState, Problem
@@ -23,7 +23,7 @@ EVERY: tuple[Broken, ...] = tuple(row for chapter in CHAPTERS for row in chapter
 CORPUS = tuple(row for row in EVERY if not row.real)
 
 
-async def prepare(inn: Inn, rows: Iterable[Broken]) -> Host:
+async def prepare(inn: BaseProject, rows: Iterable[Broken]) -> Host:
     """Write broken plugins, let the operator review them, and change those that are changed after that; return a
     host that is not started yet."""
     rows = list(rows)
@@ -45,7 +45,7 @@ def names(rows: Iterable[Broken]) -> set[str]:
     return {says.plugin for row in rows for says in row.says}
 
 
-async def fails_alone(inn: Inn, row: Broken) -> None:
+async def fails_alone(inn: BaseProject, row: Broken) -> None:
     """Fail where a host does not say of the plugins of a row what it must, or all else does not work beside them."""
     host = await prepare(inn, [row])
     async with asyncio.timeout(100):
@@ -59,7 +59,7 @@ async def fails_alone(inn: Inn, row: Broken) -> None:
     says_all(inn, host, [row], "stop", stopped=True)
 
 
-def says_all(inn: Inn, host: Host, rows: Iterable[Broken], *moments: Moment, stopped: bool = False) -> None:
+def says_all(inn: BaseProject, host: Host, rows: Iterable[Broken], *moments: Moment, stopped: bool = False) -> None:
     """Fail with everything that a host should say at these moments and does not."""
     wanted = [says for row in rows for says in row.says if says.at in moments]
     plugins = host.plugins()
@@ -67,7 +67,7 @@ def says_all(inn: Inn, host: Host, rows: Iterable[Broken], *moments: Moment, sto
     assert not unsaid, "\n".join(unsaid)
 
 
-def _unsaid(inn: Inn, says: Says, plugin: PluginInfo | None, stopped: bool) -> list[str]:
+def _unsaid(inn: BaseProject, says: Says, plugin: PluginInfo | None, stopped: bool) -> list[str]:
     if plugin is None:
         return [f"{says.plugin} is not listed, or not once"]
     state = PluginState.STOPPED if stopped and says.state is PluginState.STARTED else says.state
@@ -85,7 +85,7 @@ def _unsaid(inn: Inn, says: Says, plugin: PluginInfo | None, stopped: bool) -> l
     return found + _misplaced(inn, says, problem)
 
 
-def _misplaced(inn: Inn, says: Says, problem: Problem) -> list[str]:
+def _misplaced(inn: BaseProject, says: Says, problem: Problem) -> list[str]:
     """Return where a problem is said to be, if that is not where it is."""
     found = []
     if says.file is not None:
@@ -99,7 +99,7 @@ def _misplaced(inn: Inn, says: Says, problem: Problem) -> list[str]:
     return found
 
 
-def _marked_line(inn: Inn, says: Says) -> int | None:
+def _marked_line(inn: BaseProject, says: Says) -> int | None:
     assert says.file is not None
     file = inn.roots[says.plugin] / says.file
     text = file.read_text(errors="replace") if file.is_file() else ""

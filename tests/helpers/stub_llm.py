@@ -17,7 +17,7 @@ from tavern_llm.api.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse, L
 PLUGIN = """
 import itertools
 
-from helpers.told_model import ToldAdapter
+from helpers.stub_llm import ToldAdapter
 from tavern_host import hookimpl
 from tavern_llm.api.llm import LlmAdapterInfo
 from tavern_tools.api.macros import PromptMacroInfo

@@ -50,7 +50,7 @@ def toast(node_type: str = "healthy:Greet") -> dict[str, Any]:
     return function("Toast", nodes, *edges, takes={"name": "STRING"}, gives={"said": "STRING"})
 
 
-class Inn:
+class BaseProject:
     """The project at `root`, installed packages at `site`, and what is being written elsewhere (`dev`)."""
 
     def __init__(self, folder: Path) -> None:

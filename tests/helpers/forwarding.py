@@ -8,7 +8,7 @@ from typing import Any
 from tavern_host.contracts.services import ServiceKey, interface_methods
 
 
-def handing_on(key: ServiceKey[Any]) -> Any:
+def forwarding(key: ServiceKey[Any]) -> Any:
     """Return a class of providers of a service, made with what each overrides (`original`)."""
 
     def method(name: str) -> Any:
@@ -31,10 +31,10 @@ def overriding(key: str, body: str, *, head: str = "") -> str:
     """Return the code of a plugin that overrides the service of a key, given by its name; `body` is what the provider
     does other than to hand calls on, `head` what the plugin begins with."""
     return f"""{head}
-from helpers.handing_on import handing_on
+from helpers.forwarding import forwarding
 from tavern_host import *
 
-class Mine(handing_on({key})):
+class Mine(forwarding({key})):
 {body.strip(chr(10))}
 
 @hookimpl
