@@ -79,7 +79,7 @@ from tavern_host import HttpRequest, HttpResponse, PluginContext, RouteInfo, hoo
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
     """Return the route."""
-    return [RouteInfo(method="GET", path="/api/x/churn/word", handler=f"{__name__}:word")]
+    return [RouteInfo(method="GET", path="/api/x/churn/word", handler=word)]
 
 
 async def word(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -48,4 +48,4 @@ class DeskAdapter:
 @hookimpl
 def tavern_register_llm_adapters() -> list[LlmAdapterInfo]:
     """Return the adapter."""
-    return [LlmAdapterInfo(name="desk", handler=f"{__name__}:DeskAdapter", network=False)]
+    return [LlmAdapterInfo(name="desk", handler=DeskAdapter, network=False)]

@@ -9,7 +9,6 @@ import asyncio
 
 from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.accounts import ACCOUNTS
-from tavern_host.contracts.plugins import all_started
 
 _LATER = 0.5
 """Seconds after the start, in which the host can answer for the first time."""
@@ -25,17 +24,12 @@ def tavern_register_services() -> list[ServiceInfo]:
 async def tavern_startup(context: PluginContext) -> None:
     """Settle the work of those whose rights others change, in a host that serves."""
     if context.serving:
-        context.tasks.spawn(_follow(context), name="follow rights of users")
+        context.tasks.spawn(_begin(context), name="begin to follow rights of users")
 
 
-async def _follow(context: PluginContext) -> None:
+async def _begin(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
-    await all_started(context.services)
-    from tavern_accounts.service import STATE
-
     await context.services.get(ACCOUNTS).roles()  # makes it, unless another's has taken its place
-    if STATE in context.state:
-        await context.state[STATE].follow()
 
 
 @hookimpl

@@ -31,6 +31,7 @@ from tavern_host.contracts.accounts import (
 from tavern_host.contracts.calls import Admission, CallContext, Principal, system_call
 from tavern_host.contracts.errors import Conflict, Forbidden, InvalidInput, NotFound, TavernError, Unauthorized
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.plugins import all_started
 
 T = TypeVar("T")
 
@@ -42,7 +43,6 @@ _PERMISSION = re.compile(r"(read|create|operate)(:/\S+)?")
 _LENGTHS = range(8, 1025)
 """How many characters a password may have."""
 _WRONG = "the name or the password is wrong"
-STATE = "accounts.service"
 _LOOK_EVERY = 2.0
 """Seconds between two looks at what others have changed."""
 _HASHES_AT_ONCE = 2
@@ -62,7 +62,8 @@ class HostAccounts(Accounts):
         self._hashing = asyncio.Semaphore(_HASHES_AT_ONCE)
         self._hash_of_nobody: str | None = None
         self._openid = OpenId(context)
-        context.state[STATE] = self
+        if context.serving:
+            context.tasks.spawn(self._follow(), name="follow rights of users")
 
     async def close(self) -> None:
         """Close the store."""
@@ -272,10 +273,11 @@ class HostAccounts(Accounts):
         )
         return [one for answer in answers for one in answer.value if one.cancelled or one.stopped]
 
-    async def follow(self) -> None:
+    async def _follow(self) -> None:
         """Settle what people may not do any more whenever other hosts, commands or settings have changed their rights,
         until the host stops."""
         seen, told = None, ""
+        await all_started(self._context.services)
         while not self._context.is_stopping():
             try:
                 now = (await self._store.changes(), self._context.settings.revision)

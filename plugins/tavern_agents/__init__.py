@@ -6,6 +6,7 @@ The runtime owns the loop; workflows, tools and models belong to the services it
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tavern_agents.api.agents import AGENT_RUNTIME, AgentRunFilter
@@ -20,7 +21,11 @@ from tavern_host.contracts.tools import ToolDefinition
 from tavern_tools.api.macros import PromptMacroInfo
 
 if TYPE_CHECKING:
+    from tavern_agents.account import CallAccount
+    from tavern_agents.profiles import ProfileFolder
     from tavern_agents.runtime import Runtime
+    from tavern_agents.store import AgentStore
+    from tavern_agents.tracing import Tracer
 
 _LATER = 0.3
 """Seconds after the start, in which the host can answer for the first time."""
@@ -30,6 +35,40 @@ _LOOK = 5.0
 
 _EVERY = 1.0
 """Seconds between two looks at the profiles."""
+
+
+class State:
+    """What the parts of this plugin share. `runtime` is None until this plugin's own is used; `experience` is what was
+    shown of earlier calls, by conversation and profile; `writing` is held while a profile is changed."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self.runtime: Runtime | None = None
+        self.tracers: dict[str, Tracer] = {}
+        self.accounts: dict[str, CallAccount] = {}
+        self.experience: dict[tuple[str, str], list[str]] = {}
+        self.writing = asyncio.Lock()
+
+    @cached_property
+    def profiles(self) -> ProfileFolder:
+        """The profiles of the project."""
+        from tavern_agents.profiles import ProfileFolder
+
+        return ProfileFolder(self._context)
+
+    @cached_property
+    def store(self) -> AgentStore:
+        """The conversations and runs of the project."""
+        from tavern_agents.store import AgentStore
+
+        return AgentStore(self._context)
+
+    async def close(self) -> None:
+        """Leave active runs to the next host, and close the store."""
+        if self.runtime is not None:
+            await self.runtime.close()
+        if "store" in vars(self):
+            await self.store.close()
 
 
 @hookimpl
@@ -47,9 +86,7 @@ def tavern_register_services() -> list[ServiceInfo]:
 async def tavern_startup(context: PluginContext) -> None:
     """Resume the runs that were left over, and look after changes of profiles, in a host that serves."""
     if context.serving:
-        from tavern_agents.profiles import profiles_of
-
-        context.tasks.spawn(profiles_of(context).follow(_EVERY), name="follow profiles of agents")
+        context.tasks.spawn(context.own(State).profiles.follow(_EVERY), name="follow profiles of agents")
         context.tasks.spawn(_resume_abandoned(context), name="begin to resume runs of agents")
 
 
@@ -83,22 +120,16 @@ async def tavern_settle_work(which: WorkFilter, call: CallContext, context: Plug
 
 async def _runtime(context: PluginContext) -> Runtime | None:
     """Return the runtime of this plugin, unless another's has taken its place."""
-    from tavern_agents.runtime import STATE, Runtime
-
-    if STATE not in context.state:
+    state = context.own(State)
+    if state.runtime is None:
         await context.services.get(AGENT_RUNTIME).runs(AgentRunFilter(limit=1))  # makes it
-    runtime = context.state.get(STATE)
-    return runtime if isinstance(runtime, Runtime) else None
+    return state.runtime
 
 
 @hookimpl
 async def tavern_shutdown(context: PluginContext) -> None:
     """Leave active runs to the next host, and close the store."""
-    runtime, store = context.state.get("agents.runtime"), context.state.get("agents.store")
-    if runtime is not None:
-        await runtime.close()
-    if store is not None:
-        await store.close()
+    await context.own(State).close()
 
 
 @hookimpl

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from tavern_agents import State
 from tavern_agents.api.agents import AgentLimits, AgentRun
 from tavern_agents.api.callaccounts import CallAccounts, CallEntry
 from tavern_agents.begun_calls import accepted, lost, may_repeat, outcome, result_of
@@ -29,8 +30,6 @@ from tavern_tools.api.tools import TOOL_MANAGER
 
 _MOST_TOLD = 1_000
 """Of how many calls between two steps of a run the trace tells."""
-
-_STATE = "agents.accounts"
 
 
 class Run(Protocol):
@@ -78,7 +77,7 @@ class CallAccount:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Take calls meanwhile."""
-        accounts = _accounts(self._run.context)
+        accounts = self._run.context.own(State).accounts
         accounts[self._run.run.id] = self
         try:
             yield
@@ -228,10 +227,5 @@ class Accounts(CallAccounts):
 
 def _account_of(context: PluginContext, call: CallContext | None) -> CallAccount | None:
     """Return the account of the run that makes a call; what a plugin does in its own name is not in it."""
-    found = None if call is None else _accounts(context).get(call.agent_run_id or "")
+    found = None if call is None else context.own(State).accounts.get(call.agent_run_id or "")
     return found if found is not None and call is not None and found.is_of(call.principal) else None
-
-
-def _accounts(context: PluginContext) -> dict[str, CallAccount]:
-    found: dict[str, CallAccount] = context.state.setdefault(_STATE, {})
-    return found

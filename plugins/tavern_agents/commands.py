@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from tavern_agents import State
 from tavern_agents.api.agents import AgentRunFilter, AgentTrace
 from tavern_agents.api.memory import MemoryChange
 from tavern_agents.profile_checks import profile_schema
-from tavern_agents.profiles import profiles_of, said
+from tavern_agents.profiles import said
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.documents import ModelT, read_json, read_model
 from tavern_host.contracts.errors import InvalidInput, describe
@@ -20,7 +21,7 @@ from tavern_host.contracts.errors import InvalidInput, describe
 async def list_agents(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show the agents as a table, and what is wrong with files that hold none."""
     agents = await context.services.get(AGENT_RUNTIME).list_agents()
-    problems = (await profiles_of(context).now()).problems
+    problems = (await context.own(State).profiles.now()).problems
     rows = [[a.id, a.name, ", ".join(a.tools), a.description] for a in agents]
     yield CommandOutput(kind="table", columns=["id", "name", "tools", "description"], rows=rows)
     for problem in problems:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from tavern_agents import State
 from tavern_agents.api.histories import (
     ChatHistory,
     HistoryDetails,
@@ -40,7 +41,6 @@ from tavern_agents.history_tree import (
     turn_start,
 )
 from tavern_agents.rows import message_body, moment
-from tavern_agents.store import store_of
 from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
@@ -66,7 +66,7 @@ class Histories(ChatHistory):
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._database = store_of(context).database
+        self._database = context.own(State).store.database
 
     async def list_histories(self, *, limit: int = 50, offset: int = 0) -> list[HistorySummary]:
         """Return conversations, the latest changed first."""

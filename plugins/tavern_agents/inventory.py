@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+from tavern_agents import State
 from tavern_agents.api.agents import AgentProfile
 from tavern_agents.tracing import Tracer
 from tavern_host.context import PluginContext
@@ -88,7 +89,7 @@ async def offered_tools(
     if left_out:
         notes.append(_LEFT_OUT.format(left_out))
         trace.say("warning", f"{left_out} tools of the inventory are not shown: they do not fit into the prompt")
-    known = context.state.setdefault("agents.experience", dict[tuple[str, str], list[str]]())
+    known = context.own(State).experience
     place = (trace.conversation_id, profile.id)
     if place not in known:  # the same for the whole conversation: servers cache prefixes
         known[place] = _experience(await manager.statistics(shown)) if experience is None else experience

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from tavern_agents import State
 from tavern_agents.api.profilefiles import AgentProfiles, ProfileFile
-from tavern_agents.profiles import MAX_PROFILE, ProfileFolder, Profiles, profiles_of, read_profile, said
+from tavern_agents.profiles import MAX_PROFILE, ProfileFolder, Profiles, read_profile, said
 from tavern_host import CallContext, PluginContext
 from tavern_host.common.redaction import has_mask
 from tavern_host.contracts.documents import read_document_file, revision_of
@@ -17,7 +18,6 @@ from tavern_host.contracts.errors import Conflict, InvalidInput, ServiceUnavaila
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.storage.files import write_atomic
 
-_LOCK = "agents.profiles.lock"
 _NAME = "the profile"
 
 Document = dict[str, JsonValue]
@@ -31,7 +31,7 @@ class ProfileFiles(AgentProfiles):
 
     async def get(self, profile_id: str) -> ProfileFile:
         """Return a profile; see the interface."""
-        profiles = await profiles_of(self._context).now()
+        profiles = await self._context.own(State).profiles.now()
         profiles.get(profile_id)
         path = profiles.sources[profile_id].brought or place_of(profiles, profile_id, self._context)
         return _file(profile_id, await asyncio.to_thread(read_document_file, path))
@@ -51,8 +51,8 @@ class ProfileFiles(AgentProfiles):
         """Write a profile; see the interface."""
         if problems := await self.check(profile_id, document):
             raise InvalidInput(f"the profile cannot be used: {'; '.join(problems)}", problems=problems)
-        async with lock(self._context):
-            folder = profiles_of(self._context)
+        async with self._context.own(State).writing:
+            folder = self._context.own(State).profiles
             path, before = await present(folder, profile_id, self._context)
             if expected_revision not in (None, before):
                 message = (
@@ -78,12 +78,6 @@ def _problems(profile_id: str, document: Document) -> list[str]:
 
 def _file(profile_id: str, document: Document) -> ProfileFile:
     return ProfileFile(id=profile_id, revision=revision_of(document), document=document)
-
-
-def lock(context: PluginContext) -> asyncio.Lock:
-    """Return what is held while a profile is changed."""
-    found: asyncio.Lock = context.state.setdefault(_LOCK, asyncio.Lock())
-    return found
 
 
 async def present(folder: ProfileFolder, profile_id: str, context: PluginContext) -> tuple[Path, str]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 
+from tavern_agents import State
 from tavern_agents.api.profilefiles import AGENT_PROFILES, ProfileFile
-from tavern_agents.profile_files import lock, present
-from tavern_agents.profiles import MAX_PROFILE, profiles_of
+from tavern_agents.profile_files import present
+from tavern_agents.profiles import MAX_PROFILE
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.common.redaction import masked
 from tavern_host.contracts.errors import Conflict, InvalidInput
@@ -35,7 +36,7 @@ async def save_profile(request: HttpRequest, context: PluginContext) -> HttpResp
         raise InvalidInput("the profile cannot be used: the body is no JSON object")
     if problems := await profiles.check(profile_id, document):
         raise InvalidInput(f"the profile cannot be used: {'; '.join(problems)}", problems=problems)
-    _, before = await present(profiles_of(context), profile_id, context)
+    _, before = await present(context.own(State).profiles, profile_id, context)
     expected(request, before, f"the agent {profile_id!r}")
     saving = profiles.save(profile_id, document, expected_revision=before, call=request.call)
     return _answer(await conditional(saving), status=200 if before else 201)
@@ -44,8 +45,8 @@ async def save_profile(request: HttpRequest, context: PluginContext) -> HttpResp
 async def delete_profile(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`DELETE /api/agents/{id}`: its file; what it remembers and said stays."""
     profile_id = request.parameters["id"]
-    async with lock(context):
-        folder = profiles_of(context)
+    async with context.own(State).writing:
+        folder = context.own(State).profiles
         profiles = await folder.now()
         if not any(profile_id in broken.names for broken in profiles.broken):
             profiles.get(profile_id)

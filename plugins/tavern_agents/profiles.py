@@ -31,8 +31,6 @@ CHANGED = "AGENTS_CHANGED"
 MAX_PROFILE = 1 << 20
 """How many bytes a profile may have."""
 
-_STATE = "agents.profiles"
-
 _ID = "must have 1 to 200 characters, no blanks, and none of / @ * ?"
 _TWICE = "stands here twice: keep one of them"
 
@@ -134,14 +132,6 @@ class ProfileFolder:
             payload: dict[str, Any] = {"success": not now.broken, "message": message, "count": len(now.by_id)}
             self._context.events.publish("TOOLS_CHANGED", {})  # agents are tools
             self._context.events.publish(CHANGED, {**payload, "changed": sorted(changed), "problems": now.problems})
-
-
-def profiles_of(context: PluginContext) -> ProfileFolder:
-    """Return the folder that the parts of this plugin share in one host."""
-    found = context.state.get(_STATE)
-    if not isinstance(found, ProfileFolder):
-        found = context.state[_STATE] = ProfileFolder(context)
-    return found
 
 
 def said(problem: AgentProblem) -> str:

@@ -9,6 +9,7 @@ import asyncio
 
 from pydantic import JsonValue
 
+from tavern_agents import State
 from tavern_agents.api.agents import (
     AgentProblem,
     AgentProfile,
@@ -33,12 +34,10 @@ from tavern_agents.loop import AgentLoop
 from tavern_agents.memory import Memories, initial_memory
 from tavern_agents.outcomes import reply_of, span_of
 from tavern_agents.profile_checks import check_profiles
-from tavern_agents.profiles import profiles_of
 from tavern_agents.replay.player import Player
 from tavern_agents.replay.recordings import play, recording_of
 from tavern_agents.rows import KeptRun, RunEntry
 from tavern_agents.run_writer import NOT_BEGUN, RunWriter
-from tavern_agents.store import store_of
 from tavern_agents.subagents import check_nesting
 from tavern_agents.taking_up import loop_of
 from tavern_agents.tracing import Tracer, agent_of
@@ -58,8 +57,6 @@ from tavern_llm.api.llm import ChatMessage
 from tavern_llm.api.spans import span
 from tavern_tools.api.tools import TOOL_MANAGER
 
-STATE = "agents.runtime"
-
 _PATIENCE = 10.0
 """Seconds that stopping a run waits for its end, which is written later where the disk is full."""
 
@@ -72,17 +69,18 @@ class Runtime(AgentRuntime):
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._store = store_of(context)
+        state = context.own(State)
+        self._store = state.store
         self._writer = RunWriter(context, self._store)
         self._memories = Memories(context, self._store, self.get)
-        self._profiles = profiles_of(context)
+        self._profiles = state.profiles
         self._reported: frozenset[str] = frozenset()
         self._loops: dict[str, AgentLoop] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._claimed: set[str] = set()
         self._refused = Withdrawals(context.tasks.spawn, context.is_stopping)
         self._not_resumed: set[str] = set()
-        context.state[STATE] = self
+        state.runtime = self
 
     # --- profiles ---------------------------------------------------------------------------------
 

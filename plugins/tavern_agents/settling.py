@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from tavern_agents import State
 from tavern_agents.api.agents import AgentRun, AgentRunFilter, AgentStatus
 from tavern_agents.runtime import Runtime
-from tavern_agents.store import store_of
 from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.accounts import SettledWork, WorkFilter, is_to_settle
 from tavern_host.contracts.errors import Conflict
@@ -19,7 +19,7 @@ async def settle_agents(
 ) -> list[SettledWork]:
     """Stop the runs that a filter means; return how many. One that another host works on ends at its next step, where
     its person may do no more."""
-    store, services = store_of(context), context.services
+    store, services = context.own(State).store, context.services
     found = await store.runs(AgentRunFilter(statuses=_OPEN, limit=1000))
     meant = [run for run in found if await is_to_settle(services, which, (await store.run(run.id)).entry.call)]
     # Those of sub-agents end with what they are part of.

@@ -8,10 +8,8 @@ cannot be read or written.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,7 +47,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.wire import Model
-from tavern_host.storage.databases import Database, HostNames, SharedDatabase, shared_database
+from tavern_host.storage.databases import Database, HostNames, shared_database
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread
 from tavern_llm.api.llm import ChatMessage
@@ -59,8 +57,6 @@ if TYPE_CHECKING:
     import sqlite3
 
 T = TypeVar("T")
-
-_STATE = "agents.store"
 
 _KEEP_STEP = "INSERT INTO steps VALUES (?, ?, ?) ON CONFLICT (run, seq) DO UPDATE SET body = excluded.body"
 
@@ -102,23 +98,15 @@ class Begun:
     repeated: list[str]
 
 
-def store_of(context: PluginContext) -> AgentStore:
-    """Return the store that the services of this plugin share in one host."""
-    store = context.state.get(_STATE)
-    if not isinstance(store, AgentStore):
-        folder = context.operator_dir / "agents"
-        shared = shared_database(context.services, "agents", folder / AGENTS.file, AGENTS.migrations)
-        store = context.state[_STATE] = AgentStore(folder, context.log, shared)
-    return store
-
-
 class AgentStore:
     """One project's conversations and runs, as one host sees them. They are the operator's: who sends a project cannot
     send runs to be resumed, with rights, along with it."""
 
-    def __init__(self, folder: Path, log: logging.Logger, shared: SharedDatabase | None) -> None:
+    def __init__(self, context: PluginContext) -> None:
+        folder = context.operator_dir / "agents"
+        shared = shared_database(context.services, "agents", folder / AGENTS.file, AGENTS.migrations)
         self.host = new_id("host")
-        self.database: Database = shared or DatabaseThread(folder, AGENTS, log, "store of agents")
+        self.database: Database = shared or DatabaseThread(folder, AGENTS, context.log, "store of agents")
         self._hosts: HostNames = ProcessLocks(folder / "hosts") if shared is None else shared.names
 
     async def close(self) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from tavern_agents import State
 from tavern_agents.api.agents import AGENT_RUNTIME, AgentProfile
 from tavern_agents.long_results import reader_tool
 from tavern_agents.loop import AgentLoop
-from tavern_agents.profiles import profiles_of
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import LimitReached
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
@@ -35,7 +35,7 @@ def check_nesting(profile: AgentProfile, at: AgentLoop | None, loops: Mapping[st
 async def agent_tools(context: PluginContext) -> list[ToolDefinition]:
     """Return a tool for each agent of the project, and the one that reads long results: they are listed only where they
     are asked for by id."""
-    return [reader_tool(), *(_tool(profile) for profile in (await profiles_of(context).now()).by_id.values())]
+    return [reader_tool(), *(_tool(profile) for profile in (await context.own(State).profiles.now()).by_id.values())]
 
 
 def _tool(profile: AgentProfile) -> ToolDefinition:

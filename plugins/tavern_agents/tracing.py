@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_agents import State
 from tavern_agents.api.agents import AgentTrace, TraceKind
 from tavern_host import clock
 from tavern_host.context import PluginContext
@@ -23,8 +24,6 @@ EVENT = "AGENT_TRACE"
 
 MAX_TEXT = 2_000
 """The longest text, in characters, in a trace; every open page receives it."""
-
-_STATE = "agents.tracers"
 
 
 class Tracer:
@@ -92,7 +91,7 @@ class Tracer:
     @contextmanager
     def following(self, call: CallContext) -> Iterator[None]:
         """Let what works for this call, or for one made by it, find this tracer meanwhile."""
-        tracers = _tracers(self._context)
+        tracers = self._context.own(State).tracers
         tracers[call.id] = self
         try:
             yield
@@ -102,7 +101,7 @@ class Tracer:
 
 def tracer_of(context: PluginContext, call: CallContext) -> Tracer | None:
     """Return the tracer of the agent whose deliberation the call belongs to."""
-    tracers = _tracers(context)
+    tracers = context.own(State).tracers
     return tracers.get(call.id) or tracers.get(call.parent_id or "")
 
 
@@ -112,12 +111,7 @@ def agent_of(context: PluginContext, call: CallContext) -> Tracer | None:
     if call.principal.kind != "agent":
         return None
     about = call.agent_run_id, call.principal.id
-    return next((t for t in _tracers(context).values() if (t.agent_run_id, t.profile_id) == about), None)
-
-
-def _tracers(context: PluginContext) -> dict[str, Tracer]:
-    found: dict[str, Tracer] = context.state.setdefault(_STATE, {})
-    return found
+    return next((t for t in context.own(State).tracers.values() if (t.agent_run_id, t.profile_id) == about), None)
 
 
 def _cut(value: Any) -> Any:

@@ -6,8 +6,9 @@ from pydantic import JsonValue
 
 from tavern_assistant.api.assistant import UPDATE_WORKFLOW, Assistant, PatchKind, PatchProposal, PatchResult
 from tavern_assistant.deliberation.outcome import update_event
-from tavern_assistant.patches.documents import DocumentPatches, documents_of
+from tavern_assistant.patches.documents import DocumentPatches
 from tavern_assistant.patches.workflows import WorkflowPatches
+from tavern_assistant.state import State
 from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.services import gives_new
@@ -19,7 +20,7 @@ class Patches(Assistant):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._workflows = WorkflowPatches(context)
-        self._others = documents_of(context)
+        self._others = context.own(State).documents
 
     @gives_new
     async def propose_patch(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from tavern_assistant.api.assistant import ASSISTANT, PatchProposal, PatchResult, PatchUndo
 from tavern_assistant.deliberation.requests import AssistantRequest, start
-from tavern_assistant.patches.documents import documents_of
+from tavern_assistant.state import State
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.errors import Forbidden, InvalidInput
 from tavern_host.contracts.http import answer_with
@@ -38,7 +38,7 @@ async def apply(request: HttpRequest, context: PluginContext) -> HttpResponse:
 async def apply_settings(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/settings-patches`: the settings with the patch applied, or 409 with what is wrong."""
     asked = await _asked(request, PatchProposal, is_of_settings=True)
-    return await _answer(await documents_of(context).apply(asked, request.call))
+    return await _answer(await context.own(State).documents.apply(asked, request.call))
 
 
 async def undo(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -51,7 +51,9 @@ async def undo(request: HttpRequest, context: PluginContext) -> HttpResponse:
 async def undo_settings(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/settings-patches/undo`: the settings as they were before a patch."""
     asked = await _asked(request, PatchUndo, is_of_settings=True)
-    return await _answer(await documents_of(context).undo("settings", asked.id, asked.revision, asked.to, request.call))
+    return await _answer(
+        await context.own(State).documents.undo("settings", asked.id, asked.revision, asked.to, request.call)
+    )
 
 
 async def ask(request: HttpRequest, context: PluginContext) -> HttpResponse:

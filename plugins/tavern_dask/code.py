@@ -20,8 +20,8 @@ from distributed import Client, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from tavern_engine.api.clusters import NodeSource, Values
+from tavern_host.contracts.contributions import kind_of
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
-from tavern_host.contracts.hooks import kind_of
 from tavern_host.contracts.nodes import NodeDefinition, NodeInstance, NodeRunner
 from tavern_host.contracts.plugins import MANIFEST
 from tavern_host.runtime.codec import decode, encode

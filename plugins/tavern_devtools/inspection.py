@@ -22,7 +22,7 @@ from pydantic import Field, JsonValue
 
 from tavern_devtools.rules import OF_THE_HOST, findings
 from tavern_devtools.rules.subject import Finding, Project, Subject
-from tavern_host import NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Folders, Host, InvalidInput, TavernError
+from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Folders, Host, InvalidInput, TavernError
 from tavern_host.contracts.names import near_names
 from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginInfo, PluginState
 from tavern_host.contracts.reviews import ReviewNote
@@ -275,6 +275,10 @@ async def _provided(host: Host, info: PluginInfo) -> tuple[dict[str, list[str]],
     with contextlib.suppress(TavernError):
         tools = [tool for tool in await host.services.get(TOOL_MANAGER).list_tools() if tool.plugin == info.name]
         provides["tool"] = [tool.id for tool in tools]
+    asked = host.services.get(TOOL_MANAGER)
+    for collecting in (asked.protocols(), asked.expand("{{{}}}", call=host.call()), host.services.get(LLM).models()):
+        with contextlib.suppress(TavernError):
+            await collecting  # what is wrong with what a plugin contributes there is reported with it
     with contextlib.suppress(TavernError):
         workflows = await host.services.get(WORKFLOW_MANAGER).list_workflows()
         provides["workflow"] = [w.id for w in workflows if w.source == f"plugin:{info.name}"]

@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import BaseModel, JsonValue
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.contributions import ContributionKind, kind_of
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError, describe
-from tavern_host.contracts.hooks import ContributionKind, kind_of
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInterface
 from tavern_host.contracts.wire import Model, WireError, wire_problem

@@ -6,18 +6,36 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_engine.api.runs import RUN_STORE
 from tavern_host import CommandInfo, MessageInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.accounts import SettledWork, WorkFilter
-from tavern_host.contracts.metrics import Figure, tallied
+from tavern_host.contracts.http import EncodedOnce
+from tavern_host.contracts.metrics import Figure, Tally
+from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.plugins import all_started
+
+if TYPE_CHECKING:
+    from tavern_engine.engine import Engine
 
 _LATER = 0.2
 """Seconds after the start, in which the host can serve its first request: the engine is imported and created then."""
+
+
+class EngineState:
+    """What the parts of this plugin share. `engine` is None until this plugin's own is used."""
+
+    def __init__(self, context: PluginContext) -> None:
+        from tavern_engine.registry import NodeRegistry
+
+        self.engine: Engine | None = None
+        self.types = NodeRegistry(context)
+        self.runs = Tally("runs", "Runs that ended.", "status")
+        self.nodes = Tally("nodes", "Nodes of runs that ended.", "plugin", "type", "status")
+        self.encoded = EncodedOnce(NodeDefinition.to_wire)
 
 
 @hookimpl
@@ -48,7 +66,8 @@ async def tavern_settle_work(which: WorkFilter, context: PluginContext) -> list[
 @hookimpl
 async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
     """Return how often runs and nodes ended, how many runs there are now, and how far their journal is behind."""
-    engine = context.state.get("engine")
+    state = context.own(EngineState)
+    engine = state.engine
     now = Counter(one.record.status.value for one in engine.active.values()) if engine else Counter()
     about: dict[str, Any] = {"name": "active_runs", "kind": "gauge", "help": "Runs that run or wait now."}
     gauges = [Figure(**about, value=now[status], labels={"status": status}) for status in ("running", "queued")]
@@ -58,15 +77,14 @@ async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
         help="For how long a write to the run store is not done.",
         value=engine.recorder.behind() if engine else 0.0,
     )
-    return [*tallied(context.state), *gauges, behind]
+    return [*state.runs.figures(), *state.nodes.figures(), *gauges, behind]
 
 
 async def _recover_runs(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
     await all_started(context.services)
     await context.services.get(EXECUTION_ENGINE).queue()  # creates it, unless another plugin overrides it
-    engine = context.state.get("engine")
-    if engine is not None:
+    if (engine := context.own(EngineState).engine) is not None:
         engine.recover_runs()
 
 

@@ -8,6 +8,7 @@ import contextlib
 import functools
 from collections.abc import Iterable
 
+from tavern_engine import EngineState
 from tavern_engine.api.executions import ExecutionEngine, Resumed, RunFilter, RunQueue, RunSummary
 from tavern_engine.api.runs import RUN_STORE
 from tavern_engine.cache.cache import OutputCache
@@ -21,7 +22,6 @@ from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.recorder import RunRecorder
 from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.recovery import Recovery
-from tavern_engine.registry import NodeRegistry
 from tavern_engine.resuming import changed_request, claimed, leave_to
 from tavern_engine.run.active_run import ActiveRun
 from tavern_engine.run.bounded import FinishedRuns, bounded, output_of
@@ -58,8 +58,9 @@ class Engine(ExecutionEngine):
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
+        self._state = context.own(EngineState)
         self._settings = EngineSettings(context)
-        self._planner = Planner(context, NodeRegistry.of(context))
+        self._planner = Planner(context, self._state.types)
         self.cache = OutputCache(self._settings.cache_bytes())
         key = ProjectKey(context.operator_dir)
         self.disk_cache = DiskCache(
@@ -75,7 +76,7 @@ class Engine(ExecutionEngine):
         self._endings: set[asyncio.Task[None]] = set()
         self._finished = FinishedRuns(self._settings.remembered_bytes)
         self._queue_messages = QueueMessages(self._publish, lambda: [one.record for one in self.active.values()])
-        context.state["engine"] = self
+        self._state.engine = self
 
     async def submit(self, request: RunRequest, *, call: CallContext | None = None) -> str:
         """Check and accept a run, which then runs in the background."""
@@ -381,7 +382,7 @@ class Engine(ExecutionEngine):
 
     def _settle(self, active: ActiveRun, run: Run) -> None:
         """End a run: wake its waiters, release its slot, publish its end."""
-        active.count(self._context.state, run.status)
+        active.count(self._state, run.status)
         self._finished.add(run, active.record)
         self._leave(active)
         active.record.announce_end(run)

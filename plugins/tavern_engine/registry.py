@@ -11,6 +11,7 @@ from functools import partial
 
 from pydantic import JsonValue
 
+from tavern_engine import EngineState
 from tavern_engine.api.nodes import NodeManager
 from tavern_host import PLUGINS, CallContext, PluginContext
 from tavern_host.context import HookResult
@@ -67,14 +68,6 @@ class NodeRegistry:
         self.revision: int | None = None
         """Differs whenever the node types do; of those that `types` returned last."""
         self._types: dict[str, NodeType] = {}
-
-    @classmethod
-    def of(cls, context: PluginContext) -> NodeRegistry:
-        """Return the registry that the parts of this plugin share."""
-        registry = context.state.get("nodes")
-        if not isinstance(registry, cls):
-            registry = context.state["nodes"] = cls(context)
-        return registry
 
     async def types(self) -> dict[str, NodeType]:
         """Return all node types; the dict is not changed afterwards."""
@@ -150,7 +143,7 @@ class Nodes(NodeManager):
     """The service `nodeManager`."""
 
     def __init__(self, context: PluginContext) -> None:
-        self._registry = NodeRegistry.of(context)
+        self._registry = context.own(EngineState).types
         context.tasks.spawn(self._registry.follow(), name="follow node types")
         self._log = context.log
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tavern_engine import EngineState
 from tavern_engine.api.executions import EXECUTION_ENGINE, RunFilter
 from tavern_engine.api.runs import RUN_STORE
 from tavern_host import CallContext, PluginContext
@@ -32,7 +33,7 @@ async def settle_runs(which: WorkFilter, context: PluginContext) -> list[Settled
 async def _open_runs(context: PluginContext) -> dict[str, OpenRun]:
     """Return the runs that have not ended, here and, as far as they are recorded, at other hosts, those that wait
     first: none of them takes the place of another that was stopped."""
-    engine, found = context.state.get("engine"), dict[str, OpenRun]()
+    engine, found = context.own(EngineState).engine, dict[str, OpenRun]()
     for status in (RunStatus.QUEUED, RunStatus.RUNNING):
         for run_id, active in engine.active.items() if engine is not None else ():
             if active.record.status is status:

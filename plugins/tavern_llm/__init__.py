@@ -6,9 +6,17 @@ Which models there are is a setting; this plugin holds no prompts and no convers
 from __future__ import annotations
 
 from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, Veto, hookimpl, service_info
-from tavern_host.contracts.metrics import Figure, tallied
+from tavern_host.contracts.metrics import Figure, Tally
 from tavern_host.contracts.settings import SettingsChange
 from tavern_llm.api.llm import LLM, LlmAdapterInfo
+
+
+class State:
+    """What the parts of this plugin share: what it counts."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self.requests = Tally("llm_requests", "Requests to models.", "model", "status")
+        self.tokens = Tally("llm_tokens", "Tokens of prompts and of answers.", "model", "kind")
 
 
 @hookimpl
@@ -39,7 +47,8 @@ def tavern_register_llm_adapters() -> list[LlmAdapterInfo]:
 @hookimpl
 async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
     """Return how often models were asked, and the tokens that they used."""
-    return tallied(context.state)
+    state = context.own(State)
+    return [*state.requests.figures(), *state.tokens.figures()]
 
 
 @hookimpl

@@ -18,7 +18,8 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.accounts import require_admitted
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, PluginFailure, TavernError
-from tavern_host.contracts.metrics import Tally, tally
+from tavern_host.contracts.metrics import Tally
+from tavern_llm import State
 from tavern_llm.adapters import Adapters, OpenAdapter
 from tavern_llm.answers import pieces_of
 from tavern_llm.api.llm import Llm, LlmChunk, LlmEmbeddings, LlmModelInfo, LlmRequest, LlmResponse, LlmUsage
@@ -81,8 +82,7 @@ class LlmService(Llm):
         self._models: dict[str, _Model] = {}
         self._setups: dict[str, ModelSetup] = {}
         self._settings_revision: int | None = None
-        self._requests = tally(context.state, "llm_requests", "Requests to models.", "model", "status")
-        self._tokens = tally(context.state, "llm_tokens", "Tokens of prompts and of answers.", "model", "kind")
+        self._state = context.own(State)
 
     async def models(self) -> list[LlmModelInfo]:
         """Return the models that can be used, by name; what is wrong with the others is in the log."""
@@ -236,7 +236,7 @@ class LlmService(Llm):
                     seconds = model.setup.options.retry_seconds
                     attempts = Attempts(model.setup.name, model.states, seconds, call)
                     with self._counted(model.setup.name):
-                        yield _Session(model, attempts, charge, call, tell, self._tokens)
+                        yield _Session(model, attempts, charge, call, tell, self._state.tokens)
                 finally:
                     model.turns.leave()
 
@@ -250,7 +250,7 @@ class LlmService(Llm):
             status = "error"
             raise
         finally:
-            self._requests.add(model, status, seconds=time.perf_counter() - began)
+            self._state.requests.add(model, status, seconds=time.perf_counter() - began)
 
     async def _retried(self, session: _Session, ask: Callable[[OpenAdapter], Awaitable[Any]], kind: type[T]) -> T:
         """Return what a channel answers, of the first that does."""

@@ -3,6 +3,9 @@ offered to clients. Nothing of the SDK is imported until a server is reached or 
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING
+
 from tavern_host import (
     CommandInfo,
     CommandParameter,
@@ -16,7 +19,19 @@ from tavern_host import (
 from tavern_mcp.api.servers import MCP_SERVERS
 from tavern_tools.api.macros import PromptMacroInfo
 
-_NAME = CommandParameter(name="name", required=True, help="The server.")
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from tavern_mcp.service import Servers
+
+
+class State:
+    """What the parts of this plugin share. `servers` is None until this plugin's own service is used, and `sessions`,
+    those of clients over HTTP, until the first of them comes."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self.servers: Servers | None = None
+        self.sessions: asyncio.Future[StreamableHTTPSessionManager] | None = None
 
 
 @hookimpl
@@ -72,32 +87,16 @@ def tavern_register_routes() -> list[RouteInfo]:
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
     """Return the commands `mcp …`."""
+    of, one = "tavern_mcp.commands", [CommandParameter(name="name", required=True, help="The server.")]
+    rows: tuple[tuple[str, str, list[CommandParameter], str], ...] = (
+        ("list", "list_servers", [], "Show the MCP servers that are set up, and how they stand."),
+        ("show", "show", one, "Connect an MCP server that is approved, and show what it is given and what it offers."),
+        ("approve", "approve", one, "Approve a project's MCP server as it is set up now, and tools that have changed."),
+        ("serve", "serve", [], "Offer tools of the project to an MCP client, over standard input and output."),
+    )
     return [
-        CommandInfo(
-            name="mcp list",
-            help="Show the MCP servers that are set up, and how they stand.",
-            handler="tavern_mcp.commands:list_servers",
-            at_server=True,
-        ),
-        CommandInfo(
-            name="mcp show",
-            help="Connect an MCP server that is approved, and show what it is given and what it offers.",
-            handler="tavern_mcp.commands:show",
-            at_server=True,
-            parameters=[_NAME],
-        ),
-        CommandInfo(
-            name="mcp approve",
-            help="Approve a project's MCP server as it is set up now, and tools that have changed.",
-            handler="tavern_mcp.commands:approve",
-            at_server=True,
-            parameters=[_NAME],
-        ),
-        CommandInfo(
-            name="mcp serve",
-            help="Offer tools of the project to an MCP client, over standard input and output.",
-            handler="tavern_mcp.commands:serve",
-        ),
+        CommandInfo(name=f"mcp {name}", help=help, handler=f"{of}:{run}", at_server=name != "serve", parameters=given)
+        for name, run, given, help in rows
     ]
 
 

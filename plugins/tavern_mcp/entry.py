@@ -6,6 +6,7 @@ import asyncio
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
+from tavern_mcp import State
 from tavern_mcp.api.servers import MCP_SERVERS
 from tavern_mcp.approvals import Approvals
 from tavern_mcp.declarations import read_servers
@@ -18,10 +19,12 @@ _AGAIN = 15.0
 
 async def servers_of(context: PluginContext) -> Servers:
     """Return this plugin's own provider, made if necessary."""
-    if "servers" not in context.state:
+    state = context.own(State)
+    if state.servers is None:
         await context.services.get(MCP_SERVERS).servers()
-    found: Servers = context.state["servers"]
-    return found
+    if state.servers is None:
+        raise ServiceUnavailable("another plugin provides the MCP servers here")
+    return state.servers
 
 
 async def connect_all(context: PluginContext) -> None:
@@ -61,13 +64,13 @@ def known_prompts(context: PluginContext) -> list[PromptMacroInfo]:
         return []
     return [
         PromptMacroInfo(
-            name=f"mcp:{name}/{prompt['name']}",
-            handler="tavern_mcp.entry:prompt",
+            name=f"mcp:{name}/{one['name']}",
+            handler=prompt,
             description=f"A prompt of the MCP server {name}.",
         )
         for name, approved in known.items()
-        for prompt in approved.prompts
-        if not prompt["needs"]
+        for one in approved.prompts
+        if not one["needs"]
     ]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable
 from tavern_host.contracts.http import HttpRequest, HttpResponse, ServerEvent
+from tavern_mcp import State
 from tavern_mcp.service import MISSING, is_installed
 
 _MOST_SESSIONS, _IDLE = 200, 600.0
@@ -26,12 +27,12 @@ async def answer(request: HttpRequest, context: PluginContext) -> HttpResponse |
     """Answer a client's request."""
     if not is_installed():
         raise Misconfigured(MISSING)
-    manager = context.state.get("manager")
-    if manager is None:
-        manager = context.state["manager"] = asyncio.get_running_loop().create_future()
-        running = context.tasks.spawn(_run(context, manager), name="sessions of MCP clients")
-        running.add_done_callback(lambda _: None if manager.done() else manager.set_exception(_closed()))
-    ready = await asyncio.shield(manager)
+    state = context.own(State)
+    if state.sessions is None:
+        state.sessions = sessions = asyncio.get_running_loop().create_future()
+        running = context.tasks.spawn(_run(context, sessions), name="sessions of MCP clients")
+        running.add_done_callback(lambda _: None if sessions.done() else sessions.set_exception(_closed()))
+    ready = await asyncio.shield(state.sessions)
     exchange = _Exchange(request)
     task = context.tasks.spawn(exchange.run(ready), name="answer an MCP client")
     try:

@@ -24,6 +24,7 @@ from tavern_host.contracts.errors import (
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.services import gives_new
 from tavern_host.contracts.tools import ToolDefinition
+from tavern_mcp import State
 from tavern_mcp.api.servers import McpServer, McpServers, McpTool
 from tavern_mcp.approvals import Approvals, Approved
 from tavern_mcp.declarations import Declared, read_servers
@@ -55,7 +56,7 @@ class Servers(McpServers):
         self._revision = -1
         self._declared: dict[str, Declared] = {}
         self._problems: dict[str, str] = {}
-        context.state["servers"] = self
+        context.own(State).servers = self
 
     async def close(self) -> None:
         """End all connections."""

@@ -7,11 +7,26 @@ Nothing is replaced, and nothing imported, until the operator has named a databa
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from tavern_engine.api.runs import RUN_STORE
+from tavern_engine.api.runs import RUN_STORE, RunStore
 from tavern_host import CommandInfo, CommandParameter, PluginContext, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.storage.databases import SHARED_DATABASES
+
+if TYPE_CHECKING:
+    from tavern_postgres.sql_databases import PostgresDatabases
+
+
+@dataclass
+class State:
+    """What the parts of this plugin share, once the services are used: the databases, and the store whose place is
+    taken."""
+
+    context: PluginContext
+    databases: PostgresDatabases = field(init=False)
+    replaced: RunStore = field(init=False)
 
 
 @hookimpl

@@ -17,8 +17,8 @@ from tavern_engine.api.runs import RUN_STORE, RunEnd, RunEntry, RunStore
 from tavern_host import CommandOutput, PluginContext
 from tavern_host.contracts.errors import Conflict, Interrupted, Misconfigured
 from tavern_host.contracts.executions import RunStatus
+from tavern_postgres import State
 from tavern_postgres.moving_stores import move_stores, stopped
-from tavern_postgres.runs import REPLACED
 
 _PAGE = 200
 _LEASE = 300.0
@@ -39,7 +39,7 @@ async def _moving(context: PluginContext) -> AsyncIterator[CommandOutput]:
     stores = await move_stores(context)
     target = context.services.get(RUN_STORE)
     await target.list_runs(RunFilter(limit=1))  # connects, and opens the store that it replaced
-    source: RunStore = context.state[REPLACED]
+    source = context.own(State).replaced
     listed = await _all(source)
     mover, counts = f"storage-move-{token_hex(8)}", Counter[str]()
     for number, run in enumerate(reversed(listed), 1):

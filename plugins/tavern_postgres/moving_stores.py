@@ -15,8 +15,8 @@ from tavern_host.storage.databases import SharedDatabases, SqlDatabase, SqlValue
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import Schema, open_database
 from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE
+from tavern_postgres import State
 from tavern_postgres.dialect import MOVED
-from tavern_postgres.sql_databases import DATABASES, PostgresDatabases
 from tavern_tools.api.toolcalls import TaskFilter
 from tavern_tools.api.tools import TOOL_MANAGER
 
@@ -47,7 +47,7 @@ async def move_stores(context: PluginContext) -> dict[str, int]:
     await context.services.get(CHAT_HISTORY).list_histories(limit=1)  # opens the stores
     await context.services.get(TOOL_MANAGER).tasks(TaskFilter(limit=1))
     await context.services.get(KNOWLEDGE_BASE).bases()
-    databases: PostgresDatabases = context.state[DATABASES]
+    databases = context.own(State).databases
     return {name: await _moved(context, databases, database) for name, database in sorted(databases.files.items())}
 
 

@@ -18,6 +18,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, NotFound, ServiceUnavailable, TavernError
 from tavern_host.contracts.executions import RunStatus
 from tavern_host.storage.content_files import hash_of
+from tavern_postgres import State
 from tavern_postgres.database import CHANNEL, HELD, Connection, Database, Row, address
 from tavern_postgres.dialect import translated
 from tavern_postgres.rows import ROWS, text
@@ -41,7 +42,6 @@ _PATIENCE = 60.0
 _KEPT_SECONDS = 3600
 """How long a content that no run refers to is kept: its writer may be about to refer to it."""
 
-REPLACED = "replaced runStore"
 """Where the plugin's parts find the store that the database took the place of."""
 
 _AT_ONCE = 50
@@ -342,7 +342,7 @@ class PostgresRuns(PostgresRunStore):
 
     def __init__(self, context: PluginContext, original: RunStore) -> None:
         super().__init__(Database(*address(context), context.log))
-        context.state[REPLACED] = original
+        context.own(State).replaced = original
 
 
 _PUT = (

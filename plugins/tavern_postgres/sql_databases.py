@@ -22,6 +22,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, PermissionDenied, ServiceUnavailable, TavernError
 from tavern_host.contracts.services import gives_new
 from tavern_host.storage.databases import SharedDatabases, SqlDatabase, SqlResult, SqlValue
+from tavern_postgres import State
 from tavern_postgres.database import HELD, Connection, Database, Row, address, lock_key, one_line
 from tavern_postgres.dialect import tables_of, translated
 from tavern_postgres.rows import text
@@ -29,7 +30,6 @@ from tavern_postgres.rows import text
 if TYPE_CHECKING:
     import psycopg
 
-DATABASES = "shared databases"
 """Where the plugin's parts find the provider."""
 
 _ALIVE_SECONDS = 15
@@ -198,7 +198,7 @@ class ProjectDatabases(PostgresDatabases):
 
     def __init__(self, context: PluginContext) -> None:
         super().__init__(*address(context), context.log)
-        context.state[DATABASES] = self
+        context.own(State).databases = self
 
 
 def schema_of(schema: str, database: str) -> str:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tavern_host.context import PluginContext
 from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
-from tavern_host.contracts.metrics import Figure, tallied
+from tavern_host.contracts.metrics import Figure, Tally
 from tavern_host.contracts.services import ServiceInfo, service_info
 from tavern_host.sdk.decorator import hookimpl
 from tavern_scripts.api.scripts import SCRIPT_EXECUTION
 from tavern_scripts.api.scripttools import SCRIPT_TOOLS
+
+if TYPE_CHECKING:
+    from tavern_scripts.service import Scripts
+
+
+class State:
+    """What the parts of this plugin share. `scripts` is None until this plugin's own service is used."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self.scripts: Scripts | None = None
+        self.runs = Tally("scripts", "Scripts that ran.", "sandbox", "status")
 
 
 @hookimpl
@@ -25,16 +38,14 @@ def tavern_register_services() -> list[ServiceInfo]:
 @hookimpl
 async def tavern_settle_work(which: WorkFilter, call: CallContext, context: PluginContext) -> list[SettledWork]:
     """End the sessions of people who are gone, or that somebody stops."""
-    from tavern_scripts.service import STATE, Scripts
-
-    scripts: Scripts | None = context.state.get(STATE)
+    scripts = context.own(State).scripts
     return [] if scripts is None else await scripts.settle(which, call)
 
 
 @hookimpl
 async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
     """Return how often scripts ran."""
-    return tallied(context.state)
+    return context.own(State).runs.figures()
 
 
 @hookimpl

@@ -22,7 +22,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.accounts import SettledWork, WorkFilter, is_to_settle
 from tavern_host.contracts.calls import CallContext, new_id, system_call
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, TavernError, describe
-from tavern_host.contracts.metrics import tally
+from tavern_scripts import State
 from tavern_scripts.api.scripts import (
     BackendReport,
     ProgramRequest,
@@ -60,8 +60,6 @@ from tavern_scripts.workers.scratch import Scratch, remove
 from tavern_scripts.workers.sessions import SessionLimits, Sessions
 
 _RAN = "script.ran"
-STATE = "scripts.service"
-"""Where the service is, once it is asked for."""
 
 
 class Scripts(ScriptExecution):
@@ -69,9 +67,10 @@ class Scripts(ScriptExecution):
 
     def __init__(self, context: PluginContext, *, folders: Sequence[ScriptFolder] = ()) -> None:
         self._context = context
+        state = context.own(State)
         if not folders:
-            context.state[STATE] = self
-        self._tally = tally(context.state, "scripts", "Scripts that ran.", "sandbox", "status")
+            state.scripts = self
+        self._tally = state.runs
         policies = PolicyReader(context.settings, context.project.root)
         interpreters = Interpreters()
         self._planner = Planner(context, policies, interpreters, folders)

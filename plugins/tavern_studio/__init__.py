@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tavern_host import RouteInfo, hookimpl
+import asyncio
+
+from tavern_host import PluginContext, RouteInfo, hookimpl
+
+
+class State:
+    """What the parts of this plugin share: development servers, and the description of the interface with the revision
+    of the plugins that it is of."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self.servers: dict[str, asyncio.Future[str]] = {}
+        self.openapi = -1, b""
 
 
 @hookimpl

@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 
 from tavern_host import PLUGINS, PluginContext
+from tavern_studio import State
 
 _SERVER = Path(__file__).parent / "vite_server.mjs"
 _SECONDS = 30.0
@@ -27,12 +28,12 @@ async def addresses(context: PluginContext, base: str, vue: str) -> dict[str, st
         front = plugin.frontend
         if not plugin.source.startswith("dev:") or front is None or front.dev_entry is None or front.mode != "page":
             continue
-        key = f"vite {plugin.name} {base}"
-        if key not in context.state:
+        key, servers = f"vite {plugin.name} {base}", context.own(State).servers
+        if key not in servers:
             entry = Path(plugin.source.removeprefix("dev:"), front.dev_entry)
-            context.state[key] = ready = asyncio.get_running_loop().create_future()
+            servers[key] = ready = asyncio.get_running_loop().create_future()
             context.tasks.spawn(_run(context, key, ready, [plugin.name, str(entry), vue, base]), name=key)
-        if address := await asyncio.shield(context.state[key]):
+        if address := await asyncio.shield(servers[key]):
             found[plugin.name] = address
     return found
 
@@ -51,7 +52,7 @@ async def _run(context: PluginContext, key: str, ready: asyncio.Future[str], abo
         ready.set_result(address)
         if process is not None and address:
             await process.wait()
-            context.state.pop(key, None)  # the next page starts another one
+            context.own(State).servers.pop(key, None)  # the next page starts another one
     finally:
         if not ready.done():
             ready.set_result("")

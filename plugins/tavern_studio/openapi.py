@@ -12,6 +12,7 @@ from typing import Any
 from tavern_host import PLUGINS, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.host_api import ProblemDetails
 from tavern_host.contracts.plugins import DescribedRoute
+from tavern_studio import State
 
 _ABOUT = """The HTTP interface of a tavern host. Every path that begins with `/api/` is also found below
 `/api/projects/{projectId}/` for one project of a server that serves several; without it the default project is meant.
@@ -135,13 +136,11 @@ def document(routes: Iterable[DescribedRoute]) -> dict[str, Any]:
 
 async def describe(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Describe every route. The document is made once for all plugins that are loaded: that takes a second."""
-    revision = context.hooks.revision
-    known: tuple[int, bytes] | None = context.state.get("openapi")
-    if known is None or known[0] != revision:
+    revision, state = context.hooks.revision, context.own(State)
+    if state.openapi[0] != revision:
         routes = await context.services.get(PLUGINS).routes()
-        body = await asyncio.to_thread(lambda: json.dumps(document(routes)).encode())
-        known = context.state["openapi"] = revision, body
+        state.openapi = revision, await asyncio.to_thread(lambda: json.dumps(document(routes)).encode())
     servers = json.dumps([{"url": request.base}])
     return HttpResponse(
-        body=f'{{"servers": {servers}, '.encode() + known[1].removeprefix(b"{")
+        body=f'{{"servers": {servers}, '.encode() + state.openapi[1].removeprefix(b"{")
     )  # as its reader calls it

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandInfo
-from tavern_host.contracts.http import RouteInfo
-from tavern_host.contracts.metrics import Figure, tallied
+from tavern_host.contracts.http import EncodedOnce, RouteInfo
+from tavern_host.contracts.metrics import Figure, Tally
 from tavern_host.contracts.plugins import all_started
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInfo, service_info
+from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.sdk.decorator import hookimpl
 from tavern_tools.api.macros import PromptMacroInfo
 from tavern_tools.api.projectfiles import PROJECT_FILES
@@ -21,9 +24,46 @@ from tavern_tools.api.toolcalls import TaskFilter
 from tavern_tools.api.toolfiles import TOOL_FILES
 from tavern_tools.api.tools import TOOL_MANAGER
 
+if TYPE_CHECKING:
+    from tavern_tools.calls.streams import Streams
+    from tavern_tools.catalog.registry import Registry
+    from tavern_tools.manager import Tools
+    from tavern_tools.protocols.registered import Protocols
+
 _LATER = 0.2
 """Seconds after the start, in which the host can answer for the first time: the tool manager is imported and made
 then."""
+
+
+class State:
+    """What the parts of this plugin share. `manager` is None until this plugin's own is used."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self.manager: Tools | None = None
+        self.calls = Tally("tool_calls", "Calls of tools.", "tool", "status")
+        self.encoded: EncodedOnce[ToolDefinition] = EncodedOnce(ToolDefinition.to_json)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """All tools."""
+        from tavern_tools.catalog.registry import Registry
+
+        return Registry(self._context)
+
+    @cached_property
+    def streams(self) -> Streams:
+        """The streams that calls gave."""
+        from tavern_tools.calls.streams import Streams
+
+        return Streams(self._context)
+
+    @cached_property
+    def protocols(self) -> Protocols:
+        """The action protocols."""
+        from tavern_tools.protocols.registered import Protocols
+
+        return Protocols(self._context)
 
 
 @hookimpl
@@ -56,7 +96,7 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
 @hookimpl
 async def tavern_shutdown(context: PluginContext) -> None:
     """Leave the tasks to the next host, while the service is there that they may be kept by."""
-    if (manager := context.state.get("tools.manager")) is not None:
+    if (manager := context.own(State).manager) is not None:
         await manager.leave_tasks()
 
 
@@ -71,16 +111,16 @@ async def tavern_review_plugin(plugin: ReviewedPlugin, context: PluginContext) -
 @hookimpl
 async def tavern_settle_work(which: WorkFilter, call: CallContext, context: PluginContext) -> list[SettledWork]:
     """End tasks and calls."""
-    if "tools.manager" not in context.state:
+    state = context.own(State)
+    if state.manager is None:
         await context.services.get(TOOL_MANAGER).tasks(TaskFilter(limit=1))  # makes it, for tasks from before
-    manager = context.state.get("tools.manager")
-    return [] if manager is None else await manager.settle(which, call)
+    return [] if state.manager is None else await state.manager.settle(which, call)
 
 
 @hookimpl
 async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
     """Return how often tools were called."""
-    return tallied(context.state)
+    return context.own(State).calls.figures()
 
 
 @hookimpl
@@ -108,6 +148,5 @@ async def _take_up_tasks(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
     await all_started(context.services)
     await context.services.get(TOOL_MANAGER).protocols()  # makes it, unless another plugin's has taken its place
-    manager = context.state.get("tools.manager")
-    if manager is not None:
+    if (manager := context.own(State).manager) is not None:
         await manager.adopt_tasks()

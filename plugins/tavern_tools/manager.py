@@ -13,6 +13,7 @@ from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.services import gives_new
 from tavern_host.contracts.tools import ToolDefinition
+from tavern_tools import State
 from tavern_tools.api.protocols import ActionProtocolInfo, ParseEvent
 from tavern_tools.api.toolcalls import (
     ParsedText,
@@ -29,13 +30,11 @@ from tavern_tools.api.tools import ExpandedPrompt, ToolFilter, ToolManager, Tool
 from tavern_tools.calls import chains
 from tavern_tools.calls.caller import Caller
 from tavern_tools.calls.runners import Runners
-from tavern_tools.calls.streams import streams_of
 from tavern_tools.catalog.documentation import describe_tool, describe_unknown, tool_schema
-from tavern_tools.catalog.registry import Tool, registry_of
+from tavern_tools.catalog.registry import Tool
 from tavern_tools.protocols.feedback import feedback
 from tavern_tools.protocols.native import aliases, native_schemas, with_aliases
 from tavern_tools.protocols.prompt_macros import PromptMacros
-from tavern_tools.protocols.registered import protocols_of
 from tavern_tools.protocols.run_outputs import DEFAULT_LIMIT, LIMIT, act_on
 
 MAX_WAIT = 60.0
@@ -47,12 +46,11 @@ class Tools(ToolManager):
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._registry = registry_of(context)
-        self._protocols = protocols_of(context)
+        state = context.own(State)
+        self._registry, self._protocols, self._streams = state.registry, state.protocols, state.streams
         self._macros = PromptMacros(context)
-        self._streams = streams_of(context)
         self._caller = Caller(context, self._registry, Runners(context, self._streams))
-        context.state["tools.manager"] = self
+        state.manager = self
 
     async def adopt_tasks(self) -> None:
         """Look after the tasks that are left over from before, from now on."""

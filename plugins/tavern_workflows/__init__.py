@@ -17,8 +17,8 @@ from tavern_host import (
 )
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
-_EVERY = 2.0
-"""Seconds between two looks at the files of workflows, in a host that serves."""
+_LATER = 2.0
+"""Seconds after the start, in which the host can answer for the first time."""
 
 
 @hookimpl
@@ -39,19 +39,13 @@ def tavern_register_routes() -> list[RouteInfo]:
 async def tavern_startup(context: PluginContext) -> None:
     """Follow the files, in a host that serves."""
     if context.serving:
-        context.tasks.spawn(_follow(context), name="follow workflows")
+        context.tasks.spawn(_begin(context), name="begin to follow workflows")
 
 
-async def _follow(context: PluginContext) -> None:
-    await asyncio.sleep(_EVERY)
-    from tavern_workflows.manager import STATE
-
+async def _begin(context: PluginContext) -> None:
+    await asyncio.sleep(_LATER)
     with suppress(TavernError):
         await context.services.get(WORKFLOW_MANAGER).list_workflows()  # makes it, unless another has taken its place
-    while STATE in context.state:
-        with suppress(TavernError):
-            await context.state[STATE].look()
-        await asyncio.sleep(_EVERY)
 
 
 @hookimpl

@@ -59,7 +59,8 @@ from tavern_workflows.store import (
 from tavern_workflows.uses import uses
 
 CHANGED = "WORKFLOW_CHANGED"
-STATE = "workflows.manager"
+_LOOK_EVERY = 2.0
+"""Seconds between two looks at the files, in a host that serves."""
 
 _KEPT = re.compile(r"(?P<id>.+)@(?:(?P<draft>draft)|r(?P<number>[0-9]{1,15}))", re.DOTALL)
 """How a draft, or a revision of the history, is named."""
@@ -80,7 +81,8 @@ class Workflows(WorkflowManager):
         folder = context.project.private / "workflows"
         self._history: WorkflowHistoryStore = SqliteWorkflowHistory(folder, context.log)
         self._followed: dict[str, str] = {}
-        context.state[STATE] = self
+        if context.serving:
+            context.tasks.spawn(self._look(), name="look at files of workflows")
 
     async def close(self) -> None:
         """Let the history go."""
@@ -290,11 +292,14 @@ class Workflows(WorkflowManager):
         """Return places for nodes; see the interface."""
         return await asyncio.to_thread(lay_out, workflow, sizes or {}, frozenset(keep or ()))
 
-    async def look(self) -> None:
+    async def _look(self) -> None:
         """Tell everybody of the files that something else has changed, and keep them in the history."""
-        for entry in list((await self.scan()).entries.values()):
-            if entry.source == PROJECT and not entry.problems and self._followed.get(entry.id) != entry.revision:
-                await self._follow(entry)
+        while True:
+            with contextlib.suppress(TavernError):
+                for id, entry in list((await self.scan()).entries.items()):
+                    if entry.source == PROJECT and not entry.problems and self._followed.get(id) != entry.revision:
+                        await self._follow(entry)
+            await asyncio.sleep(_LOOK_EVERY)
 
     async def _restored(self, workflow: Workflow, entry: Entry | None) -> Workflow:
         """Return a workflow with the secrets of its file and its draft where it has what readers are shown of them."""

@@ -21,6 +21,13 @@ _EVERY = 1.0
 """Seconds between two looks at what is due in scenes, in a host that serves; the first comes after so many."""
 
 
+class State:
+    """What the parts of this plugin share. `scenes` is None until this plugin's own service is used."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self.scenes: Scenes | None = None
+
+
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the service `sceneManager`."""
@@ -61,12 +68,10 @@ async def tavern_settle_work(which: WorkFilter, call: CallContext, context: Plug
 
 async def _scenes(context: PluginContext) -> Scenes | None:
     """Return the scenes of this plugin, unless another's have taken their place."""
-    from tavern_worlds.service import STATE
-
-    if STATE not in context.state:
+    state = context.own(State)
+    if state.scenes is None:
         await context.services.get(SCENE_MANAGER).list_runs(limit=1)  # makes it
-    scenes: Scenes | None = context.state.get(STATE)
-    return scenes
+    return state.scenes
 
 
 @hookimpl

@@ -33,6 +33,7 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_llm.api.llm import ChatMessage
 from tavern_tools.api.macros import MacroRequest
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER
+from tavern_worlds import State
 from tavern_worlds import turns as changes
 from tavern_worlds.api.scenes import (
     SCENE_MANAGER,
@@ -50,7 +51,6 @@ from tavern_worlds.files import read_scenes
 from tavern_worlds.store import SceneStore
 
 EVENT = "SCENE_UPDATE"
-STATE, STORE = "worlds.scenes", "worlds.store"
 
 MAX_TURNS = 1000
 """How many turns the agents may have after something was said."""
@@ -70,12 +70,11 @@ class Scenes(SceneManager):
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._store = SceneStore(context.operator_dir / "scenes", context.log)
-        context.state[STORE] = self._store
+        self.store = SceneStore(context.operator_dir / "scenes", context.log)
         self._folder = context.project.folder("scenes")
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
-        context.state[STATE] = self
+        context.own(State).scenes = self
 
     async def close(self) -> None:
         """Leave what is at work to the next host."""
@@ -83,7 +82,7 @@ class Scenes(SceneManager):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._store.close()
+        await self.store.close()
 
     # --- what there is ----------------------------------------------------------------------------
 
@@ -103,19 +102,19 @@ class Scenes(SceneManager):
 
     async def list_runs(self, *, limit: int = 50) -> list[SceneRun]:
         """Return runs, the latest first."""
-        return await self._store.runs(max(1, min(limit, 1000)))
+        return await self.store.runs(max(1, min(limit, 1000)))
 
     async def get_run(self, scene: str) -> SceneRun:
         """Return a run as it stands. Raises `NotFound`."""
-        return await self._store.run(scene)
+        return await self.store.run(scene)
 
     async def wait(self, scene: str) -> SceneRun:
         """Return a run when nothing is to be done in it now."""
-        run = await self._store.run(scene)
+        run = await self.store.run(scene)
         while run.turns or run.wakes:
             self._poke(run.id)
             await asyncio.wait([self._tasks[run.id]])
-            run = await self._store.run(run.id)
+            run = await self.store.run(run.id)
             if run.turns or run.wakes:
                 await asyncio.sleep(_LOOK_EVERY)
         return run
@@ -155,7 +154,7 @@ class Scenes(SceneManager):
         try:
             for member, (agent, profile) in zip(members, pairs, strict=True):
                 await self._introduce(run, member, agent, profile)
-            await self._store.add(run, call)
+            await self.store.add(run, call)
         except TavernError:
             for member in members:
                 await self._context.services.get(CHAT_HISTORY).delete(member.conversation_id)
@@ -192,7 +191,7 @@ class Scenes(SceneManager):
     async def stop(self, scene: str, *, call: CallContext | None = None) -> SceneRun:
         """End a run; see the interface."""
         quiet: dict[str, Any] = {"turns": 0, "wakes": []}
-        run = await self._store.change(scene, lambda run: quiet)
+        run = await self.store.change(scene, lambda run: quiet)
         if run.status == "ended":
             return run
         runtime, ended = self._context.services.get(AGENT_RUNTIME), {**quiet, "status": "ended"}
@@ -203,10 +202,10 @@ class Scenes(SceneManager):
                     await runtime.interrupt(latest.id)
         try:
             patch = await self._patch(run.scene.scene_lifecycle_workflows.on_scene_end, run, call)
-            run = await self._store.change(run.id, lambda run: changes.change_world(run, patch) if patch else {})
+            run = await self.store.change(run.id, lambda run: changes.change_world(run, patch) if patch else {})
         except TavernError as error:
             ended["problem"] = error.message
-        run = await self._store.change(run.id, lambda run: {**ended, "ended_at": clock.now()})
+        run = await self.store.change(run.id, lambda run: {**ended, "ended_at": clock.now()})
         self._changed(run, "ended")
         return run
 
@@ -216,7 +215,7 @@ class Scenes(SceneManager):
         self, scene: str, message: str, *, name: str = "User", turns: int | None = None, call: CallContext | None = None
     ) -> SceneRun:
         """Say something to all agents; see the interface."""
-        run = await self._store.run(scene)
+        run = await self.store.run(scene)
         changes.require_running(run)
         left = _turns(run.scene) if turns is None else turns
         if not (message.strip() or turns) or not 0 <= left <= MAX_TURNS:
@@ -228,7 +227,7 @@ class Scenes(SceneManager):
         if message.strip():
             said = ChatMessage(role="user", name=name, content=message)
             await self._context.services.get(CHAT_HISTORY).add(run.id, [said], call=call)
-        run = await self._store.change(run.id, lambda run: {"turns": left, "problem": None})
+        run = await self.store.change(run.id, lambda run: {"turns": left, "problem": None})
         self._changed(run, "said", name=name)
         return run
 
@@ -244,7 +243,7 @@ class Scenes(SceneManager):
         event = read_model(SceneEvent, {"type": event_type, "payload": payload or {}}, "the event")
         run, publisher = await self._meant(scene, call)
         subscribed, before = await self._subscriptions(run), {wake.id for wake in run.wakes}
-        run = await self._store.change(run.id, lambda run: changes.add_event(run, event, subscribed, publisher))
+        run = await self.store.change(run.id, lambda run: changes.add_event(run, event, subscribed, publisher))
         woken = [wake.instance_id for wake in run.wakes if wake.id not in before and wake.event == event]
         self._changed(run, "event", type=event.type, payload=event.payload, by=publisher)
         return woken
@@ -271,7 +270,7 @@ class Scenes(SceneManager):
     ) -> WorldState:
         """Merge keys into the world of a scene; see the interface."""
         run, _ = await self._meant(scene, call)
-        run = await self._store.change(run.id, lambda run: changes.change_world(run, state, revision))
+        run = await self.store.change(run.id, lambda run: changes.change_world(run, state, revision))
         self._changed(run, "world", revision=run.revision)
         return _world(run)
 
@@ -280,10 +279,10 @@ class Scenes(SceneManager):
         if call is None or call.principal.kind != "agent":
             if scene is None:
                 raise InvalidInput("say which scene is meant; only an agent of one may leave it out")
-            return await self._store.run(scene), None
+            return await self.store.run(scene), None
         memory = await self._context.services.get(AGENT_RUNTIME).recall(call=call)
         with contextlib.suppress(NotFound):
-            run, own = await self._store.run(memory.conversation_id.partition(".")[0]), memory.conversation_id
+            run, own = await self.store.run(memory.conversation_id.partition(".")[0]), memory.conversation_id
             member = next((one for one in run.members if one.conversation_id == own), None)
             if member is not None and member.profile_id == memory.profile_id:
                 if scene not in (None, run.id, run.scene.id):
@@ -295,7 +294,7 @@ class Scenes(SceneManager):
 
     async def look(self) -> None:
         """Resume what waits in running scenes, and what is due."""
-        for scene in await self._store.due(clock.now()):
+        for scene in await self.store.due(clock.now()):
             self._poke(scene)
 
     def _changed(self, run: SceneRun, what: str, **about: JsonValue) -> None:
@@ -314,13 +313,13 @@ class Scenes(SceneManager):
         try:
             while scene in self._again:
                 self._again.discard(scene)
-                if await self._store.claim(scene):
+                if await self.store.claim(scene):
                     try:
                         while await self._step(scene):
                             pass
                     finally:
                         with contextlib.suppress(TavernError):  # the store is closed
-                            await asyncio.shield(self._store.release(scene))
+                            await asyncio.shield(self.store.release(scene))
         except TavernError as error:  # how it stands cannot be written: it is looked at again
             self._context.log.error("the scene %s waits: %s", scene, error.message)
         finally:
@@ -328,20 +327,20 @@ class Scenes(SceneManager):
 
     async def _step(self, scene: str) -> bool:
         """Do the next thing in a scene; False where nothing is to be done now."""
-        run = await self._store.run(scene)
+        run = await self.store.run(scene)
         if run.status == "ended":
             return False
         try:
             now = clock.now()
             if any(at <= now for at in run.due.values()):
                 subscribed, due = await self._subscriptions(run), [id for id, at in run.due.items() if at <= now]
-                run = await self._store.change(scene, lambda run: changes.publish_due(run, subscribed, now))
+                run = await self.store.change(scene, lambda run: changes.publish_due(run, subscribed, now))
                 self._changed(run, "event", tasks=[*due])
             elif run.wakes:
                 await self._wake(run, run.wakes[0])
             elif run.turns:
                 speaker = await self._next_speaker(run)
-                await self._store.change(scene, lambda run: changes.give_turn(run, speaker))
+                await self.store.change(scene, lambda run: changes.give_turn(run, speaker))
             else:
                 return False
         except TavernError as error:
@@ -354,9 +353,9 @@ class Scenes(SceneManager):
     async def _fail(self, run: SceneRun, problem: str) -> None:
         """End the talk, and what its first wake-up asked for, with a problem."""
         if run.wakes:
-            run = await self._store.change(run.id, lambda now: changes.finish(now, run.wakes[0], problem))
+            run = await self.store.change(run.id, lambda now: changes.finish(now, run.wakes[0], problem))
         else:
-            run = await self._store.change(run.id, lambda now: {"turns": 0, "problem": problem})
+            run = await self.store.change(run.id, lambda now: {"turns": 0, "problem": problem})
         self._changed(run, "problem", text=problem)
 
     async def _next_speaker(self, run: SceneRun) -> str | None:
@@ -365,7 +364,7 @@ class Scenes(SceneManager):
             return run.members[(run.speaker + 1) % len(run.members)].instance_id
         tail = await self._context.services.get(CHAT_HISTORY).load(run.id, last=_TAIL)
         history: JsonValue = [one.message.to_json() for one in tail]
-        outputs = await self._outputs(order, run, await self._store.call(run.id), history=history)
+        outputs = await self._outputs(order, run, await self.store.call(run.id), history=history)
         only = next(iter(outputs.values())) if len(outputs) == 1 else None
         speaker = outputs.get("next_speaker", only)
         return None if speaker in (None, "") else str(speaker)
@@ -401,13 +400,13 @@ class Scenes(SceneManager):
             known: dict[str, Any] = {"message": changes.message_for(member, wake, said)}
             known |= {"heard": said[-1].id if said else None, "after": None if latest is None else latest.id}
             wake = wake.model_copy(update=known)
-            run = await self._store.change(run.id, lambda run: changes.settle(run, wake))
+            run = await self.store.change(run.id, lambda run: changes.settle(run, wake))
             if wake not in run.wakes:  # it was taken back
                 return
         if latest is None or latest.id == wake.after:
             asked = {"message": wake.message, "conversation_id": member.conversation_id}
             request = AgentRequest(profile_id=member.profile_id, **asked)
-            latest = await runtime.start(request, call=await self._store.call(run.id))
+            latest = await runtime.start(request, call=await self.store.call(run.id))
         elif not latest.status.is_final:
             with contextlib.suppress(Conflict):  # it is at work
                 await runtime.resume(latest.id)
@@ -417,7 +416,7 @@ class Scenes(SceneManager):
             raise asyncio.CancelledError  # the host ends: the next one resumes the run
         answered = reply.outcome in ("reply", "limit") and reply.text
         problem = None if answered else f"{member.name}: {reply.error or reply.outcome}"
-        run = await self._store.run(run.id)
+        run = await self.store.run(run.id)
         if wake.id not in [one.id for one in run.wakes]:  # it was taken back
             return
         if problem is None and reply.text.strip() != changes.SILENT:
@@ -425,7 +424,7 @@ class Scenes(SceneManager):
             if latest.id not in [one.run_id for one in said]:
                 message = ChatMessage(role="assistant", name=member.name, content=reply.text)
                 await histories.add(run.id, [message], run_id=latest.id)
-        run = await self._store.change(run.id, lambda run: changes.finish(run, wake, problem))
+        run = await self.store.change(run.id, lambda run: changes.finish(run, wake, problem))
         self._changed(run, "said" if problem is None else "problem", name=member.name, text=problem or reply.text)
 
     async def _latest_run(self, member: SceneMember) -> AgentRun | None:

@@ -29,6 +29,8 @@ MakeHost = Callable[..., Host]
 """Makes the host that the command's options ask for, or with a folder the host of that project; `serving=True`, for one
 that runs until it is stopped, `third_party=False`, for one that loads first-party plugins alone."""
 
+HostCommand = Callable[[MakeHost, dict[str, Any]], AsyncIterator[CommandOutput]]
+
 _IN_ORDER = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED, PluginState.DISABLED})
 
 
@@ -169,15 +171,15 @@ async def token(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
     yield CommandOutput(kind="result", data={"token": found, "url": url})
 
 
-def _command(name: str, help: str, function: str, *parameters: CommandParameter) -> CommandInfo:
-    return CommandInfo(name=name, help=help, handler=f"{__name__}:{function}", parameters=[*parameters])
+def _command(name: str, help: str, handler: HostCommand, *parameters: CommandParameter) -> CommandInfo:
+    return CommandInfo(name=name, help=help, handler=handler, parameters=[*parameters])
 
 
 _ALL = (
     _command(
         "serve",
         "Run the host and its web page on this machine.",
-        "serve",
+        serve,
         CommandParameter(name="--port", type="integer", default=8188, help="Port; 0 takes any free one."),
         CommandParameter(name="--address", default="127.0.0.1", help="Where it listens; 0.0.0.0 is on all interfaces."),
         CommandParameter(
@@ -199,26 +201,26 @@ _ALL = (
     _command(
         "token",
         "Show the token with which the operator enters the page of `tavern serve`.",
-        "token",
+        token,
         CommandParameter(name="--renew", type="flag", help="Make another one; sessions with this one end."),
     ),
     _command(
         "init",
         "Make a project in a folder, with a sample that runs.",
-        "init",
+        init,
         CommandParameter(name="folder", help="The folder, made if need be.", required=True),
         CommandParameter(name="--empty", type="flag", help="Leave the sample out."),
     ),
     _command(
         "plugins list",
         "List all plugins; imports none of them.",
-        "list_plugins",
+        list_plugins,
         CommandParameter(name="--check", type="flag", help="Load them, and say what is wrong with their code."),
     ),
     _command(
         "plugins show",
         "Show a plugin and what it asks for.",
-        "show_plugin",
+        show_plugin,
         CommandParameter(name="name", help="The plugin's name.", required=True),
     ),
 )

@@ -376,8 +376,8 @@ class Hooks(Protocol):
 
 @dataclass(frozen=True)
 class PluginContext:
-    """What a plugin gets. `data_dir` is a folder of its own that survives restarts; `state` is for
-    objects that parts of one plugin share within one host (two services of one plugin, say).
+    """What a plugin gets. `data_dir` is a folder of its own that survives restarts; `own` gives what its parts share
+    while it is loaded.
 
     `operator_dir` is such a folder among the operator's own, for this project, to be made when it is needed: decisions
     about a project belong there, since a project's folder, with all that is in it, may come from anyone.
@@ -401,10 +401,22 @@ class PluginContext:
     http: Http
     hooks: Hooks
     blobs: Blobs
-    state: dict[str, Any] = field(default_factory=dict)
     serving: bool = False
     is_stopping: Callable[[], bool] = lambda: False
     is_draining: Callable[[], bool] = lambda: False
+    _when_unloaded: Callable[[str, str, Callable[[], Any]], object] = field(default=lambda *_: None, repr=False)
+    _states: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def own(self, kind: Callable[[PluginContext], T]) -> T:
+        """Return the state that the parts of this load of the plugin share: one object of the class `kind`, made as
+        `kind(context)` when it is first asked for. Its `close`, if it has one, is called when the plugin is unloaded.
+        """
+        if kind not in self._states:
+            made = kind(self)
+            if self._states.setdefault(kind, made) is made and (close := getattr(made, "close", None)) is not None:
+                self._when_unloaded("state", getattr(kind, "__name__", self.plugin), close)
+        state: T = self._states[kind]
+        return state
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tavern_host.audit.log import AuditLog, PluginAudit
 from tavern_host.common.proxies import ProxySettings, proxy_for, proxy_variables
 from tavern_host.context import HookResult, PluginContext, Project
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.contributions import handler_of
 from tavern_host.contracts.errors import Forbidden, PermissionDenied, one_line
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.manifest import EventPermissions
@@ -22,7 +23,7 @@ from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.events.bus import WAITING, BusSubscription, EventBus, covers, is_own
 from tavern_host.hooks.catalogue import owner
-from tavern_host.hooks.dispatch import Dispatcher
+from tavern_host.hooks.dispatch import Dispatcher, LoadedHookResult
 from tavern_host.runtime.in_flight import InFlight, requester
 from tavern_host.runtime.json_calls import JsonCall
 from tavern_host.runtime.ledger import Ledger
@@ -216,9 +217,21 @@ class PluginHooks:
         if hook not in self._imported:
             await asyncio.to_thread(self._kernel.declared, hook)  # imports many modules
             self._imported.add(hook)
-        answers = [*self._kernel.declared(hook), *await self._dispatcher.collect(hook, arguments)]
+        answers = await self._dispatcher.collect(hook, arguments)
+        for answer in answers:
+            self._leave_out(hook, answer)
+        answers += self._kernel.declared(hook)
         places = self._dispatcher.places
         return sorted(answers, key=lambda answer: places.get(answer.plugin, len(places)))
+
+    def _leave_out(self, hook: str, answer: LoadedHookResult) -> None:
+        """Leave what names a handler that is not there out of an answer, and report it against the plugin."""
+        for made in self._dispatcher.implementations(hook):
+            if made.info.plugin == answer.plugin and (wrong := made.runtime.handler_problems(answer.value)):
+                answer.value = [item for item in answer.value if handler_of(item) not in wrong]
+                for problem in wrong.values():
+                    at = {"file": made.info.file, "line": made.info.line}
+                    self._dispatcher.tell(answer.plugin, problem.model_copy(update=at))
 
     def claim(self, owners: dict[str, str], kind: str, name: str, plugin: str) -> bool:
         """Note the owner of a name, or report the plugin that comes later; return whether it is the first."""
@@ -273,7 +286,7 @@ class Kernel:
     services: ServiceRegistry
     dispatcher: Dispatcher
     bus: Callable[[], EventBus]
-    declared: Callable[[str], list[HookResult[Any]]]
+    declared: Callable[[str], list[LoadedHookResult]]
     serving: bool
     audit: AuditLog
     blobs: BlobStore
@@ -313,4 +326,5 @@ def make_context(
         serving=kernel.serving,
         is_stopping=lambda: kernel.is_stopping,
         is_draining=lambda: kernel.is_draining or kernel.is_stopping,
+        _when_unloaded=ledger.add,
     )

@@ -12,8 +12,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
+from tavern_host.contracts.contributions import ContributionKind, Handler
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.hooks import ContributionKind
 from tavern_host.contracts.wire import Model
 
 _TYPES = {
@@ -98,7 +98,7 @@ class CommandInfo(Model):
 
     name: str
     help: str
-    handler: str
+    handler: Handler
     standalone: bool = False
     at_server: bool = False
     parameters: list[CommandParameter] = Field(default_factory=list)

@@ -9,39 +9,6 @@ from typing import Any, Literal, TypeVar
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.wire import Model
 
-
-@dataclass(frozen=True)
-class ContributionKind:
-    """One kind of contributions. `name` and `title` list them: their kind, and the attribute that names each.
-
-    `collector` is a `module:function` of the host; `opener` and `transport` are of first-party plugins, and counted
-    from their packages. They are imported when they are used:
-
-    - `collector(module, plugin=…, **options)` returns the descriptors in the module that a plugin's manifest names as
-      `entry` under the hook's `field`; `options` are the other keys there.
-    - `opener(target, descriptor, context, source)` returns what runs `target`, the object behind the descriptor's
-      `handler`; `source` is the `FolderSource` of a folder plugin, else None.
-    - `transport(opened, plugin, descriptor)` returns the same, with its values encoded and decoded.
-
-    `protocol` has the methods of the class behind a `handler`; `answer` is the annotation of what the function behind
-    a `handler` returns. Each is None where there is none.
-    """
-
-    name: str = ""
-    title: str = ""
-    collector: str | None = None
-    opener: str | None = None
-    transport: str | None = None
-    protocol: type | None = None
-    answer: Any = None
-
-
-def kind_of(descriptor: type) -> ContributionKind:
-    """Return the kind of a class of descriptors; one that says nothing is of an empty kind."""
-    kind = getattr(descriptor, "KIND", None)
-    return kind if isinstance(kind, ContributionKind) else ContributionKind()
-
-
 Policy = Literal["collect", "first", "filter", "veto"]
 """collect: all answers; first: the first that is not None; filter: each gets what the one before
 returned; veto: a filter in which a `Veto` answer, or an error, denies."""

@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field, JsonValue
 
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.contributions import ContributionKind, Handler
 from tavern_host.contracts.documents import LARGE_TEXT, read_json, read_model, to_thread_if_large
-from tavern_host.contracts.hooks import ContributionKind
 from tavern_host.contracts.wire import Model
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ class RouteInfo(Model):
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
-    handler: str
+    handler: Handler
     summary: str = ""
     body: str = ""
     query: str = ""
@@ -223,6 +223,6 @@ class MessageInfo(Model):
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=list[SocketReply])
 
     type: str
-    handler: str
+    handler: Handler
     summary: str = ""
     access: Access = "create"

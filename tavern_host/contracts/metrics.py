@@ -1,13 +1,12 @@
 """Figures of a running host for monitoring: what plugins count, and the service that collects it.
 
-A plugin keeps a `Tally` for each thing that it counts, and gives all of them in `tavern_collect_figures`. Counting
+A plugin keeps a `Tally` for each thing that it counts, and gives their figures in `tavern_collect_figures`. Counting
 costs about a microsecond; nothing is computed before somebody asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,9 +18,6 @@ MAX_LABELLED = 1000
 
 OTHER = "other"
 """The value of every label of those."""
-
-
-_KEPT = "tallies"
 
 
 Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,50}$")]
@@ -69,17 +65,3 @@ class Tally:
                 labels = dict(zip(self.labels, key, strict=True))
                 found.append(Figure(name=f"{self.name}{end}_total", value=value, help=help, labels=labels))
         return found
-
-
-def tally(state: MutableMapping[str, Any], name: str, help: str, *labels: str) -> Tally:
-    """Return the tally of this name in a plugin's `context.state`, made where there is none."""
-    kept: dict[str, Tally] = state.setdefault(_KEPT, {})
-    if name not in kept:
-        kept[name] = Tally(name, help, *labels)
-    return kept[name]
-
-
-def tallied(state: MutableMapping[str, Any]) -> list[Figure]:
-    """Return the figures of all tallies in a plugin's `context.state`."""
-    kept: dict[str, Tally] = state.get(_KEPT, {})
-    return [figure for one in kept.values() for figure in one.figures()]

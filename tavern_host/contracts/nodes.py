@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from pydantic import ConfigDict, Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.contributions import ContributionKind, Handler
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.hooks import ContributionKind
 from tavern_host.contracts.wire import Model, OpenModel, without_surrogates
 
 
@@ -138,7 +138,7 @@ class NodeDefinition(OpenModel):
     bypass_behavior: Literal["mute"] | BypassBehavior | None = None
     version: str | None = None
     texts: dict[str, dict[str, str]] | None = None
-    handler: str = Field(default="", exclude=True)
+    handler: Handler = Field(default="", exclude=True)
     traits: NodeTraits = Field(default_factory=NodeTraits, exclude=True)
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
 
+from tavern_host.contracts.contributions import Handler
 from tavern_host.contracts.wire import Model
 
 Level = Literal["add", "intercept", "override"]
@@ -128,7 +129,7 @@ class ServiceInfo(Model):
     """
 
     service: str
-    handler: str
+    handler: Handler
     version: int = 1
 
 
@@ -145,7 +146,7 @@ def service_info(key: ServiceKey[Any], provider: type | str) -> ServiceInfo:
     first_missing = min((info.since for name, info in methods if not implements(provider, name)), default=None)
     return ServiceInfo(
         service=key.name,
-        handler=f"{provider.__module__}:{provider.__qualname__}",
+        handler=provider,
         version=key.version if first_missing is None else max(1, first_missing - 1),
     )
 

@@ -14,7 +14,8 @@ from typing import Any
 from tavern_host import hookspecs
 from tavern_host.contracts.accounts import Accounts
 from tavern_host.contracts.audit import Audit
-from tavern_host.contracts.hooks import ContributionKind, HookInfo, kind_of
+from tavern_host.contracts.contributions import ContributionKind, kind_of
+from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.manifest import Publishes
 from tavern_host.contracts.plugins import Plugins
 from tavern_host.contracts.services import ServiceInterface

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pluggy
 from pydantic import BaseModel, ValidationError
 
-from tavern_host.context import HookResult, PluginContext
+from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe, one_line
 from tavern_host.contracts.hooks import HookInfo, Veto
 from tavern_host.contracts.metrics import Tally
@@ -170,7 +170,7 @@ class Dispatcher:
                 current = [i for i in self.implementations(hook) if i.info.plugin in plugins]
                 waiting = [i for i in current if (i.info.plugin, i.info.function) not in called]
 
-    async def collect(self, hook: str, arguments: Mapping[str, Any]) -> list[HookResult[Any]]:
+    async def collect(self, hook: str, arguments: Mapping[str, Any]) -> list[LoadedHookResult]:
         """Return all answers other than None; a failure is reported and the others are asked all the same."""
         answers = []
         for implementation in self._in_turn(hook):
@@ -179,7 +179,7 @@ class Dispatcher:
                 answers.append(_answer(implementation, items))
         return answers
 
-    async def first(self, hook: str, arguments: Mapping[str, Any]) -> HookResult[Any] | None:
+    async def first(self, hook: str, arguments: Mapping[str, Any]) -> LoadedHookResult | None:
         """Return the first answer other than None; a failure is reported and the next one is asked."""
         for implementation in self._in_turn(hook):
             value = await self._ask(implementation, arguments)
@@ -296,7 +296,7 @@ async def _within(deadline: float, coroutine: Coroutine[Any, Any, T], in_flight:
         raise
 
 
-def _answer(implementation: Implementation, value: Any) -> HookResult[Any]:
+def _answer(implementation: Implementation, value: Any) -> LoadedHookResult:
     return LoadedHookResult(value, implementation.runtime, implementation.context, implementation.in_flight)
 
 

@@ -3,13 +3,11 @@ with it in one error."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.hooks import HookInfo
-from tavern_host.contracts.http import MessageInfo, RouteInfo
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import AdmissionError, HookImplInfo, Problem
@@ -74,10 +72,10 @@ async def admit(
     problems += _all_placed(loaded, "ui", declaration_problems(manifest, loaded.declarations.ui))
     routes, commands = loaded.declarations.routes, loaded.declarations.commands
     wrong = registrations.route_problems(manifest.name, routes, first_party=loaded.record.first_party)
-    problems += _all_placed(loaded, "routes", [*wrong, *_handler_problems(loaded, routes)])
+    problems += _all_placed(loaded, "routes", [*wrong, *loaded.runtime.handler_problems(routes).values()])
     reserved = frozenset() if loaded.record.first_party else RESERVED_COMMANDS
     wrong = registrations.command_problems(manifest.name, commands, reserved)
-    problems += _all_placed(loaded, "commands", [*wrong, *_handler_problems(loaded, commands)])
+    problems += _all_placed(loaded, "commands", [*wrong, *loaded.runtime.handler_problems(commands).values()])
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise AdmissionError(f"{manifest.name} was not admitted:\n{lines}", problems, plugin=manifest.name)
@@ -196,9 +194,9 @@ def _provider_problems(
     interface = interfaces.get(info.service)
     if interface is None:
         return [Problem(message=f"there is no service {info.service!r}", hint=suggest(info.service, interfaces))]
-    if loaded.record.first_party and not is_override:  # imported when it is first called; the tests look at it
-        wrong = loaded.runtime.handler_problem(info.handler)
-        return [Problem(message=wrong)] if wrong is not None else []
+    wrong = [*loaded.runtime.handler_problems([info]).values()]
+    if wrong or (loaded.record.first_party and not is_override):  # imported when it is first called
+        return wrong
     try:
         provider = loaded.runtime.function(info.handler)
     except TavernError as error:
@@ -209,14 +207,6 @@ def _provider_problems(
     if is_override and info.version > newest:
         return [Problem(message=f"{info.handler} is for version {info.version} of {info.service}; this is {newest}")]
     return interface_problems(interface, provider, info.version if is_override else newest)
-
-
-def _handler_problems(
-    loaded: LoadedPlugin, infos: Sequence[RouteInfo | MessageInfo] | Sequence[CommandInfo]
-) -> list[Problem]:
-    handlers = dict.fromkeys(info.handler for info in infos)
-    problems = (loaded.runtime.handler_problem(handler) for handler in handlers)
-    return [Problem(message=problem) for problem in problems if problem is not None]
 
 
 def _all_placed(loaded: LoadedPlugin, part: str, problems: list[Problem]) -> list[Problem]:

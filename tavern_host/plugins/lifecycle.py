@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from tavern_host.context import HookResult
 from tavern_host.context.facilities import Kernel, make_context
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import AdmissionError, Problem
@@ -70,7 +69,7 @@ class Lifecycle:
         """Return all loads of a plugin, the active one first."""
         return [loaded for loaded in self.loads() if loaded.record.name == name]
 
-    def collected(self, hook: str) -> list[HookResult[Any]]:
+    def collected(self, hook: str) -> list[LoadedHookResult]:
         """Return what the modules that manifests name contribute to a hook."""
         return [
             LoadedHookResult(items, loaded.runtime, loaded.context, loaded.in_flight)

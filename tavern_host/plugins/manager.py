@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tavern_host.context import HookResult
 from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.errors import Conflict, Misconfigured
 from tavern_host.contracts.plugins import NOT_RELOADED, AdmissionError, PluginInfo, PluginState, Problem
 from tavern_host.hooks.catalogue import Catalogue
-from tavern_host.hooks.dispatch import Dispatcher
+from tavern_host.hooks.dispatch import Dispatcher, LoadedHookResult
 from tavern_host.plugins.discovery import Sources, discover
 from tavern_host.plugins.grants import GrantStore, SwitchStore
 from tavern_host.plugins.lifecycle import Lifecycle
@@ -90,7 +89,7 @@ class Manager:
         ]
         return self.dispatcher.revision, self.settings.revision, owned, said
 
-    def _collected(self, hook: str) -> list[HookResult[Any]]:
+    def _collected(self, hook: str) -> list[LoadedHookResult]:
         return self.lifecycle.collected(hook)
 
     def _holds(self, plugin: str, permission: str) -> bool:

@@ -8,15 +8,16 @@ import importlib.util
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from pathlib import Path
-from pkgutil import resolve_name
+from pkgutil import iter_modules, resolve_name
 from types import ModuleType
 from typing import Any
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.contributions import handler_of, kind_of
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.hooks import kind_of
+from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.runtime.deadline import in_callers_task
@@ -39,7 +40,7 @@ class InProcessRuntime:
         self._module: ModuleType | None = None
         self._modules: dict[str, ModuleType] = {}
         self._collected: dict[str, list[Any]] = {}
-        self._is_module = functools.cache(_is_module)
+        self._names = functools.cache(functools.partial(_names, is_read=not source.is_lazy))
         self._changing = threading.Lock()
         self._is_loading = self._is_unloaded = False
 
@@ -131,14 +132,26 @@ class InProcessRuntime:
             raise ended(what, error) from error
         return contained(in_callers_task(result, what), what) if isinstance(result, Coroutine) else result
 
-    def handler_problem(self, handler: str) -> str | None:
-        """Return why a handler cannot be reached, or None, without importing its module; its name is looked up
-        when it is first called."""
+    def handler_problems(self, descriptors: Iterable[Any]) -> dict[str, Problem]:
+        """Return why handlers that these descriptors name cannot be reached, by handler. No module is imported: names
+        are read off its code; those of a lazy source are looked up when they are first called."""
+        handlers = {*map(handler_of, descriptors)} - {""}
+        return {one: problem for one in sorted(handlers) if (problem := self._handler_problem(one)) is not None}
+
+    def _handler_problem(self, handler: str) -> Problem | None:
         module_name, _, path = handler.partition(":")
         if not self._is_inside(module_name) or not path:
-            return self._wrong_form(handler)
-        is_there = module_name in self._modules or self._is_module(module_name)
-        return None if is_there else f"the handler {handler!r} names a module that does not exist"
+            return Problem(message=self._wrong_form(handler))
+        names = vars(self._modules[module_name]) if module_name in self._modules else self._names(module_name)
+        if names is None:
+            parent = module_name.rpartition(".")[0]
+            modules = iter_modules(getattr(self._modules.get(parent), "__path__", ()), f"{parent}.")
+            message = f"the handler {handler!r} names a module that does not exist"
+            return Problem(message=message, hint=suggest(module_name, [module.name for module in modules]) or _MEND)
+        name = path.partition(".")[0]
+        if name in names or not _ANY.isdisjoint(names):
+            return None
+        return Problem(message=f"there is no handler {handler!r}", hint=suggest(name, names) or _MEND)
 
     def _open_described(self, descriptor: Any) -> Any:
         opener, source = kind_of(type(descriptor)).opener, self._source
@@ -209,8 +222,23 @@ class InProcessRuntime:
         self._modules.clear()
 
 
-def _is_module(name: str) -> bool:
+_MEND = "correct the name, or add what it names"
+
+_ANY = frozenset({"*", "__getattr__", "globals"})
+"""With one of these, a module may have names that its code does not show."""
+
+
+def _names(module: str, *, is_read: bool) -> frozenset[str] | None:
+    """Return the names in a module's code, or `*` where it is not read or cannot be; None where there is no module."""
     try:
-        return importlib.util.find_spec(name) is not None
+        spec = importlib.util.find_spec(module)
     except ImportError:
-        return False
+        return None
+    if spec is None or not is_read or not (spec.origin or "").endswith(".py"):
+        return None if spec is None else _ANY
+    try:
+        source = Path(str(spec.origin)).read_bytes()
+        names = compile(source, str(spec.origin), "exec", dont_inherit=True).co_names
+    except (OSError, SyntaxError, ValueError):  # it is said when it is imported
+        return _ANY
+    return _ANY if b"import *" in source else frozenset(names)

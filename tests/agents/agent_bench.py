@@ -14,6 +14,7 @@ from helpers.tavern_project import MODELS, Tavern
 from helpers.waiting import until
 from helpers.workflow_documents import function
 
+from tavern_agents import State
 from tavern_agents.api.agents import AgentReply, AgentRequest, AgentRun, AgentRuntime, AgentTrace
 from tavern_agents.api.histories import CHAT_HISTORY
 from tavern_host import AGENT_RUNTIME, Host
@@ -52,6 +53,7 @@ class AgentBench:
         self.runtime: AgentRuntime = host.services.get(AGENT_RUNTIME)
         self.tools = host.services.get(TOOL_MANAGER)
         self.histories = host.services.get(CHAT_HISTORY)
+        self.state = host._manager.active["tavern-agents"].context.own(State)
 
     def model(self, say: Say, name: str = "m") -> Model:
         """Let a model say something from now on; return it, with what it is asked."""
@@ -147,4 +149,4 @@ async def agent_bench(
 async def scenes_behind(bench: AgentBench) -> Any:
     """Return what is behind the service of scenes."""
     await bench.host.services.get(SCENE_MANAGER).list_runs()  # makes it
-    return bench.host._manager.active["tavern-worlds"].context.state["worlds.scenes"]
+    return bench.host._manager.active["tavern-worlds"].providers[0].instance

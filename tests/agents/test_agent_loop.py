@@ -178,7 +178,7 @@ async def test_a_message_during_a_run_waits_for_a_boundary(bench: AgentBench) ->
         assert last(model.asked[1]).content == "Hurry!"
     with pytest.raises(Conflict, match="has ended"):
         await bench.runtime.send(run.id, "Still there?")
-    store = bench.host._manager.active["tavern-agents"].context.state["agents.store"]
+    store = bench.state.store
     model, run = await bench.held(said("Too early."), said("I heard."))
     await store.say(run.id, ChatMessage(role="user", content="Hurry!"))  # by another host, and nobody tells the runtime
     model.gate.set()  # type: ignore[union-attr]

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import sqlite3
 from contextlib import closing
-from typing import Any
 
 import pytest
 from helpers.folder_plugins import write_plugin
@@ -160,13 +159,12 @@ async def test_what_cannot_be_resumed_is_said_once(
     for message in ("First.", "Second."):
         await bench.run(message, conversation_id="stuck")
     context = bench.host._manager.active["tavern-agents"].context
-    runtime: Any = context.state["agents.runtime"]
     kept = context.operator_dir / "agents" / "agents.sqlite3"
     told = []
     for is_open in (1, 1, 0, 1):  # each of the two runs is in the other's way; those that are gone are forgotten
         with closing(sqlite3.connect(kept)) as store, store:
             store.execute("UPDATE runs SET owner = NULL, is_open = ? WHERE conversation = 'stuck'", [is_open])
-        await runtime.resume_abandoned()
+        await bench.state.runtime.resume_abandoned()
         told.append(caplog.text.count("of an agent cannot be resumed"))
     assert told == [2, 2, 2, 4]
     with closing(sqlite3.connect(kept)) as store, store:

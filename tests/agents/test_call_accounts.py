@@ -138,7 +138,7 @@ async def test_a_call_that_could_not_be_stored_is_made_and_counted_once(bench: A
     overflow = PluginFailure("too long", overflow=True)
     before = [ChatMessage(role=role, content=f"{role} {n}") for n in range(4) for role in ("user", "assistant")]
     await bench.runtime.runs()
-    database = bench.host._manager.active["tavern-agents"].context.state["agents.store"].database
+    database = bench.state.store.database
     for after in (0, 2):  # as it is begun, and as it is begun again in a deliberation that is tried again
         one = mark()
         earlier = (asked("loop", one), overflow, said("A summary.")) if after else ()

@@ -270,7 +270,7 @@ async def test_the_clock_publishes_events_once(bench: AgentBench, scenes: SceneM
     }
     assert set(run.due) == {"bell"}
     await scenes.stop(run.id)
-    assert await provider._store.due(begin + timedelta(days=1)) == []
+    assert await provider.store.due(begin + timedelta(days=1)) == []
 
 
 async def test_a_talk_ends_where_an_agent_fails(bench: AgentBench, scenes: SceneManager) -> None:

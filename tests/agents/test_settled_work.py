@@ -246,7 +246,7 @@ async def test_work_that_was_not_settled_asks_before_each_step(desk: Desk) -> No
     await until(lambda: model.asked)
     blocking, queued = [await engine.submit(RunRequest(workflow_id="long"), call=one) for one in (None, call)]
     await begun(desk)
-    accounts = desk.bench.host._manager.active["tavern-accounts"].context.state["accounts.service"]
+    accounts = desk.bench.host._manager.active["tavern-accounts"].providers[0].instance
     await accounts._store.remove("cleo")
 
     model.gate.set()

@@ -64,6 +64,6 @@ async def test_a_resumed_run_has_not_ended_for_other_hosts(tmp_path: Path) -> No
         bench.answers(PluginFailure("broken"), said("Resumed."))
         run_id = (await bench.run()).agent_run_id
         await bench.runtime.resume(run_id)
-        kept = await bench.host._manager.active["tavern-agents"].context.state["agents.store"].run(run_id)
+        kept = await bench.state.store.run(run_id)
         assert (kept.run.status, kept.run.finished_at) == (AgentStatus.RUNNING, None)
         assert (await bench.ended(run_id)).text == "Resumed."

@@ -13,6 +13,7 @@ from helpers.waiting import until
 
 from tavern_agents.api.agents import AgentStatus
 from tavern_host.contracts.errors import PluginFailure, ServiceUnavailable
+from tavern_tools import State
 from tavern_tools.api.tasks import NewTask
 from tavern_tools.api.toolcalls import TaskStatus, ToolCallRequest
 from tavern_worlds.api.scenes import SCENE_MANAGER
@@ -29,8 +30,8 @@ def prepare(project: Tavern) -> None:
     project.write("tools/later.tool.json", {**tool("later", "told:Mark"), "async": True})
 
 
-def state(bench: AgentBench, plugin: str) -> dict[str, Any]:
-    return bench.host._manager.active[plugin].context.state
+def tasks(bench: AgentBench) -> Any:
+    return bench.host._manager.active["tavern-tools"].context.own(State).manager._caller.tasks
 
 
 def tried_again(caplog: pytest.LogCaptureFixture) -> bool:
@@ -46,7 +47,7 @@ async def test_the_end_of_an_agents_run_is_written_when_it_can_be(
     model, run = await bench.held(*filter(None, [answer]), conversation_id=status)
     stopping: asyncio.Task[Any] | None = None
     assert model.gate is not None
-    async with unwritable(state(bench, "tavern-agents")["agents.store"].database):
+    async with unwritable(bench.state.store.database):
         if answer is None:
             stopping = asyncio.create_task(bench.runtime.interrupt(run.id))
         model.gate.set()
@@ -65,7 +66,7 @@ async def test_a_run_that_cannot_be_stored_is_not_begun(bench: AgentBench) -> No
     bench.answers(said("Before."))
     await bench.run()  # makes the store
     model = bench.answers(said("Now."))
-    async with unwritable(state(bench, "tavern-agents")["agents.store"].database):
+    async with unwritable(bench.state.store.database):
         with pytest.raises(ServiceUnavailable):
             await bench.start(conversation_id="begun")
     assert model.asked == []
@@ -76,10 +77,10 @@ async def test_a_run_whose_caller_is_gone_before_it_is_stored_is_not_begun(bench
     bench.answers(said("Before."))
     await bench.run()  # makes the store
     model = bench.answers(said("Now."))
-    stored = state(bench, "tavern-agents")["agents.store"].database
+    stored = bench.state.store.database
     await cancelled_within(stored, "INSERT INTO runs", bench.start(conversation_id="gone"))
     (left,) = [run for run in await bench.runtime.runs() if run.conversation_id == "gone"]
-    await state(bench, "tavern-agents")["agents.runtime"].resume_abandoned()
+    await bench.state.runtime.resume_abandoned()
     reply = await bench.ended(left)
     assert (reply.outcome, model.asked) == ("interrupted", [])
     assert (await bench.run(conversation_id="gone")).text == "Now.", "the conversation is not locked"
@@ -90,7 +91,7 @@ async def test_a_task_whose_caller_is_gone_before_it_is_stored_is_not_carried_ou
     later = ToolCallRequest(tool_id="later", arguments={"text": "x"})
     first = await bench.tools.call(later)  # makes the store
     assert (await bench.tools.task(str(first.task_id), wait=9)).status is TaskStatus.DONE
-    stored = state(bench, "tavern-tools")["tools.manager"]._caller.tasks._store._database
+    stored = tasks(bench)._store._database
     await cancelled_within(stored, "INSERT INTO tasks", bench.tools.call(later))
     left, _ = await bench.tools.tasks()
     assert (await bench.tools.task(left.id, wait=9)).status is TaskStatus.CANCELLED
@@ -100,9 +101,9 @@ async def test_a_task_whose_caller_is_gone_before_it_is_stored_is_not_carried_ou
 async def test_a_step_that_cannot_be_stored_ends_the_run_with_what_was_said(bench: AgentBench) -> None:
     model, run = await bench.held(said("", ("later", {"text": "x"})), conversation_id="step")
     assert model.gate is not None
-    async with unwritable(state(bench, "tavern-agents")["agents.store"].database):
+    async with unwritable(bench.state.store.database):
         model.gate.set()
-        await until(lambda: state(bench, "tavern-agents")["agents.runtime"]._loops[run.id].run.status.is_final)
+        await until(lambda: bench.state.runtime._loops[run.id].run.status.is_final)
     reply = await bench.ended(run)
     assert (reply.outcome, "may not be written" in str(reply.error)) == ("error", True)
     assert [step.kind for step in await bench.trace(run.id)][:2] == ["started", "thinking"]
@@ -114,9 +115,9 @@ async def test_a_step_that_cannot_be_stored_ends_the_run_with_what_was_said(benc
 async def test_a_run_of_this_host_that_nobody_works_on_is_taken_up(bench: AgentBench) -> None:
     bench.answers(PluginFailure("broken"))
     run = await bench.run(conversation_id="left")
-    await state(bench, "tavern-agents")["agents.store"].claim(run.agent_run_id)  # and no more than that
+    await bench.state.store.claim(run.agent_run_id)  # and no more than that
     bench.answers(said("Taken up."))
-    await state(bench, "tavern-agents")["agents.runtime"].resume_abandoned()
+    await bench.state.runtime.resume_abandoned()
     assert (await bench.ended(run.agent_run_id)).text == "Taken up."
     assert (await bench.runtime.runs())[0].status is AgentStatus.REPLY
 
@@ -124,7 +125,7 @@ async def test_a_run_of_this_host_that_nobody_works_on_is_taken_up(bench: AgentB
 async def test_the_end_of_a_task_is_written_when_it_can_be(bench: AgentBench, caplog: pytest.LogCaptureFixture) -> None:
     call = ToolCallRequest(tool_id="later", arguments={"text": "late", "seconds": 5.0})
     task_id = (await bench.tools.call(call)).task_id or ""
-    store = state(bench, "tavern-tools")["tools.manager"]._caller.tasks._store
+    store = tasks(bench)._store
 
     async def has(status: TaskStatus) -> bool:
         return (await bench.tools.task(task_id)).status is status
@@ -139,7 +140,7 @@ async def test_the_end_of_a_task_is_written_when_it_can_be(bench: AgentBench, ca
 async def test_a_task_of_this_host_that_nobody_works_on_is_begun(bench: AgentBench) -> None:
     call = ToolCallRequest(tool_id="later", arguments={"text": "first"})
     like = (await bench.tools.call(call)).task_id or ""
-    store = state(bench, "tavern-tools")["tools.manager"]._caller.tasks._store
+    store = tasks(bench)._store
     entry = (await store.get(like)).entry
     await store.add(NewTask("task_left", "later", entry, False, None, None), 100)  # whose caller went away meanwhile
 
@@ -156,7 +157,7 @@ async def test_a_scene_continues_when_it_can_be_written(bench: AgentBench, caplo
     run = await scenes.start("inn")
     await scenes.say(run.id, "Hello.")
     await until(lambda: model.asked)
-    async with unwritable((await scenes_behind(bench))._store._database):
+    async with unwritable((await scenes_behind(bench)).store._database):
         model.gate.set()
         waiting = asyncio.create_task(scenes.wait(run.id))
         await until(lambda: tried_again(caplog))

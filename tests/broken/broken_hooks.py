@@ -110,17 +110,14 @@ PARSER = """class Parser:
     def feed(self, text): raise RuntimeError("cannot read")
     def finish(self): return []
 """
-for name, handler, reason, code in (
-    ("protocols-handler-gone", "Gone", "there is no handler 'tavern_plugins.protocols_handler_gone:Gone'", ""),
-    ("protocols-parser-raises", "Parser", "RuntimeError: cannot read", PARSER),
-):
-    answer = f"[ActionProtocolInfo(name='{name}', handler=f'{{__name__}}:{handler}')]"
-    answers(name, answer, reason, code=PROTOCOL + code, placed=False)
+GONE, RAISES = (f"[ActionProtocolInfo(name='a', handler=f'{{__name__}}:{name}')]" for name in ("Gone", "Parser"))
+answers("protocols-handler-gone", GONE, "_gone:Gone'", "add what it names", code=PROTOCOL)
+answers("protocols-parser-raises", RAISES, "RuntimeError: cannot read", code=PROTOCOL + PARSER, placed=False)
 for name, node, namespace, mend in (
     ("nodes-of-core", "UpperCase", "core", "'core' is reserved"),
     ("nodes-of-another", "Greet", "healthy", "healthy keeps it"),
 ):
-    answer = f"[NodeDefinition(type='{node}', namespace='{namespace}', handler=f'{{__name__}}:x')]"
+    answer = f"[NodeDefinition(type='{node}', namespace='{namespace}')]"
     answers(name, answer, f"{namespace}:{node}", mend, placed=False)
 TOOL = "[ToolDefinition(id='workflow:toast', implementation=ToolImplementation(kind='node', node_type='core:Text'))]"
 answers("tools-of-another", TOOL, "workflow:toast", "choose another", placed=False)

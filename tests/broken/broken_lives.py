@@ -121,7 +121,7 @@ def nodes(name: str, text: str, *told: str, **options: Any) -> None:
 
 
 for name, text, reason, mend in (
-    ("node-import", f"import a_library_that_is_not_there  {HERE}\n", "'a_library_that_is_not_there'", ""),
+    ("node-import", f"from a_library_that_is_not_there import answer  {HERE}\n", "'a_library_that_is_not_there'", ""),
     ("node-no-hint", f"@node()  {HERE}\ndef f(text) -> str: ...\n", "'text' has no type hint", "no type hint"),
     ("node-hint", f"@node()  {HERE}\ndef f(text: set) -> str: ...\n", "slot 'text'", "or give Slot(type=…)"),
     (
@@ -201,6 +201,6 @@ def tavern_register_routes():
 
 ASKED = "async def answer(request, context):"
 handler("route-exits", f"{ASKED}\n    sys.exit(1)  {HERE}\n", f"{ENDS} (SystemExit: 1)")
-handler("route-import", f"import a_library_that_is_not_there  {HERE}\n", "'a_library_that_is_not_there'")
+handler("route-import", f"from a_library_that_is_not_there import answer  {HERE}\n", "'a_library_that_is_not_there'")
 handler("route-number", f"{ASKED}\n    return 5\n", "returned int, expected an HttpResponse")
 handler("route-no-json", f"{ASKED}\n    return HttpResponse(data=float('nan'))\n", "JSON")

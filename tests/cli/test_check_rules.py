@@ -109,6 +109,12 @@ def test_findings_name_their_rule_in_the_terminal(tmp_path: Path) -> None:
     hook = {"__init__.py": "from tavern_host import hookimpl\n@hookimpl\ndef tavern_on_logins(): ...\n"}
     unknown = tavern("plugins", "check", write_plugin(tmp_path / "acme_3", hook))
     assert "[hooks]" in unknown.out and "did you mean tavern_on_login" in unknown.out
+    head = "from tavern_host import *\nfrom tavern_tools.api.macros import *\ndef summer(): ...\n@hookimpl\n"
+    item = "PromptMacroInfo(name='a', handler=__name__ + ':sumer')"
+    code = f"{head}def tavern_register_prompt_macros(): return [{item}]\n"
+    hooks = {"hooks": ["hook:server:prompts:register-macros"]}
+    misspelt = write_plugin(tmp_path / "acme_4", {"__init__.py": code}, permissions=hooks)
+    assert "(did you mean summer?)" in tavern("plugins", "check", misspelt).out
 
 
 def test_every_moved_name_is_where_the_rule_says() -> None:

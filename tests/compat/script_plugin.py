@@ -29,9 +29,6 @@ def tavern_register_services():
 class Scripts(ScriptExecution):
     """Runs Python scripts of its own folder, without a sandbox: JSON in, JSON out."""
 
-    def __init__(self, context):
-        self.seen = context.state
-
     async def execute(self, *, tool_id=None, script_path=None, code=None, language=None, input_data=None,
                       timeout_ms=None, files=None, session=None, call=None):
         return await self._run(script_path, input_data, timeout_ms)

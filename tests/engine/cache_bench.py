@@ -185,7 +185,7 @@ def numbered(first: int, count: int, size: int) -> Workflow:
 
 async def written(bench: Bench) -> None:
     """Return when all is on disk that is to be kept."""
-    await bench.host._manager.active["tavern-engine"].context.state["engine"].disk_cache.drain()
+    await bench.state.engine.disk_cache.drain()
 
 
 async def as_later(bench: Bench, document: Workflow, **request: Any) -> Run:

@@ -14,9 +14,9 @@ import pytest
 from helpers.waiting import until
 from helpers.workflow_documents import workflow_document
 
+from tavern_engine import EngineState
 from tavern_engine.api.executions import ExecutionEngine
 from tavern_engine.api.nodes import NodeManager
-from tavern_engine.engine import Engine
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import DeadlineExceeded, InvalidInput
@@ -89,12 +89,12 @@ class Bench:
         self.engine: ExecutionEngine = host.services.get(EXECUTION_ENGINE)
         self.nodes: NodeManager = host.services.get(NODE_MANAGER)
         self.workflows: WorkflowManager = host.services.get(WORKFLOW_MANAGER)
+        self.state = host._manager.active["tavern-engine"].context.own(EngineState)
         self.since = self.begun = host.events.last_seq
 
     def forget(self) -> None:
         """Empty the cache of outputs."""
-        engine = self.host._manager.active["tavern-engine"].context.state.get("engine")
-        if isinstance(engine, Engine):  # from its first use on
+        if (engine := self.state.engine) is not None:  # from its first use on
             engine.cache.clear()
 
     async def run(self, document: Workflow, call: CallContext | None = None, **inputs: Any) -> Run:

@@ -33,8 +33,7 @@ def host(folder: Path, **more: Any) -> Host:
 
 async def prune(opened: Host) -> None:
     """Forget what no run needs."""
-    engine = opened._manager.active["tavern-engine"].context.state["engine"]
-    await engine.recorder.prune(max_age=1e9, max_bytes=10**12)
+    await Bench(opened).state.engine.recorder.prune(max_age=1e9, max_bytes=10**12)
     await opened.blobs.sweep(0)
 
 

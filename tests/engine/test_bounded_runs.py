@@ -38,7 +38,7 @@ async def test_finished_runs_are_bounded_in_bytes(tmp_path: Path) -> None:
     async with opened(tmp_path, rememberRunsMegabytes=3) as (bench, site):
         documents = [{"a": acme("LongText", size=size), "n": acme("LongList", size=1000 + n)} for n in range(6)]
         ids = [(await bench.run(workflow(nodes))).id for nodes in documents]
-        finished = bench.host._manager.active["tavern-engine"].context.state["engine"]._finished
+        finished = bench.state.engine._finished
         assert [run.id for run in finished.values()] == ids[-3:]
         assert 2.4 * MEGABYTE < finished.size <= 3 * MEGABYTE
         whole = await bench.engine.get(ids[0])  # the others are read from their record

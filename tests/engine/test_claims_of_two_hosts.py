@@ -46,8 +46,7 @@ async def take_up(bench: Bench, way: str, run: str) -> None:
         elif way == "interrupt":
             await bench.engine.interrupt(run)
         else:
-            engine = bench.host._manager.active["tavern-engine"].context.state["engine"]
-            await engine._recovery._claim_abandoned()
+            await bench.state.engine._recovery._claim_abandoned()
 
 
 async def test_each_run_is_carried_out_once_and_ends_alike_at_both(projects: tuple[Path, Path], tmp_path: Path) -> None:

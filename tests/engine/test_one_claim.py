@@ -76,7 +76,7 @@ async def test_a_run_that_somebody_is_claiming_by_its_id_is_not_taken_as_abandon
     plugin = store_plugin(tmp_path, HELD_UP)
     async with host(tmp_path / "project", plugin, serving=False) as alone:
         run, *_ = await abandoned(Bench(alone), workflow({"note": flow("NoteAlways", file=file, value="ran")}))
-        claims = alone._manager.active["tavern-engine"].context.state["engine"].recorder.claims
+        claims = Bench(alone).state.engine.recorder.claims
         STAGE.reset()
         by_id = asyncio.create_task(claims.claim(run))
         await STAGE.seen("claim").wait()

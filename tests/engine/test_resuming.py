@@ -160,7 +160,7 @@ async def test_a_run_with_unkept_values_is_not_resumed(shared: Bench, calls: Pat
 async def test_a_run_may_be_released_twice(shared: Bench) -> None:
     """As one that was handed on, which both its lease and who interrupts it learn is to end."""
     failed = await shared.run(workflow({"bad": "Boom"}))
-    recorder = shared.host._manager.active["tavern-engine"].context.state["engine"].recorder
+    recorder = shared.state.engine.recorder
     entry = await recorder.claims.claim(failed.id)
     for why in ("once", "twice"):
         await recorder.claims.release(entry, RunStatus.INTERRUPTED, why)

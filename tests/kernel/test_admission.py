@@ -9,8 +9,10 @@ from typing import Any
 from helpers.repetition import Failures
 from plugin_maker import host_with, make_plugin, module_of, without_place, write
 
-from tavern_host import Host
+from tavern_host import Host, NodeDefinition
+from tavern_host.contracts.contributions import handler_of
 from tavern_host.contracts.plugins import PluginState, Problem
+from tavern_host.contracts.wire import Model
 
 HEAD = """\
 from tavern_host import *
@@ -174,11 +176,11 @@ REFUSED_SERVICES = [
 
 
 REFUSED_PROVIDERS = [
-    ("'nonsense'", "acme: the handler 'nonsense' must be 'module:name' inside 'tavern_plugins.acme'"),
-    ("'os:system'", "acme: the handler 'os:system' must be 'module:name' inside 'tavern_plugins.acme'"),
-    ("'tavern_plugins.acme2:C'", "acme: the handler 'tavern_plugins.acme2:C' must be 'module:name' inside"),
-    ("f'{__name__}:Nope'", "acme: there is no handler 'tavern_plugins.acme:Nope' (module"),
-    ("f'{__name__}.nope:C'", "acme: there is no handler 'tavern_plugins.acme.nope:C' (No module named"),
+    ("'nonsense'", "the handler 'nonsense' must be 'module:name' inside 'tavern_plugins.acme'"),
+    ("'os:system'", "the handler 'os:system' must be 'module:name' inside 'tavern_plugins.acme'"),
+    ("'tavern_plugins.acme2:C'", "the handler 'tavern_plugins.acme2:C' must be 'module:name' inside"),
+    ("f'{__name__}:Nope'", "there is no handler 'tavern_plugins.acme:Nope'"),
+    ("f'{__name__}:C.nope'", "acme: there is no handler 'tavern_plugins.acme:C.nope' (type object"),
     ("f'{__name__}:value'", "acme: the handler 'tavern_plugins.acme:value' is not callable"),
     ("f'{__name__}:function'", "tavern_plugins.acme:function must be a class"),
     ("f'{__name__}:C'", "C lacks the method models of llm"),
@@ -303,7 +305,7 @@ async def tavern_register_commands():
 """
     )
     folder = make_plugin(tmp_path, "acme", code, hooked=[ROUTES, COMMANDS])
-    write(folder / "web.py", "raise RuntimeError('nobody asked yet')\n")
+    write(folder / "web.py", "def answer(): ...\nraise RuntimeError('nobody asked yet')\n")
     async with host_with(tmp_path / "p", folder) as host:
         assert host.plugin("acme").contributions == {
             "route": ["GET /api/x/acme/{thing}"],
@@ -319,6 +321,24 @@ async def tavern_register_commands():
 
 
 # --- handlers ----------------------------------------------------------------------------------------
+
+
+async def test_every_handler_that_a_first_party_plugin_names_is_there(tmp_path: Path) -> None:
+    async with Host(tmp_path / "p", third_party=False) as host:
+        hooks, catalogue = host._manager.dispatcher, host._manager.dispatcher.catalogue
+        named = [h for h in catalogue.hooks if any("handler" in t.__annotations__ for t in catalogue.item_types(h)[0])]
+        found = [(one, item.handler) for h in named for one in await hooks.collect(h, {}) for item in one.value]
+        assert len(found) > 250
+        assert all(callable(answer._runtime.function(handler)) for answer, handler in found)
+
+
+class Phone(Model):
+    handler: str = "5"
+
+
+def test_a_field_of_another_meaning_names_no_handler() -> None:
+    node = NodeDefinition(type="A", namespace="a", handler=texts)
+    assert (handler_of(Phone()), handler_of(node)) == ("", f"{__name__}:texts")
 
 
 WHO = """

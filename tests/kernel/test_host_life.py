@@ -187,8 +187,6 @@ async def test_a_context_is_its_plugins_own(tmp_path: Path) -> None:
         assert context.log.name == "tavern.plugin.acme"
         with pytest.raises(AttributeError):
             context.plugin = "other"
-        context.state["n"] = 1
-        assert (context_of().state, context_of("other").state) == ({"n": 1}, {})
         mine = context.data_dir
         assert mine == tmp_path / "p" / ".tavern" / "plugins" / "acme"
         (mine / "kept").write_text("yes")

@@ -125,9 +125,9 @@ WEBS = [
     ("async def answer(request, context): sys.exit(2)", "tried to end the program"),
     ("def answer(request, context): sys.exit(2)", "tried to end the program"),
     ("async def answer(request, context): raise KeyboardInterrupt", "tried to end the program"),
-    ("sys.exit(2)", "importing tavern_plugins.acme.web3 of acme tried to end the program"),
-    ("import not_there", "acme failed in GET /api/x/acme/4; the log says why"),
-    ("", "there is no handler 'tavern_plugins.acme.web5:answer'"),
+    ("answer = sys.exit(2)", "importing tavern_plugins.acme.web3 of acme tried to end the program"),
+    ("import not_there as answer", "acme failed in GET /api/x/acme/4; the log says why"),
+    ("from os import *", "there is no handler 'tavern_plugins.acme.web5:answer'"),
     ("answer = 5", "the handler 'tavern_plugins.acme.web6:answer' is not callable"),
 ]
 ROUTES = """

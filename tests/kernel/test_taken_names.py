@@ -1,9 +1,12 @@
-"""Under a taken name the first-party contribution stays, else the earlier one; the later one is reported."""
+"""Under a taken name the first-party contribution stays, else the earlier one; the later one is reported, and so is one
+whose handler is not there."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,7 +136,8 @@ KINDS = {
     ),
     "node": Kind(
         f"{REGISTER}nodes",
-        'NodeDefinition(type=NAME.partition(":")[2], namespace=NAME.partition(":")[0], display_name=WHO, outputs=OUT)',
+        'NodeDefinition(type=NAME.partition(":")[2], namespace=NAME.partition(":")[0], display_name=WHO, outputs=OUT, '
+        'handler=f"{HERE}:nothing")',
         *("core:UpperCase", "acme:Node", of_node),
     ),
     "tool": Kind(
@@ -253,3 +257,21 @@ async def test_the_name_of_a_plugin_is_not_taken_either(tmp_path: Path) -> None:
         assert (first.first_party, first.state) == (True, PluginState.STARTED)
         assert second.state is PluginState.INVALID
         assert "the name 'tavern-llm' is taken" in str(second.problems[0])
+
+
+async def test_a_handler_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> None:
+    kinds = {label: kind for label, kind in KINDS.items() if "handler=" in kind.item}
+    names = {**{label: kind.free for label, kind in kinds.items()}, "route": "/api/x/acme-route/a", "service": "llm"}
+    for label, kind in kinds.items():
+        misspelt = kind._replace(item=re.sub(r"(HERE}:\w+)", r"\1s", kind.item))
+        contribute(tmp_path / "plugins", f"acme-{label}", misspelt, str(names[label]))
+    async with host_of(tmp_path) as host:
+        with Failures() as failures:
+            for label, kind in kinds.items():
+                with suppress(Exception):
+                    await granted(host, f"acme-{label}")
+                    await kind.whose(host, str(names[label]))
+                with failures.row(label):
+                    right = re.findall(r"HERE}:(\w+)", kind.item)[0]
+                    told = f"35: there is no handler 'tavern_plugins.acme_{label}:{right}s' (did you mean {right}?)"
+                    assert f"__init__.py:{told}" in " ".join(map(str, host.plugin(f"acme-{label}").problems))

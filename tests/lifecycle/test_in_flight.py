@@ -528,13 +528,13 @@ async def test_what_a_host_left_waits_for_plugins_that_start(project: Path) -> N
     @node()
     async def use(text: str, context: NodeContext) -> str:
         await STAGE.wait("node")
-        return f"{text}, {context.plugin.state.get('is_ready')}"
+        return f"{text}, {'ready' in STAGE.log}"
     """)
     code["__init__.py"] = f"""{HEAD}
 @hookimpl
 async def tavern_startup(context):
     await STAGE.wait("starting")
-    context.state["is_ready"] = True
+    STAGE.log.append("ready")
 """
     plugin(project / "plugins", "acme", code, "tavern_startup", nodes={"entry": "nodes"})
     STAGE.cue("starting").set()

@@ -62,6 +62,10 @@ from tavern_host import CommandInfo, MessageInfo, RouteInfo, ServiceInfo, WORKFL
 
 VERSION = "VERSION"
 
+class State:
+    def __init__(self, context):
+        self.heard, self.ready = 0, False
+
 class Counting:
     def __init__(self, context):
         self.context = context
@@ -102,22 +106,17 @@ async def tavern_before_execute(request, context):
 
 @hookimpl
 async def tavern_startup(context):
-    async def listen(events):
-        async for _ in events:
-            context.state["heard"] = context.state.get("heard", 0) + 1
+    async def follow(items):
+        async for _ in items:
+            context.own(State).heard += 1
 
-    async def follow(changes):
-        async for _ in changes:
-            pass
-
-    context.state["ready"] = True
-    context.tasks.spawn(listen(context.events.subscribe("EXECUTION_STATUS_UPDATE")), name="listen")
+    context.own(State).ready = True
+    context.tasks.spawn(follow(context.events.subscribe("EXECUTION_STATUS_UPDATE")), name="listen")
     context.tasks.spawn(follow(context.settings.changes()), name="follow")
     context.tasks.spawn(asyncio.sleep(3600), name="wait")
 
 @hookimpl
 async def tavern_shutdown(context):
-    context.state.clear()
     await asyncio.sleep(0)
 """,
     "web.py": """
@@ -141,13 +140,13 @@ from typing import Annotated
 
 from tavern_host import NodeContext, Slot, node
 
-from . import VERSION
+from . import VERSION, State
 
 @node(category="test", display_name="Slow")
 async def slow(text: Annotated[str, Slot("Text.")], context: NodeContext) -> Annotated[str, Slot("More text.")]:
     await asyncio.sleep(0.03)
     counted = await context.plugin.services.get("acme.counter").count()
-    ready = context.plugin.state["ready"], context.plugin.settings.get("size") == 1
+    ready = context.plugin.own(State).ready, context.plugin.settings.get("size") == 1
     return f"{text}, by acme {VERSION} {ready} (counted by {counted})"
 """,
 }

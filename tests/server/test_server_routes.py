@@ -252,7 +252,6 @@ async def test_events_are_closed_when_the_client_is_gone(own_site: HttpClient) -
     head = f"Host: 127.0.0.1:{own_site.port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
     writer.write(f"GET /api/x/acme-web/events/0 HTTP/1.1\r\n{head}".encode())
     await reader.readuntil(b":\n\n")
-    state = own_site.host._manager.active["acme-web"].context.state
-    assert "closed" not in state
+    closed = own_site.host.events.subscribe("acme-web.closed")
     writer.close()
-    await until(lambda: "closed" in state, "the events are closed")
+    assert (await anext(aiter(closed))).type == "acme-web.closed"

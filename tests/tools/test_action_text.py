@@ -17,11 +17,11 @@ from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.executions import Run, RunActions, RunRequest
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.workflows import Workflow
+from tavern_tools import State
 from tavern_tools.api.macros import MacroRequest
 from tavern_tools.api.protocols import ParserOptions
 from tavern_tools.api.toolcalls import ToolErrorType, ToolScope
 from tavern_tools.protocols.available_tools import available_tools
-from tavern_tools.protocols.registered import Protocols, protocols_of
 
 TEXT = """One <ACTION><tool_id>info</tool_id><inputs><input name="name">a</input></inputs></ACTION>
 two <|[REQUEST_TOOL]|>
@@ -32,8 +32,8 @@ name:「始」b「末」
 """
 
 
-def protocols(bench: Any) -> Protocols:
-    return protocols_of(bench.host._manager.active["tavern-tools"].context)
+def protocols(bench: Any) -> Any:
+    return bench.host._manager.active["tavern-tools"].context.own(State).protocols
 
 
 # --- reading --------------------------------------------------------------------------------------

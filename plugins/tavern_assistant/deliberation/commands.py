@@ -15,8 +15,9 @@ from pydantic import JsonValue
 from tavern_agents.api.agents import AgentRequest
 from tavern_assistant.deliberation.answers import LINK
 from tavern_assistant.deliberation.difference import difference
-from tavern_assistant.deliberation.outcome import taken
+from tavern_assistant.deliberation.outcome import Outcome
 from tavern_assistant.deliberation.requests import AGENT, latest_record
+from tavern_assistant.state import State
 from tavern_host import AGENT_RUNTIME, WORKFLOW_MANAGER, CommandOutput, PluginContext
 from tavern_host.contracts.calls import new_id, operator_call
 from tavern_host.contracts.documents import read_document_file, revision_of
@@ -48,7 +49,7 @@ async def assist(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
     yield CommandOutput(kind="progress", text="The assistant is thinking …")
     asked = AgentRequest.construct(profile_id=AGENT, message=request, conversation_id=conversation, world_state=world)
     reply = await context.services.get(AGENT_RUNTIME).run(asked, call=operator_call(context.project.id))
-    outcome = taken(context, conversation)
+    outcome = context.own(State).outcomes.pop(conversation, Outcome(True, {}))
     result: dict[str, Any] = {"outcome": "answered", "reply": reply.text, "conversationId": conversation, "changes": []}
     if reply.outcome != "reply":
         yield CommandOutput(kind="failure", text=f"the assistant ended without an answer: {reply.error}")

@@ -1,26 +1,20 @@
-"""What became of a patch: the answer to the creator, what the model is to mend, what the studio is to show;
-and where that waits for the command that asked."""
+"""What became of a patch: the answer to the creator, what the model is to mend, what the studio is to show."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from cachetools import LRUCache
 from pydantic import JsonValue
 
 from tavern_assistant.api.assistant import PatchProblem, PatchResult
 from tavern_assistant.deliberation.answers import with_nodes
 from tavern_assistant.deliberation.refusals import refusal, said
-from tavern_host import PluginContext
 from tavern_tools.api.toolcalls import ToolErrorType
 
 Data = dict[str, Any]
 
 _MOST_PROBLEMS = 20
-_STATE = "assistant.outcomes"
-_MOST = 100
-"""How many outcomes wait for somebody at most; those that nobody takes are forgotten, the oldest first."""
 
 _CONFLICT = (
     "The workflow was changed while I worked on it, in the same places. Nothing was overwritten; ask again for the "
@@ -121,14 +115,3 @@ def _summed(response: Data, before: Data) -> Data:
     known = {key for one in counted for key, value in one.items() if value is not None}
     added = {key: sum(one.get(key) or 0 for one in counted) for key in known}
     return {**response, "tool_calls": [], "choices": [], "usage": added}
-
-
-def hand_over(context: PluginContext, world: dict[str, Any], outcome: Outcome) -> None:
-    """Keep an outcome for those who wait for it."""
-    context.state.setdefault(_STATE, LRUCache(_MOST))[str(world.get("conversationId"))] = outcome
-
-
-def taken(context: PluginContext, conversation: str) -> Outcome:
-    """Return what became of the request of a conversation, and forget it."""
-    found: Outcome = context.state.setdefault(_STATE, LRUCache(_MOST)).pop(conversation, Outcome(True, {}))
-    return found

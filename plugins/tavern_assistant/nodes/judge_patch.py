@@ -5,8 +5,9 @@ from typing import Annotated, Any, TypedDict
 
 from tavern_assistant.api.assistant import ASSISTANT, UPDATE_WORKFLOW
 from tavern_assistant.deliberation.answers import MOST_CHARACTERS
-from tavern_assistant.deliberation.outcome import hand_over, judge
+from tavern_assistant.deliberation.outcome import judge
 from tavern_assistant.deliberation.refusals import said
+from tavern_assistant.state import State
 from tavern_host import NodeContext, Slot, node
 from tavern_host.contracts.errors import TavernError
 from tavern_tools.api.tools import TOOL_MANAGER
@@ -45,7 +46,7 @@ async def judge_patch(
         results = [await _checked(context, answer["operations"], world["workflow"])]
     found = await asyncio.to_thread(judge, request, world, response, answer, results, before or {})
     if world.get("workflowId") is None:
-        hand_over(context.plugin, world, found)
+        context.plugin.own(State).outcomes[str(world.get("conversationId"))] = found
     elif found.update is not None:
         context.plugin.events.publish(UPDATE_WORKFLOW, found.update)
     found.response["text"] = await _without_calls(context, found.response["text"])

@@ -21,7 +21,6 @@ from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange, SettingValue
 from tavern_tools.api.toolfiles import MAX_SOURCE, TOOL_FILES, ToolSource
 
-_STATE = "assistant.documents"
 _FORMER_BYTES = 8 * 1024 * 1024
 """How much is kept of documents as they were before patches, for one host."""
 
@@ -191,11 +190,3 @@ class DocumentPatches:
     def _keep(self, kind: str, id: str, revision: str, text: str) -> None:
         if len(kept := text.encode()) <= _FORMER_BYTES:
             self._former[kind, id, revision] = kept
-
-
-def documents_of(context: PluginContext) -> DocumentPatches:
-    """Return the patches of documents in this host."""
-    if _STATE not in context.state:
-        context.state[_STATE] = DocumentPatches(context)
-    found: DocumentPatches = context.state[_STATE]
-    return found

@@ -26,7 +26,7 @@ MODULES = {
     "tavern_worlds.api": "scenes",
 }
 """Modules that moved with all that is in them, by the package in which each has the same name."""
-RENAMED = {"contributions": "hooks", "hook_names": "manifest", "off_loop": "documents", "work": "accounts"}
+RENAMED = {"hook_names": "manifest", "off_loop": "documents", "work": "accounts"}
 """Modules that became part of another one of the same package."""
 NAMES = {
     ("clusters", "tavern_host.contracts.executions"): "RemoteWork",

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from pydantic import JsonValue
 
+from tavern_engine import EngineState
 from tavern_engine.engine import Engine
 from tavern_host import EXECUTION_ENGINE, CommandOutput, NotFound, PluginContext
 
@@ -46,8 +47,7 @@ async def clear(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
 async def _engine(context: PluginContext) -> Engine:
     """Return this plugin's own engine, made if need be."""
     await context.services.get(EXECUTION_ENGINE).queue()
-    engine = context.state.get("engine")
-    if not isinstance(engine, Engine):
+    if (engine := context.own(EngineState).engine) is None:
         raise NotFound("another plugin overrides the engine, and its cache is unknown")
     return engine
 

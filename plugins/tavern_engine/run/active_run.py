@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from tavern_engine import EngineState
 from tavern_engine.run.node_table import State
 from tavern_engine.run.priority_semaphore import Ticket
 from tavern_engine.run.record import RunRecord
@@ -16,7 +15,6 @@ from tavern_engine.run.run_execution import RunExecution
 from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.executions import Run, RunStatus
-from tavern_host.contracts.metrics import tally
 
 INTERRUPTED = "the run was interrupted"
 
@@ -51,23 +49,22 @@ class ActiveRun:
         assert self.result is not None
         return self.result
 
-    def count(self, state: MutableMapping[str, Any], status: RunStatus) -> None:
+    def count(self, state: EngineState, status: RunStatus) -> None:
         """Count the run and its nodes for the figures of the host. The nodes of a large run are counted as one kind; of
         one in a loop its last iteration counts."""
         record, nodes = self.record, self.record.nodes
         began = record.started_at
         seconds = (clock.now() - began).total_seconds() if began is not None else 0.0
-        tally(state, "runs", "Runs that ended.", "status").add(status.value, seconds=seconds)
-        counts = tally(state, "nodes", "Nodes of runs that ended.", "plugin", "type", "status")
+        state.runs.add(status.value, seconds=seconds)
         if not (types := self.execution.types):
             for code, count in Counter(nodes.states).items():
-                counts.add("*", "*", State(code).name.lower(), count=count)
+                state.nodes.add("*", "*", State(code).name.lower(), count=count)
             return
         alike: dict[tuple[tuple[str, str], int], list[float]] = {}
         for kind, code, start, end in zip(types, nodes.states, nodes.started, nodes.finished, strict=True):
             alike.setdefault((kind, code), []).append(end - start if end > start else 0.0)
         for (kind, code), spent in alike.items():
-            counts.add(*kind, State(code).name.lower(), count=len(spent), seconds=sum(spent))
+            state.nodes.add(*kind, State(code).name.lower(), count=len(spent), seconds=sum(spent))
 
     def stop(self) -> None:
         """Interrupt the run because somebody asked for it."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from tavern_engine.registry import NodeRegistry
+from tavern_engine import EngineState
 from tavern_host import PLUGINS, PluginContext, TavernError
 from tavern_host.contracts.documents import read_document_file
 from tavern_host.contracts.nodes import NodeDefinition
@@ -38,7 +38,7 @@ async def translated(nodes: list[NodeDefinition], context: PluginContext) -> lis
     first_party = {info.name for info in await plugins.list_plugins() if info.first_party}
     common = _joined([catalogue for plugin, catalogue in catalogues.items() if plugin in first_party])
     known = {plugin: _joined([catalogue, common]) for plugin, catalogue in catalogues.items()}
-    owners = {name: node.plugin for name, node in (await NodeRegistry.of(context).types()).items()}
+    owners = {name: node.plugin for name, node in (await context.own(EngineState).types.types()).items()}
     return [_with_texts(node, known.get(owners.get(node.full_type, ""), common)) for node in nodes]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tavern_engine import EngineState
 from tavern_engine.api.answers import NodesReloaded
 from tavern_engine.run.json_values import prompt_form, queue_form
 from tavern_engine.web.buttons import Values, read_click, written
@@ -12,19 +13,18 @@ from tavern_engine.web.prompts import AT_ONCE, read_payload, read_request
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, PLUGINS, CallContext, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.http import EncodedOnce, SocketMessage, SocketReply, answer_with
+from tavern_host.contracts.http import SocketMessage, SocketReply, answer_with
 from tavern_host.contracts.nodes import NodeDefinition
 
 
 async def list_nodes(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/nodes`: encoded once for as long as the node types stay as they are."""
-    encoded: EncodedOnce[NodeDefinition] = context.state.setdefault("encoded", EncodedOnce(NodeDefinition.to_wire))
 
     async def listed() -> list[NodeDefinition]:
         return await translated(await context.services.get(NODE_MANAGER).list_nodes(), context)
 
     stack = partial(context.services.get(PLUGINS).service_stack, NODE_MANAGER.name)
-    return await encoded.of_service(context.hooks.revision, listed, stack)
+    return await context.own(EngineState).encoded.of_service(context.hooks.revision, listed, stack)
 
 
 async def reload_nodes(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.hooks import ContributionKind
+from tavern_host.contracts.contributions import ContributionKind, Handler
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
 
@@ -208,7 +208,7 @@ class LlmAdapterInfo(Model):
     KIND: ClassVar[ContributionKind] = ContributionKind(protocol=LlmFurtherAdapter)
 
     name: str
-    handler: str
+    handler: Handler
     description: str = ""
     network: bool = True
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import BeforeValidator, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.contributions import Handler
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model, OpenModel
 
@@ -291,7 +292,7 @@ class ScriptBackendInfo(Model):
     usable one by `order` is used; those of the host have 100 and more."""
 
     name: str
-    handler: str
+    handler: Handler
     description: str = ""
     order: int = 50
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.hooks import ContributionKind
+from tavern_host.contracts.contributions import ContributionKind, Handler
 from tavern_host.contracts.wire import Model
 
 
@@ -21,7 +21,7 @@ class PromptMacroInfo(Model):
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=str)
 
     name: str
-    handler: str
+    handler: Handler
     description: str = ""
     volatile: bool = False
 

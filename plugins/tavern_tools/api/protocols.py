@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Protocol
 
 from pydantic import Field
 
-from tavern_host.contracts.hooks import ContributionKind
+from tavern_host.contracts.contributions import ContributionKind, Handler
 from tavern_host.contracts.wire import Model
 from tavern_tools.api.toolcalls import ToolCallRequest
 
@@ -83,7 +83,7 @@ class ActionProtocolInfo(Model):
     KIND: ClassVar[ContributionKind] = ContributionKind(protocol=ActionParser)
 
     name: str
-    handler: str
+    handler: Handler
     description: str = ""
     instructions: str = ""
     source: Literal["text", "native"] = "text"

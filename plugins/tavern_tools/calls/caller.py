@@ -22,10 +22,10 @@ from tavern_host.contracts.accounts import SettledWork, WorkFilter, is_to_settle
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
-from tavern_host.contracts.metrics import tally
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import WireError, wire_value
 from tavern_llm.api.spans import span
+from tavern_tools import State
 from tavern_tools.api.toolcalls import ToolApproval, ToolCallRequest, ToolErrorType, ToolResult, ToolScope, reporting_to
 from tavern_tools.api.tools import ToolFilter
 from tavern_tools.calls.audit import CallAudit, Updates
@@ -36,7 +36,6 @@ from tavern_tools.calls.result_cache import ResultCache
 from tavern_tools.calls.results import checked, checked_again, failed, waiting
 from tavern_tools.calls.runners import Runners
 from tavern_tools.calls.statistics import Statistics
-from tavern_tools.calls.streams import streams_of
 from tavern_tools.catalog.failures import ToolFailure, failure_of, value_failure
 from tavern_tools.catalog.parameters import Bound
 from tavern_tools.catalog.registry import Registry, Tool
@@ -71,7 +70,7 @@ class Caller:
         self._audit = CallAudit(context)
         self._updates = Updates(context)
         self.statistics = Statistics(context)
-        self._tally = tally(context.state, "tool_calls", "Calls of tools.", "tool", "status")
+        self._tally = context.own(State).calls
         self._max_bytes = int(float(context.settings.get("maxResultMegabytes", 10)) * 1e6)
         self._working: dict[Call, asyncio.Task[Any]] = {}
         self._prefix = f"toolcall_{secrets.token_hex(6)}"
@@ -257,7 +256,7 @@ class Caller:
             about = {"tool": tool_id, "plugin": plugins.get(tool_id)}
             return await is_to_settle(self._context.services, which, context, **about)
 
-        streams, stopped = streams_of(self._context), 0
+        streams, stopped = self._context.own(State).streams, 0
         settled = [await self.tasks.settle(is_meant, by), await streams.settle(is_meant, by)]
         for call, task in list(self._working.items()):
             context, is_free = call.context, which.kind in ("tool", "plugin")

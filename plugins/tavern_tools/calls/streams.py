@@ -38,21 +38,11 @@ CAPACITY_BYTES = 2**20
 MOST_STREAMS = 32
 """How many streams one principal may have that are not read to their end."""
 
-_STATE = "tools.streams"
-
 COLLECTED_ITEMS = 100_000
 """How many items `collect` takes."""
 
 COLLECTED_BYTES = 8 * 2**20
 """How many bytes, roughly, `collect` takes."""
-
-
-def streams_of(context: PluginContext) -> Streams:
-    """Return the streams that the parts of this plugin share in one host."""
-    streams = context.state.get(_STATE)
-    if not isinstance(streams, Streams):
-        streams = context.state[_STATE] = Streams(context)
-    return streams
 
 
 class Streams:

@@ -24,9 +24,7 @@ from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.files import FileStamp, ToolFolder, ToolProblem, read_folders, stamps
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER, StoredWorkflow, WorkflowSummary
 
-__all__ = ["NODE_TOOLS", "Catalog", "Registry", "Tool", "registry_of"]
-
-_STATE = "tools.registry"
+__all__ = ["NODE_TOOLS", "Catalog", "Registry", "Tool"]
 
 _OFFERED = "TOOLS_CHANGED"
 """The event by which a plugin says that it offers other tools than it did."""
@@ -63,15 +61,6 @@ class _Sources:
     workflows_are_files: bool = True
 
 
-def registry_of(context: PluginContext) -> Registry:
-    """Return the registry that the parts of this plugin share in one host."""
-    registry = context.state.get(_STATE)
-    if not isinstance(registry, Registry):
-        registry = context.state[_STATE] = Registry(context)
-        context.tasks.spawn(registry.follow(), name="follow tools that plugins offer")
-    return registry
-
-
 class Registry:
     """Keeps the catalog current."""
 
@@ -90,8 +79,9 @@ class Registry:
         self._reported_at = -1
         self._looked_at = -_RECENT
         self._looking: asyncio.Task[Catalog] | None = None
+        context.tasks.spawn(self._follow(), name="follow tools that plugins offer")
 
-    async def follow(self) -> None:
+    async def _follow(self) -> None:
         """Ask plugins again what they offer whenever one says that it has changed; until cancelled."""
         async for _ in self._context.events.subscribe(_OFFERED):
             self.offers += 1

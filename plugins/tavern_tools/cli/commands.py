@@ -17,6 +17,7 @@ from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_scripts.api.scripts import SCRIPT_EXECUTION
+from tavern_tools import State
 from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope, ToolTask
 from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 from tavern_tools.calls.script_tools import granted_to_script, without_script
@@ -24,7 +25,6 @@ from tavern_tools.catalog.definitions import dependency
 from tavern_tools.catalog.documentation import describe_tool
 from tavern_tools.catalog.files import ToolProblem, check, stamps
 from tavern_tools.catalog.permissions import service_and_method, service_name
-from tavern_tools.catalog.registry import registry_of
 from tavern_tools.requests import arguments_of, tool_filter
 
 _USER_MISTAKES = (ToolErrorType.TOOL_NOT_FOUND, ToolErrorType.PARAMETER_VALIDATION)
@@ -41,7 +41,7 @@ async def list_tools(arguments: dict[str, Any], context: PluginContext) -> Async
     tools = await context.services.get(TOOL_MANAGER).list_tools(tool_filter(asked))
     rows = [[t.id, t.kind, t.plugin or "project", t.unavailable or "", t.display_name] for t in tools]
     yield CommandOutput(kind="table", columns=["Tool", "Kind", "From", "Cannot be called", "Name"], rows=rows)
-    for problem in (await registry_of(context).catalog()).problems:
+    for problem in (await context.own(State).registry.catalog()).problems:
         yield CommandOutput(kind="progress", text=str(problem))
     yield CommandOutput(kind="result", data=[tool.to_json() for tool in tools])
 
@@ -74,7 +74,7 @@ async def call_tool(arguments: dict[str, Any], context: PluginContext) -> AsyncI
             async for output in _streamed(manager, part.uri, call):
                 yield output
     if result.error is not None and result.error.type == ToolErrorType.TOOL_NOT_FOUND:
-        for problem in (await registry_of(context).catalog()).problems:
+        for problem in (await context.own(State).registry.catalog()).problems:
             yield CommandOutput(kind="progress", text=str(problem))
     yield CommandOutput(kind="result", data=result.to_json())
     yield _outcome(result)
@@ -105,7 +105,7 @@ async def check_tools(arguments: dict[str, Any], context: PluginContext) -> Asyn
             raise InvalidInput(f"{path} does not exist")
     if not paths:
         paths = [context.project.folder("tools")] if stamps(str(context.project.folder("tools")), "") else []
-    catalog = await registry_of(context).catalog()
+    catalog = await context.own(State).registry.catalog()
     loop = asyncio.get_running_loop()
     problems = await asyncio.to_thread(check, paths, catalog, functools.partial(_unserved, context, loop))
     problems += [] if arguments["path"] else await _undeclared(context)

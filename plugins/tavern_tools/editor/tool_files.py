@@ -22,6 +22,7 @@ from tavern_host.contracts.errors import (
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ScriptEnforced, ScriptLanguage
+from tavern_tools import State
 from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
 from tavern_tools.api.toolfiles import (
     MAX_SOURCE,
@@ -38,7 +39,6 @@ from tavern_tools.calls.results import failed
 from tavern_tools.calls.script_tools import language_of, script_request
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.files import SUFFIX, missing_parts
-from tavern_tools.catalog.registry import registry_of
 from tavern_tools.editor.drafting import MAX_CODE, draft, read_python
 from tavern_tools.editor.stored import Stored, ToolFolders, entry_point_of, steps_of, told, tool_id_of
 
@@ -54,7 +54,7 @@ class ProjectTools(ToolFiles):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._folders = ToolFolders(context.project.root)
-        self._registry = registry_of(context)
+        self._registry = context.own(State).registry
         self._turn = asyncio.Lock()
         self._reading = asyncio.Semaphore(_READERS)
 
@@ -92,7 +92,7 @@ class ProjectTools(ToolFiles):
         stored, problems = await self._checked(name, source)
         definition = _usable(stored, problems)
         await self._context.services.get(TOOL_MANAGER).protocols()  # makes the manager
-        manager = self._context.state.get("tools.manager")
+        manager = self._context.own(State).manager
         if manager is None or call is None:
             raise ServiceUnavailable("another plugin carries out the calls of tools here; save the tool to call it")
         request = ToolCallRequest(tool_id=definition.id, arguments=arguments, protocol=_PROTOCOL)
@@ -103,8 +103,7 @@ class ProjectTools(ToolFiles):
             return failed(request, failure, ())
         is_in_file = stored.script is None or source.code is None or self._folders.code_of(stored.script) == source.code
         tried = replace(tool, draft=True, code=None if is_in_file else source.code)
-        result: ToolResult = await manager.try_out(tried, request, call)
-        return result
+        return await manager.try_out(tried, request, call)
 
     async def save(
         self, name: str, source: ToolSource, *, expected_revision: str | None = None, call: CallContext | None = None

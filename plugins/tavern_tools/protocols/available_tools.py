@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tavern_host import clock
 from tavern_host.context import PluginContext
+from tavern_tools import State
 from tavern_tools.api.macros import MacroRequest
 from tavern_tools.api.observations import documented_tools
 from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_tools.builtin.timezones import offset_text
-from tavern_tools.protocols.registered import protocols_of
 
 
 async def available_tools(request: MacroRequest, context: PluginContext) -> str:
@@ -16,7 +16,7 @@ async def available_tools(request: MacroRequest, context: PluginContext) -> str:
     if not request.tool_ids:
         return "No tools are available."
     documentation = await context.services.get(TOOL_MANAGER).describe(request.tool_ids)
-    instructions = await protocols_of(context).instructions()
+    instructions = await context.own(State).protocols.instructions()
     return documented_tools(documentation, instructions)
 
 

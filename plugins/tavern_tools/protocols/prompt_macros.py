@@ -10,10 +10,10 @@ from tavern_host.context import HookResult, PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import NotFound, PluginFailure, TavernError, describe
 from tavern_host.contracts.names import did_you_mean
+from tavern_tools import State
 from tavern_tools.api.macros import MacroRequest, PromptMacroInfo
 from tavern_tools.api.tools import ExpandedPrompt
 from tavern_tools.catalog.contributions import mend_hint
-from tavern_tools.catalog.registry import registry_of
 from tavern_tools.protocols.expansion import Expander
 
 _HOOK = "tavern_register_prompt_macros"
@@ -28,7 +28,7 @@ class PromptMacros:
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._registry = registry_of(context)
+        self._registry = context.own(State).registry
         self._revision = (-1, 0)
         self._offers: _Offers = {}
         self._failed: set[str] = set()

@@ -30,8 +30,6 @@ DEFAULT = "tam"
 MOST_ON_LOOP = 4_000
 """How many characters are read at once on the event loop: the worst text takes about 2.5 µs for each."""
 
-_STATE = "tools.protocols"
-
 T = TypeVar("T")
 
 
@@ -46,14 +44,6 @@ class Protocol:
         """Return a parser for one text. Raises what the plugin raises."""
         parser: ActionParser = self.contribution.open(self.info.handler, options)
         return parser
-
-
-def protocols_of(context: PluginContext) -> Protocols:
-    """Return the protocols that the parts of this plugin share in one host."""
-    protocols = context.state.get(_STATE)
-    if not isinstance(protocols, Protocols):
-        protocols = context.state[_STATE] = Protocols(context)
-    return protocols
 
 
 class Protocols:

@@ -12,16 +12,15 @@ from pydantic import Field, JsonValue, model_validator
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.documents import to_thread_if_large
-from tavern_host.contracts.http import EncodedOnce, HttpRequest, HttpResponse, ServerEvent
+from tavern_host.contracts.http import HttpRequest, HttpResponse, ServerEvent
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PLUGINS
-from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import Model
+from tavern_tools import State
 from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult, ToolScope
 from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
-from tavern_tools.calls.streams import Streams, streams_of
+from tavern_tools.calls.streams import Streams
 from tavern_tools.catalog.names import quoted
-from tavern_tools.catalog.registry import registry_of
 from tavern_tools.requests import tool_filter
 
 _KEEP_ALIVE = 5.0
@@ -66,10 +65,10 @@ async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
     tools = context.services.get(TOOL_MANAGER)
     if request.query:
         return HttpResponse(data=[tool.to_json() for tool in await tools.list_tools(tool_filter(request.query))])
-    encoded: EncodedOnce[ToolDefinition] = context.state.setdefault("encoded", EncodedOnce(ToolDefinition.to_json))
-    revision = context.hooks.revision, await registry_of(context).catalog()
+    state = context.own(State)
+    revision = context.hooks.revision, await state.registry.catalog()
     stack = partial(context.services.get(PLUGINS).service_stack, TOOL_MANAGER.name)
-    return await encoded.of_service(revision, tools.list_tools, stack)
+    return await state.encoded.of_service(revision, tools.list_tools, stack)
 
 
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -93,13 +92,13 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
         scope = ToolScope(callback=body.callback)
         if streams:
             parsed = await manager.parse_text(body.text, protocols=body.protocols)
-            return _events(manager, streams_of(context), parsed.calls, scope, request.call)
+            return _events(manager, context.own(State).streams, parsed.calls, scope, request.call)
         done = await manager.call_text(body.text, protocols=body.protocols, scope=scope, call=request.call)
         return HttpResponse(data=done.to_json())
     asked = ToolCallRequest.construct(tool_id=body.tool_id or body.id or "", arguments=body.arguments)
     scope = ToolScope(callback=body.callback, streams=streams)
     if streams:
-        return _events(manager, streams_of(context), [asked], scope, request.call)
+        return _events(manager, context.own(State).streams, [asked], scope, request.call)
     result = await manager.call(asked, scope=scope, call=request.call)
     return HttpResponse(data={"results": [result.to_json()]})
 

@@ -18,6 +18,7 @@ from helpers.workflow_documents import function, workflow_document
 
 from benchmarks.enginegraphs import node_id
 from benchmarks.faultchild import PLUGIN, Place, graph_of
+from tavern_engine import EngineState
 from tavern_engine.api.executions import ExecutionEngine
 from tavern_engine.api.runs import RUNS_CHANGED, RunEnd, RunEntry
 from tavern_host import EXECUTION_ENGINE, Host
@@ -213,7 +214,7 @@ async def test_a_run_waits_for_a_host_that_has_its_plugins(tmp_path: Path, monke
             assert await engine.interrupt(busy)
             ended = [await engine.wait(run_id) for run_id in needed]
             assert [(run.status, run.attempt) for run in ended] == [(RunStatus.COMPLETE, 1)] * 2
-            recovery = other._manager.active["tavern-engine"].context.state["engine"]._recovery
+            recovery = other._manager.active["tavern-engine"].context.own(EngineState).engine._recovery
             while recovery._handed_on:  # until it sees that these have ended
                 await asyncio.sleep(0.02)
 

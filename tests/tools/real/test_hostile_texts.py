@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from tavern_tools import State
 from tavern_tools.api.protocols import ParserOptions
-from tavern_tools.protocols.registered import protocols_of
 
 HOSTILE = "<|[REQUEST_TOOL]|>a:" + "「始」" * 60_000
 
 
 async def test_a_hostile_text_leaves_the_loop_to_others(bench: Any) -> None:
-    protocols = protocols_of(bench.host._manager.active["tavern-tools"].context)
+    protocols = bench.host._manager.active["tavern-tools"].context.own(State).protocols
 
     async def pieces(size: int) -> AsyncIterator[str]:
         for begin in range(0, len(HOSTILE), size):

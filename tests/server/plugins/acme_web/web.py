@@ -93,6 +93,6 @@ async def events(request: HttpRequest, context: PluginContext) -> HttpResponse:
             if count == 3:
                 raise RuntimeError("no more numbers")
         finally:
-            context.state["closed"] = True
+            context.events.publish("acme-web.closed", {})
 
     return given()
