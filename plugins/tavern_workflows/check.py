@@ -127,10 +127,10 @@ def _mode(context: CheckContext, checked: CheckedNode) -> Iterator[Finding]:
     if definition is None or not definition.modes or definition.mode_config_key is None:
         return
     mode = mode_of(definition, checked.node)
-    if mode is not None and str(mode) not in definition.modes:
-        hint = context.hints(str(mode), definition.modes)
+    if mode is not None and mode not in definition.modes:
+        hint = context.hints(mode, definition.modes)
         path = ("nodes", checked.place, "configValues", definition.mode_config_key)
-        message = f"{definition.full_type} has no mode {quoted(str(mode))}{hint}"
+        message = f"{definition.full_type} has no mode {quoted(mode)}{hint}"
         yield Finding(path, message, checked.node.id, severity="warning")
 
 

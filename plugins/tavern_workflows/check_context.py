@@ -8,22 +8,13 @@ from typing import NamedTuple
 
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
-from tavern_workflows.api.dataflow import DEEPEST_GROUPS, Slots, slots_of
+from tavern_workflows.api.dataflow import DEEPEST_GROUPS, Slots, group_reference, slots_of
 from tavern_workflows.api.loops import Zone, enclosing_zones, zone_of
 from tavern_workflows.api.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE, NODE_GROUP
-from tavern_workflows.groups import reference
 from tavern_workflows.report import Hints
 from tavern_workflows.shape import Reading
 
 Definitions = Mapping[str, NodeDefinition]
-
-
-class ZoneSides(NamedTuple):
-    """A loop's configuration, and which of its slots are for the nodes inside of it."""
-
-    zone: Zone
-    inner_inputs: frozenset[str]
-    inner_outputs: frozenset[str]
 
 
 class CheckedNode(NamedTuple):
@@ -39,7 +30,7 @@ class CheckedNode(NamedTuple):
     outputs: Slots
     dynamic: bool
     is_known: bool
-    sides: ZoneSides | None = None
+    zone: Zone | None = None
 
 
 class CheckContext:
@@ -69,20 +60,19 @@ class CheckContext:
     def _checked(self, node: WorkflowNode, place: int) -> CheckedNode:
         definition = (self.definitions or {}).get(node.type)
         slots = slots_of(node, definition, self.workflow, self.groups)
-        sides = None
+        zone = None
         if node.type == GROUP_INPUT:
             known = self.reading.whole_inputs
         elif node.type == GROUP_OUTPUT:
             known = self.reading.whole_outputs
         elif node.type == NODE_GROUP:
-            known = reference(node) in self.groups
+            known = group_reference(node) in self.groups
         elif node.type == LOOP_ZONE:
             zone = zone_of(node.config_values)
-            sides = ZoneSides(zone, frozenset(zone.inner_inputs), frozenset(zone.inner_outputs))
-            known = not {problem[0] for problem in zone.problems} & {"carried", "perIteration", "conditionSlot"}
+            known = zone.has_all_slots
         else:
             known = definition is not None
-        return CheckedNode(node, place, definition, *slots, known, sides)
+        return CheckedNode(node, place, definition, *slots, known, zone)
 
     def is_idle(self, checked: CheckedNode) -> bool:
         """Whether a node is not run: it is bypassed, or a loop around it is."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import WorkflowEdge
-from tavern_workflows.api.dataflow import compatible, find_slot
+from tavern_workflows.api.dataflow import compatible, find_output, find_slot
 from tavern_workflows.api.workflows import ERROR_OUTPUT, GROUP_OUTPUT
 from tavern_workflows.check_context import CheckContext, CheckedNode
 from tavern_workflows.report import Finding, quoted, short
@@ -71,11 +71,9 @@ def _output(
     """Return the output that an edge begins at, or why there is none; neither where it cannot be known."""
     if checked is None:
         return None, _no_node(context, edge.source, ("edges", place, "source"))
-    found = find_slot(checked.outputs, edge.source_handle, dynamic=checked.dynamic)
-    if found is not None:
-        return found[1], None
-    if not checked.is_known:
-        return None, None
+    found = find_output(checked.outputs, edge.source_handle, dynamic=checked.dynamic)
+    if found is not None or not checked.is_known:
+        return found, None
     handle = edge.source_handle
     message = f"{short(checked.node.type)} has no output {quoted(handle)}{context.hints(handle, checked.outputs)}"
     if handle == ERROR_OUTPUT and checked.definition is not None:
@@ -140,8 +138,8 @@ def _border(
     Both ends lie on a level: that of the node, or, at a loop's inner slot, that inside of the loop.
     """
     levels = context.levels
-    from_inner = source.sides is not None and edge.source_handle in source.sides.inner_outputs
-    into_inner = target.sides is not None and key in target.sides.inner_inputs
+    from_inner = source.zone is not None and edge.source_handle in source.zone.inner_outputs
+    into_inner = target.zone is not None and key in target.zone.inner_inputs
     begin = edge.source if from_inner else levels.around(edge.source)
     end = edge.target if into_inner else levels.around(edge.target)
     if begin == end:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
-from tavern_workflows.api.workflows import LOOP_ZONE, NODE_GROUP
-from tavern_workflows.groups import reference
+from tavern_workflows.api.dataflow import group_reference
+from tavern_workflows.api.loops import enclosing_zones
+from tavern_workflows.api.workflows import NODE_GROUP
 
 DEEPEST = 32
 """How deeply loops are nested; a loop that is deeper is shown at the top."""
@@ -56,22 +57,15 @@ def ordered(workflow: Workflow) -> list[Placed]:
 def _chains(nodes: Mapping[str, WorkflowNode]) -> dict[str, list[str | None]]:
     """Return for each node the zones that contain it, the outermost (None: the workflow) first, itself last."""
     found: dict[str, list[str | None]] = {}
-    for node_id, node in nodes.items():
+    around = enclosing_zones(nodes.values())
+    for node_id in nodes:
         chain: list[str | None] = [node_id]
-        zone = _zone(node, nodes)
-        while zone is not None:
-            if zone.id in chain or len(chain) > DEEPEST:
-                chain = [node_id]
-                break
-            chain.append(zone.id)
-            zone = _zone(zone, nodes)
-        found[node_id] = [None, *reversed(chain)]
+        zone = around.get(node_id)
+        while zone is not None and len(chain) <= DEEPEST:
+            chain.append(zone)
+            zone = around.get(zone)
+        found[node_id] = [None, *reversed(chain)] if zone is None else [None, node_id]
     return found
-
-
-def _zone(node: WorkflowNode, nodes: Mapping[str, WorkflowNode]) -> WorkflowNode | None:
-    parent = nodes.get(node.parent_node) if node.parent_node is not None else None
-    return parent if parent is not None and parent.type == LOOP_ZONE else None
 
 
 def _lifted(source: list[str | None], target: list[str | None]) -> tuple[str | None, tuple[str, str] | None]:
@@ -125,7 +119,7 @@ def _one_form(workflow: Workflow) -> dict[str, JsonValue]:
             "displayName": item.node.display_name,
             "layer": item.layer,
             "zone": item.zone,
-            "group": reference(item.node) if item.node.type == NODE_GROUP else None,
+            "group": group_reference(item.node) if item.node.type == NODE_GROUP else None,
             "bypassed": item.node.bypassed or None,
         }
         nodes.append({key: value for key, value in facts.items() if value is not None})

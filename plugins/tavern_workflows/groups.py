@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tavern_host.contracts.documents import json_path, json_type
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
-from tavern_workflows.api.dataflow import DEEPEST_GROUPS, GROUP_REFERENCE, MOST_NODES
+from tavern_workflows.api.dataflow import DEEPEST_GROUPS, GROUP_REFERENCE, MOST_NODES, group_reference
 from tavern_workflows.api.workflows import NODE_GROUP
 from tavern_workflows.report import Finding, Hints, quoted, short
 from tavern_workflows.store import Entry, find
@@ -24,15 +24,9 @@ _UNCOUNTED = 10**15
 """Sizes beyond this are all the same: far too large."""
 
 
-def reference(node: WorkflowNode) -> str | None:
-    """Return the id of the workflow that a group refers to, or None where it names none."""
-    value = node.config_values.get(GROUP_REFERENCE)
-    return value if isinstance(value, str) and value else None
-
-
 def references(workflow: Workflow) -> list[str]:
     """Return the ids of the workflows that the groups of a workflow stand for, each once."""
-    found = dict.fromkeys(reference(node) for node in workflow.nodes if node.type == NODE_GROUP)
+    found = dict.fromkeys(group_reference(node) for node in workflow.nodes if node.type == NODE_GROUP)
     return [identifier for identifier in found if identifier is not None]
 
 
@@ -100,7 +94,7 @@ class Groups:
 
     def within(self, node: WorkflowNode, place: int, hints: Hints) -> Iterator[Finding]:
         """What is wrong with what a group refers to, apart from what is wrong inside of that."""
-        identifier = reference(node)
+        identifier = group_reference(node)
         path = ("nodes", place, "configValues", GROUP_REFERENCE)
         if identifier is None:
             given = node.config_values.get(GROUP_REFERENCE)
@@ -119,7 +113,7 @@ class Groups:
     def above(self, node: WorkflowNode, place: int, hints: Hints) -> Iterator[Finding]:
         """Everything that is wrong with what a group of the document refers to."""
         yield from self.within(node, place, hints)
-        identifier = reference(node) or ""
+        identifier = group_reference(node) or ""
         path = ("nodes", place, "configValues", GROUP_REFERENCE)
         depth = self._depths.get(identifier, 0)
         if depth > DEEPEST_GROUPS and not node.bypassed:
@@ -133,7 +127,7 @@ class Groups:
 
     def _measure(self, identifier: str) -> None:
         workflow = self.workflows[identifier]
-        inner = (reference(node) for node in workflow.nodes if node.type == NODE_GROUP and not node.bypassed)
+        inner = (group_reference(node) for node in workflow.nodes if node.type == NODE_GROUP and not node.bypassed)
         self._depths[identifier] = 1 + max((self._depths.get(i or "", 0) for i in inner), default=0)
         self._sizes[identifier] = min(_size(workflow, self._sizes), _UNCOUNTED)
 
@@ -154,7 +148,7 @@ def _more(count: int) -> str:
 
 def _size(workflow: Workflow, sizes: Mapping[str, int]) -> int:
     """Return how many nodes a workflow has with its groups expanded; bypassed groups are not."""
-    expanded = Counter(reference(n) for n in workflow.nodes if n.type == NODE_GROUP and not n.bypassed)
+    expanded = Counter(group_reference(n) for n in workflow.nodes if n.type == NODE_GROUP and not n.bypassed)
     return len(workflow.nodes) + sum(count * sizes.get(identifier or "", 0) for identifier, count in expanded.items())
 
 

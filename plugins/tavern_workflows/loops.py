@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tavern_workflows.api.dataflow import DEEPEST_GROUPS, coerce
-from tavern_workflows.api.loops import COUNT
+from tavern_workflows.api.loops import COUNT, Zone
 from tavern_workflows.api.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE
-from tavern_workflows.check_context import CheckContext, CheckedNode, ZoneSides
+from tavern_workflows.check_context import CheckContext, CheckedNode
 from tavern_workflows.report import Finding, quoted, short
 
 _SHOWN = 10
@@ -61,27 +61,27 @@ def loops(context: CheckContext) -> Iterator[Finding]:
     """Loops whose configuration is wrong, or that have no end. `edges` must have run over the context."""
     inhabited = {context.levels.around(node_id) for node_id in context.nodes} if not context.levels.is_flat else set()
     for checked in context.nodes.values():
-        if checked.sides is None:
+        if checked.zone is None:
             continue
         path = ("nodes", checked.place, "configValues")
-        for place, problem in checked.sides.zone.problems.items():
+        for place, problem in checked.zone.problems.items():
             yield Finding((*path, *place), problem, checked.node.id)
-        yield from _initial_values(checked, checked.sides)
-        if not checked.sides.zone.problems:
-            yield from _end(context, checked, checked.sides)
-        inner = any((checked.node.id, key) in context.fed for key in checked.sides.inner_inputs)
+        yield from _initial_values(checked, checked.zone)
+        if not checked.zone.problems:
+            yield from _end(context, checked, checked.zone)
+        inner = any((checked.node.id, key) in context.fed for key in checked.zone.inner_inputs)
         if checked.node.id not in inhabited and not inner:
             message = "there is nothing inside of the loop: no node names it as its parentNode"
             yield Finding(("nodes", checked.place), message, checked.node.id, severity="warning")
 
 
-def _initial_values(checked: CheckedNode, sides: ZoneSides) -> Iterator[Finding]:
+def _initial_values(checked: CheckedNode, zone: Zone) -> Iterator[Finding]:
     """Values that the carried state begins with and that are not of its type."""
     carried = checked.node.config_values.get("carried")
     for place, item in enumerate(carried if isinstance(carried, list) else []):
         if not isinstance(item, dict) or item.get("initial") is None:
             continue
-        slot = sides.zone.carried.get(str(item.get("key")))
+        slot = zone.carried.get(str(item.get("key")))
         if slot is None:
             continue
         try:
@@ -91,9 +91,9 @@ def _initial_values(checked: CheckedNode, sides: ZoneSides) -> Iterator[Finding]
             yield Finding(path, str(error), checked.node.id, severity="warning")
 
 
-def _end(context: CheckContext, checked: CheckedNode, sides: ZoneSides) -> Iterator[Finding]:
+def _end(context: CheckContext, checked: CheckedNode, zone: Zone) -> Iterator[Finding]:
     """A loop ends by a count or a condition; by its maximum alone only where that was set on purpose."""
-    zone, node, path = sides.zone, checked.node, ("nodes", checked.place, "configValues")
+    node, path = checked.node, ("nodes", checked.place, "configValues")
     has_condition = zone.condition is not None and (node.id, zone.condition) in context.fed
     has_count = zone.count is not None or (node.id, COUNT) in context.fed or node.input_values.get(COUNT) is not None
     has_maximum = node.config_values.get("maxIterations") is not None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_workflows.api.dataflow import group_reference
 from tavern_workflows.api.workflows import NODE_GROUP
 from tavern_workflows.graph import Placed, ordered
-from tavern_workflows.groups import reference
 
 _LABEL = 80
 
@@ -49,7 +49,7 @@ def mermaid(workflow: Workflow) -> Iterator[str]:
 def _label(item: Placed) -> str:
     node: WorkflowNode = item.node
     shown = f"{node.display_name} ({node.id})" if node.display_name and node.display_name != node.id else node.id
-    group = f" of {reference(node)}" if node.type == NODE_GROUP else ""
+    group = f" of {group_reference(node)}" if node.type == NODE_GROUP else ""
     return f"{shown}: {node.type}{group}"
 
 

@@ -21,10 +21,10 @@ from tavern_host import WORKFLOW_MANAGER, CommandOutput, InvalidInput, NotFound,
 from tavern_host.contracts.documents import read_document_file
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import Workflow, WorkflowEdge, WorkflowNode
+from tavern_workflows.api.dataflow import group_reference
 from tavern_workflows.api.loops import zone_of
 from tavern_workflows.api.workflows import LOOP_ZONE, NODE_GROUP, WorkflowProblem
 from tavern_workflows.graph import Placed, graph_form, ordered
-from tavern_workflows.groups import reference
 from tavern_workflows.mermaid import mermaid
 from tavern_workflows.shape import read
 
@@ -156,7 +156,7 @@ class _Graph:
             incoming = [(edge, rows.get(edge.source, -1) >= row) for edge in into.get(node.id, [])]
             for line in self._body(node, incoming, astray.get(node.id, [])):
                 branch.add(Text(line))
-            if node.type == NODE_GROUP and (group := reference(node)) is not None:
+            if node.type == NODE_GROUP and (group := group_reference(node)) is not None:
                 self._add_group(branch, group, _plain(prefix + node.id))
 
     def _head(self, item: Placed, prefix: str) -> str:
@@ -166,7 +166,7 @@ class _Graph:
             parts.append(f'"{_plain(node.display_name)}"')
         parts.append(_plain(node.type))
         if node.type == NODE_GROUP:
-            group = reference(node)
+            group = group_reference(node)
             known = self.groups.get(group) if group is not None else None
             name = f' "{_plain(known.name)}"' if known is not None and known.name else ""
             parts.append(f"refers to {_plain(group)}{name}" if group is not None else "refers to nothing")

@@ -9,6 +9,7 @@ from tavern_host.context import Services
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import TavernError
 from tavern_tools.api.tools import TOOL_MANAGER
+from tavern_workflows.api.dataflow import GROUP_REFERENCE
 from tavern_workflows.api.workflows import NODE_GROUP, WorkflowUse, workflow_id_of
 from tavern_workflows.store import Entry
 from tavern_worlds.api.scenes import SCENE_MANAGER
@@ -23,11 +24,11 @@ async def uses(workflow_id: str, entries: Mapping[str, Entry], services: Service
             kind="workflow",
             id=entry.id,
             name=entry.workflow.name or entry.id,
-            place=json_path("nodes", place, "configValues", "referencedWorkflowId"),
+            place=json_path("nodes", place, "configValues", GROUP_REFERENCE),
         )
         for _, entry in sorted(entries.items())
         for place, node in enumerate(entry.workflow.nodes)
-        if node.type == NODE_GROUP and _means(node.config_values.get("referencedWorkflowId"), workflow_id)
+        if node.type == NODE_GROUP and _means(node.config_values.get(GROUP_REFERENCE), workflow_id)
     ]
     if services.has(TOOL_MANAGER):
         for tool in await services.get(TOOL_MANAGER).list_tools():

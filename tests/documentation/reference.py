@@ -5,6 +5,7 @@ A column that people write (`by_hand`) is kept as it stands in the page; in a ro
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -17,7 +18,7 @@ from tavern_host.contracts.services import ServiceInterface
 from tavern_host.contracts.ui import COMPONENTS, FRONTENDS, OUTLETS
 
 from . import facts, studio
-from .pages import Page, table
+from .pages import ROOT, Page, table
 from .platform import interfaces
 
 TO_DO = "TO DO"
@@ -52,6 +53,18 @@ def _fixed(text: str) -> Render:
 def code(text: str) -> str:
     """Return a text as code, or nothing where there is none."""
     return f"`{text}`" if text else ""
+
+
+def _types_that_fit() -> Rows:
+    """Return by type of an output into which inputs edges may lead, and where the output is a stream."""
+    pairs = json.loads((ROOT / "tests" / "conformance" / "slot_pairs.json").read_text(encoding="utf-8"))
+    plain = {place: slot for place, slot in enumerate(pairs["slots"]) if "matchCategories" not in slot}
+    taken: dict[str, list[str]] = {slot["dataFlowType"]: [] for slot in plain.values()}
+    for place, source in plain.items():
+        into = [p for p, slot in plain.items() if "isStream" not in slot and pairs["verdicts"][place][p] == "."]
+        kinds = [str(plain[p]["dataFlowType"]) for p in into]
+        taken[source["dataFlowType"]].append("all" if len(kinds) == len(taken) else ", ".join(map(code, kinds)))
+    return [(code(kind), *cells) for kind, cells in taken.items()]
 
 
 # --- hooks --------------------------------------------------------------------------------------------
@@ -338,6 +351,9 @@ def references() -> dict[str, dict[str, Render]]:
             "parts": _places(COMPONENTS, "part"),
         },
         "docs/manifest.md": {"fields": _fields()},
+        "docs/workflows.md": {
+            "types that fit": _table(["an output of type", "goes into", "a stream of it goes into"], _types_that_fit)
+        },
         "docs/services.md": {name: _service(interface) for name, interface in interfaces().items()},
         "docs/cli.md": {
             "global options": _global_options(),

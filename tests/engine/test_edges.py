@@ -2,80 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
-from engine_bench import Bench, give, take
+from conformance.vectors import vectors
+from engine_bench import Bench, give, output, take, workflow
 from helpers.repetition import Failures
+from helpers.workflow_documents import edge
 from loops_bench import flow
 from run_cases import case, check
 
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
-from tavern_workflows.api.dataflow import compatible, converter, find_slot, text_of
+from tavern_host.contracts.workflows import Workflow
+from tavern_workflows.api.dataflow import converter, text_of
 
 on_module_loop = pytest.mark.asyncio(loop_scope="module")
 SHARED_PLUGINS = ["acme_flow"]
-TYPES = [str(t) for t in DataFlowType]
-ANY = {"WILDCARD", "CONVERTIBLE_ANY"}
-CONVERTED = {("INTEGER", "FLOAT"), ("INTEGER", "STRING"), ("FLOAT", "STRING"), ("BOOLEAN", "STRING")}
-
-
-def a_slot(type: str, *categories: str, stream: bool = False) -> SlotDefinition:
-    return SlotDefinition(
-        data_flow_type=DataFlowType(type), match_categories=categories or None, is_stream=stream or None
-    )
-
-
-def test_types_match_if_equal_open_or_convertible() -> None:
-    with Failures() as failures:
-        for source, target in itertools.product(TYPES, TYPES):
-            with failures.row((source, target)):
-                possible = source == target or source in ANY or target in ANY or (source, target) in CONVERTED
-                problem = compatible(a_slot(source), a_slot(target))
-                assert problem == (None if possible else f"{source} does not go into {target}")
-
-
-PAIRS = [
-    (a_slot("OBJECT", "Chat"), a_slot("STRING", "Json", "Chat"), True),
-    (a_slot("OBJECT", "Chat"), a_slot("STRING", "Json"), False),
-    (a_slot("OBJECT", "BehaviorWildcard"), a_slot("STRING"), True),
-    (a_slot("OBJECT"), a_slot("STRING", "BehaviorWildcard"), True),
-    (a_slot("STRING", "Prompt"), a_slot("STRING", "Url"), True),
-    (a_slot("STRING", stream=True), a_slot("STRING", stream=True), True),
-    (a_slot("STRING", stream=True), a_slot("STRING"), True),
-    (a_slot("STRING"), a_slot("STRING", stream=True), False),
-    (a_slot("WILDCARD", "Chat"), a_slot("WILDCARD", "Chat", stream=True), False),
-    (a_slot("OBJECT", stream=True), a_slot("INTEGER"), False),
-    (a_slot("INTEGER", stream=True), a_slot("ARRAY"), True),
-    (a_slot("STRING", stream=True), a_slot("ARRAY", stream=True), False),
-]
-
-
-def test_streams_count_first_then_categories_then_types() -> None:
-    with Failures() as failures:
-        for source, target, possible in PAIRS:
-            with failures.row((source, target)):
-                assert (compatible(source, target) is None) == possible
-
-
-ARRIVING = [
-    *(("INTEGER", "FLOAT", 3, 3.0), ("INTEGER", "STRING", -3, "-3"), ("FLOAT", "STRING", 0.1, "0.1")),
-    *(("FLOAT", "STRING", 3.0, "3"), ("FLOAT", "STRING", 1e21, "1e+21"), ("BOOLEAN", "STRING", True, "true")),
-    *(("BOOLEAN", "STRING", False, "false"), ("WILDCARD", "STRING", 3, "3"), ("CONVERTIBLE_ANY", "FLOAT", 3, 3.0)),
-    *(("WILDCARD", "INTEGER", 3.0, 3), ("INTEGER", "WILDCARD", 3, 3), ("STRING", "STRING", "x", "x")),
-    ("ARRAY", "ARRAY", [1], [1]),
-]
-
-
 ONE, TWO = "one > n.must", "two > n.may"
 ORDERS: list[tuple[dict[str, Any], list[str]]] = [
     *(({}, [ONE, TWO]), ({}, [TWO, ONE]), ({"must": 1}, [TWO]), ({"may": 2}, [ONE])),
     *(({"may": "another", "must": "another"}, [TWO, ONE]), ({"may": 2, "must": 1}, []), ({"must": 1, "may": 2}, [])),
 ]
 CASES = [
-    *(case(f"{value!r} from {source} into {target}", {"give": give(value, source), "take": take(target)}, "give > take",
-        gives={"take": arrives}) for source, target, value, arrives in ARRIVING),
     *(case(f"{values} {edges}", {"n": flow("Needs", **values), "one": give(1), "two": give(2)}, *edges,
         gives={"n.list": [1, 2]}) for values, edges in ORDERS),
     case("a value that cannot be converted is the error of the node that gets it",
@@ -90,33 +38,47 @@ async def test_a_value_arrives_as_the_input_has_it(shared: Bench) -> None:
     await check(shared, CASES)
 
 
-def test_a_converter_is_there_where_a_value_may_change() -> None:
-    for source, target in (
-        *((a_slot("STRING"), a_slot("STRING")), (a_slot("OBJECT", "Chat"), a_slot("STRING", "Chat"))),
-        *((a_slot("WILDCARD"), a_slot("WILDCARD")), (a_slot("WILDCARD", "Chat"), a_slot("OBJECT", "Chat"))),
-    ):
+@on_module_loop
+async def test_values_arrive_as_the_vectors_say(shared: Bench) -> None:
+    rows = vectors("conversions")["edges"]
+    nodes = {f"from{i}": give(row["value"], row["from"]) for i, row in enumerate(rows)}
+    nodes |= {f"to{i}": take(row["to"]) for i, row in enumerate(rows)}
+    run = await shared.run(workflow(nodes, *(f"from{i} > to{i}" for i in range(len(rows)))))
+    with Failures() as failures:
+        for i, row in enumerate(rows):
+            with failures.row(row):
+                found = run.nodes[f"to{i}"]
+                if "refused" in row:
+                    assert found.error is not None and row["refused"] in found.error.message
+                else:
+                    assert repr(found.output) == repr({"value": row["arrives"]})  # by which 1, 1.0 and True differ
+
+
+@on_module_loop
+async def test_edges_count_in_the_order_of_the_vectors(shared: Bench) -> None:
+    cases = [one for one in vectors("edge_orders")["cases"] if len(one["counts"]) == len(one["handles"])]
+    document: dict[str, Any] = {"nodes": [], "edges": []}
+    for i, one in enumerate(cases):
+        order = {"inputConnectionOrders": {"text_inputs": [f"{i}{name}" for name in one["order"]]}}
+        document["nodes"].append({"id": f"{i}", "type": "core:TextMerge", "inputValues": {"separator": " "}, **order})
+        for place, handle in enumerate(one["handles"]):
+            name = f"e{place}"
+            document["nodes"].append({"id": f"{i}{name}", "type": "core:Text", "inputValues": {"text": name}})
+            ends = f"{i}{name}.text", f"{i}.{handle.replace('k', 'text_inputs', 1)}"
+            document["edges"].append(edge(f"{i}{name}", *ends))
+    run = await shared.run(Workflow.model_validate(document))
+    merged = [output(run, f"{i}", "merged_text") for i in range(len(cases))]
+    assert merged == [" ".join(one["counts"]) for one in cases]
+
+
+def test_a_value_that_cannot_change_has_no_converter() -> None:
+    anything, text = (SlotDefinition(data_flow_type=DataFlowType(kind)) for kind in ("WILDCARD", "STRING"))
+    chat = SlotDefinition(data_flow_type=DataFlowType.OBJECT, match_categories=("Chat",))
+    open_chat = chat.model_copy(update={"data_flow_type": DataFlowType.WILDCARD})
+    for source, target in ((text, text), (anything, anything), (open_chat, chat)):
         assert converter(source, target) is None
-    convert = converter(a_slot("WILDCARD"), a_slot("STRING"))
-    assert [convert("a"), convert(3.0), convert(None)] == ["a", "3", None]
-    with pytest.raises(ValueError, match="expected text, got an object"):
-        convert({})
 
 
 def test_numbers_become_text_as_the_platform_writes_them() -> None:
     texts = [text_of(value) for value in (True, 0, -0.0, 1e20, float("nan"))]
     assert texts == ["true", "0", "0", "100000000000000000000", "NaN"]
-
-
-def test_a_handle_names_a_slot_or_a_place_in_a_multi_slot() -> None:
-    many = SlotDefinition(data_flow_type=DataFlowType.STRING, multi=True)
-    slots = {"one": a_slot("STRING"), "many": many, "odd__1": a_slot("STRING")}
-    found = {handle: find_slot(slots, handle) for handle in ("one", "many", "many__12", "odd__1", "one__0", "none")}
-    assert found == {
-        "one": ("one", slots["one"], None),
-        "many": ("many", many, None),
-        "many__12": ("many", many, 12),
-        "odd__1": ("odd__1", slots["odd__1"], None),
-        "one__0": None,
-        "none": None,
-    }
-    assert find_slot(slots, "none", dynamic=True) is not None

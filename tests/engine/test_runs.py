@@ -16,7 +16,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 IN, OUT = "core:GroupInput", "core:GroupOutput"
 TAKE = {"type": "Take", "inputValues": {"value": "written"}}
 WRITTEN = {"type": "Add", "inputValues": {"a": 10, "b": 20}}
-COLLECT = {"type": "Collect", "inputConnectionOrders": {"values": ["e2", "e0"]}}
 BYTES = {"type": "opaque", "python": "builtins.bytes"}
 CHAIN = {f"n{i}": {"type": "Add", "inputValues": {"a": 0}} for i in range(500)}
 WIDE = {f"m{i}": {"type": "Pause", "inputValues": {"turns": i % 3}} for i in range(300)}
@@ -35,13 +34,6 @@ CASES = [
     case("null on an edge is a value", {"null": give(None), "take": TAKE}, "null > take", gives={"take": None}),
     case("an edge that brings nothing leaves the written value", {"nothing": "Nothing", "take": TAKE}, "nothing > take",
         gives={"take": "written"}),
-    case("a multi input has the order that the node says",
-        {"a": give("a"), "b": give("b"), "c": give("c"), "all": COLLECT},
-        "a > all.values__0, b > all.values__1, c > all.values__2", gives={"all.list": ["c", "a", "b"]}),
-    case("a multi input without an order follows positions, then edges",
-        {"a": give("a"), "b": give("b"), "c": give("c"), "d": give("d"), "all": "Collect"},
-        "a > all.values, b > all.values__1, c > all.values__0, d > all.values",
-        gives={"all.list": ["c", "b", "a", "d"]}),
     case("a multi input without edges gets a list all the same",
         {name: {"type": "Collect", "inputValues": {"values": value}}
             for name, value in (("list", ["x", "y"]), ("one", "x"), ("none", None))},

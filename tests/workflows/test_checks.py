@@ -54,88 +54,50 @@ UNFED = "nothing feeds the interface output {!r}: draw an edge to it, or remove 
 KNOT = "these nodes wait for one another"
 MERGE, SUM = node("core:TextMerge", "merge"), node("core:MathOperation", "sum", a=1, b=2)
 PLAIN = [
-    case(
-        [text(), MERGE, node("core:GroupInput", "in")],
+    case([text(), MERGE, node("core:GroupInput", "in")],
         *("txt.text > merge.text_inputs", "text.txt > merge.text_inputs", "text.text > merge.text_input"),
         *("text.text > merge.separator__0", "in.word > merge.text_inputs", "text.text > in.word"),
-        interfaceInputs={"words": {"dataFlowType": "STRING"}},
-        gives={
-            "$.edges[0].source": "there is no node 'txt' (did you mean text?)",
-            "$.edges[1].sourceHandle": "core:Text has no output 'txt' (did you mean text?)",
-            "$.edges[2].targetHandle": "core:TextMerge has no input 'text_input' (did you mean text_inputs?)",
-            "$.edges[3].targetHandle": "core:TextMerge has no input 'separator__0' (did you mean separator?)",
-            "$.edges[4].sourceHandle": "core:GroupInput has no output 'word' (did you mean words?)",
-            "$.edges[5].targetHandle": "core:GroupInput has no input 'word'",
-        },
-    ),
-    case(
-        [text(), node("core:GroupOutput", "out")],
-        "text.text > out.fed",
-        interfaceOutputs={
-            **{key: {"dataFlowType": "STRING"} for key in ("fed", "unfed")},
-            "needed": {"dataFlowType": "STRING", "required": True},
-            "default": {"dataFlowType": "STRING", "config": {"default": "x"}},
-        },
-        gives={
-            "$.interfaceOutputs.unfed": f"warning: {UNFED.format('unfed')}",
-            "$.interfaceOutputs.needed": UNFED.format("needed"),
-        },
-    ),
-    case(
-        [text(), SUM],
-        "text.text > sum.a",
-        gives={"$.edges[0]": "text.text to sum.a: STRING does not go into FLOAT"},
-    ),
-    case(
-        [{"id": "m", "type": "core:MathOperation", "configValues": {"operationMode": "power"}}],
-        gives={"$.nodes[0].inputValues.base": NEEDED.replace("text_inputs", "base")},
-    ),
-    case(
-        [{**SUM, "configValues": {"operationMode": "ad"}}],
-        gives={
-            "$.nodes[0].configValues.operationMode": (
-                "warning: core:MathOperation has no mode 'ad' (did you mean add?)"
-            )
-        },
-    ),
-    case(
-        [text(), text("other"), merge()],
-        *("text.text > merge.separator", "other.text > merge.separator"),
-        gives={"$.edges[1].targetHandle": "the input 'separator' of merge takes one edge and has $.edges[0] already"},
-    ),
-    case(
-        [text(), node("core:GroupOutput", "o1"), node("core:GroupOutput", "o2")],
-        *("text.text > o1.x", "text.text > o2.x"),
-        interfaceOutputs={"x": {"dataFlowType": "STRING"}},
-        gives={"$.edges[1].targetHandle": "the interface output 'x' is fed by o1 already"},
-    ),
+        interfaceInputs={"words": {"dataFlowType": "STRING"}}, gives={
+        "$.edges[0].source": "there is no node 'txt' (did you mean text?)",
+        "$.edges[1].sourceHandle": "core:Text has no output 'txt' (did you mean text?)",
+        "$.edges[2].targetHandle": "core:TextMerge has no input 'text_input' (did you mean text_inputs?)",
+        "$.edges[3].targetHandle": "core:TextMerge has no input 'separator__0' (did you mean separator?)",
+        "$.edges[4].sourceHandle": "core:GroupInput has no output 'word' (did you mean words?)",
+        "$.edges[5].targetHandle": "core:GroupInput has no input 'word'"}),
+    case([text(), node("core:GroupOutput", "out")], "text.text > out.fed", interfaceOutputs={
+        **{key: {"dataFlowType": "STRING"} for key in ("fed", "unfed")},
+        "needed": {"dataFlowType": "STRING", "required": True},
+        "default": {"dataFlowType": "STRING", "config": {"default": "x"}}}, gives={
+        "$.interfaceOutputs.unfed": f"warning: {UNFED.format('unfed')}",
+        "$.interfaceOutputs.needed": UNFED.format("needed")}),
+    case([text(), SUM], "text.text > sum.a",
+        gives={"$.edges[0]": "text.text to sum.a: STRING does not go into FLOAT"}),
+    case([{"id": "m", "type": "core:MathOperation", "configValues": {"operationMode": "power"}}],
+        gives={"$.nodes[0].inputValues.base": NEEDED.replace("text_inputs", "base")}),
+    case([{**SUM, "configValues": {"operationMode": "ad"}}], gives={"$.nodes[0].configValues.operationMode": (
+        "warning: core:MathOperation has no mode 'ad' (did you mean add?)")}),
+    case([text(), text("other"), merge()], *("text.text > merge.separator", "other.text > merge.separator"),
+        gives={"$.edges[1].targetHandle": "the input 'separator' of merge takes one edge and has $.edges[0] already"}),
+    case([text(), node("core:GroupOutput", "o1"), node("core:GroupOutput", "o2")],
+        *("text.text > o1.x", "text.text > o2.x"), interfaceOutputs={"x": {"dataFlowType": "STRING"}},
+        gives={"$.edges[1].targetHandle": "the interface output 'x' is fed by o1 already"}),
     case([MERGE], gives={"$.nodes[0].inputValues.text_inputs": NEEDED}),
     case([node("core:TextMerge", text_inputs="x")]),
-    case(
-        [node("core:MathOperation", a="one", b=2)],
-        gives={"$.nodes[0].inputValues.a": "warning: expected a number, got text"},
-    ),
+    case([node("core:MathOperation", a="one", b=2)],
+        gives={"$.nodes[0].inputValues.a": "warning: expected a number, got text"}),
     case([text(parentNode="frame")], gives={"$.nodes[0].parentNode": "warning: there is no node 'frame'"}),
-    case(
-        [{**MERGE, "id": name} for name in "abcdef"],
+    case([{**MERGE, "id": name} for name in "abcdef"],
         *("a.merged_text > b.text_inputs", "b.merged_text > c.text_inputs", "c.merged_text > a.text_inputs"),
         *("c.merged_text > d.text_inputs", "e.merged_text > e.text_inputs", "d.merged_text > f.text_inputs"),
-        gives={"$.edges[2]": f"{KNOT}: a → b → c → a", "$.edges[4]": f"{KNOT}: e → e"},
-    ),
+        gives={"$.edges[2]": f"{KNOT}: a → b → c → a", "$.edges[4]": f"{KNOT}: e → e"}),
     case([{**MERGE, "bypassed": True}]),
-    case(
-        [{"id": "n", "type": "acme:Gizmo", "bypassed": True}],
-        gives={"$.nodes[0].type": "there is no node type 'acme:Gizmo'"},
-    ),
-    *(
-        case(
-            [text(), node("acme-samples:Words", "words"), node("acme-samples:Speak", "speak") | more, MERGE],
-            *("words.result > merge.text_inputs", "text.text > speak.words"),
-            gives={"$.edges[1]": "text.text to speak.words: a batch output cannot feed a stream input"},
-        )
-        for more in ({}, {"bypassed": True})
-    ),
-]
+    case([{"id": "n", "type": "acme:Gizmo", "bypassed": True}],
+        gives={"$.nodes[0].type": "there is no node type 'acme:Gizmo'"}),
+    *(case([text(), node("acme-samples:Words", "words"), node("acme-samples:Speak", "speak") | more, MERGE],
+        *("words.result > merge.text_inputs", "text.text > speak.words"),
+        gives={"$.edges[1]": "text.text to speak.words: a batch output cannot feed a stream input"})
+        for more in ({}, {"bypassed": True})),
+]  # fmt: skip
 
 
 async def test_every_problem_of_nodes_and_edges_is_placed(bench: Bench) -> None:
@@ -204,57 +166,31 @@ async def test_long_chains_and_cycles_need_no_recursion(bench: Bench) -> None:
 POLICY = "$.nodes[0].policy"
 ROUTED = {"policy": {"onError": "route"}}
 POLICIES = [
-    case(
-        [text(policy={"retry": -1, "retryDelay": "soon", "timeout": 0, "onError": "explode", "defaults": []})],
-        gives={
-            f"{POLICY}.retry": "input should be greater than or equal to 0, got an integer",
-            f"{POLICY}.retryDelay": "input should be a valid number, got 'soon'",
-            f"{POLICY}.timeout": "input should be greater than 0, got an integer",
-            f"{POLICY}.onError": "input should be 'fail', 'skip_branch', 'default' or 'route', got 'explode'",
-            f"{POLICY}.defaults": "input should be a valid dictionary, got an array",
-        },
-    ),
+    case([text(policy={"retry": -1, "retryDelay": "soon", "timeout": 0, "onError": "explode", "defaults": []})],
+        gives={f"{POLICY}.retry": "input should be greater than or equal to 0, got an integer",
+        f"{POLICY}.retryDelay": "input should be a valid number, got 'soon'",
+        f"{POLICY}.timeout": "input should be greater than 0, got an integer",
+        f"{POLICY}.onError": "input should be 'fail', 'skip_branch', 'default' or 'route', got 'explode'",
+        f"{POLICY}.defaults": "input should be a valid dictionary, got an array"}),
     case([text(**ROUTED), node("core:ToJson", "shown")], "text.error > shown.value"),
-    case(
-        [text(), node("core:ToJson", "shown")],
-        "text.error > shown.value",
-        gives={
-            "$.edges[0].sourceHandle": (
-                "core:Text has no output 'error'; a node has it where its policy says onError: route"
-            )
-        },
-    ),
+    case([text(), node("core:ToJson", "shown")], "text.error > shown.value", gives={"$.edges[0].sourceHandle": (
+        "core:Text has no output 'error'; a node has it where its policy says onError: route")}),
     case([{**loop(), **ROUTED}, text("in", "loop"), node("core:ToJson", "shown")], "loop.error > shown.value"),
-    case(
-        [text(**ROUTED)],
-        gives={f"{POLICY}.onError": "warning: errors go to the output 'error', and no edge takes them from there"},
-    ),
-    case(
-        [text(policy={"defaults": {"text": "x"}})],
-        gives={f"{POLICY}.defaults": "warning: the defaults are not used: onError is 'fail', not 'default'"},
-    ),
-    case(
-        [text(policy={"retries": 3})],
-        gives={f"{POLICY}.retries": "warning: a policy has no 'retries' (did you mean retry?)"},
-    ),
-    case(
-        [{**node("acme-samples:Words"), "policy": {"retry": 1}}],
-        gives={
-            f"{POLICY}.retry": "warning: a node that streams is tried again only where it failed before its first item"
-        },
-    ),
-    case(
-        [text(policy={"onError": "default", "defaults": {"texd": "x", "text": ["y"]}})],
-        gives={
-            f"{POLICY}.defaults.texd": "warning: core:Text has no output 'texd' (did you mean text?)",
-            f"{POLICY}.defaults.text": "warning: expected text, got an array",
-        },
-    ),
-    case(
-        [{**group("g", "sample"), "policy": {"retry": 2}}],
-        gives={POLICY: "warning: a policy has no effect on a core:NodeGroup: set one on the nodes inside of the group"},
-    ),
-]
+    case([text(**ROUTED)],
+        gives={f"{POLICY}.onError": "warning: errors go to the output 'error', and no edge takes them from there"}),
+    case([text(policy={"defaults": {"text": "x"}})],
+        gives={f"{POLICY}.defaults": "warning: the defaults are not used: onError is 'fail', not 'default'"}),
+    case([text(policy={"retries": 3})],
+        gives={f"{POLICY}.retries": "warning: a policy has no 'retries' (did you mean retry?)"}),
+    case([{**node("acme-samples:Words"), "policy": {"retry": 1}}], gives={
+        f"{POLICY}.retry": "warning: a node that streams is tried again only where it failed before its first item"}),
+    case([text(policy={"onError": "default", "defaults": {"texd": "x", "text": ["y"]}})], gives={
+        f"{POLICY}.defaults.texd": "warning: core:Text has no output 'texd' (did you mean text?)",
+        f"{POLICY}.defaults.text": "warning: expected text, got an array"}),
+    case([{**group("g", "sample"), "policy": {"retry": 2}}],
+        gives={POLICY: "warning: a policy has no effect on a core:NodeGroup: set one on the nodes inside of the group"}
+        ),
+]  # fmt: skip
 
 
 async def test_every_problem_of_a_policy_is_placed(bench: Bench) -> None:
@@ -274,104 +210,60 @@ WRONG = {
 WORDS, SPEAK = {"type": "acme-samples:Words"}, {"type": "acme-samples:Speak", "parentNode": "loop"}
 NO_STREAM = "a stream does not go into a loop; collect it outside of 'loop'"
 LOOPS = [
-    case(
-        [
-            *(text("before"), loop(perIteration=[{"key": "each", "dataFlowType": "STRING"}], conditionSlot="done")),
-            *(merge("in", "loop"), loop("deep", inside="loop"), merge("low", "deep"), merge("after")),
-        ],
+    case([*(text("before"), loop(perIteration=[{"key": "each", "dataFlowType": "STRING"}], conditionSlot="done")),
+        *(merge("in", "loop"), loop("deep", inside="loop"), merge("low", "deep"), merge("after"))],
         *("before.text > loop.in__n", "loop.in__n > in.text_inputs", "before.text > in.separator"),
         *("in.merged_text > loop.next__n", "in.merged_text > loop.each__each", "in.merged_text > deep.in__n"),
         *("before.text > low.text_inputs", "loop.in__n > low.separator", "low.merged_text > deep.next__n"),
         *("loop.out__n > after.text_inputs", "loop.stopped_by > after.separator"),
-        gives={"$.nodes[1].configValues.conditionSlot": f"warning: {UNMET}"},
-    ),
-    case(
-        [loop(**WRONG), text("t", "loop")],
-        "loop.out__n > t.x",
-        gives={
-            "$.edges[0].targetHandle": "core:Text has no input 'x'",
-            f"{CONFIG}.carried[0].key": "expected a name without '__', got null",
-            f"{CONFIG}.carried[1]": "expected an object with a key, got an integer",
-            f"{CONFIG}.carried[2].key": "expected a name without '__', got 'a__b'",
-            f"{CONFIG}.carried[3].dataFlowType": "an array is no dataFlowType",
-            f"{CONFIG}.carried[5].key": "the key 'm' is there twice",
-            f"{CONFIG}.perIteration": "expected a list of {key, dataFlowType}, got an object",
-            f"{CONFIG}.count": "expected an integer from 0 to 1,000,000, got -1",
-            f"{CONFIG}.maxIterations": "expected an integer from 1 to 1,000,000, got 2000000",
-            f"{CONFIG}.conditionSlot": "expected the key of a slot, without '__' and not 'count', got 'count'",
-            f"{CONFIG}.stopWhen": "expected true or false, got 'yes'",
-        },
-    ),
-    case(
-        [loop(carried=[{"key": "n", "dataFlowType": "INTEGER", "initial": "one"}]), text("t", "loop")],
-        gives={f"{CONFIG}.carried[0].initial": "warning: expected an integer, got text"},
-    ),
+        gives={"$.nodes[1].configValues.conditionSlot": f"warning: {UNMET}"}),
+    case([loop(**WRONG), text("t", "loop")], "loop.out__n > t.x", gives={
+        "$.edges[0].targetHandle": "core:Text has no input 'x'",
+        f"{CONFIG}.carried[0].key": "expected a name without '__', got null",
+        f"{CONFIG}.carried[1]": "expected an object with a key, got an integer",
+        f"{CONFIG}.carried[2].key": "expected a name without '__', got 'a__b'",
+        f"{CONFIG}.carried[3].dataFlowType": "an array is no dataFlowType",
+        f"{CONFIG}.carried[5].key": "the key 'm' is there twice",
+        f"{CONFIG}.perIteration": "expected a list of {key, dataFlowType}, got an object",
+        f"{CONFIG}.count": "expected an integer from 0 to 1,000,000, got -1",
+        f"{CONFIG}.maxIterations": "expected an integer from 1 to 1,000,000, got 2000000",
+        f"{CONFIG}.conditionSlot": "expected the key of a slot, without '__' and not 'count', got 'count'",
+        f"{CONFIG}.stopWhen": "expected true or false, got 'yes'"}),
+    case([loop(carried=[{"key": "n", "dataFlowType": "INTEGER", "initial": "one"}]), text("t", "loop")],
+        gives={f"{CONFIG}.carried[0].initial": "warning: expected an integer, got text"}),
     *(case([loop(**{"count": None} | config), text("t", "loop")]) for config in ({"count": 2.0}, {"maxIterations": 5})),
-    case(
-        [
-            *(SUM, loop(count=None), text("t", "loop"), loop("until", count=None, conditionSlot="done")),
-            {**node("core:Compare", "compare", a=1, b=2), "parentNode": "until"},
-        ],
+    case([*(SUM, loop(count=None), text("t", "loop"), loop("until", count=None, conditionSlot="done")),
+        {**node("core:Compare", "compare", a=1, b=2), "parentNode": "until"}],
         *("sum.result > loop.count", "compare.result > until.done"),
-        gives={"$.edges[0]": "sum.result to loop.count: FLOAT does not go into INTEGER"},
-    ),
-    case(
-        [loop(count=None), text("t", "loop"), loop("until", count=None, conditionSlot="done"), text("u", "until")],
-        gives={CONFIG: ENDLESS, "$.nodes[2].configValues.conditionSlot": UNMET},
-    ),
-    case(
-        [loop(count=5000)],
-        gives={
-            f"{CONFIG}.count": "warning: the loop ends after 1,000 iterations, its maxIterations, not after 5,000",
-            "$.nodes[0]": "warning: there is nothing inside of the loop: no node names it as its parentNode",
-        },
-    ),
-    case(
-        [
-            *({**WORDS, "id": "outside"}, loop(), {**SPEAK, "id": "a"}),
-            *({**WORDS, "id": "inside", "parentNode": "loop"}, {**SPEAK, "id": "b"}, merge("c", "loop")),
-        ],
+        gives={"$.edges[0]": "sum.result to loop.count: FLOAT does not go into INTEGER"}),
+    case([loop(count=None), text("t", "loop"), loop("until", count=None, conditionSlot="done"), text("u", "until")],
+        gives={CONFIG: ENDLESS, "$.nodes[2].configValues.conditionSlot": UNMET}),
+    case([loop(count=5000)], gives={
+        f"{CONFIG}.count": "warning: the loop ends after 1,000 iterations, its maxIterations, not after 5,000",
+        "$.nodes[0]": "warning: there is nothing inside of the loop: no node names it as its parentNode"}),
+    case([*({**WORDS, "id": "outside"}, loop(), {**SPEAK, "id": "a"}),
+        *({**WORDS, "id": "inside", "parentNode": "loop"}, {**SPEAK, "id": "b"}, merge("c", "loop"))],
         *("outside.result > a.words", "outside.result > c.text_inputs", "inside.result > b.words"),
-        *("inside.result > loop.next__n", "outside.result > loop.in__n"),
-        gives={
-            "$.edges[0]": f"outside.result to a.words: {NO_STREAM}",
-            "$.edges[1]": f"outside.result to c.text_inputs: {NO_STREAM}",
-        },
-    ),
-    case(
-        [loop(), {"id": "in", "type": "core:GroupInput", "parentNode": "loop"}],
-        gives={
-            "$.nodes[1].parentNode": (
-                "a core:GroupInput cannot be inside of a loop; edges from outside lead into 'loop' as well"
-            )
-        },
-    ),
-    case(
-        [loop(), {**group("g", "sample"), "parentNode": "loop"}, text("t")],
-        "t.text > g.none",
-        gives={"$.edges[0].targetHandle": "core:NodeGroup has no input 'none'"},
-    ),
+        *("inside.result > loop.next__n", "outside.result > loop.in__n"), gives={
+        "$.edges[0]": f"outside.result to a.words: {NO_STREAM}",
+        "$.edges[1]": f"outside.result to c.text_inputs: {NO_STREAM}"}),
+    case([loop(), {"id": "in", "type": "core:GroupInput", "parentNode": "loop"}], gives={"$.nodes[1].parentNode": (
+        "a core:GroupInput cannot be inside of a loop; edges from outside lead into 'loop' as well")}),
+    case([loop(), {**group("g", "sample"), "parentNode": "loop"}, text("t")], "t.text > g.none",
+        gives={"$.edges[0].targetHandle": "core:NodeGroup has no input 'none'"}),
     case([{**loop(), "bypassed": True}, {**MERGE, "parentNode": "loop"}]),
-    case(
-        [loop(), text("frame", "loop"), merge("in", "frame"), text("t")],
+    case([loop(), text("frame", "loop"), merge("in", "frame"), text("t")],
         *("loop.in__n > in.text_inputs", "in.merged_text > loop.next__n"),
-        gives={"$.nodes[2].parentNode": "warning: 'frame' is a core:Text, no core:LoopZone: it makes no loop"},
-    ),
-    case(
-        [loop(carried=[{"key": key, "dataFlowType": "STRING", "initial": key} for key in "ab"]), merge("m", "loop")],
-        *("loop.in__a > m.text_inputs", "m.merged_text > loop.next__a", "loop.in__a > loop.next__b"),
-    ),
-    case(
-        [loop(), merge("a", "loop"), merge("b", "loop")],
+        gives={"$.nodes[2].parentNode": "warning: 'frame' is a core:Text, no core:LoopZone: it makes no loop"}),
+    case([loop(carried=[{"key": key, "dataFlowType": "STRING", "initial": key} for key in "ab"]), merge("m", "loop")],
+        *("loop.in__a > m.text_inputs", "m.merged_text > loop.next__a", "loop.in__a > loop.next__b")),
+    case([loop(), merge("a", "loop"), merge("b", "loop")],
         *("a.merged_text > b.text_inputs", "b.merged_text > a.text_inputs"),
-        gives={"$.edges[1]": f"{KNOT}: a → b → a"},
-    ),
-    case(
-        [loop(), merge("inside", "loop"), merge("outside")],
+        gives={"$.edges[1]": f"{KNOT}: a → b → a"}),
+    case([loop(), merge("inside", "loop"), merge("outside")],
         *("loop.out__n > outside.text_inputs", "outside.merged_text > inside.text_inputs"),
-        gives={"$.edges[1]": f"{KNOT}: loop → outside → loop"},
-    ),
-]
+        gives={"$.edges[1]": f"{KNOT}: loop → outside → loop"}),
+]  # fmt: skip
 LEADS_OUT = "the edge leads out of the loop '{}'; what is inside gives values to the loop's own inputs"
 ENDED = "a loop's outputs are there when it has ended, so nothing inside of it can use them"
 BORDERS = {
@@ -445,56 +337,32 @@ FIRST = "$.nodes[0].type: there is no node type 'acme:Gizmo'; and 1 more"
 CIRCLE = {REFERENCE: "groups stand for one another without end: a → b → c → a"}
 GROUPS = [
     case([text(), group("one", "upper"), group("two", "upper")], "text.text > one.words", "one.text > two.words"),
-    case(
-        [text(), group("one", "upper"), group("two", "upper")],
-        *("text.txt > one.word", "one.words > two.words"),
-        gives={
-            "$.edges[0].sourceHandle": "core:Text has no output 'txt' (did you mean text?)",
-            "$.edges[0].targetHandle": "core:NodeGroup has no input 'word' (did you mean words?)",
-            "$.edges[1].sourceHandle": "core:NodeGroup has no output 'words'",
-            "$.nodes[1].inputValues.words": NEEDED.replace("text_inputs", "words"),
-        },
-    ),
-    case(
-        [{**group("g", "upper"), "inputValues": {"words": ["a"]}}],
-        gives={"$.nodes[0].inputValues.words": "warning: expected text, got an array"},
-    ),
-    *(
-        case([{"id": "g", "type": "core:NodeGroup", "configValues": config}], gives={REFERENCE: message})
-        for config, message in (
-            ({}, "expected the id of a workflow, got nothing"),
-            ({"referencedWorkflowId": ""}, "expected the id of a workflow, got empty text"),
-            ({"referencedWorkflowId": ["upper"]}, "expected the id of a workflow, got an array"),
-            ({"referencedWorkflowId": "uper"}, "there is no workflow 'uper' (did you mean upper?)"),
-            (
-                {"referencedWorkflowId": "spoilt"},
-                "the workflow 'spoilt' cannot be read: $.nodes[0].type: is missing; and 1 more",
-            ),
-        )
-    ),
+    case([text(), group("one", "upper"), group("two", "upper")], *("text.txt > one.word", "one.words > two.words"),
+        gives={"$.edges[0].sourceHandle": "core:Text has no output 'txt' (did you mean text?)",
+        "$.edges[0].targetHandle": "core:NodeGroup has no input 'word' (did you mean words?)",
+        "$.edges[1].sourceHandle": "core:NodeGroup has no output 'words'",
+        "$.nodes[1].inputValues.words": NEEDED.replace("text_inputs", "words")}),
+    case([{**group("g", "upper"), "inputValues": {"words": ["a"]}}],
+        gives={"$.nodes[0].inputValues.words": "warning: expected text, got an array"}),
+    *(case([{"id": "g", "type": "core:NodeGroup", "configValues": config}], gives={REFERENCE: message})
+        for config, message in (({}, "expected the id of a workflow, got nothing"),
+        ({"referencedWorkflowId": ""}, "expected the id of a workflow, got empty text"),
+        ({"referencedWorkflowId": ["upper"]}, "expected the id of a workflow, got an array"),
+        ({"referencedWorkflowId": "uper"}, "there is no workflow 'uper' (did you mean upper?)"), (
+        {"referencedWorkflowId": "spoilt"},
+        "the workflow 'spoilt' cannot be read: $.nodes[0].type: is missing; and 1 more"))),
     case([group("g", "gone"), text()], "text.text > g.words", gives={REFERENCE: "there is no workflow 'gone'"}),
     case([group("g", "w")], id="w", gives={REFERENCE: "there is no workflow 'w'"}),
     case([group("g", "a")], gives=CIRCLE),
     case([group("g", "a")], id="c", gives=CIRCLE),
     case([text()], id="second"),
-    case(
-        [group("g", "inner"), group("h", "outer")],
-        gives={
-            REFERENCE: f"the workflow 'inner' has problems: {FIRST}",
-            REFERENCE.replace("0", "1"): f"the workflow 'outer' has problems: in 'inner', {FIRST}",
-        },
-    ),
-    case(
-        [{**group("g", "odd"), "bypassed": True}],
-        gives={
-            REFERENCE: "warning: the workflow 'odd' has problems: $.nodes[3].type: there is no node type 'acme:Gizmo'"
-        },
-    ),
-    case(
-        [{**group("g", "upper"), "inputValues": {"words": "x"}}, text("g/merge"), text("a/b")],
-        gives={"$.nodes[1].id": "the id 'g/merge' is that of a node inside the group 'g'; choose another"},
-    ),
-]
+    case([group("g", "inner"), group("h", "outer")], gives={REFERENCE: f"the workflow 'inner' has problems: {FIRST}",
+        REFERENCE.replace("0", "1"): f"the workflow 'outer' has problems: in 'inner', {FIRST}"}),
+    case([{**group("g", "odd"), "bypassed": True}], gives={
+        REFERENCE: "warning: the workflow 'odd' has problems: $.nodes[3].type: there is no node type 'acme:Gizmo'"}),
+    case([{**group("g", "upper"), "inputValues": {"words": "x"}}, text("g/merge"), text("a/b")],
+        gives={"$.nodes[1].id": "the id 'g/merge' is that of a node inside the group 'g'; choose another"}),
+]  # fmt: skip
 
 
 async def test_every_problem_of_a_group_is_placed(bench: Bench) -> None:

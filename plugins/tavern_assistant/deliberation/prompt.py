@@ -54,15 +54,15 @@ def described(node: NodeDefinition) -> str:
     lines = [f"{node.full_type}{name}: {node.description}"]
     for title, slots in (("in", node.inputs), ("out", node.outputs), ("config", node.config_schema or {})):
         lines += [f"  {title} {_slot(key, slot)}" for key, slot in slots.items()]
-    for mode, has in (node.modes or {}).items():
+    for mode, has in (node.modes or {}).items() if node.mode_config_key else ():
         both = f"in {', '.join(has.inputs)}; out {', '.join(has.outputs)}"
-        lines.append(f"  with {node.mode_config_key or 'mode'}={mode}: {both}")
+        lines.append(f"  with {node.mode_config_key}={mode}: {both}")
     return "\n".join(lines)
 
 
 def _slot(key: str, slot: SlotDefinition) -> str:
     config = slot.config or {}
-    more = ["several"] if slot.multi else []
+    more = [name for name, has in (("several", slot.multi), ("stream", slot.is_stream)) if has]
     more += [f"default {_json(slot.default)[:80]}"] if slot.has_default and slot.default not in (None, "") else []
     if slot.required and not slot.has_default:
         more.append("required")

@@ -108,10 +108,10 @@ class Findings:
     def _handle(self, edge: Item, member: str) -> tuple[str, str]:
         end = member.removesuffix("Handle")
         inputs, outputs, dynamic = self._slots.of(self._node(edge.get(end)))
-        slots = inputs if end == "target" else outputs
-        handle = str(edge.get(member))
-        if (slot := dataflow.find_slot(slots, handle, dynamic=dynamic)) is None:
-            return "unknown_handle", f"it has: {listed(slots)}"
+        if end == "source":
+            return "unknown_handle", f"it has: {listed(outputs)}"
+        if (slot := dataflow.find_slot(inputs, str(edge.get(member)), dynamic=dynamic)) is None:
+            return "unknown_handle", f"it has: {listed(inputs)}"
         others = [
             str(other.get("id"))
             for other in self._lists["edges"]
@@ -127,8 +127,8 @@ class Findings:
         """Say which inputs of an edge's target its output goes into."""
         _, outputs, _ = self._slots.of(self._node(edge.get("source")))
         inputs, _, _ = self._slots.of(self._node(edge.get("target")))
-        given = dataflow.find_slot(outputs, str(edge.get("sourceHandle")))
-        fits = [key for key, slot in inputs.items() if given and dataflow.compatible(given[1], slot) is None]
+        given = dataflow.find_output(outputs, str(edge.get("sourceHandle")))
+        fits = [key for key, slot in inputs.items() if given and dataflow.compatible(given, slot) is None]
         return f"it goes into: {listed(fits)}" if fits else "put a node between them that converts the value"
 
     def _unknown_values(self) -> Iterator[PatchProblem]:

@@ -15,7 +15,7 @@ from tavern_host import EXECUTION_ENGINE, CommandOutput, InvalidInput, PluginCon
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.executions import Run, RunStatus
 from tavern_host.contracts.workflows import Workflow
-from tavern_workflows.api.dataflow import GROUP_REFERENCE
+from tavern_workflows.api.dataflow import group_reference
 
 PICTURE = 0.1
 """Every how many seconds a person is shown how a run stands."""
@@ -61,8 +61,7 @@ class Documents:
         if found is None:
             found = self._nodes[id(workflow)] = {}
             for node in workflow.nodes:
-                group = node.config_values.get(GROUP_REFERENCE)
-                found[node.id] = (node.display_name or node.type, group if isinstance(group, str) else None)
+                found[node.id] = (node.display_name or node.type, group_reference(node))
         return found
 
 

@@ -23,11 +23,11 @@ from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
 from tavern_workflows.api.dataflow import (
     DEEPEST_GROUPS,
-    GROUP_REFERENCE,
     MOST_NODES,
     Converter,
     config_of,
     empty_value,
+    group_reference,
     mode_of,
     slots_of,
     with_error_output,
@@ -220,7 +220,7 @@ class _Compiler:
         routes = node.policy is not None and node.policy.on_error == "route"
         node_type = self._types.get(node.type)
         mode = mode_of(node_type.definition, node) if node_type is not None and node_type.definition.modes else None
-        key = (node.type, str(mode), routes)
+        key = (node.type, mode, routes)
         if key not in self._kinds:
             self._kinds[key] = None
             if node_type is None:
@@ -265,7 +265,7 @@ class _Compiler:
         return endpoint
 
     def _group(self, node: WorkflowNode, layout: Layout, level: LevelBuilder) -> Endpoint | None:
-        reference = str(node.config_values.get(GROUP_REFERENCE))
+        reference = group_reference(node) or ""
         group, name = self._groups.get(reference), layout.prefix + node.id
         if group is None:
             self.problems.append(f"node {name}: there is no workflow {reference!r}")

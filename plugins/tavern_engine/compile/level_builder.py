@@ -13,7 +13,7 @@ from tavern_engine.compile.node_kinds import IRREGULAR, GivenOutputs, Kind, Shap
 from tavern_engine.compile.plan import VALUE, PlanNode, Role
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import WorkflowNode
-from tavern_workflows.api.dataflow import OPEN_SLOT, Converter, find_slot
+from tavern_workflows.api.dataflow import OPEN_SLOT, Converter, find_output, find_slot
 
 End = tuple["LevelBuilder", int, str, SlotDefinition]
 
@@ -68,7 +68,7 @@ class Endpoint:
         """Return the slot that provides an output, or None where there is none of that name."""
         if handle in self.outs:
             return self.outs[handle]
-        slot = self.outputs.get(handle) or (OPEN_SLOT if self.dynamic and handle else None)
+        slot = find_output(self.outputs, handle, dynamic=self.dynamic)
         return (self.level, self.index, handle, slot) if slot is not None else None
 
     def find(self, handle: str) -> tuple[str, SlotDefinition, int | None] | None:

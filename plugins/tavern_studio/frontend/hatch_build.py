@@ -79,7 +79,7 @@ def build() -> None:
     for left in (new, old):
         shutil.rmtree(left, ignore_errors=True)
     types = packages / "openapi-typescript" / "bin" / "cli.js"
-    _run(root / "bin", str(types), "openapi.json", "-o", "src/api/schema.d.ts")
+    _run(root / "bin", str(types), "openapi.json", "-o", "src/api/schema.d.ts", "--default-non-nullable", "false")
     _run(root / "bin", str(packages / "vite" / "bin" / "vite.js"), "build", "--outDir", str(new))
     _run(root / "bin", "pack.js", str(new))
     (new / BUILT_FROM.name).write_text(sources, encoding="ascii")

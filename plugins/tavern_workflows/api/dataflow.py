@@ -12,8 +12,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import JsonValue
-
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.nodes import DataFlowType, NodeDefinition, SlotDefinition
@@ -209,6 +207,18 @@ def find_slot(slots: Slots, handle: str, *, dynamic: bool = False) -> tuple[str,
     return (handle, OPEN_SLOT, None) if dynamic and handle else None
 
 
+def find_output(slots: Slots, handle: str, *, dynamic: bool = False) -> SlotDefinition | None:
+    """Return the output that an edge's handle names, or None where there is no such slot; a node with `dynamic` slots
+    has any."""
+    return slots.get(handle) or (OPEN_SLOT if dynamic and handle else None)
+
+
+def group_reference(node: WorkflowNode) -> str | None:
+    """Return the id of the workflow that a group stands for, or None where it names none."""
+    value = node.config_values.get(GROUP_REFERENCE)
+    return value if isinstance(value, str) and value else None
+
+
 def config_of(definition: NodeDefinition, node: WorkflowNode) -> dict[str, Any]:
     """Return a node's configuration: declared defaults, overridden by the type's values, overridden by its own."""
     schema = definition.config_schema or {}
@@ -218,16 +228,21 @@ def config_of(definition: NodeDefinition, node: WorkflowNode) -> dict[str, Any]:
     return {key: copy.deepcopy(v) if isinstance(v, dict | list) else v for key, v in values.items()}
 
 
-def mode_of(definition: NodeDefinition, node: WorkflowNode) -> JsonValue:
-    """Return the mode that a node's configuration selects, or None where its type has none."""
+def mode_of(definition: NodeDefinition, node: WorkflowNode) -> str | None:
+    """Return the mode that a node's configuration selects, as text, or None where its type has none. Null selects
+    none."""
     key = definition.mode_config_key
     if not definition.modes or key is None:
         return definition.default_mode_id if definition.modes else None
-    for values in (node.config_values, definition.config_values or {}):
-        if key in values:
-            return values[key]
     slot = (definition.config_schema or {}).get(key)
-    return slot.default if slot is not None and slot.has_default else definition.default_mode_id
+    for value in (
+        node.config_values.get(key),
+        (definition.config_values or {}).get(key),
+        slot.default if slot is not None else None,
+    ):
+        if value is not None:
+            return text_of(value) if isinstance(value, bool | int | float) else str(value)
+    return definition.default_mode_id
 
 
 def slots_of(
@@ -247,8 +262,7 @@ def slots_of(
     if node.type == GROUP_OUTPUT:
         return workflow.interface_outputs, {}, False
     if node.type == NODE_GROUP:
-        reference = node.config_values.get(GROUP_REFERENCE)
-        group = groups.get(reference) if groups and isinstance(reference, str) else None
+        group = (groups or {}).get(group_reference(node) or "")
         return (group.interface_inputs, group.interface_outputs, False) if group is not None else ({}, {}, False)
     if node.type == LOOP_ZONE:
         zone = zone_of(node.config_values)

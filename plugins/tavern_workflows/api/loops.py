@@ -48,6 +48,11 @@ class Zone:
     maximum: int = DEFAULT_MAXIMUM
     problems: dict[tuple[str | int, ...], str] = field(default_factory=dict)
 
+    @property
+    def has_all_slots(self) -> bool:
+        """Whether no slot is left out because of a problem."""
+        return not {place[0] for place in self.problems} & {"carried", "perIteration", "conditionSlot"}
+
     @functools.cached_property
     def outer_inputs(self) -> dict[str, SlotDefinition]:
         """The inputs that edges from outside may feed."""
@@ -86,8 +91,8 @@ def zone_of(config: Mapping[str, Any]) -> Zone:
     """Return what a zone's configuration says; never raises."""
     problems: dict[tuple[str | int, ...], str] = {}
     carried = _slots(config.get("carried"), "carried", problems)
-    per_iteration = _slots(config.get("perIteration"), "perIteration", problems)
-    condition = config.get("conditionSlot") or None
+    per_iteration = {k: _plain(s) for k, s in _slots(config.get("perIteration"), "perIteration", problems).items()}
+    condition = None if config.get("conditionSlot") == "" else config.get("conditionSlot")
     if condition is not None and (not isinstance(condition, str) or "__" in condition or condition == COUNT):
         expected = f"expected the key of a slot, without '__' and not {COUNT!r}"
         problems[("conditionSlot",)] = f"{expected}, got {_shown(condition)}"

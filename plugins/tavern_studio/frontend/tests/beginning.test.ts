@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { Slot } from "../src/editor/document";
 import { missingInputs } from "../src/editor/runinputs";
 import { beginWith, emptyWorkflow, isBare, templates } from "../src/editor/templates";
 
@@ -26,12 +27,12 @@ test("a bare workflow begins with a template, and keeps what it is called", () =
 });
 
 test("a required input lacks a value where it has neither one nor a default", () => {
-  const slot = (required: boolean, more = {}) => ({ dataFlowType: "STRING", required, ...more });
+  const slot = (required: boolean, more = {}): Slot => ({ dataFlowType: "STRING", required, ...more });
   const document = {
     ...emptyWorkflow("One"),
     interfaceInputs: { a: slot(true), b: slot(false), c: slot(true, { config: { default: "x" } }), d: slot(true) },
   };
-  expect(missingInputs(document, { d: "" })).toEqual(["a", "d"]);
+  expect(missingInputs(document, { d: "" })).toEqual(["a"]);
   expect(missingInputs(document, { a: 0, d: false })).toEqual([]);
   expect(missingInputs(emptyWorkflow("None"), {})).toEqual([]);
 });

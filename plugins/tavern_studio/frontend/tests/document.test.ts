@@ -30,7 +30,7 @@ test("edges into a multi input are numbered in their order", () => {
     ["a", "texts__1"],
     ["b", "texts__0"],
   ]);
-  expect(orderOf(document, "merge", "texts")).toEqual(["b-merge", "a-merge"]);
+  expect(orderOf(document, "merge", "texts", inputs)).toEqual(["b-merge", "a-merge"]);
   document = removeEdges(document, ["b-merge"]);
   expect(document.edges.map((edge) => edge.targetHandle)).toEqual(["texts__0"]);
   expect(empty.edges).toEqual([]); // documents are never changed

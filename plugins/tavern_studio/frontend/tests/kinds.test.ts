@@ -12,7 +12,11 @@ import {
 import type { NodeDefinition } from "../src/editor/nodetypes";
 import type { Slot } from "../src/editor/document";
 
-const slot = (dataFlowType: string, matchCategories: string[] = [], config: Record<string, unknown> = {}): Slot => ({
+const slot = (
+  dataFlowType: Slot["dataFlowType"],
+  matchCategories: string[] = [],
+  config: Record<string, unknown> = {},
+): Slot => ({
   dataFlowType,
   matchCategories,
   config,

@@ -32,12 +32,12 @@ it("makes an entry of nothing", () => {
 });
 
 it("calls an entry by its name or its text", () => {
-  expect([titleOf(ENTRY), titleOf({ content: { value: " a\n b " } } as never), titleOf({ id: "x" })]).toEqual([
+  expect([titleOf(ENTRY), titleOf({ content: { value: " a\n b " } }), titleOf({ id: "x" })]).toEqual([
     "Dragon",
     "a b",
     "x",
   ]);
-  expect(titleOf({ content: { value: "long ".repeat(40) } } as never)).toHaveLength(60);
+  expect(titleOf({ content: { value: "long ".repeat(40) } })).toHaveLength(60);
 });
 
 it("names the file of a base after it", () => {

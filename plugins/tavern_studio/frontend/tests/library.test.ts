@@ -1,5 +1,6 @@
 import { createPinia, setActivePinia } from "pinia";
 import { beforeEach, expect, test } from "vitest";
+import type { Slot } from "../src/editor/document";
 import { tagsOf, useLibrary, usedFirst } from "../src/editor/library";
 import { isTest, type NodeDefinition } from "../src/editor/nodetypes";
 import { searchNodes } from "../src/editor/search";
@@ -43,7 +44,7 @@ test("nodes for tests are told in every language, and not found", () => {
 });
 
 test("tags are those of a type, and what its slots show", () => {
-  const slot = { dataFlowType: "STRING", config: { widget: "model-picker" } };
+  const slot: Slot = { dataFlowType: "STRING", config: { widget: "model-picker" } };
   const made = type("Ask", {
     namespace: "acme",
     tags: ["chat"],

@@ -13,6 +13,7 @@ import {
   setPoints,
   straighten,
 } from "../src/editor/links";
+import type { Slots } from "../src/editor/slots";
 import { pathOf } from "../src/editor/paths";
 
 const node = (id: string, x: number, y = 0, more: Partial<WorkflowNode> = {}): WorkflowNode => ({
@@ -36,7 +37,12 @@ const document: WorkflowDocument = {
   edges: [edge("ab", "a", "b", routed), edge("bc", "b", "c", { linkName: "text" })],
 };
 const points = (of: WorkflowDocument, id = "ab") => pointsOf(of.edges.find((one) => one.id === id)!);
-const slots = () => ({ inputs: {}, outputs: { text: { dataFlowType: "STRING" } }, innerInputs: {}, innerOutputs: {} });
+const slots = (): Slots => ({
+  inputs: {},
+  outputs: { text: { dataFlowType: "STRING" } },
+  innerInputs: {},
+  innerOutputs: {},
+});
 const move = (of: WorkflowDocument, ...to: [string, number, number][]) =>
   keepPoints(of, moveNodes(of, new Map(to.map(([id, x, y]) => [id, { x, y }]))));
 

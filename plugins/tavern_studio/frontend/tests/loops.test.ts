@@ -126,15 +126,17 @@ const definition = {
   modeConfigKey: "operation",
   modes: {
     add: {
+      id: "add",
       displayName: "Add",
       inputs: { a: number, b: number, clamp: { dataFlowType: "BOOLEAN" } },
       outputs: { result: number },
     },
     power: {
+      id: "power",
       inputs: { base: number, exponent: number, clamp: { dataFlowType: "BOOLEAN" } },
       outputs: { result: number },
     },
-    none: { inputs: {}, outputs: {} },
+    none: { id: "none", inputs: {}, outputs: {} },
   },
 } as NodeDefinition;
 

@@ -10,17 +10,18 @@ const document: WorkflowDocument = {
     { id: "a", type: "core:Text", position: at, pinnedOutputs: { text: "two\nlines", gone: 1 } },
     { id: "b", type: "core:Text", position: at, bypassed: true, pinnedOutputs: { text: "x" } },
     { id: "in", type: "core:Text", position: at, parentNode: "loop", pinnedOutputs: { text: "x" } },
-    { id: "c", type: "core:Text", position: at },
+    { id: "c", type: "core:Text", position: at, parentNode: "b" },
+    { id: "loop", type: "core:LoopZone", position: at },
   ],
   edges: [],
 };
-const text = { dataFlowType: "STRING" };
+const text: Slot = { dataFlowType: "STRING" };
 const slotsOf = () => ({ inputs: {}, outputs: { text }, innerInputs: {}, innerOutputs: {} });
 
 describe("pinned outputs", () => {
   test("are those of nodes that run, and have them still", () => {
     expect(pinsOf(document, slotsOf)).toEqual({ a: { text: "two\nlines" } });
-    expect(document.nodes.map(mayPin)).toEqual([true, true, false, true]);
+    expect(document.nodes.map((node) => mayPin(document, node))).toEqual([true, true, false, true, true]);
   });
 
   test("are part of the node: a copy has them, and letting go takes them away", () => {
@@ -31,7 +32,7 @@ describe("pinned outputs", () => {
   });
 
   test("are edited in a field for what they are", () => {
-    const choice = { dataFlowType: "STRING", matchCategories: ["ComboOption"] };
+    const choice: Slot = { dataFlowType: "STRING", matchCategories: ["ComboOption"] };
     const rows: [Slot, unknown, string][] = [
       [text, "a", "lines"],
       [choice, "a", "lines"],

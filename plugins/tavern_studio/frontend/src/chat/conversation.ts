@@ -244,7 +244,7 @@ const ENDS = new Set(["reply", "limit", "error", "interrupted"]);
 /** All steps of two readings of a run's trace, in their order. */
 export function joinTraces(one: Trace[] = [], other: Trace[] = []): Trace[] {
   const steps = new Map([...other, ...one].map((step) => [step.seq, step]));
-  return [...steps.values()].sort((a, b) => a.seq - b.seq);
+  return [...steps.values()].sort((a, b) => (a.seq ?? 0) - (b.seq ?? 0));
 }
 
 export function isActive(run: Schemas["AgentRun"]): boolean {

@@ -23,7 +23,7 @@ export function stepsOf(trace: Trace[]): Step[] {
   for (const one of trace) {
     let step = steps.at(-1);
     if (one.kind === "thinking") {
-      if (step) step.seconds = one.at - step.at;
+      if (step) step.seconds = (one.at ?? 0) - step.at;
       step = { number: one.step, at: one.at ?? 0, seconds: 0, calls: [] };
       steps.push(step);
     }

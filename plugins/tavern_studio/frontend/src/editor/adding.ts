@@ -6,16 +6,18 @@ import {
   freeId,
   GROUP_INPUT,
   GROUP_OUTPUT,
+  nodeOf,
   type Slot,
   type WorkflowDocument,
   type WorkflowNode,
 } from "./document";
+import { edgeProblem } from "./edges";
 import { useGestures } from "./gestures";
 import { useLibrary } from "./library";
-import { fullType, type NodeDefinition } from "./nodetypes";
+import { fullType, slotsInMode, type NodeDefinition } from "./nodetypes";
 import type { PickOptions } from "./panels/picking";
 import type { Session } from "./session";
-import { refusal } from "./slots";
+import { modeOf, refusal } from "./slots";
 import { enclose, zoneOf } from "./zones";
 
 const GRID = 10;
@@ -24,7 +26,8 @@ const SIZE = { width: 220, height: 140 };
 
 /** Return the first slot of a type that fits what an edge was drawn from, with its key. */
 export function fitting(definition: NodeDefinition, end: Slot, isSource: boolean): string | undefined {
-  const slots = Object.entries(isSource ? definition.inputs : definition.outputs);
+  const { inputs, outputs } = slotsInMode(definition, modeOf({}, definition));
+  const slots = Object.entries(isSource ? inputs : outputs);
   const fits = slots.filter(([, slot]) => (isSource ? refusal(end, slot) : refusal(slot, end)) === undefined);
   const exact = fits.find(([, slot]) => slot.dataFlowType === end.dataFlowType);
   return (exact ?? fits[0])?.[0];
@@ -55,17 +58,16 @@ export function addOfType(session: Session, definition: NodeDefinition, options:
     const end = isSource ? outputSlot(from.nodeId, from.handleId) : inputSlot(from.nodeId, from.handleId);
     const key = end && fitting(definition, end, isSource);
     if (key === undefined) return next;
-    return isSource
-      ? connect(
-          next,
-          { source: from.nodeId, sourceHandle: from.handleId, target: id, targetHandle: key },
-          definition.inputs,
-        )
-      : connect(
-          next,
-          { source: id, sourceHandle: key, target: from.nodeId, targetHandle: from.handleId },
-          session.slotsOf(from.nodeId).inputs,
-        );
+    const [there, here] = [
+      { node: from.nodeId, handle: from.handleId },
+      { node: id, handle: key },
+    ];
+    const [source, target] = isSource ? [there, here] : [here, there];
+    const ends = { source: source.node, sourceHandle: source.handle, target: target.node, targetHandle: target.handle };
+    const slotsOf = (of: string) => session.slotsIn(next, nodeOf(next, of)!);
+    if (edgeProblem(next, ends, slotsOf) !== undefined) return next;
+    const { inputs, innerInputs } = slotsOf(ends.target);
+    return connect(next, ends, { ...inputs, ...innerInputs });
   });
   if (!session.index.value.nodes.has(id)) return; // the workflow was not read yet
   useLibrary().used(type);

@@ -11,8 +11,9 @@ import {
   type WorkflowEdge,
   type WorkflowNode,
 } from "./document";
+import { edgeProblem } from "./edges";
 import { frameOf, shifted } from "./links";
-import { refusal, type Slots } from "./slots";
+import type { Slots } from "./slots";
 
 /** What lies in the clipboard: nodes and their edges, as JSON that can be pasted into another tab. */
 export interface Copied {
@@ -147,12 +148,13 @@ export function joinOuter(
 function join(document: WorkflowDocument, ends: Ends, nodes: Nodes, atEnd: boolean): WorkflowDocument | undefined {
   const [source, target] = [nodeOf(document, ends.source)!, nodeOf(document, ends.target)!];
   const [from, to] = [nodes.slotsIn(document, source), nodes.slotsIn(document, target)];
-  const inputs = source.parentNode === target.id ? to.innerInputs : to.inputs;
-  const output = (target.parentNode === source.id ? from.innerOutputs : from.outputs)[ends.sourceHandle];
+  const inputs = { ...to.inputs, ...to.innerInputs };
   const key = slotKey(ends.targetHandle, inputs);
-  const input = inputs[key];
-  if (output === undefined || input === undefined || refusal(output, input) !== undefined) return undefined;
-  if (!input.multi && orderOf(document, target.id, key).length > 0) return undefined;
+  const isThere =
+    Object.hasOwn({ ...from.outputs, ...from.innerOutputs }, ends.sourceHandle) && Object.hasOwn(inputs, key);
+  const slotsOf = (id: string) => (id === source.id ? from : to);
+  if (!isThere || edgeProblem(document, ends, slotsOf) !== undefined) return undefined;
+  if (!inputs[key]?.multi && orderOf(document, target.id, key, inputs).length > 0) return undefined;
   const { sourceHandle } = ends;
   return connect(
     document,

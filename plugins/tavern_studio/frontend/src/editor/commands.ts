@@ -60,7 +60,10 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
   function canPin(id: string): boolean {
     const node = nodeOf(session.document.value, id);
     const output = session.running.nodes.get(id)?.output;
-    return isPinned(id) || (node !== undefined && mayPin(node) && output != null && Object.keys(output).length > 0);
+    return (
+      isPinned(id) ||
+      (node !== undefined && mayPin(session.document.value, node) && output != null && Object.keys(output).length > 0)
+    );
   }
 
   /** Pin what the selected nodes gave, or let it go where all of them are pinned. */

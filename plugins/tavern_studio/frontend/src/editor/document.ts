@@ -4,76 +4,44 @@
  * Documents are never changed: each function returns another one that shares what stayed the same, so that undo is a
  * list of documents, and what shows a node is rendered anew only where that node is another object.
  */
+import type { components } from "../api/schema";
 
-export interface Slot {
-  dataFlowType: string;
-  displayName?: string;
-  description?: string;
-  customDescription?: string;
-  required?: boolean;
-  multi?: boolean;
-  isStream?: boolean;
-  matchCategories?: string[];
-  config?: Record<string, unknown>;
-  key?: string;
-  actions?: SlotAction[];
-}
-
-/** A button beside a slot: it calls a function of the node, or opens where the value is edited. */
-export interface SlotAction {
-  id: string;
-  tooltip?: string;
-  handlerType?: string;
-}
-
-export interface WorkflowNode {
-  id: string;
-  type: string;
+type Schemas = components["schemas"];
+type Named<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
+/** A part of the document with other types for some of its members; it may have more than is known here. */
+type With<T, Others> = Omit<Named<T>, keyof Others> & Others & { [other: string]: unknown };
+/** What is drawn has a place: what has none in its file is laid out. */
+interface Drawn {
   position: { x: number; y: number };
-  parentNode?: string | null;
   width?: number | null;
   height?: number | null;
-  displayName?: string | null;
-  inputValues?: Record<string, unknown>;
-  configValues?: Record<string, unknown>;
-  inputConnectionOrders?: Record<string, string[]>;
-  bypassed?: boolean;
-  /** Outputs that runs begun here take in the place of what the node would give. */
-  pinnedOutputs?: Record<string, unknown>;
-  [other: string]: unknown;
 }
 
-export interface WorkflowEdge {
-  id: string;
-  source: string;
-  sourceHandle: string;
-  target: string;
-  targetHandle: string;
-  [other: string]: unknown;
-}
-
+export type DataFlowType = Schemas["DataFlowType"];
+export type Slot = Schemas["InterfaceSlot"];
+export type WorkflowNode = With<Schemas["WorkflowNode"], Drawn>;
+export type WorkflowEdge = Schemas["WorkflowEdge"];
 /** A note on the canvas, in Markdown. */
-export interface WorkflowComment {
-  id: string;
-  text: string;
-  position: { x: number; y: number };
-  width?: number | null;
-  height?: number | null;
-  [other: string]: unknown;
-}
+export type WorkflowComment = With<Schemas["WorkflowComment"], Drawn & { text: string }>;
+/** A workflow as the editor has it: with its nodes and edges, where a file may have none. */
+export type WorkflowDocument = With<
+  Schemas["Workflow"],
+  { nodes: WorkflowNode[]; edges: WorkflowEdge[]; comments?: WorkflowComment[] }
+>;
 
-export interface WorkflowDocument {
-  id?: string | null;
-  name?: string | null;
-  description?: string | null;
-  nodes: WorkflowNode[];
-  edges: WorkflowEdge[];
-  comments?: WorkflowComment[];
-  interfaceInputs?: Record<string, Slot>;
-  interfaceOutputs?: Record<string, Slot>;
-  viewport?: { x: number; y: number; zoom: number };
-  [other: string]: unknown;
-}
+/** The types of what flows, each with the family that it is drawn as. */
+export const LOOKS = {
+  STRING: "text",
+  INTEGER: "integer",
+  FLOAT: "float",
+  BOOLEAN: "boolean",
+  OBJECT: "object",
+  ARRAY: "array",
+  BINARY: "object",
+  WILDCARD: "any",
+  CONVERTIBLE_ANY: "any",
+} as const satisfies Record<DataFlowType, string>;
+export const isType = (type: unknown): type is DataFlowType => typeof type === "string" && Object.hasOwn(LOOKS, type);
 
 export const GROUP_INPUT = "core:GroupInput";
 export const GROUP_OUTPUT = "core:GroupOutput";
@@ -116,11 +84,28 @@ export function placed(document: WorkflowDocument, places: Places, lacking: Read
   return { ...document, nodes };
 }
 
-/** The key of a slot without the number of the edge: `texts__1` is the second edge of `texts`. */
-export function slotKey(handle: string, slots: Record<string, Slot>): string {
-  if (handle in slots) return handle;
-  const key = handle.replace(/__\d+$/, "");
-  return slots[key]?.multi ? key : handle;
+/** The key and the place that the handle of an edge names: `texts__1` is the second edge of `texts`, which takes several. */
+export function findSlot(handle: string, slots: Record<string, Slot>): { key: string; place?: number } | undefined {
+  if (Object.hasOwn(slots, handle)) return { key: handle };
+  const [, key = "", place] = /^(.*)__([0-9]{1,9})$/s.exec(handle) ?? [];
+  const isPlace = place !== undefined && Object.hasOwn(slots, key) && slots[key]?.multi;
+  return isPlace ? { key, place: Number(place) } : undefined;
+}
+
+/** The key of the slot that a handle names, or the handle where there is none. */
+export const slotKey = (handle: string, slots: Record<string, Slot>) => findSlot(handle, slots)?.key ?? handle;
+
+/** The innermost loop that a node lies in. A parent that is no loop is passed through; what is inside of itself lies in none. */
+export function loopAround(document: WorkflowDocument, id: string): string | undefined {
+  const parentOf = (of: string) => nodeOf(document, of)?.parentNode ?? "";
+  const chain = [id];
+  for (let at = parentOf(id); nodeOf(document, at) && !chain.includes(at); at = parentOf(at)) chain.push(at);
+  const circle = chain.indexOf(parentOf(chain.at(-1)!));
+  for (const [place, outer] of chain.slice(1).entries()) {
+    if (circle >= 0 && place >= circle) break;
+    if (nodeOf(document, outer)?.type === LOOP) return outer;
+  }
+  return undefined;
 }
 
 export function nodeOf(document: WorkflowDocument, id: string): WorkflowNode | undefined {
@@ -229,9 +214,8 @@ export function removeEdges(document: WorkflowDocument, ids: Iterable<string>): 
   let next: WorkflowDocument = { ...document, edges: document.edges.filter((edge) => !gone.has(edge.id)) };
   for (const edge of document.edges) {
     if (!gone.has(edge.id)) continue;
-    const key = edge.targetHandle.replace(/__\d+$/, "");
-    const order = nodeOf(next, edge.target)?.inputConnectionOrders?.[key];
-    if (order?.includes(edge.id))
+    const orders = Object.entries(nodeOf(next, edge.target)?.inputConnectionOrders ?? {});
+    for (const [key, order] of orders.filter(([, order]) => order.includes(edge.id)))
       next = reorder(
         next,
         edge.target,
@@ -254,17 +238,16 @@ export function reorder(document: WorkflowDocument, node: string, key: string, o
   }));
 }
 
-/** The edges into a `multi` input, in their order. */
-export function orderOf(document: WorkflowDocument, node: string, key: string): string[] {
-  const edges = (indexOf(document).into.get(node) ?? []).filter(
-    (edge) => edge.targetHandle === key || edge.targetHandle.replace(/__\d+$/, "") === key,
-  );
-  const kept = nodeOf(document, node)?.inputConnectionOrders?.[key] ?? [];
-  const rank = (edge: WorkflowEdge) => {
-    const index = kept.indexOf(edge.id);
-    return index >= 0 ? index : kept.length + Number(/__(\d+)$/.exec(edge.targetHandle)?.[1] ?? 0);
-  };
-  return [...edges].sort((a, b) => rank(a) - rank(b)).map((edge) => edge.id);
+/** The edges into an input of a node, which has the inputs `slots`: those that its order names, then by the places of their handles, then the others. */
+export function orderOf(document: WorkflowDocument, node: string, key: string, slots: Record<string, Slot>): string[] {
+  const named = new Map(nodeOf(document, node)?.inputConnectionOrders?.[key]?.map((id, index) => [id, index]));
+  const edges = (indexOf(document).into.get(node) ?? []).flatMap(({ id, targetHandle }) => {
+    const slot = findSlot(targetHandle, slots);
+    if (slot?.key !== key) return [];
+    const [index, { place }] = [named.get(id), slot];
+    return [{ id, rank: index !== undefined ? [0, index] : place !== undefined ? [1, place] : [2, 0] }];
+  });
+  return edges.sort((a, b) => a.rank[0]! - b.rank[0]! || a.rank[1]! - b.rank[1]!).map((edge) => edge.id);
 }
 
 export interface Ends {
@@ -276,11 +259,11 @@ export interface Ends {
 
 /** Connect an output with an input. An input that takes one edge loses the one that it had. */
 export function connect(document: WorkflowDocument, ends: Ends, inputs: Record<string, Slot>): WorkflowDocument {
-  const key = slotKey(ends.targetHandle, inputs);
+  const { key, place } = findSlot(ends.targetHandle, inputs) ?? { key: ends.targetHandle };
   const id = freeId({ has: (one) => document.edges.some((edge) => edge.id === one) }, `${ends.source}-${ends.target}`);
   if (inputs[key]?.multi) {
-    const order = orderOf(document, ends.target, key);
-    const at = Number(/__(\d+)$/.exec(ends.targetHandle)?.[1] ?? order.length);
+    const order = orderOf(document, ends.target, key, inputs);
+    const at = place ?? order.length;
     const edge = { ...ends, id, targetHandle: `${key}__${at}` };
     order.splice(Math.min(at, order.length), 0, id);
     return reorder({ ...document, edges: [...document.edges, edge] }, ends.target, key, order);

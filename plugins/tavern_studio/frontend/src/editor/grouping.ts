@@ -108,7 +108,7 @@ export function makeGroup(document: WorkflowDocument, chosen: Iterable<string>, 
   return { made, put };
 }
 
-function keyFor(end: string, handle: string, taken: Record<string, Slot>, keys: Map<string, string>): string {
+function keyFor(end: string, handle: string, taken: Record<string, unknown>, keys: Map<string, string>): string {
   const wanted = handle.replace(/\W/g, "_");
   let key = keys.get(end) ?? wanted;
   if (!keys.has(end)) for (let number = 2; key in taken; number++) key = `${wanted}_${number}`;
@@ -210,8 +210,8 @@ export function wrapInLoop(
     if (!ids.has(edge.source) || ids.has(edge.target)) return [edge];
     const end = `${edge.source} ${edge.sourceHandle}`;
     const known = keys.get(end);
-    const taken = Object.fromEntries(carried.map(({ key }) => [key, { dataFlowType: "" }]));
-    const key = keyFor(end, edge.sourceHandle, taken, keys);
+    const taken = Object.fromEntries(carried.map(({ key }) => [key, {}]));
+    const key = keyFor(end, edge.sourceHandle.replace(/_{2,}/g, "_"), taken, keys);
     const out = { ...edge, source: id, sourceHandle: `out__${key}` };
     if (known !== undefined) return [out];
     carried.push({ key, dataFlowType: slotsOf(edge.source).outputs[edge.sourceHandle]?.dataFlowType ?? "WILDCARD" });

@@ -32,8 +32,8 @@ function kept(name: string) {
 /** What a node type deals with, by which the library can be narrowed: its own tags, and what its slots show. */
 export function tagsOf(definition: NodeDefinition): string[] {
   const found = new Set(definition.tags ?? []);
-  const { inputs = {}, outputs = {}, configSchema = {} } = definition;
-  const taken = [...Object.values(inputs), ...Object.values(configSchema)];
+  const { inputs = {}, outputs = {}, configSchema } = definition;
+  const taken = [...Object.values(inputs), ...Object.values(configSchema ?? {})];
   if ([...taken, ...Object.values(outputs)].some((slot) => slot.isStream)) found.add("stream");
   for (const [tag, kinds] of KINDS) if (taken.some((slot) => kinds.includes(kindOf(slot)))) found.add(tag);
   if (definition.modes) found.add("modes");

@@ -1,9 +1,10 @@
-import { changeNode, nodeOf, removeEdges, setValue, type WorkflowDocument, type WorkflowNode } from "./document";
+import { changeNode, isType, nodeOf, removeEdges, setValue } from "./document";
+import type { DataFlowType, WorkflowDocument, WorkflowNode } from "./document";
 
 /** What goes from one iteration of a loop to the next (`carried`), or what each gives (`perIteration`). */
 export interface Variable {
   key: string;
-  dataFlowType: string;
+  dataFlowType?: DataFlowType;
   initial?: unknown;
 }
 
@@ -30,11 +31,35 @@ export function variablesOf(node: WorkflowNode | undefined, kind: VariableKind):
   return Array.isArray(given) ? (given as Variable[]).filter((one) => typeof one?.key === "string") : [];
 }
 
+/** What of a loop's configuration makes slots, without what is wrong in it; `isWhole` where nothing is. */
+export function loopOf({ configValues = {} }: WorkflowNode) {
+  let isWhole = true;
+  const variables = (kind: VariableKind) => {
+    const found = new Map<string, Required<Variable>>();
+    const given = configValues[kind] ?? [];
+    for (const one of Array.isArray(given) ? (given as unknown[]) : []) {
+      const { key, dataFlowType = "WILDCARD", initial } = Object(one) as Partial<Variable>;
+      const isRight =
+        typeof key === "string" && nameProblem(key, [...found.keys()]) === undefined && isType(dataFlowType);
+      if (isRight) found.set(key, { key, dataFlowType, initial });
+    }
+    isWhole &&= Array.isArray(given) && given.length === found.size;
+    return [...found.values()];
+  };
+  const [carried, perIteration] = [variables("carried"), variables("perIteration")];
+  const named = configValues.conditionSlot ?? "";
+  const condition = typeof named === "string" && conditionProblem(named) === undefined ? named : undefined;
+  return { carried, perIteration, condition, isWhole: isWhole && (named === "" || condition !== undefined) };
+}
+
 /** Say why a variable of a loop may not have a name, as the key of a message. */
 export function nameProblem(name: string, taken: string[]): string | undefined {
   if (name === "" || name.includes("__")) return "loop.badName";
   return taken.includes(name) ? "loop.taken" : undefined;
 }
+
+/** Say why the slot whose value ends a loop may not have a name. */
+export const conditionProblem = (name: string) => nameProblem(name, ["count"]);
 
 export function addVariable(document: WorkflowDocument, id: string, kind: VariableKind): WorkflowDocument {
   const those = variablesOf(nodeOf(document, id), kind);

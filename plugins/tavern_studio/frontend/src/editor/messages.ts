@@ -167,6 +167,9 @@ export default {
         type: "{from} does not fit {slot}, which takes {to}.",
         stream: "{slot} takes a stream; this output gives one value.",
         itself: "A node cannot feed itself. A loop zone repeats nodes.",
+        out: "No edge leads out of a loop zone: give the value to a slot of the zone, which gives it on.",
+        side: "{slot} and this output are on different sides of the loop zone.",
+        streamIn: "A stream does not go into a loop zone. Collect it outside.",
       },
       state: {
         queued: "waiting",
@@ -366,6 +369,9 @@ export default {
         type: "{from} 不适合 {slot}，它需要 {to}。",
         stream: "{slot} 需要流，而此输出只给出一个值。",
         itself: "节点不能连接自身。请用循环区重复执行节点。",
+        out: "连线不能引出循环区：请把值交给循环区的槽位，由它传出。",
+        side: "{slot} 与此输出位于循环区的不同侧。",
+        streamIn: "流不能进入循环区，请先在外面收集。",
       },
       state: {
         queued: "等待中",

@@ -1,12 +1,12 @@
-import type { NodeDefinition } from "./nodetypes";
+import { slotsInMode, type NodeDefinition } from "./nodetypes";
 import { changeNode, nodeOf, setValue, type Slot, type WorkflowDocument } from "./document";
 import { modeOf, refusal } from "./slots";
 
 /** The configuration that selects the mode of a node, as a slot to choose it with; undefined where there are none. */
 export function modeChoice(definition: NodeDefinition | undefined): { key: string; slot: Slot } | undefined {
   const modes = Object.entries(definition?.modes ?? {});
-  if (definition === undefined || modes.length === 0) return undefined;
-  const key = definition.modeConfigKey ?? "mode";
+  const key = definition?.modeConfigKey;
+  if (definition === undefined || key == null || modes.length === 0) return undefined;
   const suggestions = modes.map(([value, mode]) => ({ value, label: mode.displayName ?? value }));
   const made: Slot = {
     dataFlowType: "STRING",
@@ -29,10 +29,9 @@ export function changeMode(
   const node = nodeOf(document, id);
   const choice = modeChoice(definition);
   if (node === undefined || choice === undefined) return document;
-  const old = definition.modes?.[String(modeOf(node, definition))];
-  const now = definition.modes?.[String(mode)];
-  const inputs = replaced(old?.inputs ?? definition.inputs, now?.inputs ?? definition.inputs);
-  const outputs = replaced(old?.outputs ?? definition.outputs, now?.outputs ?? definition.outputs);
+  const old = slotsInMode(definition, modeOf(node, definition));
+  const now = slotsInMode(definition, modeOf({ configValues: { [choice.key]: mode } }, definition));
+  const [inputs, outputs] = [replaced(old.inputs, now.inputs), replaced(old.outputs, now.outputs)];
   const edges = document.edges.map((edge) => {
     const target = edge.target === id ? inputs.get(edge.targetHandle) : undefined;
     const source = edge.source === id ? outputs.get(edge.sourceHandle) : undefined;

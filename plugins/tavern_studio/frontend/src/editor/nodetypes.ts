@@ -2,28 +2,23 @@
  * A node type as the server describes it, and what follows from that description alone. Where it comes from is in
  * `definitions.ts`.
  */
+import type { components } from "../api/schema";
 import type { Slot } from "./document";
 
 /** A node type as `GET /api/nodes` has it. */
-export interface NodeDefinition {
-  type: string;
-  namespace: string;
+export type NodeDefinition = components["schemas"]["NodeDefinition"] & {
   category: string;
-  displayName?: string;
-  description?: string;
   inputs: Record<string, Slot>;
   outputs: Record<string, Slot>;
-  configSchema?: Record<string, Slot>;
-  modes?: Record<string, { displayName?: string; inputs?: Record<string, Slot>; outputs?: Record<string, Slot> }>;
-  modeConfigKey?: string;
-  defaultModeId?: string;
   tags?: string[];
-  dynamicSlots?: boolean;
-  width?: number;
   /** Whether it is there for trying the page, and not offered. */
   isTest?: boolean;
-  /** By language, what its names and descriptions are in it. */
-  texts?: Record<string, Record<string, string>>;
+};
+
+/** The slots that a node type has in a mode; its own where it has no such mode. */
+export function slotsInMode(definition: NodeDefinition, mode: string | undefined) {
+  const { inputs = {}, outputs = {} } = definition.modes?.[mode ?? ""] ?? definition;
+  return { inputs, outputs };
 }
 
 /** The name of a node type without what only decorates it. */

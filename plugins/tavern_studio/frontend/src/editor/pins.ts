@@ -1,6 +1,6 @@
 import { api, ask } from "../api/client";
 import { t } from "../i18n";
-import { changeNode, GROUP_INPUT, GROUP_OUTPUT, indexOf, nodeOf } from "./document";
+import { changeNode, GROUP_INPUT, GROUP_OUTPUT, indexOf, loopAround, nodeOf } from "./document";
 import type { Slot, WorkflowDocument, WorkflowNode } from "./document";
 import type { Outputs, Running } from "./running";
 import type { Slots } from "./slots";
@@ -9,15 +9,15 @@ import type { Slots } from "./slots";
 const MOST = 1_000_000;
 
 /** Whether runs can be given the outputs of a node: those of one in a loop are others each time. */
-export function mayPin(node: WorkflowNode): boolean {
-  return !node.parentNode && node.type !== GROUP_INPUT && node.type !== GROUP_OUTPUT;
+export function mayPin(document: WorkflowDocument, node: WorkflowNode): boolean {
+  return loopAround(document, node.id) === undefined && node.type !== GROUP_INPUT && node.type !== GROUP_OUTPUT;
 }
 
 /** The pinned outputs of nodes that run, as far as the nodes have them still. */
 export function pinsOf(document: WorkflowDocument, slotsOf: (id: string) => Slots): Outputs {
   const found: Outputs = {};
   for (const node of document.nodes) {
-    if (node.pinnedOutputs === undefined || node.bypassed || !mayPin(node)) continue;
+    if (node.pinnedOutputs === undefined || node.bypassed || !mayPin(document, node)) continue;
     const { outputs } = slotsOf(node.id);
     found[node.id] = Object.fromEntries(Object.entries(node.pinnedOutputs).filter(([key]) => key in outputs));
   }
@@ -67,7 +67,8 @@ export function lastInputs(document: WorkflowDocument, running: Running, id: str
   for (const edge of indexOf(document).into.get(id) ?? []) {
     const source = nodeOf(document, edge.source);
     const output = running.nodes.get(edge.source)?.output;
-    if (source !== undefined && mayPin(source) && !source.bypassed && output != null) found[source.id] = output;
+    if (source !== undefined && mayPin(document, source) && !source.bypassed && output != null)
+      found[source.id] = output;
   }
   return found;
 }

@@ -19,8 +19,7 @@ export function inputsKept(session: Session): Record<string, unknown> {
 
 /** The inputs of a workflow that need a value and have none. */
 export function missingInputs(document: WorkflowDocument, values: Record<string, unknown>): string[] {
-  const isMissing = ([key, slot]: [string, Slot]) =>
-    slot.required && [undefined, null, ""].includes((values[key] ?? slot.config?.default) as never);
+  const isMissing = ([key, slot]: [string, Slot]) => slot.required && (values[key] ?? slot.config?.default) == null;
   return Object.entries(document.interfaceInputs ?? {})
     .filter(isMissing)
     .map(([key]) => key);

@@ -13,7 +13,7 @@ import { keepPoints } from "./links";
 import { nameOf } from "./nodetypes";
 import { pathOf } from "./paths";
 import { Running } from "./running";
-import { slotsOf, valueKeys, type Slots } from "./slots";
+import { groupReference, slotsOf, valueKeys, type Slots } from "./slots";
 
 interface Step {
   label: string;
@@ -237,7 +237,7 @@ export class Session {
     if (node === undefined) return { inputs: {}, outputs: {}, innerInputs: {}, innerOutputs: {} };
     const edges = [...(this.index.value.into.get(id) ?? []), ...(this.index.value.outOf.get(id) ?? [])];
     const byType = this.definitions.byType;
-    const group = this.definitions.group(String(node.configValues?.referencedWorkflowId ?? ""));
+    const group = this.definitions.group(groupReference(node));
     const { interfaceInputs, interfaceOutputs } = document;
     const own = [node.type, node.configValues, node.policy, valueKeys(node).join("\n")];
     const of = [...own, interfaceInputs, interfaceOutputs, byType, group, ...edges];

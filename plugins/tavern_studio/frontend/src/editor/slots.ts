@@ -1,16 +1,7 @@
-import type { NodeDefinition } from "./nodetypes";
-import {
-  GROUP_INPUT,
-  GROUP_OUTPUT,
-  indexOf,
-  LOOP,
-  NODE_GROUP,
-  slotKey,
-  type Slot,
-  type WorkflowDocument,
-  type WorkflowNode,
-} from "./document";
-import { variablesOf } from "./loops";
+import { slotsInMode, type NodeDefinition } from "./nodetypes";
+import { findSlot, GROUP_INPUT, GROUP_OUTPUT, indexOf, LOOKS, LOOP, NODE_GROUP } from "./document";
+import type { Slot, WorkflowDocument, WorkflowNode } from "./document";
+import { loopOf } from "./loops";
 
 /** The handles of a node: what enters and leaves it, and for a loop what its inside gives and takes. */
 export interface Slots {
@@ -41,35 +32,52 @@ export interface Known {
   group(id: string): WorkflowDocument | null | undefined;
 }
 
-/** Return the slots of a node: those of its type, mode, configuration, group or of the workflow's interface. */
+/** Return the slots of a node, with those that only its edges name where it may have others. */
 export function slotsOf(node: WorkflowNode, document: WorkflowDocument, known: Known): Slots {
-  const definition = known.byType.get(node.type);
-  const slots: Slots = { inputs: {}, outputs: {}, innerInputs: {}, innerOutputs: {} };
-  let isCertain = definition !== undefined && !definition.dynamicSlots;
-  if (node.type === GROUP_INPUT || node.type === GROUP_OUTPUT) isCertain = true;
-  if (node.type === GROUP_INPUT) slots.outputs = document.interfaceInputs ?? {};
-  else if (node.type === GROUP_OUTPUT) slots.inputs = document.interfaceOutputs ?? {};
-  else if (node.type === NODE_GROUP) {
-    const group = known.group(String(node.configValues?.referencedWorkflowId ?? ""));
-    slots.inputs = group?.interfaceInputs ?? {};
-    slots.outputs = group?.interfaceOutputs ?? {};
-    isCertain = group != null;
-  } else if (definition !== undefined) {
-    const mode = definition.modes?.[String(modeOf(node, definition))];
-    slots.inputs = mode?.inputs ?? definition.inputs;
-    slots.outputs = mode?.outputs ?? definition.outputs;
-  }
-  if (node.type === LOOP) addLoopSlots(node, slots);
-  if (definition !== undefined && isRouted(node))
-    slots.outputs = { error: { dataFlowType: "OBJECT" }, ...slots.outputs };
-  if (!isCertain) return withConnected(node, document, slots);
-  const gone = goneOf(node, document, slots, definition);
+  const { slots, isKnown, isDynamic } = derivedSlots(node, document, known);
+  if (!isKnown || isDynamic) return withConnected(node, document, slots);
+  const gone = goneOf(node, document, slots, known.byType.get(node.type));
   return gone.inputs.length + gone.outputs.length + gone.values.length ? { ...slots, gone } : slots;
 }
 
-/** Whether a node's policy gives its errors to an output of their own. */
-function isRouted(node: WorkflowNode): boolean {
-  return (node.policy as { onError?: string } | null | undefined)?.onError === "route";
+/**
+ * The slots of a node by its type, mode and configuration, its group or the workflow's interface; whether it is known
+ * that it has these, and whether it has any others that are used (`tests/conformance`).
+ */
+export function derivedSlots(
+  node: WorkflowNode,
+  document: WorkflowDocument,
+  known: Known,
+): { slots: Slots; isKnown: boolean; isDynamic: boolean } {
+  const of = (inputs: Slots["inputs"] = {}, outputs: Slots["outputs"] = {}, isKnown = true) => ({
+    slots: { inputs, outputs, innerInputs: {}, innerOutputs: {} },
+    isKnown,
+    isDynamic: false,
+  });
+  if (node.type === GROUP_INPUT) return of({}, document.interfaceInputs);
+  if (node.type === GROUP_OUTPUT) return of(document.interfaceOutputs);
+  if (node.type === NODE_GROUP) {
+    const group = known.group(groupReference(node));
+    return of(group?.interfaceInputs, group?.interfaceOutputs, group != null);
+  }
+  const definition = known.byType.get(node.type);
+  let found = of({}, {}, false);
+  if (node.type === LOOP) found = { ...found, ...ofLoop(node, definition) };
+  else if (definition === undefined) return found;
+  else {
+    const { inputs, outputs } = slotsInMode(definition, modeOf(node, definition));
+    found = { ...of(inputs, outputs), isDynamic: Boolean(definition.dynamicSlots) };
+  }
+  if (node.policy?.onError === "route") found.slots.outputs = { error: ERROR, ...found.slots.outputs };
+  return found;
+}
+
+const ERROR: Slot = { dataFlowType: "OBJECT", isBranch: true };
+
+/** The id of the workflow that a group stands for; empty where it names none. */
+export function groupReference({ configValues }: WorkflowNode): string {
+  const reference = configValues?.referencedWorkflowId;
+  return typeof reference === "string" ? reference : "";
 }
 
 /** Return what edges and values name that is not among the slots. The values of another mode wait for it. */
@@ -88,13 +96,11 @@ function goneOf(
     Slot
   >;
   return {
-    inputs: [
-      ...new Set(
-        into.filter((handle) => !(slotKey(handle, slots.inputs) in slots.inputs) && !(handle in slots.innerInputs)),
-      ),
+    inputs: [...new Set(into.filter((handle) => !findSlot(handle, { ...slots.inputs, ...slots.innerInputs })))],
+    outputs: [
+      ...new Set(outOf.filter((handle) => !Object.hasOwn({ ...slots.outputs, ...slots.innerOutputs }, handle))),
     ],
-    outputs: [...new Set(outOf.filter((handle) => !(handle in slots.outputs) && !(handle in slots.innerOutputs)))],
-    values: valueKeys(node).filter((key) => !(slotKey(key, known) in known)),
+    values: valueKeys(node).filter((key) => !findSlot(key, known)),
   };
 }
 
@@ -103,30 +109,42 @@ export function valueKeys(node: WorkflowNode): string[] {
   return Object.entries(node.inputValues ?? {}).flatMap(([key, value]) => (value == null ? [] : [key]));
 }
 
-export function modeOf(node: WorkflowNode, definition: NodeDefinition): unknown {
-  return node.configValues?.[definition.modeConfigKey ?? "mode"] ?? definition.defaultModeId;
+/** The mode that a node's configuration selects; null selects none. */
+export function modeOf(node: Pick<WorkflowNode, "configValues">, definition: NodeDefinition): string | undefined {
+  const key = definition.modeConfigKey;
+  if (key == null) return definition.defaultModeId ?? undefined;
+  const chosen =
+    node.configValues?.[key] ?? definition.configValues?.[key] ?? definition.configSchema?.[key]?.config?.default;
+  if (chosen == null) return definition.defaultModeId ?? undefined;
+  return typeof chosen === "object" ? JSON.stringify(chosen) : String(chosen);
 }
 
-function addLoopSlots(node: WorkflowNode, slots: Slots): void {
-  const { index = { dataFlowType: "INTEGER" }, ...outside } = slots.outputs;
-  slots.inputs = { ...slots.inputs };
-  slots.outputs = outside;
-  slots.innerOutputs = { index };
-  for (const { key, dataFlowType = "WILDCARD", initial } of variablesOf(node, "carried")) {
-    slots.inputs[`in__${key}`] = { dataFlowType, displayName: key, config: { default: initial } };
-    slots.innerOutputs[`in__${key}`] = { dataFlowType, displayName: key };
-    slots.innerInputs[`next__${key}`] = { dataFlowType, displayName: key };
-    slots.outputs[`out__${key}`] = { dataFlowType, displayName: key };
+const INTEGER: Slot = { dataFlowType: "INTEGER" };
+/** What every loop has. */
+const OF_LOOPS: Record<string, Slot> = {
+  index: INTEGER,
+  iterations: INTEGER,
+  stopped_by: { dataFlowType: "STRING" },
+  log: { dataFlowType: "ARRAY" },
+};
+
+function ofLoop(node: WorkflowNode, definition: NodeDefinition | undefined): { slots: Slots; isKnown: boolean } {
+  const { carried, perIteration, condition, isWhole } = loopOf(node);
+  const { index = INTEGER, ...outputs }: Record<string, Slot> = { ...OF_LOOPS, ...definition?.outputs };
+  const inputs: Record<string, Slot> = { count: INTEGER, ...definition?.inputs };
+  const slots: Slots = { inputs, outputs, innerInputs: {}, innerOutputs: { index } };
+  for (const { key, dataFlowType, initial } of carried) {
+    const slot: Slot = { dataFlowType, displayName: key };
+    slots.inputs[`in__${key}`] = initial == null ? slot : { ...slot, config: { default: initial } };
+    slots.innerOutputs[`in__${key}`] = slots.innerInputs[`next__${key}`] = slots.outputs[`out__${key}`] = slot;
   }
-  for (const { key, dataFlowType = "WILDCARD" } of variablesOf(node, "perIteration")) {
+  for (const { key, dataFlowType } of perIteration) {
     slots.innerInputs[`each__${key}`] = { dataFlowType, displayName: key };
     slots.outputs[`list__${key}`] = { dataFlowType: "ARRAY", displayName: key };
     slots.outputs[`stream__${key}`] = { dataFlowType, displayName: key, isStream: true };
   }
-  const condition = node.configValues?.conditionSlot;
-  if (typeof condition === "string" && condition) {
-    slots.innerInputs[condition] = { dataFlowType: "BOOLEAN", displayName: condition };
-  }
+  if (condition !== undefined) slots.innerInputs[condition] = { dataFlowType: "BOOLEAN", displayName: condition };
+  return { slots, isKnown: isWhole };
 }
 
 /** A node whose type is not there, or makes slots as they are used, has at least those that are connected. */
@@ -136,12 +154,10 @@ function withConnected(node: WorkflowNode, document: WorkflowDocument, slots: Sl
   const outputs = { ...slots.outputs };
   const any: Slot = { dataFlowType: "WILDCARD" };
   for (const edge of index.into.get(node.id) ?? []) {
-    const key = edge.targetHandle.replace(/__\d+$/, "");
-    if (edge.targetHandle in slots.innerInputs || key in inputs || edge.targetHandle in inputs) continue;
-    inputs[edge.targetHandle] = any;
+    if (!findSlot(edge.targetHandle, { ...inputs, ...slots.innerInputs })) inputs[edge.targetHandle] = any;
   }
   for (const edge of index.outOf.get(node.id) ?? []) {
-    if (!(edge.sourceHandle in outputs) && !(edge.sourceHandle in slots.innerOutputs)) outputs[edge.sourceHandle] = any;
+    if (!Object.hasOwn({ ...outputs, ...slots.innerOutputs }, edge.sourceHandle)) outputs[edge.sourceHandle] = any;
   }
   return { ...slots, inputs, outputs };
 }
@@ -152,10 +168,10 @@ const CONVERTED: Record<string, string[]> = { FLOAT: ["INTEGER"], STRING: ["INTE
 /** Say why an output may not feed an input, as the key of a message; undefined where it may. */
 export function refusal(source: Slot, target: Slot): string | undefined {
   if (target.isStream && !source.isStream) return "editor.refused.stream";
+  if (source.isStream && !target.isStream && target.dataFlowType === "ARRAY") return undefined; // the list of its items
   const [from, to] = [source.matchCategories ?? [], target.matchCategories ?? []];
   if (from.includes("BehaviorWildcard") || to.includes("BehaviorWildcard")) return undefined;
   if (from.some((one) => to.includes(one))) return undefined;
-  if (source.isStream && !target.isStream && ["STRING", "ARRAY"].includes(target.dataFlowType)) return undefined;
   if (source.dataFlowType === target.dataFlowType) return undefined;
   if (WILD.has(source.dataFlowType) || WILD.has(target.dataFlowType)) return undefined;
   if (CONVERTED[target.dataFlowType]?.includes(source.dataFlowType)) return undefined;
@@ -168,22 +184,6 @@ export function slotName(slot: Slot | undefined, key: string): string {
 }
 
 /** How a slot is drawn: a shape and a colour for each family of types. */
-export function slotLook(slot: Slot): "text" | "integer" | "float" | "boolean" | "object" | "array" | "any" {
-  switch (slot.dataFlowType) {
-    case "STRING":
-      return "text";
-    case "INTEGER":
-      return "integer";
-    case "FLOAT":
-      return "float";
-    case "BOOLEAN":
-      return "boolean";
-    case "OBJECT":
-    case "BINARY":
-      return "object";
-    case "ARRAY":
-      return "array";
-    default:
-      return "any";
-  }
+export function slotLook(slot: Slot) {
+  return LOOKS[slot.dataFlowType] ?? "any";
 }

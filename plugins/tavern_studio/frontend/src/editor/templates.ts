@@ -1,4 +1,4 @@
-import { GROUP_INPUT, GROUP_OUTPUT, LOOP, type WorkflowDocument } from "./document";
+import { GROUP_INPUT, GROUP_OUTPUT, LOOP, type Slot, type WorkflowDocument } from "./document";
 
 type Template = (name: string) => WorkflowDocument;
 
@@ -47,7 +47,7 @@ const model: Template = (name) => ({
   interfaceOutputs: { answer: { key: "answer", dataFlowType: "STRING", displayName: "Answer" } },
 });
 
-const FLOAT = { dataFlowType: "FLOAT" };
+const FLOAT: Slot = { dataFlowType: "FLOAT" };
 
 const loop: Template = (name) => ({
   ...emptyWorkflow(name),

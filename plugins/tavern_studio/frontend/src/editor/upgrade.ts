@@ -1,10 +1,12 @@
 import {
   changeNode,
   indexOf,
+  loopAround,
   nodeOf,
   orderOf,
   removeEdges,
   reorder,
+  slotKey,
   type Slot,
   type WorkflowDocument,
   type WorkflowEdge,
@@ -33,6 +35,8 @@ export function upgradeNodes(document: WorkflowDocument, ids: Iterable<string>, 
   return done;
 }
 
+/** A slot that is gone took several edges as far as anybody knows. */
+const MANY: Slot = { dataFlowType: "WILDCARD", multi: true };
 const keyOf = (handle: string) => handle.replace(/__\d+$/, "");
 
 function upgradeInputs(done: Upgrade, id: string, slotsIn: SlotsIn): void {
@@ -40,13 +44,13 @@ function upgradeInputs(done: Upgrade, id: string, slotsIn: SlotsIn): void {
   const slots = slotsOf(document, id, slotsIn);
   const edges = (indexOf(document).into.get(id) ?? []).filter((edge) => slots.gone?.inputs.includes(edge.targetHandle));
   const gone = byKey(edges, (edge) => keyOf(edge.targetHandle));
-  const isInside = (edge: WorkflowEdge) => nodeOf(document, edge.source)?.parentNode === id;
+  const isInside = (edge: WorkflowEdge) => loopAround(document, edge.source) === id;
   const feeding = (edge: WorkflowEdge) => outputOf(slotsOf(document, edge.source, slotsIn), edge.sourceHandle);
   const there: Record<string, Slot> = { ...slots.inputs, ...slots.innerInputs };
   const pairs = pair([...gone.keys()], there, {
     fits: (key, slot, to) => {
       const asking = gone.get(key) ?? [];
-      const others = orderOf(document, id, to).filter((one) => !asking.some((edge) => edge.id === one));
+      const others = orderOf(document, id, to, there).filter((one) => !asking.some((edge) => edge.id === one));
       if (!slot.multi && asking.length + others.length > 1) return false;
       return asking.every((edge) => isInside(edge) === to in slots.innerInputs && isAllowed(feeding(edge), slot));
     },
@@ -56,13 +60,13 @@ function upgradeInputs(done: Upgrade, id: string, slotsIn: SlotsIn): void {
   });
   for (const [key, asking] of gone) {
     const to = pairs.get(key);
-    const order = orderOf(done.document, id, key);
+    const order = orderOf(done.document, id, key, { ...there, [key]: MANY });
     if (to === undefined)
       done.document = removeEdges(
         done.document,
         asking.map((edge) => edge.id),
       );
-    else done.document = moveEdges(done.document, id, order, to, Boolean(there[to]?.multi));
+    else done.document = moveEdges(done.document, id, order, to, there);
     tell(done, id, key, to);
   }
   const left = [...gone.keys()].filter((key) => !(key in there));
@@ -75,12 +79,12 @@ function moveEdges(
   id: string,
   moving: string[],
   to: string,
-  isMulti: boolean,
+  inputs: Record<string, Slot>,
 ): WorkflowDocument {
-  const order = [...orderOf(document, id, to).filter((edge) => !moving.includes(edge)), ...moving];
+  const order = [...orderOf(document, id, to, inputs).filter((edge) => !moving.includes(edge)), ...moving];
   const edges = document.edges.map((edge) => (moving.includes(edge.id) ? { ...edge, targetHandle: to } : edge));
   const moved = { ...document, edges };
-  return isMulti ? reorder(moved, id, to, order) : moved;
+  return inputs[to]?.multi ? reorder(moved, id, to, order) : moved;
 }
 
 function forgetOrders(document: WorkflowDocument, id: string, keys: Iterable<string>): WorkflowDocument {
@@ -98,7 +102,7 @@ function upgradeOutputs(done: Upgrade, id: string, slotsIn: SlotsIn): void {
     leaving.filter((edge) => slots.gone?.outputs.includes(edge.sourceHandle)),
     (edge) => edge.sourceHandle,
   );
-  const isInside = (edge: WorkflowEdge) => nodeOf(document, edge.target)?.parentNode === id;
+  const isInside = (edge: WorkflowEdge) => loopAround(document, edge.target) === id;
   const fed = (edge: WorkflowEdge) => inputOf(slotsOf(document, edge.target, slotsIn), edge.targetHandle);
   const pairs = pair(
     [...gone.keys()],
@@ -138,7 +142,7 @@ function upgradeValues(done: Upgrade, id: string, slotsIn: SlotsIn): void {
   const pairs = pair(gone, slots.inputs, {
     fits: (_key, _slot, to) => values[to] == null,
     isSame: (key, slot, to) =>
-      typeOf(values[key]).includes(slot.dataFlowType) && orderOf(done.document, id, to).length === 0,
+      typeOf(values[key]).includes(slot.dataFlowType) && orderOf(done.document, id, to, slots.inputs).length === 0,
   });
   for (const key of gone) {
     const edge = done.mapped.find(
@@ -205,7 +209,7 @@ function slotsOf(document: WorkflowDocument, id: string, slotsIn: SlotsIn): Slot
 const outputOf = (slots: Slots, handle: string): Slot | undefined =>
   slots.outputs[handle] ?? slots.innerOutputs[handle];
 const inputOf = (slots: Slots, handle: string): Slot | undefined =>
-  slots.inputs[handle] ?? slots.innerInputs[handle] ?? slots.inputs[keyOf(handle)];
+  slots.innerInputs[handle] ?? slots.inputs[slotKey(handle, slots.inputs)];
 
 function byKey(edges: WorkflowEdge[], key: (edge: WorkflowEdge) => string): Map<string, WorkflowEdge[]> {
   const found = new Map<string, WorkflowEdge[]>();

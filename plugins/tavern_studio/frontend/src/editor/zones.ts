@@ -4,6 +4,7 @@ import {
   GROUP_INPUT,
   GROUP_OUTPUT,
   LOOP,
+  loopAround,
   moveNodes,
   nodeOf,
   type WorkflowDocument,
@@ -66,8 +67,8 @@ export function zoneOf(
 }
 
 function depthOf(document: WorkflowDocument, node: WorkflowNode): number {
-  const parent = node.parentNode ? nodeOf(document, node.parentNode) : undefined;
-  return parent ? 1 + depthOf(document, parent) : 0;
+  const around = nodeOf(document, loopAround(document, node.id) ?? "");
+  return around ? 1 + depthOf(document, around) : 0;
 }
 
 /** Let a zone, and the zones around it, reach around all that lies in it. */

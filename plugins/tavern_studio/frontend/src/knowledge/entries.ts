@@ -34,14 +34,14 @@ export function withFields(entry: Partial<Entry>, fields: EntryFields): Partial<
     ...entry,
     displayName: fields.name || null,
     entry_type: fields.type || "fact",
-    content: { ...entry.content, value: fields.text } as Entry["content"],
-    activation_criteria: { ...entry.activation_criteria, keywords: fields.keywords } as Entry["activation_criteria"],
-    usage_metadata: { ...entry.usage_metadata, priority: fields.priority } as Entry["usage_metadata"],
+    content: { ...entry.content, value: fields.text },
+    activation_criteria: { ...entry.activation_criteria, keywords: fields.keywords },
+    usage_metadata: { ...entry.usage_metadata, priority: fields.priority },
     management_metadata: {
       ...entry.management_metadata,
       tags: fields.tags,
       is_enabled: fields.isEnabled,
-    } as Entry["management_metadata"],
+    },
   };
 }
 

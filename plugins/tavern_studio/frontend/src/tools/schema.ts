@@ -17,7 +17,7 @@ export interface Parameters {
   required?: string[];
 }
 
-const TYPES: Record<string, string> = {
+const TYPES: Record<string, Slot["dataFlowType"]> = {
   string: "STRING",
   integer: "INTEGER",
   number: "FLOAT",

@@ -40,7 +40,8 @@ export function kindOf(slot: Slot): ControlKind {
   }
 }
 
-function kindOfText({ config = {} }: Slot, categories: string[]): ControlKind {
+function kindOfText({ config: given }: Slot, categories: string[]): ControlKind {
+  const config = given ?? {};
   if (config.widget === "model-picker") return "model";
   if (config.widget === "tool-picker") return "tool";
   if (config.format === "project-file" || categories.includes("FilePath")) return "file";
