@@ -6,8 +6,9 @@ The JSON of a `NodeDefinition` is what the existing platform serves at `GET /api
 from __future__ import annotations
 
 import enum
+import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import ConfigDict, Field, JsonValue
@@ -146,16 +147,24 @@ class NodeDefinition(OpenModel):
         """`namespace:type`, the name by which workflows use the node."""
         return f"{self.namespace}:{self.type}"
 
+    def mode(self, config: Mapping[str, Any] | None = None) -> str | None:
+        """Return the mode that `config` selects, else the type's values, else the default; null selects none."""
+        key, schema = self.mode_config_key, self.config_schema or {}
+        if not self.modes or key is None:
+            return self.default_mode_id if self.modes else None
+        preset = schema[key].default if key in schema else None
+        chosen = ((config or {}).get(key), (self.config_values or {}).get(key), preset, self.default_mode_id)
+        value = next((one for one in chosen if one is not None), None)
+        if value is None or isinstance(value, str):
+            return value
+        return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
+
     def slots(
-        self, config: dict[str, Any] | None = None
+        self, config: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, SlotDefinition], dict[str, SlotDefinition]]:
         """Return the input and output slots in force under `config` (the selected mode's, if any)."""
-        if self.modes:
-            key = (config or {}).get(self.mode_config_key or "", self.default_mode_id)
-            mode = self.modes.get(str(key))
-            if mode is not None:
-                return mode.inputs, mode.outputs
-        return self.inputs, self.outputs
+        mode = self.modes.get(self.mode(config) or "") if self.modes else None
+        return (self.inputs, self.outputs) if mode is None else (mode.inputs, mode.outputs)
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON of `GET /api/nodes`: what is set, plus the platform's two markers of a node

@@ -229,20 +229,8 @@ def config_of(definition: NodeDefinition, node: WorkflowNode) -> dict[str, Any]:
 
 
 def mode_of(definition: NodeDefinition, node: WorkflowNode) -> str | None:
-    """Return the mode that a node's configuration selects, as text, or None where its type has none. Null selects
-    none."""
-    key = definition.mode_config_key
-    if not definition.modes or key is None:
-        return definition.default_mode_id if definition.modes else None
-    slot = (definition.config_schema or {}).get(key)
-    for value in (
-        node.config_values.get(key),
-        (definition.config_values or {}).get(key),
-        slot.default if slot is not None else None,
-    ):
-        if value is not None:
-            return text_of(value) if isinstance(value, bool | int | float) else str(value)
-    return definition.default_mode_id
+    """Return the mode that a node's configuration selects, or None where its type has none."""
+    return definition.mode(node.config_values)
 
 
 def slots_of(
@@ -270,8 +258,7 @@ def slots_of(
         return {**zone.outer_inputs, **zone.inner_inputs}, with_error_output(node, outputs), False
     if definition is None:
         return {}, {}, False
-    config = {definition.mode_config_key or "": mode_of(definition, node)} if definition.modes else None
-    inputs, outputs = definition.slots(config)
+    inputs, outputs = definition.slots(node.config_values)
     return inputs, with_error_output(node, outputs), bool(definition.dynamic_slots)
 
 
