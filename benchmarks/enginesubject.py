@@ -25,7 +25,7 @@ from tavern_engine.compile.compiler import compile_plan
 from tavern_engine.journal.batch_rows import Batch
 from tavern_engine.journal.journal import Journal, RunJournal, read_rows
 from tavern_engine.journal.keys import ProjectKey
-from tavern_engine.journal.run_store.store import SqliteRunStore
+from tavern_engine.journal.run_store.store import SqlRunStore
 from tavern_engine.registry import NodeType
 from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.node_table import NodeTable, State
@@ -43,7 +43,7 @@ from tavern_host.sdk.decorator import NodeCode
 from tavern_nodes.node_runners import InProcessNodeRunner
 
 if TYPE_CHECKING:
-    from tavern_postgres.runs import PostgresRunStore
+    from tavern_host.storage.databases import SharedDatabase
 
 _PLUGIN = "benchmark"
 _END = "EXECUTION_STATUS_UPDATE"
@@ -190,11 +190,11 @@ class BusListener:
 
 
 class RunLog:
-    """Where runs are journalled: a run store in a folder, or a given one. Closed by whoever made it."""
+    """Where runs are journalled: a run store in a folder, or in a database. Closed by whoever made it."""
 
-    def __init__(self, folder: Path, store: SqliteRunStore | PostgresRunStore | None = None) -> None:
+    def __init__(self, folder: Path, shared: SharedDatabase | None = None) -> None:
         key = ProjectKey(folder.with_name(f"{folder.name} of the operator"))
-        self._store = store or SqliteRunStore(folder, _log, key)
+        self._store = SqlRunStore(folder, _log, key, shared)
         self._journal = Journal(self._store, _PLUGIN, _log)
         self._document: str | None = None
 

@@ -11,17 +11,20 @@ from pathlib import Path
 from benchmarks.enginegraphs import layers
 from benchmarks.enginesubject import RunLog, Subject
 from benchmarks.harness import Result, Side, compare_sides
+from tavern_engine.journal.run_store.schema import RUNS
+from tavern_host.storage.databases import SharedDatabase, SqlDatabase
 from tests.helpers.postgres import postgres_server, programs
 
 _LIMIT = 1.5
 
 
 async def _journals(url: str, folder: Path) -> Result:
-    from tavern_postgres.database import Database
-    from tavern_postgres.runs import PostgresRunStore
+    from tavern_postgres.sql_databases import PostgresDatabases
 
     graph = layers(depth=100, width=20)
-    shared = RunLog(folder / "shared", PostgresRunStore(Database(url, "tavern", logging.getLogger("benchmark"))))
+    databases = PostgresDatabases(url, "tavern", logging.getLogger("benchmark"))
+    runs = SqlDatabase(name="runs", file="", migrations=[[*statements] for statements in RUNS.migrations])
+    shared = RunLog(folder / "shared", SharedDatabase(databases, runs))
     files = RunLog(folder / "files")
     try:
         sides = []
@@ -35,6 +38,7 @@ async def _journals(url: str, folder: Path) -> Result:
     finally:
         await shared.close()
         await files.close()
+        await databases.close()
 
 
 def postgres() -> list[Result]:

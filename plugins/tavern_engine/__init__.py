@@ -20,18 +20,20 @@ from tavern_host.contracts.plugins import all_started
 
 if TYPE_CHECKING:
     from tavern_engine.engine import Engine
+    from tavern_engine.journal.run_store.store import ProjectRuns
 
 _LATER = 0.2
 """Seconds after the start, in which the host can serve its first request: the engine is imported and created then."""
 
 
 class EngineState:
-    """What the parts of this plugin share. `engine` is None until this plugin's own is used."""
+    """What the parts of this plugin share. `engine` and `store` are None until this plugin's own are used."""
 
     def __init__(self, context: PluginContext) -> None:
         from tavern_engine.registry import NodeRegistry
 
         self.engine: Engine | None = None
+        self.store: ProjectRuns | None = None
         self.types = NodeRegistry(context)
         self.runs = Tally("runs", "Runs that ended.", "status")
         self.nodes = Tally("nodes", "Nodes of runs that ended.", "plugin", "type", "status")
@@ -44,7 +46,7 @@ def tavern_register_services() -> list[ServiceInfo]:
     return [
         service_info(NODE_MANAGER, "tavern_engine.registry:Nodes"),
         service_info(EXECUTION_ENGINE, "tavern_engine.engine:Engine"),
-        service_info(RUN_STORE, "tavern_engine.journal.run_store.store:SqliteRuns"),
+        service_info(RUN_STORE, "tavern_engine.journal.run_store.store:ProjectRuns"),
     ]
 
 
@@ -53,6 +55,15 @@ async def tavern_startup(context: PluginContext) -> None:
     """Start the recovery of abandoned runs, where the host serves."""
     if context.serving:
         context.tasks.spawn(_recover_runs(context), name="start recovering runs")
+
+
+@hookimpl
+async def tavern_shutdown(context: PluginContext) -> None:
+    """Leave the runs to the next host, while the service is there that they may be kept by."""
+    state = context.own(EngineState)
+    for left in (state.engine, state.store):
+        if left is not None:
+            await left.close()
 
 
 @hookimpl

@@ -1,7 +1,7 @@
-"""Keeps what a host keeps in a PostgreSQL database, which several hosts can share: the services `runStore` and
-`sharedDatabases`; and carries events between them.
+"""Keeps what a host keeps in a PostgreSQL database, which several hosts can share: the service `sharedDatabases`; and
+carries events between them.
 
-Nothing is replaced, and nothing imported, until the operator has named a database.
+Nothing is provided, and nothing imported, until the operator has named a database.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import importlib.util
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tavern_engine.api.runs import RUN_STORE, RunStore
 from tavern_host import CommandInfo, CommandParameter, PluginContext, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.storage.databases import SHARED_DATABASES
@@ -21,12 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class State:
-    """What the parts of this plugin share, once the services are used: the databases, and the store whose place is
-    taken."""
+    """What the parts of this plugin share, once the service is used: the databases."""
 
     context: PluginContext
     databases: PostgresDatabases = field(init=False)
-    replaced: RunStore = field(init=False)
 
 
 @hookimpl
@@ -69,12 +66,6 @@ def tavern_register_commands() -> list[CommandInfo]:
 
 @hookimpl
 def tavern_register_services(context: PluginContext) -> list[ServiceInfo]:
-    """Give the stores of conversations and tasks their databases, if there is one."""
+    """Give the stores of runs, conversations and tasks their databases, if there is one."""
     handler = "tavern_postgres.sql_databases:ProjectDatabases"
     return [service_info(SHARED_DATABASES, handler)] if context.settings.get("url") else []
-
-
-@hookimpl
-def tavern_override_services(context: PluginContext) -> list[ServiceInfo]:
-    """Put the database in the place of the stores, if there is one."""
-    return [service_info(RUN_STORE, "tavern_postgres.runs:PostgresRuns")] if context.settings.get("url") else []

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 NO_DRIVER = "a PostgreSQL database is set up, but its driver is missing: pip install 'tavern-host[postgres]'"
 
 CHANNEL = "tavern_events"
-"""Where hosts tell each other what is new: `[schema, host, first, last]` of events, `[schema, null, run, worker]`."""
+"""Where hosts tell each other what is new: `[schema, host, first, last]` of those in the table, or
+`[schema, null, type, payload]`."""
+
+SEPARATOR = "\n"
+"""Between what a name is of and the name itself."""
 
 _CONNECT_SECONDS = 10
 
@@ -45,10 +49,8 @@ class Connection:
         self._is_lost = False
         self._again_at: float | None = None
 
-    async def is_back(self, seconds: float) -> bool:
+    def is_back(self, seconds: float) -> bool:
         """Return whether the database could not be reached, and answers again since so many seconds at most."""
-        async with self._lock:
-            await self._opened()
         return self._again_at is not None and asyncio.get_running_loop().time() - self._again_at < seconds
 
     async def rows(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
@@ -82,8 +84,7 @@ class Connection:
                     async with connection.cursor() as cursor:
                         yield cursor
             except psycopg.OperationalError as error:
-                if connection.closed or connection.broken:
-                    self._is_lost = True
+                if connection.closed:
                     await self._drop()
                 raise ServiceUnavailable(f"the PostgreSQL database does not answer: {one_line(error)}") from None
             except psycopg.errors.InsufficientPrivilege as error:
@@ -120,12 +121,14 @@ class Connection:
 
     async def _drop(self) -> None:
         if self._connection is not None:
+            self._is_lost = self._is_lost or self._connection.broken
             await self._connection.close()
         self._connection = None
 
     async def _opened(self) -> psycopg.AsyncConnection[Row]:
         if self._connection is not None and not self._connection.closed:
             return self._connection
+        await self._drop()
         try:
             await asyncio.to_thread(importlib.import_module, "psycopg")  # takes longer than the loop may be held
         except ImportError as error:
@@ -224,7 +227,7 @@ class Database:
             return self._held[name]
         key = lock_key(self._schema, name)
         if await self._names.rows("SELECT pg_try_advisory_lock(%s)", (key,)) != [(True,)]:
-            raise Conflict(f"another process works under the name {name!r}")
+            raise Conflict(f"another process works under the name {name.rpartition(SEPARATOR)[2]!r}")
         self._held[name] = key
         return key
 

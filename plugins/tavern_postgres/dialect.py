@@ -29,13 +29,18 @@ _WORDS = (
     (r"\bIS NOT (?!NULL\b|DISTINCT\b)", "IS DISTINCT FROM "),
     (r"\bIS (?!NULL\b|NOT\b|DISTINCT\b)", "IS NOT DISTINCT FROM "),
 )
-_GLOB = r"""
+_FUNCTIONS = r"""
 CREATE FUNCTION glob(pattern text, value text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT value ~ ('^' || replace(replace(
         regexp_replace(replace(pattern, '[[]', '['), '([].^$+(){}|\\[])', '\\\1', 'g'), '*', '.*'), '?', '.') || '$')
+$$;
+CREATE FUNCTION instr(value text, part text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT strpos(value, part) $$;
+CREATE FUNCTION microseconds() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$
 """
-"""What SQLite's function of this name does, as far as patterns with `*` and `?` go."""
+"""What SQLite's functions of these names do, as far as patterns of `glob` with `*` and `?` go; and the database's
+clock."""
 
 
 MOVED = "tavern_moved"
@@ -62,7 +67,7 @@ def _later(migrations: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _made(migrations: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield what makes the tables as they are after all migrations, with the rows that those put there."""
-    yield _GLOB
+    yield _FUNCTIONS
     yield f"CREATE TABLE {MOVED} (rows bigint NOT NULL)"
     with contextlib.closing(sqlite3.connect(":memory:")) as model:
         for statement in chain.from_iterable(migrations):

@@ -48,7 +48,8 @@ async def move_stores(context: PluginContext) -> dict[str, int]:
     await context.services.get(TOOL_MANAGER).tasks(TaskFilter(limit=1))
     await context.services.get(KNOWLEDGE_BASE).bases()
     databases = context.own(State).databases
-    return {name: await _moved(context, databases, database) for name, database in sorted(databases.files.items())}
+    known = sorted(databases.files.items())
+    return {name: await _moved(context, databases, database) for name, database in known if database.file}
 
 
 async def _moved(context: PluginContext, target: SharedDatabases, database: SqlDatabase) -> int:

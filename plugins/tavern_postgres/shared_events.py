@@ -11,7 +11,6 @@ import contextlib
 import json
 import secrets
 
-from tavern_engine.api.runs import RUNS_CHANGED
 from tavern_host import PluginContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.events import Event
@@ -113,7 +112,7 @@ class SharedEvents:
                     continue
                 schema, host, first, last = json.loads(told)
                 if schema == self._schema and host is None:
-                    self._context.events.publish(RUNS_CHANGED, {"promptId": first, "worker": last})
+                    self._context.events.publish(first, last)
                 elif schema == self._schema and host != self._host:
                     found = await self._sending.rows(
                         "SELECT type, payload FROM events WHERE host = %s AND seq BETWEEN %s AND %s ORDER BY seq",

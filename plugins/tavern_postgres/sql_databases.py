@@ -1,4 +1,4 @@
-"""The service `sharedDatabases` over PostgreSQL: each store has a schema of its own beside that of the runs.
+"""The service `sharedDatabases` over PostgreSQL: each store has a schema of its own beside the plugin's.
 
 One transaction writes to a schema at a time, as in a file of SQLite, so that a store decides within one as it does
 there. Names of hosts are advisory locks, and a row that says when they were held last, since a lost connection is no
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,15 +18,16 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from pydantic import JsonValue
+
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, PermissionDenied, ServiceUnavailable, TavernError
 from tavern_host.contracts.services import gives_new
 from tavern_host.storage.databases import SharedDatabases, SqlDatabase, SqlResult, SqlValue
 from tavern_postgres import State
-from tavern_postgres.database import HELD, Connection, Database, Row, address, lock_key, one_line
+from tavern_postgres.database import CHANNEL, HELD, Connection, Database, Row, address, lock_key, one_line
 from tavern_postgres.dialect import tables_of, translated
-from tavern_postgres.rows import text
 
 if TYPE_CHECKING:
     import psycopg
@@ -37,12 +39,9 @@ _ALIVE_SECONDS = 15
 _KEEP_SECONDS = 4.0
 _IDLE = "30s"
 """How long a transaction may wait for its next statement."""
+_WRITES = "\0writes"
 _MAX_NAME = 63
 """How many bytes the name of a schema has at most."""
-
-
-class _Undone(Exception):
-    """Makes a transaction end without its changes."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class _Transaction:
 
 
 class PostgresDatabases(SharedDatabases):
-    """The databases of stores, beside the schema of the runs. Nothing is connected to before it is used."""
+    """The databases of stores, beside the schema of the plugin. Nothing is connected to before it is used."""
 
     def __init__(self, url: str, schema: str, log: logging.Logger) -> None:
         self._url, self._schema, self._log = url, schema, log
@@ -93,18 +92,16 @@ class PostgresDatabases(SharedDatabases):
             name, tables = f"{database.name}, {'writing' if writes else 'reading'}", tables_of(database.migrations)
             connection = Connection(self._url, schema, self._log, name=name, tables=tables)
             self._connections[schema, writes] = connection
-        cursor = await held.enter_async_context(connection.cursor(transaction=True))
+        cursor = await held.enter_async_context(connection.cursor())
         if self._is_closed:  # while this waited for the connection
             await held.aclose()
             raise ServiceUnavailable("the databases are closed")
         transaction, begun = uuid4().hex, _Transaction(held, cursor, asyncio.Lock())
         self._transactions[transaction] = begun
         try:
-            await self._run(begun, f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE}'")
-            if writes:
-                await self._run(begun, "SELECT pg_advisory_xact_lock(%s)", (lock_key(schema, "\0writes"),))
-            else:
-                await self._run(begun, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            alone = f"BEGIN; SELECT pg_advisory_xact_lock({lock_key(schema, _WRITES)})"
+            how = alone if writes else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+            await self._run(begun, f"{how}; SET LOCAL idle_in_transaction_session_timeout = '{_IDLE}'")  # in one go
         except BaseException:
             with contextlib.suppress(TavernError):
                 await self.end(transaction, commit=False)
@@ -123,7 +120,7 @@ class PostgresDatabases(SharedDatabases):
         count, translation = 0, translated(statement)
         async with begun.lock:
             for given in values:
-                await self._run(begun, translation, [text(v) if isinstance(v, str) else v for v in given])
+                await self._run(begun, translation, [_text(v) if isinstance(v, str) else v for v in given])
                 count += max(begun.cursor.rowcount, 0)
                 if begun.cursor.description is not None:
                     rows += [[_value(value) for value in row] for row in await begun.cursor.fetchall()]
@@ -146,12 +143,8 @@ class PostgresDatabases(SharedDatabases):
         begun = self._transactions.pop(transaction, None)
         if begun is None:
             raise Conflict("the transaction has ended")
-        async with begun.lock:
-            if commit:
-                await begun.held.aclose()
-                return
-            with contextlib.suppress(_Undone):
-                await begun.held.__aexit__(_Undone, _Undone(), None)
+        async with begun.lock, begun.held:
+            await self._run(begun, "COMMIT" if commit else "ROLLBACK")
 
     # --- names ------------------------------------------------------------------------------------
 
@@ -168,12 +161,23 @@ class PostgresDatabases(SharedDatabases):
             self._keeping = asyncio.create_task(self._keep(), name="keep the names of stores")
 
     async def is_gone(self, name: str, *, call: CallContext | None = None) -> bool:
-        """Return whether nobody holds a name."""
+        """Return whether nobody holds a name, and could if the database was away."""
         alive = (
             f"SELECT 1 FROM hosts WHERE name = %s AND (seen > clock_timestamp() - interval '{_ALIVE_SECONDS} seconds'"
             f" OR {HELD.format(key='key')})"
         )
-        return not await self._database.reader.read(alive, (name,))
+        return not await self._database.reader.read(alive, (name,)) and not await self.is_back(_ALIVE_SECONDS)
+
+    async def is_back(self, seconds: float) -> bool:
+        """Return whether the database could not be reached, and answers again since so many seconds at most."""
+        own = (self._database.reader, self._database.writer)
+        return any(connection.is_back(seconds) for connection in (*own, *self._connections.values()))
+
+    async def announce(self, event: str, payload: dict[str, JsonValue], *, call: CallContext | None = None) -> None:
+        """Publish an event at all hosts that serve. Raises `PermissionDenied`."""
+        _require_plugin(call)
+        told = json.dumps([self._schema, None, event, payload])
+        await self._database.writer.rows("SELECT pg_notify(%s, %s)", (CHANNEL, told))
 
     async def release(self, names: list[str], *, call: CallContext | None = None) -> None:
         """Release names. Raises `PermissionDenied`."""
@@ -202,7 +206,7 @@ class ProjectDatabases(PostgresDatabases):
 
 
 def schema_of(schema: str, database: str) -> str:
-    """Return the schema of a store's database beside that of the runs."""
+    """Return the schema of a store's database beside the plugin's."""
     name = f"{schema}: {database}"
     if len(name.encode()) <= _MAX_NAME:
         return name
@@ -213,6 +217,11 @@ def _require_plugin(call: CallContext | None) -> None:
     """Raise `PermissionDenied` for statements of anybody else than a plugin on its own, such as a tool's."""
     if call is not None and call.principal.kind != "plugin":
         raise PermissionDenied(f"{call.principal} may not work on databases: stores of plugins do")
+
+
+def _text(value: str) -> str:
+    """Return a text that PostgreSQL has; of a NUL or a lone surrogate its code is written out."""
+    return value.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 def _value(value: Any) -> SqlValue:

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from pydantic import JsonValue
+
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import ServiceUnavailable
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts
+from tavern_host.contracts.errors import ServiceUnavailable, TavernError
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
 
 if TYPE_CHECKING:
@@ -26,8 +28,8 @@ SqlValue = None | int | float | str | bytes
 
 
 class SqlDatabase(Model):
-    """A database of a store: its name, the file in which it would be otherwise, and the statements that bring the
-    tables from each version to the next, in SQLite's SQL."""
+    """A database of a store: its name, the file in which it would be otherwise (empty where the store moves itself what
+    is there), and the statements that bring the tables from each version to the next, in SQLite's SQL."""
 
     name: str
     file: str
@@ -44,10 +46,11 @@ class SqlResult(Model):
 _USE = "Reach all that hosts keep in the SQL database that they share."
 
 
-class SharedDatabases(ServiceInterface, name="sharedDatabases"):
+class SharedDatabases(ServiceInterface, name="sharedDatabases", version=2):
     """Runs statements in databases that other hosts share, in transactions, and knows which hosts are alive.
 
-    Of one database one transaction writes at a time, among all hosts. One that is not ended is undone after a while.
+    Of one database one transaction writes at a time, among all hosts. One that is not ended is undone after a while. In
+    statements `microseconds()` is the time since 1970 by one clock, whichever host asks.
     Raises `ServiceUnavailable` where the database does not answer, `TavernError` for a statement that fails.
     """
 
@@ -74,6 +77,15 @@ class SharedDatabases(ServiceInterface, name="sharedDatabases"):
     @acts("sharedDatabases:use", _USE, level="override")
     async def is_gone(self, name: str, *, call: CallContext | None = None) -> bool:
         """Return whether nobody holds a name."""
+
+    @reads(since=2)
+    async def is_back(self, seconds: float) -> bool:
+        """Return whether the database did not answer, and does again for so many seconds at most: until then, who is
+        alive may not have been able to say so."""
+
+    @acts("sharedDatabases:use", _USE, level="override", since=2)
+    async def announce(self, event: str, payload: dict[str, JsonValue], *, call: CallContext | None = None) -> None:
+        """Publish an event at all hosts that serve and share the databases, this one too. It is small."""
 
     @acts("sharedDatabases:use", _USE, level="override")
     async def release(self, names: list[str], *, call: CallContext | None = None) -> None:
@@ -121,7 +133,12 @@ class SharedDatabase:
         self.names = _Names(service, database.name, self.wait)
 
     async def read(self, work: Callable[[sqlite3.Connection], T], absent: T) -> T:
-        """Return `work(connection)`."""
+        """Return `work(connection)`, by another connection where the first was lost meanwhile."""
+        try:
+            return await self._do(work, writes=False)
+        except TavernError as error:
+            if error.info.code != ServiceUnavailable.code or self._is_closed:
+                raise
         return await self._do(work, writes=False)
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -176,6 +193,14 @@ class SharedDatabase:
     def execute(self, transaction: str, statement: str, values: list[list[SqlValue]]) -> SqlResult:
         """Execute a statement, on another thread than the loop's."""
         return self.wait(self._service.execute(transaction, statement, values))
+
+    def is_back(self, seconds: float) -> bool:
+        """Return what the service says, on another thread than the loop's."""
+        return self.wait(self._service.is_back(seconds))
+
+    async def announce(self, event: str, payload: dict[str, JsonValue]) -> None:
+        """Publish an event at all hosts that share the database."""
+        await self._service.announce(event, payload)
 
     def wait(self, answer: Awaitable[T]) -> T:
         """Return what an answer gives, on another thread than the loop's."""
@@ -245,9 +270,11 @@ class _Cursor:
         return list(self._rows)
 
 
-def shared_database(services: Any, name: str, file: Path, migrations: Iterable[Iterable[str]]) -> SharedDatabase | None:
+def shared_database(
+    services: Any, name: str, file: Path | None, migrations: Iterable[Iterable[str]]
+) -> SharedDatabase | None:
     """Return the database of a store where hosts share one, None where it is the file. `services` are a context's."""
     if not services.has(SHARED_DATABASES):
         return None
-    database = SqlDatabase(name=name, file=str(file), migrations=[[*statements] for statements in migrations])
+    database = SqlDatabase(name=name, file=str(file or ""), migrations=[[*statements] for statements in migrations])
     return SharedDatabase(services.get(SHARED_DATABASES), database)

@@ -106,6 +106,7 @@ def _connect(path: Path, schema: Schema, log: logging.Logger) -> tuple[sqlite3.C
     connection = sqlite3.connect(path, timeout=schema.busy_seconds, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
+        connection.create_function("microseconds", 0, clock.microseconds)
         if connection.execute("PRAGMA user_version").fetchone() == (0,):  # new; else this would wait for a writer
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")

@@ -13,7 +13,7 @@ from helpers.plugin_files import write_whole
 from hypothesis import strategies as st
 
 from tavern_engine.journal.keys import ProjectKey
-from tavern_engine.journal.run_store.store import SqliteRunStore
+from tavern_engine.journal.run_store.store import SqlRunStore
 
 LOG = logging.getLogger("tavern.tests.runs")
 
@@ -35,10 +35,10 @@ CODED = st.recursive(
 
 
 @asynccontextmanager
-async def opened(folder: Path, operator: Path | None = None) -> AsyncIterator[SqliteRunStore]:
+async def opened(folder: Path, operator: Path | None = None) -> AsyncIterator[SqlRunStore]:
     """Open a store with the key of the operator's that is in another folder, of its own unless told otherwise."""
     operator = operator or folder.with_name(f"{folder.name} of the operator")
-    store = SqliteRunStore(folder, LOG, ProjectKey(operator))
+    store = SqlRunStore(folder, LOG, ProjectKey(operator))
     try:
         yield store
     finally:

@@ -16,10 +16,11 @@ from helpers.waiting import let_pass
 from runs_bench import LOG, opened
 
 from tavern_engine.api.runs import RunEnd
+from tavern_engine.journal.batch_rows import Note
 from tavern_engine.journal.documents import documents_of, pack, unpack
 from tavern_engine.journal.journal import DELAY, Journal, read_results
 from tavern_engine.journal.leases import Leases
-from tavern_engine.journal.run_store.store import SqliteRunStore
+from tavern_engine.journal.run_store.store import SqlRunStore
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.executions import RunStatus
 from tavern_host.contracts.workflows import Workflow
@@ -28,26 +29,26 @@ SIGNATURE = bytes(16)
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteRunStore]:
+async def store(tmp_path: Path) -> AsyncIterator[SqlRunStore]:
     async with opened(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-async def journal(store: SqliteRunStore) -> AsyncIterator[Journal]:
+async def journal(store: SqlRunStore) -> AsyncIterator[Journal]:
     made = Journal(store, "w", LOG)
     yield made
     await made.close()
 
 
-async def outputs(store: SqliteRunStore, run_id: str) -> dict[Any, Any]:
+async def outputs(store: SqlRunStore, run_id: str) -> dict[Any, Any]:
     """Return the outputs that a run would go on with, by node and iteration."""
     found = await read_results(await store.batches(run_id), store.content, LOG)
     return {key: row.outputs for key, row in found.items()}
 
 
 def add(run: Any, node_id: str, given: dict[str, Any] | None, **more: Any) -> None:
-    run.add(node_id, SIGNATURE, more.pop("status", "complete"), 0.1, 0.2, given, **more)
+    run.add(node_id, SIGNATURE, (0.1, 0.2), given, Note(**more))
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -57,7 +58,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 # --- writing -------------------------------------------------------------------------------------------
 
 
-async def test_closing_writes_what_is_left(store: SqliteRunStore, journal: Journal) -> None:
+async def test_closing_writes_what_is_left(store: SqlRunStore, journal: Journal) -> None:
     await accepted(store, "run_1", "run_2")
     for name in ("run_1", "run_2"):
         add(journal.begin(name), "n", {"value": name})
@@ -99,7 +100,7 @@ async def test_a_cancelled_end_is_written_once(journal: Journal) -> None:
     assert ends == [None]
 
 
-async def test_a_cancelled_drain_loses_no_results(store: SqliteRunStore, journal: Journal) -> None:
+async def test_a_cancelled_drain_loses_no_results(store: SqlRunStore, journal: Journal) -> None:
     await accepted(store, "run_1")
     run = journal.begin("run_1")
     add(run, "n", {"value": 1})
@@ -111,9 +112,7 @@ async def test_a_cancelled_drain_loses_no_results(store: SqliteRunStore, journal
     assert await outputs(store, "run_1") == {("n", None): {"value": 1}}
 
 
-async def test_large_values_are_kept_apart_and_only_once(
-    store: SqliteRunStore, journal: Journal, tmp_path: Path
-) -> None:
+async def test_large_values_are_kept_apart_and_only_once(store: SqlRunStore, journal: Journal, tmp_path: Path) -> None:
     await accepted(store, "run_1")
     run = journal.begin("run_1")
     values = {"text": "语" * 100_000, "bytes": bytes(100_000), "list": [["x"] * 10] * 20_000}
@@ -134,7 +133,7 @@ async def test_large_values_are_kept_apart_and_only_once(
 
 
 async def test_a_failing_store_is_reported_once(
-    store: SqliteRunStore, journal: Journal, caplog: pytest.LogCaptureFixture
+    store: SqlRunStore, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
     await accepted(store, "run_1", "run_2")
     told: list[str] = []
@@ -153,7 +152,7 @@ async def test_a_failing_store_is_reported_once(
 
 
 async def test_a_run_of_another_worker_is_not_written(
-    store: SqliteRunStore, journal: Journal, tmp_path: Path, held_clock: HeldClock
+    store: SqlRunStore, journal: Journal, tmp_path: Path, held_clock: HeldClock
 ) -> None:
     await accepted(store, "run_1", lease=30)
     told: list[str] = []
@@ -169,7 +168,7 @@ async def test_a_run_of_another_worker_is_not_written(
 
 
 async def test_runs_wait_while_the_store_is_behind(
-    store: SqliteRunStore, journal: Journal, held_clock: HeldClock, monkeypatch: pytest.MonkeyPatch
+    store: SqlRunStore, journal: Journal, held_clock: HeldClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tavern_engine.journal.journal.MAX_WAITING", 100)
     await accepted(store, "run_1")
@@ -193,7 +192,7 @@ async def test_runs_wait_while_the_store_is_behind(
 
 
 async def test_a_node_whose_large_value_is_gone_counts_as_not_run(
-    store: SqliteRunStore, journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store: SqlRunStore, journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await accepted(store, "run_1")
     run = journal.begin("run_1")
@@ -219,7 +218,7 @@ def not_lost() -> None:
 
 
 @pytest.mark.usefixtures("held_clock")
-async def test_a_claim_is_renewed_while_held(store: SqliteRunStore) -> None:
+async def test_a_claim_is_renewed_while_held(store: SqlRunStore) -> None:
     await accepted(store, "run_1", lease=30)
     leases = Leases(store, "w", LOG, lease=30)
 
@@ -247,7 +246,7 @@ async def test_a_claim_is_renewed_while_held(store: SqliteRunStore) -> None:
 
 
 async def test_a_run_that_another_worker_claimed_is_told_of_once(
-    store: SqliteRunStore, tmp_path: Path, held_clock: HeldClock, caplog: pytest.LogCaptureFixture
+    store: SqlRunStore, tmp_path: Path, held_clock: HeldClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await accepted(store, "run_1", "run_2", lease=30)
     held_clock.advance(31)
@@ -265,7 +264,7 @@ async def test_a_run_that_another_worker_claimed_is_told_of_once(
 
 @pytest.mark.usefixtures("held_clock")
 async def test_a_store_that_fails_loses_no_run_and_is_told_once(
-    store: SqliteRunStore, caplog: pytest.LogCaptureFixture
+    store: SqlRunStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await accepted(store, "run_1")
     await store.close()
@@ -279,7 +278,7 @@ async def test_a_store_that_fails_loses_no_run_and_is_told_once(
 # --- documents -----------------------------------------------------------------------------------------
 
 
-async def test_documents_come_back_with_unknown_keys(store: SqliteRunStore) -> None:
+async def test_documents_come_back_with_unknown_keys(store: SqlRunStore) -> None:
     main = Workflow.model_validate(
         {"name": "語\ud800", "odd": [1, None], "nodes": [{"id": "n", "type": "t", "width": 3}]}
     )

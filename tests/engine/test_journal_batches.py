@@ -37,12 +37,12 @@ def nodes(rows: list[Row]) -> list[NodeRow]:
     return [NodeRow(**each) for each in rows]
 
 
-def columns(rows: list[Row]) -> Rows:
+def given_rows(rows: list[Row]) -> Rows:
     found = Rows()
     for each in rows:
-        place = [[each[key]] for key in ("node_id", "signature", "started", "finished", "outputs")]
-        note = {key: each[key] for key in ("status", "error", "attempts", "iteration") if key in each}
-        found.add(*place, Note(**note))
+        note = Note(**{key: each[key] for key in ("status", "error", "attempts", "iteration") if key in each})
+        found.fields += [each[key] for key in ("node_id", "signature", "started", "finished", "outputs")]
+        found.fields.append(None if note == Note() else note)
     return found
 
 
@@ -53,7 +53,7 @@ class Encoded:
         self.batches: list[bytes] = []
         self.large: dict[str, bytes] = {}
         self.lacking: list[str] = []
-        given, done = columns(rows), 0
+        given, done = given_rows(rows), 0
         while done < len(rows):
             batch = encode_rows(given, done)
             assert batch.rows > 0
@@ -222,7 +222,7 @@ async def test_a_large_value_is_kept_apart_once_and_comes_back() -> None:
 
 async def test_many_large_values_are_encoded_a_part_at_a_time() -> None:
     rows = [row({"a": f"{index} " * 1_000_000}, str(index)) for index in range(10, 20)]
-    first = encode_rows(columns(rows))
+    first = encode_rows(given_rows(rows))
     assert 1 <= first.rows < 8
     assert sum(map(len, first.large.values())) < 20_000_000
     assert await Encoded(rows).outputs() == [each["outputs"] for each in rows]
@@ -253,7 +253,7 @@ def read(batches: list[bytes]) -> tuple[list[NodeRow], list[str]]:
 
 def test_an_unknown_batch_is_left_out() -> None:
     good = Encoded([row({"a": 1})]).batches[0]
-    for bad in (b"x", b"TVB2", b"TVB1" + bytes(100), bytes(1000), b"TVB2" + b"\xff" * 50):
+    for bad in (b"x", b"TVB3", b"TVB2" + bytes(100), bytes(1000), b"TVB3" + b"\xff" * 50):
         rows, (warning,) = read([good, bad, good])
         assert rows == nodes([row({"a": 1})] * 2)
         assert warning.startswith("batch 2 of 3 ") and warning.endswith(": the nodes in it count as not run")
@@ -280,7 +280,7 @@ def test_torn_or_changed_batches_give_whole_frames_only() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_can_be_read(content: bytes) -> None:
-    read([content, b"TVB2" + content])
+    read([content, b"TVB3" + content])
 
 
 def test_reading_does_not_need_more_stack_than_writing() -> None:

@@ -16,8 +16,7 @@ from runs_bench import opened
 
 from tavern_engine.api.executions import RunFilter
 from tavern_engine.api.runs import RUN_STORE
-from tavern_engine.journal.run_store.contents import SMALL
-from tavern_engine.journal.run_store.store import SqliteRuns, SqliteRunStore
+from tavern_engine.journal.run_store.store import SMALL, ProjectRuns, SqlRunStore
 from tavern_host import Host, service_info
 from tavern_host.contracts.errors import NotFound, ServiceUnavailable
 
@@ -31,19 +30,19 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def store(folder: Path) -> AsyncIterator[SqliteRunStore]:
+async def store(folder: Path) -> AsyncIterator[SqlRunStore]:
     async with opened(folder) as made:
         yield made
 
 
-async def ids(store: SqliteRunStore, **filter: object) -> list[str]:
+async def ids(store: SqlRunStore, **filter: object) -> list[str]:
     return [run.id for run in await store.list_runs(RunFilter.model_validate(filter))]
 
 
 # --- accepting and reading -----------------------------------------------------------------------------
 
 
-async def test_reading_makes_no_file_and_files_are_private(store: SqliteRunStore, folder: Path) -> None:
+async def test_reading_makes_no_file_and_files_are_private(store: SqlRunStore, folder: Path) -> None:
     assert await ids(store) == []
     assert await store.claim("w", 30) is None
     assert await store.prune(max_age=0, max_bytes=0) == 0
@@ -67,7 +66,7 @@ async def test_a_closed_store_refuses_and_can_be_closed_twice(folder: Path) -> N
 # --- values kept apart ---------------------------------------------------------------------------------
 
 
-async def test_a_value_is_found_by_the_hash_of_its_content(store: SqliteRunStore, folder: Path) -> None:
+async def test_a_value_is_found_by_the_hash_of_its_content(store: SqlRunStore, folder: Path) -> None:
     for content in (b"", b"\x00" * 10, bytes(range(256)) * 400):
         first, second = await asyncio.gather(store.put(content), store.put(content))
         assert first == second == hashlib.sha256(content).hexdigest()
@@ -76,9 +75,7 @@ async def test_a_value_is_found_by_the_hash_of_its_content(store: SqliteRunStore
     assert files == [f"values/{first[:2]}/{first}"]  # the last one, which is not small
 
 
-async def test_values_damaged_removed_or_linked_are_not_read(
-    store: SqliteRunStore, folder: Path, tmp_path: Path
-) -> None:
+async def test_values_damaged_removed_or_linked_are_not_read(store: SqlRunStore, folder: Path, tmp_path: Path) -> None:
     small, large = await store.put(b"right"), await store.put(LARGE)
     path = folder / "values" / large[:2] / large
     path.write_bytes(b"wrong")
@@ -101,7 +98,7 @@ async def test_values_damaged_removed_or_linked_are_not_read(
 # --- lists ---------------------------------------------------------------------------------------------
 
 
-async def test_runs_are_listed_by_indexes(store: SqliteRunStore, folder: Path) -> None:
+async def test_runs_are_listed_by_indexes(store: SqlRunStore, folder: Path) -> None:
     document = await store.put(DOCUMENT)
     await asyncio.gather(
         *(
@@ -134,7 +131,7 @@ async def test_runs_are_listed_by_indexes(store: SqliteRunStore, folder: Path) -
 
 
 async def test_it_provides_the_service_for_its_project(tmp_path: Path) -> None:
-    assert service_info(RUN_STORE, SqliteRuns).handler == "tavern_engine.journal.run_store.store:SqliteRuns"
+    assert service_info(RUN_STORE, ProjectRuns).handler == "tavern_engine.journal.run_store.store:ProjectRuns"
     async with Host(tmp_path / "project") as host:
         await accepted(host.services.get(RUN_STORE), "run_1")
     assert (tmp_path / "project" / ".tavern" / "runs" / "runs.sqlite3").is_file()

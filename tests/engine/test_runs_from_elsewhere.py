@@ -323,7 +323,7 @@ async def test_a_store_of_an_earlier_version_is_migrated(tmp_path: Path, held_cl
         await finished(store, "done")
         await accepted(store, "open", worker="gone", lease=30)
     held_clock.advance(31)
-    for column in ("seal", "is_unwanted"):
+    for column in ("seal", "is_unwanted", "waits"):
         change(tmp_path / "runs", f"ALTER TABLE runs DROP COLUMN {column}")
     change(tmp_path / "runs", "DROP TABLE bodies")
     change(tmp_path / "runs", "PRAGMA user_version = 1")

@@ -427,7 +427,7 @@ async def _call_all(stage: Stage, view: Any, interface: type[ServiceInterface], 
         named = _NAMED.get(f"{interface.service_name}.{name}", {})
         try:
             result = getattr(view, name)(*arguments, **named)
-            await (anext(aiter(result)) if hasattr(result, "__aiter__") else result)
+            await (anext(aiter(result), None) if hasattr(result, "__aiter__") else result)
         except PermissionDenied as error:
             is_own = f"acme may not call {interface.service_name}.{name}: " in error.message
             assert is_own or "acme may not call " in error.message  # what it calls in turn needs its own permission

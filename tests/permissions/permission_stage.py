@@ -83,6 +83,8 @@ class NoDatabases:
     async def hold(self, name, *, call=None): pass
     async def is_gone(self, name, *, call=None): return True
     async def release(self, names, *, call=None): pass
+    async def is_back(self, seconds): return False
+    async def announce(self, event, payload, *, call=None): pass
 
 @hookimpl
 def tavern_register_services(context):

@@ -109,6 +109,7 @@ READ_BY_ALL = {
     "sceneManager": "list_scenes get_scene",  # files, not what is said in runs of them
     "scriptExecution": "review denied backends",
     "settings": "options",  # not their values
+    "sharedDatabases": "is_back",  # whether the database was away
     "systemTools": "get_current_time",
     "toolFiles": "list_files get check draft",
     "toolManager": "list_tools get describe schemas native_schemas protocols instructions "

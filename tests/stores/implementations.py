@@ -16,13 +16,12 @@ from helpers.postgres import shared_server
 
 from tavern_engine.api.runs import RunStore
 from tavern_engine.journal.keys import ProjectKey
-from tavern_engine.journal.run_store.store import SqliteRunStore
+from tavern_engine.journal.run_store.schema import RUNS
+from tavern_engine.journal.run_store.store import SqlRunStore
 from tavern_host.audit.store import SqliteAuditStore
 from tavern_host.contracts.audit import AuditStore
 from tavern_host.storage.databases import SharedDatabase, SqlDatabase
 from tavern_host.storage.sqlite import Schema
-from tavern_postgres.database import Database
-from tavern_postgres.runs import PostgresRunStore
 from tavern_postgres.sql_databases import PostgresDatabases
 from tavern_tools.api.tasks import TaskStore
 from tavern_tools.tasks.schema import TASKS
@@ -75,17 +74,8 @@ WORKFLOW_HISTORIES: dict[str, Callable[[Path], WorkflowHistoryStore]] = {
 
 
 @asynccontextmanager
-async def _sqlite_runs(folder: Path) -> AsyncIterator[RunStore]:
-    store = SqliteRunStore(folder / "runs", LOG, ProjectKey(folder / "operator"))
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@asynccontextmanager
-async def _postgres_runs(folder: Path) -> AsyncIterator[RunStore]:
-    store = PostgresRunStore(Database(shared_server(), f"runs {_name(folder)}", LOG))
+async def _runs(folder: Path, shared: SharedDatabase | None = None) -> AsyncIterator[RunStore]:
+    store = SqlRunStore(folder / "runs", LOG, ProjectKey(folder / "operator"), shared)
     try:
         yield store
     finally:
@@ -93,6 +83,6 @@ async def _postgres_runs(folder: Path) -> AsyncIterator[RunStore]:
 
 
 RUN_STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[RunStore]]] = {
-    "sqlite": _sqlite_runs,
-    "postgres": _postgres_runs,
+    "sqlite": _runs,
+    "postgres": lambda folder: _runs(folder, _Opened(folder, "runs", RUNS)),
 }

@@ -16,7 +16,7 @@ MODULES = {
     "tavern_advisories.api": "advisories",
     "tavern_agents.api": "agents callaccounts histories memory profilefiles recordings",
     "tavern_assistant.api": "assistant",
-    "tavern_engine.api": "clusters run_rows runs",
+    "tavern_engine.api": "clusters runs",
     "tavern_knowledge.api": "knowledge pictures",
     "tavern_llm.api": "llm spans",
     "tavern_scripts.api": "code_mode scripts scripttools",

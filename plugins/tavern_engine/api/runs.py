@@ -5,12 +5,13 @@ while it works on the run; a run whose lease is over belongs to nobody, and anot
 workers can share one store. Who may write to a run is decided by who claimed it last, not by the clock: a worker
 whose run was claimed by another is refused with `Conflict` from then on.
 
-For stores that several machines share: times of leases are the store's own (one clock), claiming is one atomic step
-(`UPDATE … WHERE` with `SKIP LOCKED`, say), and contents may be in a store of objects.
+For stores that several machines share: times of leases are the store's own (one clock), claiming is one atomic step,
+and contents may be in a store of objects.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import datetime
 
 from pydantic import Field, JsonValue
@@ -77,7 +78,7 @@ class RunEnd(Model):
 _READ = "Read the record of everybody's runs."
 
 
-class RunStore(ServiceInterface, name="runStore", version=4):
+class RunStore(ServiceInterface, name="runStore", version=5):
     """Keeps runs and what their nodes gave. What a call wrote has survived the end of the process when it returns."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
@@ -198,6 +199,12 @@ class RunStore(ServiceInterface, name="runStore", version=4):
 
         Runs that are not finished, or that a worker has claimed, stay.
         """
+
+    @acts("runStore:write", "Write and delete the record of runs.", since=5)
+    def adopt(self, *, call: CallContext | None = None) -> AsyncIterator[dict[str, JsonValue]]:
+        """Copy the runs that the project's files have and a database that hosts share has not, oldest first; yield of
+        each its `id`, what `became` of it (`moved`, `there` before, or `in use` and left), and `of` how many it is
+        one."""
 
 
 RUN_STORE = ServiceKey(RunStore)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2s
 from typing import Any
 
@@ -19,26 +20,17 @@ from tavern_host import Blob
 _GIVEN = b"given outputs"
 
 
+@dataclass(eq=False, slots=True)
 class BoundPlan:
     """A plan and values. `written[i]` are the values of node `i` of the top level; `signatures[i]` is None where
     its outputs are never used again. `given` are outputs that came with the run. `cone` is what was changed last,
     and what comes after it. Nothing is changed here once it was made."""
 
-    __slots__ = ("cone", "given", "plan", "signatures", "written")
-
-    def __init__(
-        self,
-        plan: Plan,
-        written: list[dict[str, Any]],
-        signatures: list[bytes | None],
-        cone: Cone | None = None,
-        given: Mapping[int, dict[str, Any]] | None = None,
-    ) -> None:
-        self.plan = plan
-        self.cone = cone
-        self.given = given or {}
-        self.written = written
-        self.signatures = signatures
+    plan: Plan
+    written: list[dict[str, Any]]
+    signatures: list[bytes | None]
+    cone: Cone | None = None
+    given: Mapping[int, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan) -> BoundPlan:

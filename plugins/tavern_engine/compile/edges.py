@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from tavern_engine.compile.bypass import composed
 from tavern_engine.compile.level_builder import End, Endpoint, LevelBuilder
 from tavern_engine.compile.node_kinds import IRREGULAR, Shape
 from tavern_engine.compile.plan import VALUE
-from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import Workflow, WorkflowEdge
 from tavern_workflows.api.dataflow import Converter, compatible, converter
 
@@ -43,15 +41,13 @@ class EdgeCompiler:
 
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems
-        self._pairs: dict[tuple[int, int], tuple[str | None, Any, str]] = {}
-        self._kept: list[Any] = []
 
     def connect(self, layout: Layout) -> None:
         """Add the edges of a workflow: those between plain nodes by the known transitions of their shapes, which is
         fast, the others one by one."""
         level, places = layout.level, layout.places
         gives, shapes, arriving, followers = level.gives, level.shapes, level.arriving, level.followers
-        is_in_order, is_done = True, True
+        is_done = True
         for edge in layout.workflow.edges:
             about = edge.__dict__  # quicker than the attributes of a model
             handle, into = about["source_handle"], about["target_handle"]
@@ -68,9 +64,6 @@ class EdgeCompiler:
                 continue
             arriving[target].append(source)
             followers[source].append(target)
-            if source > target:
-                is_in_order = False
-        level.is_in_order = level.is_in_order and is_in_order
         if not is_done:
             for place, edge in enumerate(layout.workflow.edges):
                 target = places.get(edge.target, -1)
@@ -107,8 +100,9 @@ class EdgeCompiler:
             self._problems.append(f"edge {name}: there is no slot {slot_name}")
             return
         key, slot, position = found
-        problem, convert, token = self._pair(out[3], slot)
-        if problem is not None:
+        convert = converter(out[3], slot)
+        token = f"{out[3].data_flow_type}>{slot.data_flow_type}" if convert is not None else ""
+        if (problem := compatible(out[3], slot)) is not None:
             self._problems.append(f"edge {name}: {problem}")
         elif target.spare:
             for relay, through in target.fan_out.get(key, ()):
@@ -141,14 +135,3 @@ class EdgeCompiler:
             for body in inward:
                 index, level, handle = body.capture(name, index, handle, given), body, VALUE
         level.connect(name, index, handle, end[1], end[2], given, end[3], convert, order, token, edge.id)
-
-    def _pair(self, given: SlotDefinition, wanted: SlotDefinition) -> tuple[str | None, Converter | None, str]:
-        """Return why two slots are incompatible, what converts the values between them, and its token in signatures."""
-        key = (id(given), id(wanted))
-        found = self._pairs.get(key)
-        if found is None:
-            self._kept += (given, wanted)  # so that their ids are not reused
-            change = converter(given, wanted)
-            token = f"{given.data_flow_type}>{wanted.data_flow_type}" if change is not None else ""
-            found = self._pairs[key] = (compatible(given, wanted), change, token)
-        return found

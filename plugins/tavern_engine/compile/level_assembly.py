@@ -54,7 +54,7 @@ def assemble(builder: LevelBuilder) -> Level:
         for follower in following:
             level.waiting_for[follower] += 1
     level.early = {source: tuple(following) for source, following in early.items() if following}
-    level.order = range(len(level.nodes)) if builder.is_in_order and not others else _order(level)
+    level.order = _order(level)
     if builder.has_streams:
         mark_unbounded(level)
     return level

@@ -20,6 +20,7 @@ End = tuple["LevelBuilder", int, str, SlotDefinition]
 _NO_SLOTS: Slots = {}
 
 
+@dataclass(eq=False, slots=True)
 class Endpoint:
     """The slots that the edges of a document's node connect to.
 
@@ -28,41 +29,25 @@ class Endpoint:
     go to several relays (`fan_out`).
     """
 
-    __slots__ = (
-        "dynamic", "fan_out", "index", "inner_ins", "inner_outs", "inputs", "ins", "level", "outputs", "outs", "spare"
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        level: LevelBuilder,
-        index: int,
-        inputs: Slots = _NO_SLOTS,
-        outputs: Slots = _NO_SLOTS,
-        dynamic: bool = False,
-    ) -> None:
-        self.level = level
-        self.index = index
-        self.inputs = inputs
-        self.outputs = outputs
-        self.dynamic = dynamic
-        self.outs: dict[str, End] = {}
-        self.ins: dict[str, End] = {}
-        self.fan_out: dict[str, list[tuple[int, PassThrough]]] = {}
-        self.spare: Slots = _NO_SLOTS
-        self.inner_outs: dict[str, End] = {}
-        self.inner_ins: dict[str, End] = {}
+    level: LevelBuilder
+    index: int
+    inputs: Slots = field(default_factory=dict)
+    outputs: Slots = field(default_factory=dict)
+    dynamic: bool = False
+    outs: dict[str, End] = field(default_factory=dict)
+    ins: dict[str, End] = field(default_factory=dict)
+    fan_out: dict[str, list[tuple[int, PassThrough]]] = field(default_factory=dict)
+    spare: Slots = field(default_factory=dict)
+    inner_outs: dict[str, End] = field(default_factory=dict)
+    inner_ins: dict[str, End] = field(default_factory=dict)
 
     def inside_inputs(self) -> Endpoint:
         """Return the endpoint of a group's own `core:GroupInput`."""
-        endpoint = Endpoint(self.level, self.index)
-        endpoint.outs = self.inner_outs
-        return endpoint
+        return Endpoint(self.level, self.index, outs=self.inner_outs)
 
     def inside_outputs(self) -> Endpoint:
         """Return the endpoint of a group's own `core:GroupOutput`."""
-        endpoint = Endpoint(self.level, self.index)
-        endpoint.ins = self.inner_ins
-        return endpoint
+        return Endpoint(self.level, self.index, ins=self.inner_ins)
 
     def output(self, handle: str) -> End | None:
         """Return the slot that provides an output, or None where there is none of that name."""
@@ -118,8 +103,6 @@ class LevelBuilder:
     originals: dict[int, tuple[WorkflowNode, str]] = field(default_factory=dict)
     captures: dict[tuple[int, str], int] = field(default_factory=dict)
     has_streams: bool = False
-    is_in_order: bool = True
-    """Whether all edges in `arriving` lead from a node to a later one."""
 
     @property
     def root_place(self) -> int:

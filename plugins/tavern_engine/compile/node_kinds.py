@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
@@ -54,13 +55,11 @@ class Source(Protocol):
     outputs: Slots
 
 
+@dataclass(eq=False, slots=True)
 class GivenOutputs:
     """The outputs of a node without a type: one that the compiler added, or a loop."""
 
-    __slots__ = ("outputs",)
-
-    def __init__(self, outputs: Slots) -> None:
-        self.outputs = outputs
+    outputs: Slots
 
 
 class Kind:
@@ -69,11 +68,6 @@ class Kind:
     `config` is the configuration of nodes that have none of their own. A `multi` slot, a stream or a slot without a
     name makes its `shape` `IRREGULAR`: its edges are compiled one by one.
     """
-
-    __slots__ = (
-        "calls", "config", "defaults", "dynamic", "inputs", "instance", "is_asked", "is_direct", "is_plain", "label",
-        "node_type", "outputs", "runner", "shape", "token", "type",
-    )  # fmt: skip
 
     def __init__(
         self, node_type: NodeType, inputs: Slots, outputs: Slots, dynamic: bool, config: dict[str, Any]
@@ -148,10 +142,6 @@ class Shape:
     the edge does more than bring a value as it is.
     """
 
-    __slots__ = (
-        "bare", "by_name", "in_order", "joins", "kind", "missing", "parameters", "slots", "token", "transitions"
-    )  # fmt: skip
-
     by_name: Invocation | None
     """How a node is run, whatever its written values are."""
     in_order: Invocation | None
@@ -215,8 +205,6 @@ class Shape:
 
 class _Irregular(Shape):
     """The shape of a node whose edges are compiled one by one."""
-
-    __slots__ = ()
 
     def __init__(self) -> None:
         self.transitions, self.missing = {}, frozenset()

@@ -121,8 +121,6 @@ class Loop:
 class Nodes:
     """The nodes of a level. A plain one is made by `make` on first access, which is rare."""
 
-    __slots__ = ("_made", "_make")
-
     def __init__(self, made: list[PlanNode | None], make: Callable[[int], PlanNode]) -> None:
         self._made = made
         self._make = make

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tavern_engine.journal.batch_format import HEADER, MAGIC, PACKED
-from tavern_engine.journal.batch_rows import COMPLETE, NodeRow, Outputs, Stored
+from tavern_engine.journal.batch_rows import COMPLETE, HEADER, MAGIC, NodeRow, Stored
 from tavern_host.contracts.errors import ErrorInfo, TavernError
 from tavern_host.contracts.executions import RemoteWork
 from tavern_host.storage.values import decode_loose
@@ -54,37 +53,25 @@ def _frames(batch: bytes) -> Iterator[tuple[bytes, int, str | None]]:
 
 
 def _rows(body: bytes, head_length: int) -> list[NodeRow]:
-    head = json.loads(body[:head_length])
-    count, ids = head["n"], head["i"]
-    if len(ids) != count:
-        raise ValueError("not as many ids as rows")
+    ids, lengths, outputs, notes, apart = json.loads(body[:head_length])
+    count = len(ids)
     times = struct.unpack_from(f"<{2 * count}d", body, head_length)
     place = head_length + 16 * count
-    signatures: list[bytes | None] = [None] * count
-    known = head.get("g")
-    if isinstance(known, int):
-        signatures = (
-            [body[at : at + known] for at in range(place, place + known * count, known)] if known else [b""] * count
-        )
-        place += known * count
-    elif known is not None:
-        signatures = [None if s is None else bytes.fromhex(s) for s in known]
-    outputs = head["o"] if "o" in head else _columns(head, body, place)
-    if len(outputs) != count:
-        raise ValueError("not as many outputs as rows")
+    signatures: list[bytes | None] = []
+    for length in lengths if isinstance(lengths, list) else [lengths] * count:
+        signatures.append(None if length < 0 else body[place : place + length])
+        place += max(length, 0)
     lacking: dict[int, str] = {}
-    for index, slot, kind, where, size in head.get("x", ()):
+    for index, slot, kind, where, size in apart:
         if kind == "none":
             lacking[index] = where
         elif isinstance(where, str):
             outputs[index][slot] = Stored(where, kind, size)
         else:
             outputs[index][slot] = decode_value(body[place + where : place + where + size], kind)
-    rows = [
-        NodeRow(ids[index], signatures[index], COMPLETE, times[index], times[count + index], outputs[index])
-        for index in range(count)
-    ]
-    for row, (status, error, attempts, iteration, *more) in head.get("m", {}).items():
+    columns = zip(ids, signatures, times[:count], times[count:], outputs, strict=True)
+    rows = [NodeRow(id, signature, COMPLETE, began, ended, given) for id, signature, began, ended, given in columns]
+    for row, (status, error, attempts, iteration, *more) in notes.items():
         info = None if error is None else ErrorInfo.model_validate(error)
         work = RemoteWork.model_validate(more[0]) if more else None
         note = {"status": status, "error": info, "attempts": attempts, "iteration": iteration, "remote": work}
@@ -92,19 +79,6 @@ def _rows(body: bytes, head_length: int) -> list[NodeRow]:
     for row, reason in lacking.items():
         rows[row] = replace(rows[row], lacking=reason)
     return rows
-
-
-def _columns(head: dict[str, Any], body: bytes, place: int) -> list[Outputs]:
-    """Return the outputs of a frame that has them by column; what is not in its head is at a place of the body."""
-    forms, values = head["k"], head["v"]
-    which = [forms[form] for form in head["w"]] if "w" in head else [forms[0]] * head["n"]
-    if values in PACKED.values():
-        values = struct.unpack_from(f"<{sum(map(len, which))}{values}", body, place)
-    left = iter(values)
-    outputs: list[Outputs] = [dict(zip(names, left, strict=False)) for names in which]
-    for row in head.get("z", ()):
-        outputs[row] = None
-    return outputs
 
 
 def decode_value(content: bytes, kind: str) -> Any:

@@ -1,4 +1,4 @@
-"""Encodes the rows of a run into batches, many at a time, and values by themselves.
+"""Encodes the rows of a run into batches, many at a time, and outputs by themselves.
 
 Never refuses a row: one with a value that has no codec is kept without its outputs.
 """
@@ -12,11 +12,9 @@ import time
 import zlib
 from dataclasses import dataclass, field
 from itertools import chain
-from math import isfinite
 from typing import Any
 
-from tavern_engine.journal.batch_format import HEADER, MAGIC, PACKED
-from tavern_engine.journal.batch_rows import COMPLETE, Batch, Note, Outputs, Rows
+from tavern_engine.journal.batch_rows import COMPLETE, HEADER, MAGIC, Batch, Note, Outputs, Rows
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.storage.values import MAX_VALUES, encode_loose
 
@@ -36,7 +34,6 @@ MAX_DEPTH = 200
 """How deeply a value may be nested."""
 
 _PLAIN = frozenset({type(None), bool, int, float, str, dict, list})
-_SHORT = frozenset({type(None), bool, int, float})
 _INT = 1 << 63
 
 _compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
@@ -94,74 +91,30 @@ def _frame(rows: Rows, room: int) -> tuple[bytes, int, _Parts]:
     """Return a frame of rows, of how many, and what is not in it."""
     parts = _Parts()
     try:
-        outputs = _plain_outputs(rows.outputs, parts)
+        outputs = _plain_outputs(rows.column(4))
         if outputs is None:
-            outputs, count = _mixed_outputs(rows, parts, room)
-            rows = rows.part(0, count)
+            shown = _mixed_outputs(rows, parts, room)
+            rows, outputs = rows.part(0, len(shown)), f"[{','.join(shown)}]"
         return _assembled(rows, outputs, parts), len(rows), parts
     except Exception as error:  # a value may do anything while it is looked at
         if len(rows) > 1:
             return _frame(rows.part(0, len(rows) // 2), room)
         parts = _Parts()
-        reason = f"node {rows.ids[0]}: its result cannot be encoded ({type(error).__name__})"
-        return _assembled(_bare(rows), f'"o":[{_without(0, reason, parts)}]', parts), 1, parts
+        reason = f"node {rows.fields[0]}: its result cannot be encoded ({type(error).__name__})"
+        return _assembled(_bare(*rows.fields), f"[{_without(0, reason, parts)}]", parts), 1, parts
 
 
-def _bare(row: Rows) -> Rows:
-    """Return what can be kept of a single row that cannot be encoded."""
-    found = Rows()
-    signature = row.signatures[0] if isinstance(row.signatures[0], bytes) else None
-    start, end = [float(each) if isinstance(each, int | float) else 0.0 for each in (row.started[0], row.finished[0])]
-    status = row.notes[0].status if row.notes else COMPLETE
-    found.add([str(row.ids[0])], [signature], [start], [end], [None], Note(str(status)))
-    return found
+def _bare(node_id: Any, signature: Any, started: Any, finished: Any, outputs: Any, note: Note | None) -> Rows:
+    """Return what can be kept of a row that cannot be encoded."""
+    times = [float(each) if isinstance(each, int | float) else 0.0 for each in (started, finished)]
+    known, status = signature if isinstance(signature, bytes) else None, note.status if note is not None else COMPLETE
+    return Rows([str(node_id), known, *times, None, Note(str(status))])
 
 
-def _plain_outputs(outputs: list[Outputs], parts: _Parts) -> str | None:
-    """Return the outputs of all rows for the head, by column, or None where a value is not plain, or may be large."""
-    without: list[int] = []
-    kinds = set(map(type, outputs))
-    if kinds != {dict}:
-        if not kinds <= {dict, type(None)}:
-            return None
-        without = [row for row, each in enumerate(outputs) if each is None]
-    given: list[dict[str, Any]] = [each or {} for each in outputs] if without else outputs  # type: ignore[assignment]
-    names = list(map(tuple, given))
-    forms = {form: place for place, form in enumerate(dict.fromkeys(names))}
-    if not set(map(type, chain.from_iterable(forms))) <= {str}:
-        return None
-    values = list(chain.from_iterable(map(dict.values, given)))
-    shown = _plain_values(values, parts)
-    if shown is None:
-        return None
-    head = [f'"k":{_compact(list(forms))},"v":{shown}']
-    if len(forms) > 1:
-        head.append(f'"w":{_compact(list(map(forms.__getitem__, names)))}')
-    if without:
-        head.append(f'"z":{_compact(without)}')
-    return ",".join(head)
-
-
-def _plain_values(values: list[Any], parts: _Parts) -> str | None:
-    """Return values for the head, or None where one is not plain, or may be large."""
-    kinds = set(map(type, values))
-    if len(kinds) == 1 and (form := PACKED.get(*kinds)) is not None:
-        if form == "d" and not all(map(isfinite, values)):
-            return None
-        try:
-            parts.data.append(struct.pack(f"<{len(values)}{form}", *values))
-        except struct.error:  # an integer of more than 64 bits
-            return None
-        return f'"{form}"'
-    if str in kinds and max([len(value) for value in values if type(value) is str]) * 4 > LARGE:
-        return None
-    if not _is_plain(values):
-        return None
-    shown = _json(values)
-    if shown is None or len(shown) * 4 <= LARGE or (dict not in kinds and list not in kinds):
-        return shown
-    # No value is larger than all of them.
-    return shown if len(shown.encode("utf-8", "surrogatepass")) <= LARGE else None
+def _plain_outputs(outputs: list[Outputs]) -> str | None:
+    """Return the outputs of all rows for the head, or None where a value is not plain, or may be large."""
+    shown = _json(outputs) if _is_plain(outputs) else None
+    return None if shown is None or _may_be_large(shown) else shown
 
 
 def _is_plain(values: list[Any]) -> bool:
@@ -176,84 +129,81 @@ def _is_plain(values: list[Any]) -> bool:
         if not kinds <= _PLAIN:
             return False
         if int in kinds:
-            numbers = [value for value in values if type(value) is int]
+            numbers = values if len(kinds) == 1 else [value for value in values if type(value) is int]
             if min(numbers) < -_INT or max(numbers) >= _INT:
                 return False
-        if dict not in kinds and list not in kinds:
+        dicts = [value for value in values if type(value) is dict] if dict in kinds else []
+        lists = [value for value in values if type(value) is list] if list in kinds else []
+        if not dicts and not lists:
             return True
-        below: list[Any] = []
-        keys: set[type] = set()
-        for value in values:
-            if type(value) is dict:
-                keys.update(map(type, value))
-                below.extend(value.values())
-            elif type(value) is list:
-                below.extend(value)
-        left -= len(below)
-        if not keys <= {str} or left < 0:
+        values = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
+        left -= len(values)
+        if left < 0 or not set(map(type, chain.from_iterable(dicts))) <= {str}:
             return False
-        values = below
     return False
 
 
-def _mixed_outputs(rows: Rows, parts: _Parts, room: int) -> tuple[str, int]:
-    """Return the outputs of rows for the head, each value by itself, and of how many rows until there is no room
-    left."""
+def _mixed_outputs(rows: Rows, parts: _Parts, room: int) -> list[str]:
+    """Return the outputs of rows for the head, each value by itself, until there is no room left."""
     shown: list[str] = []
-    size = 0
-    for index, (node_id, outputs) in enumerate(zip(rows.ids, rows.outputs, strict=True)):
-        if outputs is None:
-            shown.append("null")
-            continue
-        found = _mixed(index, node_id, outputs, parts)
-        shown.append(found)
-        size += len(found)
-        if size + parts.size + parts.large_size > room:
+    for index, (node_id, outputs) in enumerate(zip(rows.column(0), rows.column(4), strict=True)):
+        shown.append("null" if outputs is None else _mixed(index, node_id, outputs, parts))
+        room -= len(shown[-1])
+        if room < parts.size + parts.large_size:
             break
-    return f'"o":[{",".join(shown)}]', len(shown)
+    return shown
 
 
 def _mixed(index: int, node_id: str, outputs: dict[str, Any], parts: _Parts) -> str:
     """Return those outputs of a row as JSON that are plain and small; the others go to `parts`."""
-    here = []
-    found: list[tuple[str, str, bytes]] = []
+    try:
+        shown, apart = split(outputs)
+    except Uncoded as error:
+        return _without(index, f"node {node_id}{error}", parts)
+    for slot, kind, content in apart:
+        parts.add(index, slot, kind, content)
+    return shown
+
+
+class Uncoded(ValueError):
+    """An output has no codec: which one, and why."""
+
+
+def split(outputs: dict[str, Any]) -> tuple[str, list[tuple[str, str, bytes]]]:
+    """Return outputs as JSON, with null for those that are not plain and small; and these by themselves: slot, kind and
+    content. Raises `Uncoded`."""
+    shown: list[str] = []
+    apart: list[tuple[str, str, bytes]] = []
     for slot, value in outputs.items():
-        kind = type(value)
         if type(slot) is not str:
-            return _without(index, f"node {node_id}: an output is named by a {type(slot).__name__}, not a text", parts)
-        if kind is bytes:
-            found.append((slot, "bytes", value))
-        elif kind is str and len(value) * 4 > LARGE:
-            found.append((slot, "text", value.encode("utf-8", "surrogatepass")))
-        elif kind in _SHORT or kind is str:
-            if not _is_short(value):
-                return _without(index, f"node {node_id}, output {slot}: {_unfit(value)}", parts)
-            here.append(f"{_compact(slot)}:{_compact(value)}")
-        elif _is_plain([value]) and (text := _json(value)) is not None:
-            if len(text) * 4 > LARGE:
-                found.append((slot, "json", text.encode("utf-8", "surrogatepass")))
-            else:
-                here.append(f"{_compact(slot)}:{text}")
-        else:
-            content, kept = encode_loose(value)
-            if kept:
-                return _without(index, f"node {node_id}, output {slot}: {_unfit(kept[0])}", parts)
-            found.append((slot, "loose", content))
-    for slot, kind_of, content in found:
-        parts.add(index, slot, kind_of, content)
-    return f"{{{','.join(here)}}}"
+            raise Uncoded(f": an output is named by a {type(slot).__name__}, not a text")
+        kind, content, kept = _content(value)
+        if kept:
+            raise Uncoded(f", output {slot}: {_unfit(kept[0])}")
+        if not isinstance(content, str) or kind != "json" or _may_be_large(content):
+            apart.append((slot, kind, content if isinstance(content, bytes) else _bytes(content)))
+            content = "null"
+        shown.append(f"{_compact(slot)}:{content}")
+    return f"{{{','.join(shown)}}}", apart
 
 
-def encode_value(value: Any) -> tuple[str, bytes] | None:
-    """Return what kind of content a value by itself becomes, and that; None where it has no codec."""
+def _content(value: Any) -> tuple[str, str | bytes, list[Any]]:
+    """Return what kind of content a value becomes, that, and what in it has no codec."""
     if type(value) is bytes:
-        return "bytes", value
-    if type(value) is str:
-        return "text", value.encode("utf-8", "surrogatepass")
+        return "bytes", value, []
+    if type(value) is str and _may_be_large(value):
+        return "text", value, []
     if _is_plain([value]) and (text := _json(value)) is not None:
-        return "json", text.encode("utf-8", "surrogatepass")
-    content, kept = encode_loose(value)
-    return None if kept else ("loose", content)
+        return "json", text, []
+    return "loose", *encode_loose(value)
+
+
+def _may_be_large(content: str | bytes) -> bool:
+    return len(content) * 4 > LARGE
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # a lone surrogate comes back as it was
 
 
 def _without(index: int, reason: str, parts: _Parts) -> str:
@@ -261,10 +211,6 @@ def _without(index: int, reason: str, parts: _Parts) -> str:
     parts.lacking.append(reason)
     parts.places.append([index, "", "none", reason, 0])
     return "null"
-
-
-def _is_short(value: Any) -> bool:
-    return (type(value) is not int or -_INT <= value < _INT) and (type(value) is not float or value - value == 0)
 
 
 def _json(value: Any) -> str | None:
@@ -288,23 +234,15 @@ def _unfit(value: Any) -> str:
 
 
 def _assembled(rows: Rows, outputs: str, parts: _Parts) -> bytes:
-    head = [f'"n":{len(rows)},"i":{_compact(rows.ids)},{outputs}']
-    if rows.notes:
-        notes = {row: _note(note) for row, note in rows.notes.items()}
-        head.append(f'"m":{_compact(notes)}')
-    if parts.places:
-        head.append(f'"x":{_compact(parts.places)}')
-    lengths = {None if signature is None else len(signature) for signature in rows.signatures}
-    joined = b""
-    if len(lengths) == 1 and None not in lengths:
-        head.append(f'"g":{lengths.pop()}')
-        joined = b"".join(rows.signatures)  # type: ignore[arg-type]  # none of them is None
-    elif lengths != {None}:
-        head.append(f'"g":{_compact([None if s is None else s.hex() for s in rows.signatures])}')
-    shown = f"{{{','.join(head)}}}".encode("utf-8", "surrogatepass")  # a lone surrogate comes back as it was
-    times = struct.pack(f"<{2 * len(rows)}d", *rows.started, *rows.finished)
-    body = b"".join([shown, times, joined, *parts.data])
-    return HEADER.pack(MAGIC, zlib.crc32(body), len(body), len(shown)) + body
+    ids, signatures, started, finished, _, notes = map(rows.column, range(Rows.WIDTH))
+    said = {index: _note(note) for index, note in enumerate(notes) if note is not None}
+    lengths = [-1 if signature is None else len(signature) for signature in signatures]
+    known = lengths if len({*lengths}) > 1 else lengths[0]
+    about = ",".join([_compact(ids), _compact(known), outputs, _compact(said), _compact(parts.places)])
+    head = _bytes(f"[{about}]")
+    times = struct.pack(f"<{2 * len(rows)}d", *started, *finished)
+    body = b"".join([head, times, *filter(None, signatures), *parts.data])
+    return HEADER.pack(MAGIC, zlib.crc32(body), len(body), len(head)) + body
 
 
 def _note(note: Note) -> list[Any]:
@@ -319,6 +257,3 @@ def _error(error: ErrorInfo) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError):  # its details may hold what is not JSON
         form["details"] = {}
     return form
-
-
-# --- decoding -----------------------------------------------------------------------------------------

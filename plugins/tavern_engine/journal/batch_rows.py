@@ -1,8 +1,14 @@
-"""What became of the nodes of a run: rows as they are written in batches, and as they are read."""
+"""What became of the nodes of a run: rows as they are written in batches, and as they are read.
+
+A batch is a sequence of frames. A frame is a head in JSON, then the times of its rows, the beginnings before the ends,
+the signatures, and the values that are not in the head. The head has lists of ids, of the lengths of signatures (-1 for
+none; one number where all are alike) and of outputs; what is said of some rows alone, by row: status, error, attempts,
+iteration and what a cluster did; and the values that are apart: row, output, kind, and where.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +17,12 @@ from tavern_host.contracts.executions import RemoteWork
 
 COMPLETE = "complete"
 """The status of a node that gave its outputs."""
+
+MAGIC = b"TVB3"
+"""What each frame begins with."""
+
+HEADER = struct.Struct("<4sIII")
+"""Magic, CRC-32 of what follows the header, its length, the length of the head in it."""
 
 FEW, SHORT = 20, 2000
 """How many rows, and characters of a value, are encoded on the event loop: less than handing them to a thread takes."""
@@ -30,60 +42,32 @@ class Note(NamedTuple):
     remote: RemoteWork | None = None
 
 
-_USUAL = Note()
-
-
 class Rows:
-    """What became of nodes, in columns. `notes` are those of the rows that have one."""
+    """What became of nodes: of each its id, signature, beginning, end, outputs and, where there is more to say, a
+    `Note`, one after another in one list: the garbage collector need not visit a tuple for each."""
 
-    __slots__ = ("finished", "ids", "notes", "outputs", "signatures", "started")
+    __slots__ = ("fields",)
+    WIDTH = 6
 
-    def __init__(self) -> None:
-        self.ids: list[str] = []
-        self.signatures: list[bytes | None] = []
-        self.started: list[float] = []
-        self.finished: list[float] = []
-        self.outputs: list[Outputs] = []
-        self.notes: dict[int, Note] = {}
+    def __init__(self, fields: list[Any] | None = None) -> None:
+        self.fields = fields or []
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.fields) // self.WIDTH
 
-    @property
-    def are_short(self) -> bool:
-        """Whether these are few rows, of numbers and short texts."""
-        if len(self) > FEW:
-            return False
-        values = [value for outputs in self.outputs if outputs is not None for value in outputs.values()]
-        return all(type(each) in _NUMBERS or (type(each) is str and len(each) <= SHORT) for each in values)
-
-    def add(
-        self,
-        ids: Sequence[str],
-        signatures: Sequence[bytes | None],
-        started: Sequence[float],
-        finished: Sequence[float],
-        outputs: Sequence[Outputs],
-        note: Note = _USUAL,
-    ) -> None:
-        """Take several rows, by column."""
-        if note != _USUAL:
-            self.notes.update(dict.fromkeys(range(len(self.ids), len(self.ids) + len(ids)), note))
-        self.ids += ids
-        self.signatures += signatures
-        self.started += started
-        self.finished += finished
-        self.outputs += outputs
+    def column(self, place: int) -> list[Any]:
+        """Return one of the fields of all rows."""
+        return self.fields[place :: self.WIDTH]
 
     def part(self, first: int, count: int) -> Rows:
         """Return some of the rows."""
-        found, last = Rows(), first + count
-        found.ids, found.signatures = self.ids[first:last], self.signatures[first:last]
-        found.started, found.finished = self.started[first:last], self.finished[first:last]
-        found.outputs = self.outputs[first:last]
-        if self.notes:
-            found.notes = {row: self.notes[first + row] for row in range(len(found)) if first + row in self.notes}
-        return found
+        return Rows(self.fields[first * self.WIDTH : (first + count) * self.WIDTH])
+
+    def are_short(self) -> bool:
+        """Return whether these are few rows, of numbers and short texts."""
+        values = [v for outputs in self.column(4)[: FEW + 1] if outputs is not None for v in outputs.values()]
+        are_short = all(type(each) in _NUMBERS or (type(each) is str and len(each) <= SHORT) for each in values)
+        return len(self) <= FEW and are_short
 
 
 @dataclass(frozen=True)

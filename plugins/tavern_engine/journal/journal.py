@@ -10,14 +10,14 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 
 from tavern_engine.api.runs import RunStore
 from tavern_engine.journal.batch_decoder import decode_rows, fetched
 from tavern_engine.journal.batch_encoder import encode_rows
 from tavern_engine.journal.batch_rows import Batch, NodeRow, Note, Rows
-from tavern_host.contracts.errors import Conflict, ErrorInfo, TavernError, describe
-from tavern_host.contracts.executions import RemoteWork
+from tavern_host.contracts.errors import Conflict, TavernError, describe
 
 DELAY = 0.025
 """Seconds that results wait for others, to be written in one batch; writing them takes its time too."""
@@ -97,7 +97,7 @@ class Journal:
 
     async def encode(self, rows: Rows, first: int) -> Batch:
         """Return rows from `first` on as a batch, made on a thread unless they are few and short."""
-        if rows.are_short:
+        if rows.are_short():
             return encode_rows(rows, first)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
@@ -140,21 +140,15 @@ class RunJournal:
         self,
         node_id: str,
         signature: bytes | None,
-        status: str,
-        started: float,
-        finished: float,
+        times: tuple[float, float],
         outputs: dict[str, Any] | None,
-        error: ErrorInfo | None = None,
-        attempts: int = 1,
-        iteration: int | None = None,
-        remote: RemoteWork | None = None,
+        note: Note,
     ) -> None:
         """Add a node result; it is written soon. Times are seconds since the run began.
 
         The values of `outputs` must not be changed afterwards.
         """
-        note = Note(status, error, attempts, iteration, remote)
-        self._rows.add((node_id,), (signature,), (started,), (finished,), (outputs,), note)
+        self._rows.fields += (node_id, signature, *times, outputs, None if note == Note() else note)
         self._schedule()
 
     def add_complete(
@@ -166,7 +160,8 @@ class RunJournal:
         outputs: Sequence[dict[str, Any] | None],
     ) -> None:
         """Add the results of several nodes that completed at the first attempt, by column."""
-        self._rows.add(node_ids, signatures, started, finished, outputs)
+        rows = zip(node_ids, signatures, started, finished, outputs, repeat(None))  # the last may be longer
+        self._rows.fields.extend(chain.from_iterable(rows))
         self._schedule()
 
     @property

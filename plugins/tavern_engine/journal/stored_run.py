@@ -8,12 +8,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from tavern_engine.api.runs import RunEntry
 from tavern_engine.cache.cache import copied
+from tavern_engine.journal.batch_rows import Note
 from tavern_engine.journal.journal import RunJournal
 from tavern_engine.run.event_batch import KEPT
 from tavern_engine.run.loop_log import LoopState
 from tavern_host.contracts.workflows import Workflow
 
 T = TypeVar("T")
+_NEVER = (0.0, 0.0)
 Signed: TypeAlias = tuple[bytes | None, T]
 
 
@@ -47,7 +49,7 @@ class StoredRun:
     def journal(self, journal: RunJournal) -> None:
         """Write the results into the journal of a run that continues this one, so that it needs this one no more."""
         for id, (signature, outputs) in self.results.items():
-            journal.add(id, signature, KEPT, 0.0, 0.0, copied(outputs))
+            journal.add(id, signature, _NEVER, copied(outputs), Note(KEPT))
         for id, (signature, state) in self.loops.items():
             row = {"from": 0, "state": copied(state.carried), "each": copied(state.each)}
-            journal.add(id, signature, "iteration", 0.0, 0.0, row, iteration=state.index)
+            journal.add(id, signature, _NEVER, row, Note("iteration", iteration=state.index))

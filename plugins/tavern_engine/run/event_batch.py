@@ -18,6 +18,7 @@ from pydantic import JsonValue
 
 from tavern_engine.cache.cache import OutputCache, owned, size_of
 from tavern_engine.compile.plan import Plan
+from tavern_engine.journal.batch_rows import Note
 from tavern_engine.journal.journal import RunJournal
 from tavern_engine.run.json_values import MESSAGE, See, is_json, json_form, without_large
 from tavern_engine.run.node_reports import NodeReports
@@ -216,7 +217,7 @@ class EventBatch:
             return
         now = self.now()
         known = signature or self._digests.get(number)
-        self.journal.add(self._plan.ids[number], known, "iteration", now, now, state, None, 1, index)
+        self.journal.add(self._plan.ids[number], known, (now, now), state, Note("iteration", iteration=index))
         self.journal_inner(numbers, since)
 
     def journal_inner(self, numbers: list[int], since: float) -> None:
@@ -227,9 +228,9 @@ class EventBatch:
         for number in numbers:
             name = _NAMES.get(table.states[number])
             if name is not None and table.finished[number] >= since:
-                started, finished = table.started[number] - self._base, table.finished[number] - self._base
-                outputs, error, tries = table.outputs[number], table.errors.get(number), table.attempts.get(number, 1)
-                self.journal.add(self._plan.ids[number], None, name, started, finished, outputs, error, tries)
+                times = (table.started[number] - self._base, table.finished[number] - self._base)
+                note = Note(name, table.errors.get(number), table.attempts.get(number, 1))
+                self.journal.add(self._plan.ids[number], None, times, table.outputs[number], note)
 
     def close(self) -> None:
         """Pass on the rest, and write which nodes still run, to be shown: they are interrupted."""
@@ -387,10 +388,9 @@ class EventBatch:
         name = _NAMES[state]
         if signature == PARTIAL and given is not None:
             name, given = "partial", shown(given, self._plan.streaming.get(number, ()))
-        known, tries = signature or self._digests.get(number), self.table.attempts.get(number, 1)
-        times = (began - self._base, ended - self._base)
-        remote = self.table.remote.get(number)
-        journal.add(self._plan.ids[number], known, name, *times, given, error, tries, None, remote)
+        known, times = signature or self._digests.get(number), (began - self._base, ended - self._base)
+        note = Note(name, error, self.table.attempts.get(number, 1), remote=self.table.remote.get(number))
+        journal.add(self._plan.ids[number], known, times, given, note)
 
     async def wait_for_journal(self) -> None:
         """Wait where the journal is too far behind: back-pressure on the run."""

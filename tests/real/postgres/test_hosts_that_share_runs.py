@@ -21,12 +21,14 @@ from benchmarks.enginegraphs import node_id
 from benchmarks.faultchild import Place, accept_runs, graph_of
 from tavern_agents.api.histories import CHAT_HISTORY
 from tavern_engine.api.executions import RunFilter
+from tavern_engine.api.runs import RUNS_CHANGED
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.workflows import Workflow
+from tavern_host.storage.databases import SHARED_DATABASES
 from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeEntry
 from tavern_llm.api.llm import ChatMessage
 from tavern_postgres import audit_copies
@@ -142,6 +144,18 @@ async def test_a_run_at_one_host_is_followed_at_another(database: str, tmp_path:
         assert nodes >= {node_id(i) for i in range(len(graph_of(1, depth=2, width=2)))}
         seen = await other.services.get(EXECUTION_ENGINE).get(run_id)
         assert seen.status is RunStatus.COMPLETE
+
+
+async def test_what_one_host_announces_is_heard_at_all(database: str, tmp_path: Path) -> None:
+    here, there = Place(tmp_path / "here"), Place(tmp_path / "there")
+    for place in (here, there):
+        place.fill()
+    async with here.host(serving=True) as host, there.host(serving=True) as other, asyncio.timeout(60):
+        heard = [one.events.subscribe(RUNS_CHANGED) for one in (host, other)]
+        payload = {"promptId": "run_1", "worker": None}
+        context = host._manager.active["tavern-engine"].context
+        await context.services.get(SHARED_DATABASES).announce(RUNS_CHANGED, payload)
+        assert [(await anext(events)).payload for events in heard] == [payload] * 2
 
 
 async def test_a_run_is_interrupted_at_another_host(database: str, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ async def test_what_keeps_a_database_from_being_used_is_said_in_a_line() -> None
     for address, where, error, message in rows:
         connection = Connection(address, where, log, name="test")
         with pytest.raises(error, match=f"^[^\n]*{message}[^\n]*$"):
-            await connection.rows("SELECT 1 FROM runs")
+            await connection.rows("SELECT 1 FROM hosts")
 
 
 def test_events_are_carried_that_the_manifest_declares() -> None:

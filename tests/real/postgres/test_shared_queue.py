@@ -21,13 +21,17 @@ from benchmarks.faultchild import PLUGIN, Place, graph_of
 from tavern_engine import EngineState
 from tavern_engine.api.executions import ExecutionEngine
 from tavern_engine.api.runs import RUNS_CHANGED, RunEnd, RunEntry
+from tavern_engine.journal.keys import ProjectKey
+from tavern_engine.journal.run_store.schema import RUNS
+from tavern_engine.journal.run_store.store import SqlRunStore
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import Conflict, ServiceUnavailable
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
 from tavern_host.contracts.workflows import Workflow
-from tavern_postgres.database import Database
-from tavern_postgres.runs import PostgresRunStore
+from tavern_host.storage.databases import SharedDatabase, SqlDatabase
+from tavern_postgres.database import Connection
+from tavern_postgres.sql_databases import PostgresDatabases
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -246,36 +250,61 @@ async def test_callers_learn_that_their_host_stops(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def two_stores() -> AsyncIterator[tuple[PostgresRunStore, PostgresRunStore]]:
-    schema = f"queue {secrets.token_hex(8)}"
-    here, there = (PostgresRunStore(Database(shared_server(), schema, logging.getLogger("test"))) for _ in range(2))
+async def two_stores(folder: Path) -> AsyncIterator[tuple[SqlRunStore, SqlRunStore]]:
+    log, schema = logging.getLogger("test"), f"queue {secrets.token_hex(8)}"
+    runs = SqlDatabase(name="runs", file="", migrations=[[*statements] for statements in RUNS.migrations])
+    databases = [PostgresDatabases(shared_server(), schema, log) for _ in range(2)]
+    here, there = (SqlRunStore(folder, log, ProjectKey(folder), SharedDatabase(one, runs)) for one in databases)
     try:
         yield here, there
     finally:
-        await here.close()
-        await there.close()
+        for store, one in zip((here, there), databases, strict=True):
+            await store.close()
+            await one.close()
 
 
-async def test_leases_that_end_without_the_database_are_prolonged_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with two_stores() as (here, there):
+async def executed(store: SqlRunStore, statement: str) -> list[Any]:
+    return await store._writer.write(lambda connection: connection.execute(statement).fetchall())
+
+
+async def test_leases_that_end_without_the_database_are_prolonged_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_stores(tmp_path) as (here, there):
         await accepted(here, "waited")
         await accepted(here, "ran")
         assert await here.offer("w", "waited", waits=True)
         assert await there.claim("other", 30) is None
-        ends = "SELECT pg_terminate_backend(%s)", (await there._database.writer.rows("SELECT pg_backend_pid()"))[0]
-        await here._database.writer.rows(*ends)
-        await here._database.writer.rows("UPDATE runs SET lease_until = '-infinity'")
+        (written_by,) = (await executed(there, "SELECT pg_backend_pid()"))[0]
+        await executed(here, f"SELECT pg_terminate_backend({written_by})")
+        await executed(here, "UPDATE runs SET lease_until = 0 RETURNING id")
         with pytest.raises(ServiceUnavailable):
             await there.claim("other", 30)
         assert await there.claim("other", 30) is None
         assert await here.offer("w", "waited", waits=False)
-        monkeypatch.setattr("tavern_postgres.runs._BACK", 0.0)
+        monkeypatch.setattr("tavern_engine.journal.run_store.ownership.BACK", 0.0)
         taken = [await there.claim("other", 30) for _ in range(2)]
         assert [run and run.id for run in taken] == ["ran", None]
 
 
-async def test_an_offered_run_is_taken_once_in_order() -> None:
-    async with two_stores() as (here, there):
+async def test_no_host_is_gone_until_it_could_say_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = f"queue {secrets.token_hex(8)}"
+    here, there = (PostgresDatabases(shared_server(), schema, logging.getLogger("test")) for _ in range(2))
+    await here.hold("host")
+    assert not await there.is_gone("host")
+    other = Connection(shared_server(), schema, logging.getLogger("test"), name="test")
+    ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'tavern-host: %%'"
+    await other.rows(f"{ends} AND pid <> pg_backend_pid()")
+    await other.rows("UPDATE hosts SET seen = '-infinity'")
+    assert not await there.is_gone("host")
+    monkeypatch.setattr("tavern_postgres.sql_databases._ALIVE_SECONDS", 0)
+    assert await there.is_gone("host")
+    for one in (here, there, other):
+        await one.close()
+
+
+async def test_an_offered_run_is_taken_once_in_order(tmp_path: Path) -> None:
+    async with two_stores(tmp_path) as (here, there):
         for number, (run_id, priority) in enumerate((("late", 0), ("urgent", 5), ("kept", 9), ("late too", 0))):
             moment = datetime(2025, 1, 1 + number, tzinfo=UTC)
             await accepted(here, run_id, priority=priority, submitted_at=moment)
@@ -302,6 +331,6 @@ async def test_an_offered_run_is_taken_once_in_order() -> None:
             await here.update("w", "late", RunEnd(status=RunStatus.COMPLETE))
 
 
-async def all_taken(store: PostgresRunStore) -> AsyncIterator[RunEntry]:
+async def all_taken(store: SqlRunStore) -> AsyncIterator[RunEntry]:
     while (found := await store.take("other", 30)) is not None:
         yield found

@@ -68,4 +68,6 @@ _THIRD = (
 
 _FOURTH = ("ALTER TABLE runs ADD COLUMN is_unwanted INTEGER NOT NULL DEFAULT 0",)
 
-RUNS = Schema("runs.sqlite3", (_FIRST, _SECOND, _THIRD, _FOURTH))
+_FIFTH = ("ALTER TABLE runs ADD COLUMN waits INTEGER NOT NULL DEFAULT 0",)
+
+RUNS = Schema("runs.sqlite3", (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH))

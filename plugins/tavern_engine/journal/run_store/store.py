@@ -1,58 +1,87 @@
-"""The service `runStore` over SQLite: claims, writes and reads of runs.
+"""The service `runStore`: claims, writes and reads of runs, in a file of SQLite or in a database that hosts share.
 
-Every method is one transaction; several processes may have one store open. A store may come from anybody: only runs
-that were accepted here, or whose resumption was requested here, are resumed automatically.
+Every method is one transaction; several processes may have one store open. A file may come from anybody: only runs
+that were accepted here, or whose resumption was requested here, are resumed automatically from one.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+import math
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import JsonValue
+
+from tavern_engine import EngineState
 from tavern_engine.api.executions import RunFilter, RunSummary
-from tavern_engine.api.run_rows import ENTRY_COLUMNS, checked_limits, unknown
-from tavern_engine.api.runs import RunEnd, RunEntry, RunStore
+from tavern_engine.api.runs import RUNS_CHANGED, RunEnd, RunEntry, RunStore
 from tavern_engine.journal.keys import ProjectKey
-from tavern_engine.journal.run_store import rows
-from tavern_engine.journal.run_store.contents import SMALL, add_batch, body_of, check_contents, keep_body, know
+from tavern_engine.journal.run_store import moving, rows
+from tavern_engine.journal.run_store.ownership import AT_ONCE, BACK, Ownership
 from tavern_engine.journal.run_store.pruning import Pruning
-from tavern_engine.journal.run_store.rows import ROWS
+from tavern_engine.journal.run_store.rows import ENTRY_COLUMNS
 from tavern_engine.journal.run_store.schema import RUNS
-from tavern_engine.journal.run_store.statements import give_up, owned, write
-from tavern_host import clock
+from tavern_engine.journal.run_store.statements import body_of, keep_body, know, use, write
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Conflict, NotFound, TavernError
+from tavern_host.contracts.errors import Conflict, NotFound, ServiceUnavailable, TavernError
 from tavern_host.storage.content_files import ContentFiles, NewContent, hash_of
+from tavern_host.storage.databases import Database, HostNames, SharedDatabase, shared_database
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread
 
 if TYPE_CHECKING:
     import sqlite3
 
-AT_ONCE = 50
-"""How many unclaimed runs one transaction looks at: others wait for it."""
+T = TypeVar("T")
+
+SMALL = 16 * 1024
+"""Contents of up to so many bytes are in the database where others are in files: a file for each would cost more than
+all else that is written of a run."""
+
+PATIENCE = 60.0
+"""Seconds for which a write is tried again while the shared database does not answer: a restart of it should cost no
+run."""
+
+_AGAIN = 0.2
 
 
-class SqliteRunStore(RunStore):
-    """Keeps runs in a folder, sealed with the key of whose runs they are. Nothing is opened before it is used."""
+class SqlRunStore(RunStore):
+    """Keeps runs in a folder, sealed with the key of whose runs they are, or all in a `shared` database. Nothing is
+    opened before it is used."""
 
-    def __init__(self, folder: Path, log: logging.Logger, key: ProjectKey) -> None:
+    def __init__(
+        self, folder: Path, log: logging.Logger, key: ProjectKey, shared: SharedDatabase | None = None
+    ) -> None:
         self._folder = folder
         self._log = log
-        self._key = key
-        self._is_key_logged = False
-        self._writer = DatabaseThread(folder, RUNS, log, "run store: writing")
-        self._reader = DatabaseThread(folder, RUNS, log, "run store: reading")
+        self._is_closed = False
+        self._shared = shared
+        self._writer: Database = shared or DatabaseThread(folder, RUNS, log, "run store: writing")
+        self._disk = DatabaseThread(folder, RUNS, log, "run store: reading")
+        self._reader: Database = shared or self._disk
         self._files = ContentFiles(folder / "values")
-        self._workers = ProcessLocks(folder / "workers")
+        self._small: float = SMALL if shared is None else math.inf
+        names: HostNames = ProcessLocks(folder / "workers") if shared is None else shared.names
+        self._owners = Ownership(names, key, log, shared)
 
     async def close(self) -> None:
-        """Finish pending work, and release the workers' locks and the files."""
-        await self._writer.close()
+        """Give back what workers of this store have, finish pending work, and release their names."""
+        was_closed, self._is_closed = self._is_closed, True
+        if self._shared is not None and self._owners.held and not was_closed:
+            given = (
+                "UPDATE runs SET lease_until = 0 WHERE is_final = 0"
+                f" AND owner IN ({', '.join('?' * len(self._owners.held))}) RETURNING id, owner"
+            )
+            with contextlib.suppress(TavernError):
+                for left in await self._writer.write(lambda c: c.execute(given, [*self._owners.held]).fetchall()):
+                    await self._tell(*left)
         await self._reader.close()
-        self._workers.close()
+        await self._writer.close(self._owners.names.close)
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -66,28 +95,31 @@ class SqliteRunStore(RunStore):
         call: CallContext | None = None,
     ) -> None:
         """Insert a new run, claimed by `worker`. Raises `Conflict`, `NotFound`, `InvalidInput`."""
-        run_id, worker = ROWS.checked(entry.id, "the id of a run"), ROWS.checked(worker, "the name of a worker")
-        used = {entry.workflow, *entry.groups.values()}
+        run_id, worker = rows.checked(entry.id, "the id of a run"), rows.checked(worker, "the name of a worker")
+        length = rows.lease_length(lease)
         for document in documents:
-            if len(document) > SMALL:
+            if len(document) > self._small:
                 await self.put(document)
 
         def work(connection: sqlite3.Connection) -> None:
-            values = ROWS.accepted(entry) | ROWS.standing(entry, run_id)
-            until, kept = rows.lease_end(clock.microseconds(), lease), values["entry"]
-            if connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone():
+            values = rows.accepted(entry) | rows.standing(entry, run_id)
+            values["size"] = len(values["entry"]) + len(values["state"])
+            self._owners.hold(worker)
+            if not values["is_final"]:
+                values |= {"owner": worker, "seal": self._owners.seal(run_id, values["entry"])}
+            marks = ["?"] * len(values) + ["microseconds() + ?"]
+            inserted = (
+                f"INSERT INTO runs ({', '.join([*values, 'lease_until'])}) VALUES ({', '.join(marks)})"
+                " ON CONFLICT (id) DO NOTHING RETURNING seq"
+            )
+            until = None if values["is_final"] else length
+            added = connection.execute(inserted, [*values.values(), until]).fetchone()
+            if added is None:
                 raise Conflict(f"there is a run {run_id!r} already")
             for document in documents:
-                if len(document) <= SMALL:
+                if len(document) <= self._small:
                     keep_body(connection, document)
-            check_contents(connection, used, f"the run {run_id}")
-            self._workers.hold(worker)
-            values["size"] = len(kept) + len(values["state"])
-            if not values["is_final"]:
-                values |= {"owner": worker, "lease_until": until, "seal": self._seal(run_id, kept)}
-            inserted = f"INSERT INTO runs ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
-            added = connection.execute(inserted, [*values.values()])
-            connection.executemany("INSERT INTO uses (run, hash) VALUES (?, ?)", [(added.lastrowid, d) for d in used])
+            use(connection, added[0], (entry.workflow, *entry.groups.values()), f"the run {run_id}")
 
         await self._writer.write(work)
 
@@ -95,54 +127,52 @@ class SqliteRunStore(RunStore):
         self, worker: str, lease: float, *, run_id: str | None = None, call: CallContext | None = None
     ) -> RunEntry | None:
         """Claim a run without an owner, or `run_id`; None where there is none such, or another worker has it."""
-        worker = ROWS.checked(worker, "the name of a worker")
-        if not await self._reader.read(lambda connection: run_id is not None or _has_open(connection), absent=False):
-            return None
-
-        def work(connection: sqlite3.Connection) -> tuple[Any, int]:
-            return self._claim(connection, worker, lease, run_id)
-
-        if run_id is None and not await self._reader.run(self._has_key):
-            return None
-        claimed, elsewhere, more = None, 0, AT_ONCE
-        while claimed is None and more == AT_ONCE:
-            claimed, more = await self._writer.write(work)
-            elsewhere += more
-        if elsewhere:
-            self._log.warning(
-                "%s: %d not resumed: started elsewhere, or before the project was moved; `tavern runs list` shows them,"
-                " and `tavern runs resume ID` resumes one",
-                self._folder,
-                elsewhere,
-            )
-        return None if claimed is None else ROWS.entry(claimed)
-
-    async def offer(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
-        """Return False: one host serves the project that the files are in."""
-        return False
+        return await self._claimed(worker, lease, run_id=run_id)
 
     async def take(self, worker: str, lease: float, *, call: CallContext | None = None) -> RunEntry | None:
-        """Return None, as `offer` says."""
-        return None
+        """Claim a run that waits at another worker; None where there is none, or one host serves the project that the
+        files are in."""
+        return None if self._shared is None else await self._claimed(worker, lease, takes=True)
+
+    async def offer(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
+        """Let other workers take a run, or no longer; False where another has it by now, or as `take` says."""
+        if self._shared is None:
+            return False
+        offered = (  # one that starts may have waited until the database answered, and its lease be over
+            "UPDATE runs SET waits = ?, lease_until ="
+            " CASE WHEN lease_until < microseconds() + ? THEN microseconds() + ? ELSE lease_until END"
+            " WHERE id = ? AND owner = ? AND is_final = 0"
+        )
+        back = rows.lease_length(BACK)
+        values = (waits, back, back, rows.text(run_id), rows.text(worker))
+        is_own = await self._writer.write(lambda connection: connection.execute(offered, values).rowcount > 0)
+        if is_own and waits:
+            await self._tell(run_id, worker)
+        return is_own
 
     async def renew(
         self, worker: str, run_ids: list[str], lease: float, *, call: CallContext | None = None
     ) -> list[str]:
         """Prolong the claims of a worker; return those of the runs that are still its own."""
         wanted = [run_id for run_id in run_ids if rows.text(run_id) == run_id]
-
-        def work(connection: sqlite3.Connection) -> list[str]:
-            until = rows.lease_end(clock.microseconds(), lease)
-            renewed = "UPDATE runs SET lease_until = ? WHERE id = ? AND owner = ?"
-            return [r for r in wanted if connection.execute(renewed, (until, r, rows.text(worker))).rowcount]
-
-        return await self._writer.write(work)
+        renewed = (
+            "UPDATE runs SET lease_until = microseconds() + ?"
+            f" WHERE owner = ? AND id IN ({', '.join('?' * len(wanted))}) RETURNING id"
+        )
+        values = (rows.lease_length(lease), rows.text(worker), *wanted)
+        if not wanted:
+            return []
+        kept = {id for (id,) in await self._writer.write(lambda c: c.execute(renewed, values).fetchall())}
+        return [run_id for run_id in run_ids if run_id in kept]
 
     async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Keep that a run is to end; False for one that is finished. Raises `NotFound`."""
-        asked = "UPDATE runs SET is_unwanted = 1 WHERE id = ? AND is_final = 0"
+        asked = "UPDATE runs SET is_unwanted = 1 WHERE id = ? AND is_final = 0 RETURNING owner"
         await self.get(run_id)
-        return await self._writer.write(lambda c: c.execute(asked, (rows.text(run_id),)).rowcount > 0)
+        found = await self._writer.write(lambda c: c.execute(asked, (rows.text(run_id),)).fetchone())
+        if found is not None:
+            await self._tell(run_id, found[0])
+        return found is not None
 
     async def unwanted(self, worker: str) -> list[str]:
         """Return the runs of a worker that are to end."""
@@ -153,13 +183,7 @@ class SqliteRunStore(RunStore):
         self, worker: str, run_id: str, batch: bytes, *, contents: tuple[str, ...] = (), call: CallContext | None = None
     ) -> None:
         """Add a batch of node results. Raises `Conflict` where the run is another's, `NotFound` for a value."""
-
-        def work(connection: sqlite3.Connection) -> None:
-            seq = owned(connection, worker, run_id)
-            add_batch(connection, seq, batch, contents, run_id)
-            connection.execute("UPDATE runs SET size = size + ? WHERE seq = ?", (len(batch), seq))
-
-        await self._writer.write(work)
+        await self._written(lambda connection: write(connection, worker, run_id, {}, batch, contents))
 
     async def update(
         self,
@@ -174,13 +198,9 @@ class SqliteRunStore(RunStore):
         """Write how a run stands, and a last batch. Raises `Conflict` where it is another's, `NotFound` for a value."""
 
         def work(connection: sqlite3.Connection) -> None:
-            stands = ROWS.standing(end, run_id)
-            seq = owned(connection, worker, run_id)
-            if batch:
-                add_batch(connection, seq, batch, contents, run_id)
-            write(connection, seq, stands, more=len(batch))
+            write(connection, worker, run_id, rows.standing(end, run_id), batch or None, contents)
 
-        await self._writer.write(work)
+        await self._written(work)
 
     async def get(self, run_id: str) -> RunEntry:
         """Return a run. Raises `NotFound`."""
@@ -188,43 +208,29 @@ class SqliteRunStore(RunStore):
 
         def work(connection: sqlite3.Connection) -> RunEntry | None:
             found = connection.execute(wanted, (rows.text(run_id),)).fetchone()
-            return None if found is None else ROWS.entry(found)
+            return None if found is None else rows.entry(found)
 
         entry = await self._reader.read(work, absent=None)
         if entry is None:
-            raise unknown(run_id)
+            raise rows.unknown(run_id)
         return entry
 
     async def batches(self, run_id: str) -> list[bytes]:
         """Return the batches of a run, oldest first. Raises `NotFound`."""
-
-        def work(connection: sqlite3.Connection) -> list[bytes] | None:
-            found = connection.execute("SELECT seq FROM runs WHERE id = ?", (rows.text(run_id),)).fetchone()
-            if found is None:
-                return None
-            listed = connection.execute("SELECT content FROM batches WHERE run = ? ORDER BY seq", found)
-            return [content for (content,) in listed if isinstance(content, bytes)]
-
-        batches = await self._reader.read(work, absent=None)
-        if batches is None:
-            raise unknown(run_id)
-        return batches
+        wanted = (
+            "SELECT content FROM runs LEFT JOIN batches ON batches.run = runs.seq WHERE id = ? ORDER BY batches.seq"
+        )
+        found = await self._found(wanted, run_id)
+        return [content for (content,) in found if isinstance(content, bytes)]
 
     async def contents(self, run_id: str) -> list[str]:
         """Return the hashes of what a run needs of what is kept apart. Raises `NotFound`."""
         wanted = "SELECT hash FROM runs JOIN uses ON uses.run = runs.seq WHERE id = ? ORDER BY hash"
-
-        def work(connection: sqlite3.Connection) -> list[str]:
-            return [name for (name,) in connection.execute(wanted, (rows.text(run_id),))]
-
-        found: list[str] = await self._reader.read(work, absent=[])
-        if not found:  # a run needs its document
-            raise unknown(run_id)
-        return found
+        return [name for (name,) in await self._found(wanted, run_id)]  # a run needs its document
 
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
         """Return runs, newest first."""
-        statement, values = ROWS.query(filter)
+        statement, values = rows.query(filter)
 
         def work(connection: sqlite3.Connection) -> list[RunSummary]:
             return [s for row in connection.execute(statement, values) if (s := self._summary(row)) is not None]
@@ -235,14 +241,14 @@ class SqliteRunStore(RunStore):
 
     async def put(self, content: bytes, *, call: CallContext | None = None) -> str:
         """Store a large value or a document by itself; return its hash."""
-        if len(content) <= SMALL:
+        if len(content) <= self._small:
             return await self._writer.write(lambda connection: keep_body(connection, content))
 
         def prepare() -> tuple[str, NewContent | None]:
             name = hash_of(content)
             return name, None if self._files.read(name) == content else self._files.write(content)
 
-        name, temporary = await self._reader.run(prepare)
+        name, temporary = await self._disk.run(prepare)
 
         def work(connection: sqlite3.Connection) -> bool:
             # The file gets its place while the database is locked: no pruning happens at this moment.
@@ -264,8 +270,8 @@ class SqliteRunStore(RunStore):
     async def content(self, hash: str) -> bytes:
         """Return what was put. Raises `NotFound`."""
         found = await self._reader.read(lambda connection: body_of(connection, hash), absent=None)
-        if found is None:
-            found = await self._reader.run(lambda: self._files.read(hash))
+        if found is None and self._shared is None:
+            found = await self._disk.run(lambda: self._files.read(hash))
         if found is None:
             raise NotFound(f"the value {hash!r:.80} is not kept, or its file is damaged")
         return found
@@ -274,16 +280,16 @@ class SqliteRunStore(RunStore):
 
     async def delete(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Delete a finished run; False where there is none. Raises `Conflict` for one that is not finished."""
+        wanted = "SELECT seq, is_final, owner, lease_until >= microseconds() FROM runs WHERE id = ?"
 
         def work(connection: sqlite3.Connection) -> bool:
-            wanted = "SELECT seq, is_final, owner, lease_until FROM runs WHERE id = ?"
             found = connection.execute(wanted, (rows.text(run_id),)).fetchone()
             if found is None:
                 return False
-            seq, is_final, owner, until = found
+            seq, is_final, owner, is_leased = found
             if not is_final:
                 raise Conflict(f"the run {run_id!r} is not finished: interrupt it first")
-            if self._is_claimed(owner, until, clock.microseconds()):
+            if self._owners.is_claimed(owner, is_leased):
                 raise Conflict(f"the run {run_id!r} is being resumed: interrupt it first")
             connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
             return True
@@ -292,11 +298,11 @@ class SqliteRunStore(RunStore):
 
     async def prune(self, *, max_age: float, max_bytes: int, call: CallContext | None = None) -> int:
         """Delete finished runs by age and size, and contents that no run needs; return how many runs."""
-        seconds = checked_limits(max_age, max_bytes)
+        before = rows.oldest(max_age, max_bytes)
         if not await self._exists():
             return 0
-        pruning = Pruning(self._writer, self._reader, self._files, self._is_claimed)
-        return await pruning.run(clock.microseconds() - int(seconds * 1_000_000), max_bytes)
+        disk = (self._files, self._disk) if self._shared is None else None
+        return await Pruning(self._writer, disk, self._owners.is_claimed).run(before, max_bytes)
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -304,91 +310,80 @@ class SqliteRunStore(RunStore):
         """Return whether there is a database."""
         return await self._reader.read(lambda _: True, absent=False)
 
+    async def _found(self, wanted: str, run_id: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement about a run. Raises `NotFound` where there are none."""
+        values = (rows.text(run_id),)
+        found = await self._reader.read(lambda c: c.execute(wanted, values).fetchall(), absent=list[tuple[Any, ...]]())
+        if not found:
+            raise rows.unknown(run_id)
+        return found
+
+    async def _written(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Write as soon as a shared database answers. A batch may be written twice, where only the answer was lost; its
+        reader takes the last result of each node."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (PATIENCE if self._shared is not None else 0)
+        while True:
+            try:
+                return await self._writer.write(work)
+            except TavernError as error:
+                is_away = error.info.code == ServiceUnavailable.code and not self._is_closed
+                if not is_away or loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(_AGAIN)
+
+    async def _tell(self, run_id: str, worker: str | None) -> None:
+        """Tell hosts that share the runs; those that do not hear it see it some seconds later."""
+        if self._shared is not None:
+            with contextlib.suppress(TavernError):
+                await self._shared.announce(RUNS_CHANGED, {"promptId": run_id, "worker": worker})
+
     def _summary(self, row: tuple[Any, ...]) -> RunSummary | None:
         """Return what a list shows of a run, or None for an unreadable row."""
         try:
-            return ROWS.summary(row)
+            return rows.summary(row)
         except TavernError as damage:
             self._log.warning("%s", damage.message)
             return None
 
-    def _claim(
-        self, connection: sqlite3.Connection, worker: str, lease: float, run_id: str | None
-    ) -> tuple[tuple[Any, ...] | None, int]:
-        """Claim a run, if there is one. Return its row, and how many ended since they are not from here, at most
-        `AT_ONCE`."""
-        columns = ENTRY_COLUMNS
-        now, elsewhere = clock.microseconds(), 0
-        until = rows.lease_end(now, lease)
-        while elsewhere < AT_ONCE and (seq := self._claimable(connection, worker, run_id, now)) is not None:
-            row = connection.execute(f"SELECT {columns}, entry, seal FROM runs WHERE seq = ?", (seq,)).fetchone()
-            *found, kept, seal = row
-            try:
-                entry = ROWS.entry(tuple(found))
-                if run_id is not None:  # requested here: from now on it counts as started here
-                    seal = self._seal(entry.id, kept)
-                elif not self._key.has_sealed(entry.id, kept, seal):
-                    write(connection, seq, ROWS.standing(rows.begun_elsewhere(entry), entry.id))
-                    elsewhere += 1
-                    continue
-            except TavernError as damage:
-                if run_id is not None:
-                    raise
-                give_up(connection, seq, damage, now)  # the others must not wait behind it
-                continue
-            self._workers.hold(worker)
-            changed = (
-                "UPDATE runs SET owner = ?, lease_until = ?, seal = ?, is_unwanted = is_unwanted AND ? WHERE seq = ?"
+    async def _claimed(self, worker: str, lease: float, **which: Any) -> RunEntry | None:
+        """Claim a run; see `Ownership.claim`."""
+        worker, length, owners = rows.checked(worker, "the name of a worker"), rows.lease_length(lease), self._owners
+        # Mostly there is none: that is seen without keeping others from writing, on the thread that the names are for.
+        if await self._writer.read(lambda c: owners.claimable(c, worker, **which), absent=None) is None:
+            return None
+        if self._shared is None and which.get("run_id") is None and not await self._disk.run(owners.has_key):
+            return None
+        claimed, elsewhere, more = None, 0, AT_ONCE
+        while claimed is None and more == AT_ONCE:
+            claimed, more = await self._writer.write(lambda c: owners.claim(c, worker, length, **which))
+            elsewhere += more
+        if elsewhere:
+            self._log.warning(
+                "%s: %d not resumed: started elsewhere, or before the project was moved; `tavern runs list` shows them,"
+                " and `tavern runs resume ID` resumes one",
+                self._folder,
+                elsewhere,
             )
-            connection.execute(changed, (worker, until, seal, run_id is None, seq))
-            return connection.execute(f"SELECT {columns} FROM runs WHERE seq = ?", (seq,)).fetchone(), elsewhere
-        return None, elsewhere
-
-    def _claimable(self, connection: sqlite3.Connection, worker: str, run_id: str | None, now: int) -> int | None:
-        """Return the row of the run that a worker may claim."""
-        if run_id is not None:
-            sought = "SELECT seq, owner, lease_until FROM runs WHERE id = ?"
-            found = connection.execute(sought, (rows.text(run_id),)).fetchone()
-            if found is None or (found[1] != worker and self._is_claimed(found[1], found[2], now)):
-                return None
-            return int(found[0])
-        others = "SELECT DISTINCT owner FROM runs WHERE is_final = 0 AND lease_until >= ? AND owner <> ?"
-        gone = [owner for (owner,) in connection.execute(others, (now, worker)) if self._workers.is_gone(owner)]
-        free = " OR ".join(["owner IS NULL", "lease_until < ? AND owner <> ?", *["owner = ?"] * len(gone)])
-        line = f"SELECT seq FROM runs WHERE is_final = 0 AND ({free}) ORDER BY priority DESC, submitted, seq LIMIT 1"
-        found = connection.execute(line, (now, worker, *gone)).fetchone()
-        return None if found is None else int(found[0])
-
-    def _seal(self, run_id: str, kept: Any) -> bytes | None:
-        """Return what shows that a run is from here; None where the operator's folder does not allow for a key."""
-        return self._key.seal(run_id, kept) if isinstance(kept, bytes) and self._has_key() else None
-
-    def _has_key(self) -> bool:
-        """Return whether there is a key; where there can be none, the log says so once."""
-        try:
-            self._key.prepare()
-        except OSError as error:
-            if not self._is_key_logged:
-                self._log.error(
-                    "%s: %s; so it is unknown which runs were started here, and none that was interrupted is resumed",
-                    error.filename,
-                    error.strerror,
-                )
-            self._is_key_logged = True
-            return False
-        self._is_key_logged = False
-        return True
-
-    def _is_claimed(self, owner: str | None, until: int | None, now: int) -> bool:
-        return owner is not None and until is not None and until >= now and not self._workers.is_gone(owner)
+        if claimed is not None:
+            await self._tell(claimed.id, worker)
+        return claimed
 
 
-class SqliteRuns(SqliteRunStore):
-    """Keeps the runs of a project in its `.tavern/runs`."""
+class ProjectRuns(SqlRunStore):
+    """Keeps the runs of a project: in its `.tavern/runs`, or where hosts share a database, there."""
 
     def __init__(self, context: PluginContext) -> None:
-        super().__init__(context.project.private / "runs", context.log, ProjectKey(context.operator_dir))
+        self._kept = context.project.private / "runs", context.log, ProjectKey(context.operator_dir)
+        super().__init__(*self._kept, shared_database(context.services, "runs", None, RUNS.migrations))
+        context.own(EngineState).store = self
 
-
-def _has_open(connection: sqlite3.Connection) -> bool:
-    return connection.execute("SELECT 1 FROM runs WHERE is_final = 0 LIMIT 1").fetchone() is not None
+    async def adopt(self, *, call: CallContext | None = None) -> AsyncIterator[dict[str, JsonValue]]:
+        """Copy the runs that are in the project's files; see `moving.move`."""
+        if self._shared is not None:
+            files = SqlRunStore(*self._kept)
+            try:
+                async for moved in moving.move(files, self):
+                    yield moved
+            finally:
+                await files.close()
