@@ -120,8 +120,7 @@ class Host:
         operator = folders.operator_file()
         self.project: Project = opened.project
         self.folders = folders
-        self._is_new = opened.is_new
-        self._with_sample = sample or opened.is_default
+        self._is_new, self._with_sample = opened.is_new, sample or opened.is_default
         self._strict = strict
         self._bus: EventBus | None = None
         self._observer = observer
@@ -157,6 +156,7 @@ class Host:
             decision=self.audit.decision,
         )
         self.services = HostServices(self._manager)
+        self.registrations: Registrations = self._manager.registrations
 
     def _kernel(self, state: Path, serving: bool) -> partial[Kernel]:
         """Return what makes the facilities that every plugin's context is given; `state` is the operator's folder."""
@@ -177,11 +177,6 @@ class Host:
         if self._bus is None:
             raise RuntimeError("the host is not running: use it with `async with`")
         return self._bus
-
-    @property
-    def registrations(self) -> Registrations:
-        """The routes, messages and commands of the loaded plugins."""
-        return self._manager.registrations
 
     def link(self) -> list[PluginInfo]:
         """Discover plugins and decide which may be loaded. Reads manifests, imports nothing."""

@@ -13,7 +13,7 @@ KERNEL = ROOT / "tavern_host"
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 WALKS = {
     "From discovery to a hook call": 14,
-    "A tool call, from HTTP to its result": 12,
+    "A tool call, from HTTP to its result": 47,
     "A run, from the command to its events": 18,
     "An agent's turn, from the message to the answer": 8,
 }

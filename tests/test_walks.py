@@ -3,6 +3,7 @@ it had left. It counts, and measures no time; `-rP` shows the walks."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PRODUCT = tuple(f"{ROOT / part}/" for part in ("tavern_host", "plugins"))
 OURS = f"{ROOT / 'tavern_host' / 'testing'}/"
 """The client is no part of a walk."""
-MOST = {"tool call": (60, 122), "run": (72, 370), "agent's turn": (154, 2250)}
+MOST = {"tool call": (47, 60), "run": (69, 345), "agent's turn": (145, 1950)}
 """The files and the returns of each walk at most."""
 CLOCK = "system:get_current_time"
 """A tool that does next to nothing."""
@@ -110,7 +111,10 @@ async def walks(walk: Callable[[], Awaitable[Any]]) -> list[Walk]:
 
 def of_the_page(name: str) -> set[str]:
     """Return the files that the page lists for a walk."""
-    block = PAGE.partition(f"<!-- walk: {name} -->\n```text\n")[2].partition("```")[0]
+    block = PAGE.partition(f"<!-- walk: {name} -->\n")[2]
+    if not block.startswith("```"):  # a step for each file
+        return {file.removesuffix(".py") for file in re.findall(r"^\d+\. `([^`]+)`", block.partition("\n## ")[0], re.M)}
+    block = block.removeprefix("```text\n").partition("```")[0]
     parts = (line.partition(": ") for line in block.splitlines())
     return {f"{folder}/{file}" for folder, _, files in parts for file in files.split(", ")}
 

@@ -127,10 +127,7 @@ async def check(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def layout(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/layout`: places for the nodes of the document in the body."""
-    manager, asked = (
-        context.services.get(WORKFLOW_MANAGER),
-        await to_thread_if_large(request.is_large, request.read, Unplaced),
-    )
+    manager, asked = context.services.get(WORKFLOW_MANAGER), await request.body_as(Unplaced)
     found = await manager.layout(await manager.parse(asked.workflow), sizes=asked.sizes, keep=asked.keep)
     return HttpResponse(data=found.to_json())
 

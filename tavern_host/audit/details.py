@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from tavern_host.common.redaction import is_hidden, names_secret
+from tavern_host import clock
+from tavern_host.common.redaction import is_hidden, names_secret, secrecy
 from tavern_host.contracts.settings import MASK
 
 MAX_TEXT = 1000
@@ -47,6 +48,11 @@ def encoded(fields: dict[str, str], details: Mapping[str, Any] | None, secrets: 
         return json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace")
 
 
+def now() -> str:
+    """Return the time as entries have it."""
+    return clock.now().isoformat(timespec="microseconds")
+
+
 def _field(value: object) -> str:
     return _cut(str.__str__(value), MAX_TEXT) if isinstance(value, str) else _described(value)
 
@@ -71,7 +77,7 @@ class _Details:
     def object(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         """Return an object without its secrets."""
         copied: dict[str, Any] = {}
-        named = names_secret(value)
+        named = "value" in value and names_secret(value)
         secrets = self._secrets
         for key, item in value.items():
             if self._values <= 0:
@@ -80,7 +86,8 @@ class _Details:
             self._values -= 1
             name = key if type(key) is str and len(key) <= _SHORT else _name(key)
             is_marked = name in secrets or (named and name == "value")
-            is_secret = is_hidden("secret" if is_marked else name, item)
+            shown_as = "secret" if is_marked else name
+            is_secret = secrecy(shown_as) > 0 and is_hidden(shown_as, item)  # most names hide nothing
             copied[name] = MASK if is_secret else self._value(item, depth + 1)
         return copied
 

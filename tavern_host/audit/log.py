@@ -20,8 +20,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host import clock
-from tavern_host.audit.details import encoded
-from tavern_host.audit.store import SqliteAuditStore, now
+from tavern_host.audit.details import encoded, now
+from tavern_host.audit.store import SqliteAuditStore
 from tavern_host.contracts.audit import Audit, AuditEntry, AuditLimits, AuditStore, UnnumberedEntry
 from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import (
@@ -372,8 +372,8 @@ class PluginAudit:
         call: CallContext | None = None,
     ) -> int:
         """Record what the call's principal did. Raises `Forbidden`, `InvalidInput`."""
-        self._in_flight.check(while_closing=True)
         _check_action(action)
+        self._in_flight.check(while_closing=True)
         plugin = self._in_flight.plugin
         if action.partition(".")[0] in HOST_ACTIONS:
             raise Forbidden(f"{plugin} may not record {action}: only the host itself does")

@@ -25,6 +25,7 @@ from pydantic_core import to_json
 
 from tavern_host import clock
 from tavern_host.audit.anchor import MARKS, AnchorProblem, Mark, read_anchor, write_anchor
+from tavern_host.audit.details import now
 from tavern_host.contracts.audit import AuditCheck, AuditEntry, AuditLimits, AuditStore, UnnumberedEntry
 from tavern_host.storage.damage import Corrupt, is_corruption, rename_database, unread
 from tavern_host.storage.sqlite import Database, Schema, explain, open_read_only
@@ -192,11 +193,6 @@ def _insert(connection: sqlite3.Connection, newest: Mark, entries: Iterable[Unnu
 
 def _hash(previous: str, entry: bytes) -> str:
     return hashlib.sha256(previous.encode() + entry).hexdigest()
-
-
-def now() -> str:
-    """Return the time as entries have it."""
-    return clock.now().isoformat(timespec="microseconds")
 
 
 # --- reading ------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tavern_host.audit.log import AuditLog, PluginAudit
@@ -24,10 +24,11 @@ from tavern_host.contracts.services import ServiceKey
 from tavern_host.events.bus import WAITING, BusSubscription, EventBus, covers, is_own
 from tavern_host.hooks.catalogue import owner
 from tavern_host.hooks.dispatch import Dispatcher, LoadedHookResult
+from tavern_host.runtime.deadline import contained
 from tavern_host.runtime.in_flight import InFlight, requester
 from tavern_host.runtime.json_calls import JsonCall
 from tavern_host.runtime.ledger import Ledger
-from tavern_host.runtime.threads import GRACE, contained
+from tavern_host.runtime.threads import GRACE
 from tavern_host.services.registry import ServiceRegistry, Views
 from tavern_host.settings.store import PluginSettings
 from tavern_host.storage.blobs import BlobStore
@@ -75,6 +76,7 @@ class PluginEvents:
         self._ledger = ledger
         self._in_flight = in_flight
         self._permissions = permissions
+        self._may_publish = lru_cache(partial(self._check, "publish"))  # of plain texts, as the bus asks for them
 
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
         """Publish an event in the plugin's name."""
@@ -85,7 +87,7 @@ class PluginEvents:
     def publish_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Publish events in the plugin's name."""
         self._in_flight.check(while_closing=True)
-        self._bus.publish_all(events, plugin=self._plugin, may_publish=partial(self._check, "publish"))
+        self._bus.publish_all(events, plugin=self._plugin, may_publish=self._may_publish)
 
     def subscribe(self, *types: str, since: int | None = None, limit: int = WAITING) -> BusSubscription:
         """Subscribe; the subscription ends with the plugin."""
@@ -199,6 +201,7 @@ class PluginHooks:
         self._views = views
         self._in_flight = in_flight
         self._dispatcher = kernel.dispatcher
+        self.implemented = kernel.dispatcher.implemented
         self._kernel = kernel
         self._imported: set[str] = set()
 
@@ -206,10 +209,6 @@ class PluginHooks:
     def revision(self) -> int:
         """Grows whenever the set of active plugins changes."""
         return self._dispatcher.revision
-
-    def implemented(self, hook: str) -> bool:
-        """Return whether the hook has an implementation."""
-        return self._dispatcher.implemented(hook)
 
     async def collect(self, hook: str, **arguments: Any) -> list[HookResult[Any]]:
         """Return all answers, in the order in which the plugins were loaded."""
@@ -260,7 +259,7 @@ class PluginHooks:
         """Report against a plugin that something that it contributed cannot be used; `details` are the hint and the
         place of the problem."""
         self._in_flight.check()
-        if plugin != self._plugin and not self._kernel.provides_service(self._plugin):
+        if plugin != self._plugin and not self._kernel.services.provides(self._plugin):
             raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides none of the host's services")
         self._dispatcher.tell(plugin, Problem(message=one_line(message), **details))
 
@@ -269,7 +268,7 @@ class PluginHooks:
         spec = self._dispatcher.catalogue.hooks.get(hook)
         caller = spec.caller if spec is not None else None
         provides = self._kernel.services.provides
-        if caller is None or not (caller == owner(self._plugin) or provides(self._plugin, (caller,))):
+        if caller is None or not (caller == owner(self._plugin) or provides(self._plugin, caller)):
             who = f"the provider of {caller}" if caller is not None else "nobody"
             raise Forbidden(f"{self._plugin} may not call {hook}: only {who} may")
         for name, value in arguments.items():
@@ -294,10 +293,6 @@ class Kernel:
     is_stopping: bool = False
     is_draining: bool = False
 
-    def provides_service(self, plugin: str) -> bool:
-        """Return whether a plugin provides one of the host's services, which are those without a plugin's prefix."""
-        return self.services.provides(plugin, [name for name in self.services.catalogue.interfaces if "." not in name])
-
 
 def make_context(
     kernel: Kernel,
@@ -318,7 +313,7 @@ def make_context(
         data_dir=kernel.project.private / "plugins" / plugin,
         operator_dir=kernel.operator_dir / "plugins" / plugin,
         events=PluginEvents(kernel.bus(), ledger, in_flight, events),
-        audit=PluginAudit(kernel.audit, in_flight, lambda: kernel.provides_service(plugin), views.context),
+        audit=PluginAudit(kernel.audit, in_flight, partial(kernel.services.provides, plugin), views.context),
         tasks=PluginTasks(ledger, in_flight, kernel.dispatcher.report),
         http=PluginHttp(ledger, in_flight, kernel),
         hooks=PluginHooks(in_flight, kernel, views),

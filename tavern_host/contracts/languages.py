@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
 
 from tavern_host.contracts.documents import read_document_file
@@ -104,6 +105,7 @@ def of_terminal(environment: Mapping[str, str]) -> str:
     return next(filter(None, map(_known, [*wished, locale])), "en")
 
 
+@lru_cache(maxsize=64)
 def of_browser(accepted: str) -> str:
     """Return the language that an `Accept-Language` asks for most (RFC 9110 §12.5.4); English where the host has no
     texts in any of its languages."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
 
 from tavern_host.contracts.contributions import Handler
@@ -109,7 +110,7 @@ class ServiceKey(Generic[S]):
 
     interface: type[S]
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The service's name, as in `services.override` of a manifest."""
         return self.interface.service_name

@@ -90,12 +90,11 @@ class LoadedHookResult:
 
     async def call(self, handler: str, *arguments: Any) -> Any:
         """Call the plugin's function `handler`, with its context last."""
+        given = [*map(handed_over, arguments), self._context]
         self._in_flight.check()
-        result = self._runtime.call(handler, *map(handed_over, arguments), self._context)
-        if not isinstance(result, Coroutine):
-            return result
         with self._in_flight.use_for_call(handler):
-            return await result
+            result = self._runtime.call(handler, *given)
+            return await result if isinstance(result, Coroutine) else result
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:
         """Return what keeps the plugin from being unloaded."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.wire import SCALARS
 
 SHARED = frozenset(SCALARS)
@@ -164,3 +165,27 @@ def _plain(value: Any) -> Any:
         if isinstance(value, base):
             return getattr(base, f"__{base.__name__}__")(value)
     return copy.deepcopy(value)
+
+
+def as_it_is(value: Any) -> Any:
+    """Return a value that need not be copied."""
+    return value
+
+
+def copier(kind: type[TavernError], what: str, *, whole: bool) -> Callable[[Any], Any]:
+    """Return what copies a value; where it need not be `whole`, what it gives of a large one is `Unfinished`."""
+    begin = duplicate if whole else duplicate_or_begin
+
+    def refusal(error: Exception) -> Exception:
+        return kind(f"{what} cannot be copied: {describe(error)}")
+
+    def copied(value: Any) -> Any:
+        try:
+            made = begin(value)
+        except Exception as error:
+            raise refusal(error) from None
+        if type(made) is Unfinished:
+            made.refusal = refusal
+        return made
+
+    return copied

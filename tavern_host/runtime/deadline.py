@@ -19,6 +19,14 @@ LATER = 0.25
 """Seconds after the deadline at which a call is settled: who looks at the deadline says by itself what became of it."""
 
 
+async def contained(coroutine: Coroutine[Any, Any, T], what: str) -> T:
+    """Return what a coroutine of a plugin returns. `SystemExit` and its like become `PluginFailure`."""
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise threads.ended(what, error) from error
+
+
 @types.coroutine
 def until_given_up(coroutine: Coroutine[Any, Any, T], timer: asyncio.Timeout, seconds: float) -> Generator[Any, Any, T]:
     """Await a coroutine inside the block of `timer`, which expires `seconds` after the coroutine is first suspended;
@@ -108,8 +116,9 @@ def current_task() -> asyncio.Task[Any]:
 
 async def settled(coroutine: Coroutine[Any, Any, T], call: CallContext | None, what: str) -> T:
     """Await what a call does until `LATER` seconds after the call's deadline. Raises `DeadlineExceeded`."""
-    if call is None or (remaining := call.remaining()) is None:
+    if call is None or call.deadline is None:
         return await coroutine
+    remaining = call.remaining() or 0.0
     try:
         async with asyncio.timeout(None) as timer:
             return await until_given_up(coroutine, timer, remaining + LATER)

@@ -20,13 +20,13 @@ from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
-from tavern_host.runtime.deadline import in_callers_task
+from tavern_host.runtime.deadline import contained, in_callers_task
 from tavern_host.runtime.described import schema_of
 from tavern_host.runtime.folder_import import import_folder, release, reserve
 from tavern_host.runtime.hook_functions import hook_functions
 from tavern_host.runtime.installed import first_party_part, is_published
 from tavern_host.runtime.source import FolderSource, PluginSource
-from tavern_host.runtime.threads import contained, ended
+from tavern_host.runtime.threads import ended
 
 
 class InProcessRuntime:

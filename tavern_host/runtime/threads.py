@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import queue
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,14 +25,6 @@ def ended(what: str, error: BaseException) -> PluginFailure:
     failure = PluginFailure(f"{what} tried to end the program ({describe(error)})")
     failure.__cause__ = error
     return failure
-
-
-async def contained(coroutine: Coroutine[Any, Any, T], what: str) -> T:
-    """Return what a coroutine of a plugin returns. `SystemExit` and its like become `PluginFailure`."""
-    try:
-        return await coroutine
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise ended(what, error) from error
 
 
 def is_being_cancelled() -> bool:

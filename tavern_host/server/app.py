@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from functools import partial
 
 from aiohttp import web
 
 from tavern_host.host import Host
 from tavern_host.server import blob_routes, commands, frontend_files, health, pages, plugin_admin, served, websocket
-from tavern_host.server.connections import HEADERS
-from tavern_host.server.door import DOOR
-from tavern_host.server.errors import Handler, errors
+from tavern_host.server.errors import Handler
 from tavern_host.server.gate import GATE, Gate, admitting, guard
-from tavern_host.server.logs import REQUEST_ID, logged
-from tavern_host.server.packing import vary
+from tavern_host.server.logs import add_headers, logged
 from tavern_host.server.plugin_routes import plugin_route, wrong_method
 from tavern_host.server.reach import Reach
 from tavern_host.server.refusals import REFUSALS, Refusals
@@ -43,10 +41,10 @@ def make_app(
 ) -> web.Application:
     """Return the application that serves a started host, or several, on a port of this machine or as `reach` says.
     `token` is the operator's, or gives the one that it is now."""
-    app = web.Application(middlewares=[logged, errors, guard], client_max_size=MAX_BODY)
+    app = web.Application(middlewares=[logged, guard], client_max_size=MAX_BODY)
     app[SERVED] = projects = host if isinstance(host, ServedProjects) else ServedProjects(host)
     app.cleanup_ctx.append(projects.of_application)
-    projects.keep_secret(given := token if callable(token) else lambda: token)
+    projects.keep_secret(given := token if callable(token) else partial(str, token))
     app[GATE] = Gate(given, reach or Reach(port))
     app[REFUSALS] = Refusals()
     app.on_shutdown.append(_write_refusals)
@@ -69,7 +67,7 @@ def make_app(
         resource.add_route("*", _refuse_other_methods(sorted(by_method)))
     app.router.add_route("*", "/api/projects/{projectId}/{path:.*}", plugin_route)
     app.router.add_route("*", "/{path:.*}", plugin_route)
-    app.on_response_prepare.append(_add_headers)
+    app.on_response_prepare.append(add_headers)
     return app
 
 
@@ -88,26 +86,3 @@ def _refuse_other_methods(allowed: list[str]) -> Handler:
 
 async def _write_refusals(app: web.Application) -> None:
     app[REFUSALS].flush()
-
-
-def _share(request: web.Request, response: web.StreamResponse, origins: Collection[str]) -> None:
-    """Let pages of these origins read an answer (the CORS protocol of the Fetch standard), without cookies."""
-    vary(response, "Origin")
-    origin = request.headers.get("Origin", "")
-    if origin in origins and request.app[GATE].is_foreign(request):
-        response.headers["Access-Control-Allow-Origin"] = origin
-        response.headers["Access-Control-Expose-Headers"] = "*"
-
-
-async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
-    if REQUEST_ID in request:
-        response.headers["X-Request-Id"] = request[REQUEST_ID]
-    response.headers["Server"] = HEADERS["Server"]  # aiohttp has put its version there
-    if origins := request.app[SERVED].default.origins:
-        _share(request, response, origins)
-    door = request.app.get(DOOR)
-    if door is not None and response.status != 101 and not door.lets_stay(request.protocol):
-        response.force_close()
-        response.headers["Connection"] = "close"

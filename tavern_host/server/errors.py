@@ -21,27 +21,22 @@ _CODES = {400: "invalid_input", 404: "not_found", 405: "method_not_allowed", 413
 _log = logging.getLogger("tavern.server")
 
 
-@web.middleware
-async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn every failure into problem details."""
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        if error.status < 400:
-            raise
+def failed(request: web.Request, error: Exception) -> web.Response:
+    """Return a failure as problem details. Raises again what is no failure: a redirection, and that the client is gone,
+    of which aiohttp says no more."""
+    if isinstance(error, ConnectionError) or (isinstance(error, web.HTTPException) and error.status < 400):
+        raise error
+    if isinstance(error, web.HTTPException):
         response = error_response(error.status, _CODES.get(error.status, "http"), error.text or error.reason)
         if "Allow" in error.headers:
             response.headers["Allow"] = error.headers["Allow"]
         return response
-    except TavernError as error:
+    if isinstance(error, TavernError):
         return error_response(HTTP_STATUS.get(error.info.code, 500), error.info.code, error.message, error.info.details)
-    except web.RequestPayloadError as error:
+    if isinstance(error, web.RequestPayloadError):
         return error_response(400, "invalid_input", f"the body cannot be read: {one_line(str(error))}")
-    except ConnectionError:  # the client is gone; aiohttp says no more of it
-        raise
-    except Exception as error:
-        _log.error("%s %s failed: %s", request.method, request.path, describe(error), exc_info=error)
-        return error_response(500, "plugin_error", f"{request.method} {request.path} failed; the log says why")
+    _log.error("%s %s failed: %s", request.method, request.path, describe(error), exc_info=error)
+    return error_response(500, "plugin_error", f"{request.method} {request.path} failed; the log says why")
 
 
 def error_response(status: int, code: str, message: str, details: Any = None) -> web.Response:

@@ -61,19 +61,11 @@ class Gate:
             this = f"this server is {self.reach.address}:{self.reach.port}, not {request.host!r}"
             return 421, f"{this}; give `tavern serve` its other names with --name NAME[:PORT]"
         origin = request.headers.get("Origin")
-        if self.is_foreign(request) and origin not in request.app[SERVED].default.origins:
+        if self.reach.is_foreign(request) and origin not in request.app[SERVED].default.origins:
             return 403, f"requests from {origin!r} are not accepted: it is not among `origins` in host.yaml"
         if origin is None and request.method not in ("GET", "HEAD", "OPTIONS") and self._carried(request)[1]:
             return 403, "a request with the cookie that changes something needs an Origin header, as browsers send it"
         return None
-
-    def is_foreign(self, request: web.Request) -> bool:
-        """Return whether a page that is not this server's sends a request: it has to bring a token of its own, since a
-        browser lets it use the cookies of all ports of a machine."""
-        origin, scheme = request.headers.get("Origin"), "https" if self.reach.is_secure(request) else "http"
-        if origin is None or origin == f"{scheme}://{request.host}":
-            return False
-        return not (origin.startswith(f"{scheme}://") and self.reach.is_exactly(origin[len(scheme) + 3 :]))
 
     async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer a request among those that are answered at this moment. Raises `LimitReached` for one too many."""
@@ -124,7 +116,7 @@ class Gate:
             return value.strip(), False
         if named := request.query.get("token"):
             return named, False
-        token = "" if self.is_foreign(request) else request.cookies.get(self._cookie, "")
+        token = "" if self.reach.is_foreign(request) else request.cookies.get(self._cookie, "")
         return token, bool(token)
 
 
@@ -139,7 +131,11 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if refused is not None:
         count_refusal(request, "forbidden")
         return error_response(refused[0], "forbidden", refused[1])
-    if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers and gate.is_foreign(request):
+    if (
+        request.method == "OPTIONS"
+        and "Access-Control-Request-Method" in request.headers
+        and gate.reach.is_foreign(request)
+    ):
         return web.Response(status=204, headers=_PREFLIGHT)
     known = await gate.visitor(request)
     if door is not None and known is None and door.is_too_many(request.protocol):
@@ -155,10 +151,11 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if known is None and request.can_read_body and not 0 <= (request.content_length or -1) <= _MOST_UNKNOWN:
         message = f"without a token the body has a length of at most {_MOST_UNKNOWN} bytes"
         return error_response(413, "too_large", message)
-    encodings = [one.strip().lower() for one in request.headers.getall("Content-Encoding", ())]
-    if encodings not in ([], [""], ["identity"]) and (known is None or not is_packed(request) or len(encodings) > 1):
+    encodings = request.headers.getall("Content-Encoding", ())
+    is_plain = not encodings or [one.strip().lower() for one in encodings] in ([""], ["identity"])
+    if not is_plain and (known is None or not is_packed(request) or len(encodings) > 1):
         return error_response(415, "unsupported_encoding", _ENCODINGS)
-    VISITOR.set(known or _NOBODY)
+    VISITOR.set(who := known or _NOBODY)
     if request.app[SERVED].is_draining and request.method not in ("GET", "HEAD"):
         message = "the server is stopping and rejects new work; send it again when it runs again"
         return error_response(503, "stopping", message, {"retry_after": 5})
@@ -172,7 +169,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     is_start = request.path == "/" and _wants_page(request)
     if known is not None and is_start and not known.sees(host_of(request).project.id):
         return pages.projects(request.app[SERVED].seen_by(known), gate.reach.base_path)
-    also_log(principal=f"user:{visitor().user}")
+    also_log(principal=f"user:{who.user}")
     try:
         return await gate.answer(request, handler)
     except TavernError as error:

@@ -1,8 +1,9 @@
-"""The way in and out of each request: its id, the line about it in the log, and no secret in its answer. Where the log
-is written is a part of a plugin."""
+"""The way in and out of each request: its id, the line about it in the log, what failed as an answer, no secret in
+that, and the headers that all have. Where the log is written is a part of a plugin."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -12,11 +13,14 @@ from aiohttp import web
 from tavern_host.common.log_context import logged_with
 from tavern_host.common.redaction import redacted_json
 from tavern_host.contracts.calls import new_id
-from tavern_host.contracts.documents import LARGE_TEXT, to_thread_if_large
+from tavern_host.contracts.documents import LARGE_TEXT
 from tavern_host.contracts.languages import CATALOGUE, of_browser
 from tavern_host.runtime.installed import catalogue
-from tavern_host.server.errors import Handler
-from tavern_host.server.packing import packed
+from tavern_host.server.connections import HEADERS
+from tavern_host.server.door import DOOR
+from tavern_host.server.errors import Handler, failed
+from tavern_host.server.gate import GATE
+from tavern_host.server.packing import pack, vary
 from tavern_host.server.served import SERVED
 
 REQUEST_ID = web.RequestKey("request_id", str)
@@ -34,7 +38,13 @@ async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
     began = time.perf_counter()
     CATALOGUE.set(catalogue(of_browser(request.headers.get("Accept-Language", ""))))
     with logged_with(request=request[REQUEST_ID]):
-        response = await packed(request, await _without_secrets(request, await handler(request)))
+        try:
+            response = await handler(request)
+        except Exception as error:
+            response = failed(request, error)
+        await _hide_secrets(request, response)
+        if "ETag" in response.headers:
+            await pack(request, response)
         # Strangers, who may be many, are not let in here either.
         is_change, is_in = request.method not in ("GET", "HEAD"), response.status not in (401, 421)
         level = logging.INFO if is_in and (is_change or response.status >= 400) else logging.DEBUG
@@ -43,8 +53,8 @@ async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
     return response
 
 
-async def _without_secrets(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-    """Return an answer in which no secret of the settings stands; files and streams are not looked at here."""
+async def _hide_secrets(request: web.Request, response: web.StreamResponse) -> None:
+    """Let no secret of the settings stand in an answer; files and streams are not looked at here."""
     secrets = request.app[SERVED].secrets()
     if not response.prepared:
         for name, value in [*response.headers.items()]:
@@ -52,7 +62,26 @@ async def _without_secrets(request: web.Request, response: web.StreamResponse) -
                 response.headers[name] = shown.decode()
     is_text = response.content_type.startswith("text/") or response.content_type.endswith(("json", "xml"))
     if isinstance(response, web.Response) and is_text and isinstance(body := response.body, bytes):
-        shown = await to_thread_if_large(len(body) > LARGE_TEXT, redacted_json, body, secrets)
+        is_large = len(body) > LARGE_TEXT
+        shown = await asyncio.to_thread(redacted_json, body, secrets) if is_large else redacted_json(body, secrets)
         if shown is not body:
             response.body = shown
-    return response
+
+
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Add the headers that every answer has, and let pages of the origins in `host.yaml` read it."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    if REQUEST_ID in request:
+        response.headers["X-Request-Id"] = request[REQUEST_ID]
+    response.headers["Server"] = HEADERS["Server"]  # aiohttp has put its version there
+    if origins := request.app[SERVED].default.origins:  # the CORS protocol of the Fetch standard, without cookies
+        vary(response, "Origin")
+        origin = request.headers.get("Origin", "")
+        if origin in origins and request.app[GATE].reach.is_foreign(request):
+            response.headers["Access-Control-Allow-Origin"] = origin
+            response.headers["Access-Control-Expose-Headers"] = "*"
+    door = request.app.get(DOOR)
+    if door is not None and response.status != 101 and not door.lets_stay(request.protocol):
+        response.force_close()
+        response.headers["Connection"] = "close"

@@ -15,19 +15,19 @@ _LEAST, _MOST = 8 << 10, 2 << 20
 """How many bytes are worth it, and of how many what came of them is kept."""
 
 
-async def packed(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-    """Return an answer as gzip if its client takes that: what has an ETag, which is made once and sent to many. In what
-    is made for one request, the length would say what a secret beside the client's own words is like (BREACH)."""
+async def pack(request: web.Request, response: web.StreamResponse) -> None:
+    """Make gzip of an answer if its client takes that. To be asked for what has an ETag, which is made once and sent to
+    many: in what is made for one request, the length would say what a secret beside the client's own words is like
+    (BREACH)."""
     if not isinstance(response, web.Response) or not isinstance(body := response.body, bytes):
-        return response
-    is_list = "ETag" in response.headers and response.content_type.endswith("json")
-    if not is_list or not _LEAST <= len(body) <= _MOST or "Content-Encoding" in response.headers:
-        return response
+        return
+    is_list = response.content_type.endswith("json") and "Content-Encoding" not in response.headers
+    if not is_list or not _LEAST <= len(body) <= _MOST:
+        return
     vary(response, "Accept-Encoding")
     if _TAKEN.search(request.headers.get("Accept-Encoding", "").lower()):
         response.body = await asyncio.to_thread(_gzip, body)
         response.headers["Content-Encoding"] = "gzip"
-    return response
 
 
 def vary(response: web.StreamResponse, header: str) -> None:

@@ -50,8 +50,10 @@ _HOSTS_HEADERS = re.compile(
 async def plugin_route(request: web.Request) -> web.StreamResponse:
     """Answer a request with the plugin that registered its route."""
     body = await body_of(request)
-    named, body = await to_thread_if_large(len(body) > LARGE_TEXT, take_project, body)
-    host = host_of(request, named)
+    named = None
+    if b'"projectId"' in body:
+        named, body = await to_thread_if_large(len(body) > LARGE_TEXT, take_project, body)
+    host, who = host_of(request, named), visitor()
     # An encoded slash belongs to the parameter that it stands in.
     path = request.rel_url.path_safe
     if "projectId" in request.match_info:
@@ -61,9 +63,11 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         if allowed:
             raise wrong_method(request, allowed)
         raise web.HTTPNotFound(text=f"there is nothing at {request.path}")
-    who = visitor()
-    who.require(registered.info.needs, registered.info.path, host.project.id)
+    needs, where = registered.info.needs, registered.info.path
+    who.require(needs, where, host.project.id)
+    may_create = who.may("create", where, host.project.id)
     gate = request.app[GATE]
+    cookies, call = gate.cookies(request, registered.plugin), call_of(host, needs, where, who)
     asked = HttpRequest.construct(
         method=request.method,
         path=unquote(path),
@@ -71,18 +75,17 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         query={key: value for key, value in request.query.items() if key not in ("token", "projectId")},
         headers={k.lower(): v for k, v in request.headers.items() if k.lower() not in _PRIVATE_HEADERS},
         body=body,
-        cookies=gate.cookies(request, registered.plugin),
+        cookies=cookies,
         client=gate.reach.client(request),
         base=gate.reach.base(request),
         session=who.session,
-        may_create=who.may("create", registered.info.path, host.project.id),
-        call=call_of(host, registered.info.needs, registered.info.path),
+        may_create=may_create,
+        call=call,
     )
     response = await call_route(host, registered, asked)
     if isinstance(response, AsyncIterator):
-        where = f"{registered.info.method} {registered.info.path}"
-        still = partial(gate.still, request, registered.info.needs, registered.info.path, host)
-        return await send_events(request, response, partial(host.report_failure, registered.plugin, where), still)
+        report = partial(host.report_failure, registered.plugin, f"{registered.info.method} {where}")
+        return await send_events(request, response, report, partial(gate.still, request, needs, where, host))
     response = response if registered.first_party else bounded(response)
     if any(_CONTROL.search(part) for header in response.headers.items() for part in header):
         raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")

@@ -69,6 +69,16 @@ class Reach:
             return True
         return port == str(self.port) and name in {self.address, ADDRESS, "localhost"} - {_EVERYWHERE}
 
+    def is_foreign(self, request: web.Request) -> bool:
+        """Return whether a page that is not this server's sends a request: it has to bring a token of its own, since a
+        browser lets it use the cookies of all ports of a machine."""
+        if (origin := request.headers.get("Origin")) is None:
+            return False
+        scheme = "https" if self.is_secure(request) else "http"
+        if origin == f"{scheme}://{request.host}":
+            return False
+        return not (origin.startswith(f"{scheme}://") and self.is_exactly(origin[len(scheme) + 3 :]))
+
     @property
     def local_url(self) -> str:
         """The address for programs of this machine."""

@@ -111,7 +111,10 @@ class ServedProjects:
 
     def secrets(self) -> frozenset[str]:
         """Return what is set as a secret in any of the projects: no answer and no message has it."""
-        return frozenset[str]().union(*(host.settings.secrets() for host in self.all()))
+        found = frozenset[str]()
+        for host in self._hosts.values():
+            found |= host.settings.secrets()
+        return found
 
     def seen_by(self, who: Identity) -> list[Host]:
         """Return the hosts of the projects that somebody may enter."""
@@ -232,8 +235,6 @@ def host_of(request: web.Request, in_body: str | None = None) -> Host:
 def take_project(body: bytes) -> tuple[str | None, bytes]:
     """Return the `projectId` of a body that is a JSON object, and the body without it; other bodies are as they were,
     for their route to judge."""
-    if b'"projectId"' not in body:
-        return None, body
     try:
         value = read_json(body, "the body")
     except InvalidInput:

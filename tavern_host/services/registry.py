@@ -6,7 +6,7 @@ An override reaches the next provider in the stack only through the view that it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -223,10 +223,11 @@ class ServiceRegistry:
         """Return all overrides of a service, in use or not."""
         return list(self._overrides.get(service, ()))
 
-    def provides(self, plugin: str, services: Collection[str]) -> bool:
-        """Return whether a plugin is a provider of one of these services, as its base or as an override; also while
-        it is being unloaded."""
-        return any(one.service in services for one in self._living if one.plugin == plugin)
+    def provides(self, plugin: str, service: str | None = None) -> bool:
+        """Return whether a plugin is a provider of a service, or else of any of the host's, which are those without a
+        plugin's prefix, as its base or as an override; also while it is being unloaded."""
+        own = [one.service for one in self._living if one.plugin == plugin]
+        return service in own if service is not None else any("." not in one for one in own)
 
     def stacks(self) -> Stacks:
         """Return all stacks as they are now."""

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, NoReturn
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError, describe
+from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
 from tavern_host.contracts.services import ServiceInterface, interface_methods, is_new
 from tavern_host.contracts.wire import is_deeply_immutable
-from tavern_host.runtime.copying import Unfinished, duplicate, duplicate_or_begin
+from tavern_host.runtime.copying import Unfinished, as_it_is, copier
 
 Complete = Callable[[CallContext | None], CallContext]
 """Fills in who calls where the caller did not say, and checks that the caller may."""
@@ -67,7 +67,7 @@ class ViewHandle:
         methods: dict[str, Any] = {"__slots__": (), "__doc__": interface.__doc__}
         makers = _makers(interface)
         for name, info in interface_methods(interface).items():
-            function = makers[name](_unbound, _as_it_is)
+            function = makers[name](_unbound, as_it_is)
             function.__name__ = name
             function.__qualname__ = f"{interface.__name__}View.{name}"
             function.__doc__ = getattr(interface, name).__doc__
@@ -85,7 +85,7 @@ class ViewHandle:
         for name, cell in self._targets.items():
             cell.cell_contents = targets[name]
         for name, (copies, copied) in self._copies.items():
-            copies.cell_contents = _as_it_is if is_new(targets[name]) else copied
+            copies.cell_contents = as_it_is if is_new(targets[name]) else copied
         for completes, complete in self._completes.values():
             completes.cell_contents = complete
 
@@ -95,7 +95,7 @@ class ViewHandle:
             if only is None or name in only:
                 cell.cell_contents = _refusal(error, name)
                 if name in self._completes:  # the refusal comes first, whatever the call context says
-                    self._completes[name][0].cell_contents = _as_it_is
+                    self._completes[name][0].cell_contents = as_it_is
 
 
 def _makers(interface: type[ServiceInterface]) -> dict[str, Make]:
@@ -120,8 +120,8 @@ def _maker(interface: type[ServiceInterface], name: str) -> Make:
     hints = typing.get_type_hints(declared)
     result = hints.get("return")
     is_stream = typing.get_origin(result) is AsyncIterator
-    copier = None if is_stream else _result_copier(where, result)
-    is_awaited = not is_stream and (is_acting or copier is not None)
+    copied = None if is_stream else _result_copier(where, result)
+    is_awaited = not is_stream and (is_acting or copied is not None)
     taken, passed, held = _parameters(declared, hints, where, is_acting=is_acting, is_awaited=is_awaited)
     held["_Unfinished"] = Unfinished
     call = f"_target({passed})"
@@ -129,8 +129,8 @@ def _maker(interface: type[ServiceInterface], name: str) -> Make:
     if is_stream:
         held["_stream"] = _stream_of(_result_copier(where, typing.get_args(result)[0], whole=True))
         answer = f"_stream(lambda: {call})"
-    elif copier is not None:
-        held["_copied"] = copier
+    elif copied is not None:
+        held["_copied"] = copied
         kind, answer = "async def", _awaited(f"_copied(await {call})")
     elif is_acting:
         kind, answer = "async def", f"await {call}"
@@ -170,8 +170,8 @@ def _parameters(
         elif not is_deeply_immutable(hint := hints.get(name, Any)):
             is_stream = typing.get_origin(hint) is AsyncIterator
             is_whole = is_stream or not is_awaited
-            copier = _copier(InvalidInput, f"{where}: the argument {name}", whole=is_whole)
-            held[f"_copy_{name}"] = _stream_taker(where, name, copier) if is_stream else copier
+            copied = copier(InvalidInput, f"{where}: the argument {name}", whole=is_whole)
+            held[f"_copy_{name}"] = _stream_taker(where, name, copied) if is_stream else copied
             value = f"_copy_{name}({name})" if is_whole else _awaited(f"_copy_{name}({name})")
             if parameter.default is None:
                 value = f"None if {name} is None else {value}"
@@ -186,10 +186,6 @@ def _unbound(*args: Any, **kwargs: Any) -> Any:
 def _cell(function: Callable[..., Any], name: str) -> types.CellType:
     cells = function.__closure__ or ()
     return cells[function.__code__.co_freevars.index(name)]
-
-
-def _as_it_is(call: Any) -> Any:
-    return call
 
 
 def _refusal(error: Callable[[str], TavernError], name: str) -> Callable[..., Any]:
@@ -207,25 +203,6 @@ def _awaited(copy: str) -> str:
     return f"(_c if type(_c := {copy}) is not _Unfinished else await _c.whole())"
 
 
-def _copier(kind: type[InvalidInput | PluginFailure], what: str, *, whole: bool) -> Copier:
-    """Return what copies a value; where it need not be `whole`, what it gives of a large one is `Unfinished`."""
-    begin = duplicate if whole else duplicate_or_begin
-
-    def refusal(error: Exception) -> Exception:
-        return kind(f"{what} cannot be copied: {describe(error)}")
-
-    def copied(value: Any) -> Any:
-        try:
-            made = begin(value)
-        except Exception as error:
-            raise refusal(error) from None
-        if type(made) is Unfinished:
-            made.refusal = refusal
-        return made
-
-    return copied
-
-
 def _stream_taker(where: str, name: str, copied: Copier) -> Copier:
     """Return what makes a stream of copies of the items of a caller's stream, each copied when it is read."""
     copies = _stream_of(copied)
@@ -240,7 +217,7 @@ def _stream_taker(where: str, name: str, copied: Copier) -> Copier:
 
 def _result_copier(where: str, annotation: Any, *, whole: bool = False) -> Copier | None:
     """Return what copies a result, or each item of a stream; None for immutable ones."""
-    return None if is_deeply_immutable(annotation) else _copier(PluginFailure, f"{where} returned what", whole=whole)
+    return None if is_deeply_immutable(annotation) else copier(PluginFailure, f"{where} returned what", whole=whole)
 
 
 def _stream_of(copied: Copier | None) -> Callable[[Callable[[], AsyncIterator[Any]]], AsyncIterator[Any]]:

@@ -23,7 +23,7 @@ from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_host.projects import Folders
 from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType
 from tavern_tools.calls.audit import CallAudit
-from tavern_tools.calls.call import Call
+from tavern_tools.calls.call import UNKNOWN, Call
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure
 
@@ -45,9 +45,9 @@ ACTING, READING = tool(False), tool(True)
 
 def call(what: Tool | str, call_id: str = "c1", context: CallContext = CALL, **arguments: Any) -> Call:
     """Return a call of a tool, or of an id that no tool has."""
-    found = None if isinstance(what, str) else what
-    request = ToolCallRequest(tool_id=found.definition.id if found else str(what), arguments=arguments)
-    return Call(call_id, request, context, None, time.perf_counter(), found=found)
+    found, tool_id = (UNKNOWN, what) if isinstance(what, str) else (what, what.definition.id)
+    request = ToolCallRequest(tool_id=tool_id, arguments=arguments)
+    return Call(call_id, request, context, None, time.perf_counter(), tool=found, milliseconds=1.5)
 
 
 class Bench:

@@ -111,7 +111,7 @@ def opaque(value: Any) -> JsonValue:
 
 def clean(text: str) -> str:
     """Return text that UTF-8 has: a lone surrogate becomes U+FFFD."""
-    return without_surrogates(str(text))
+    return text if type(text) is str and text.isascii() else without_surrogates(str(text))
 
 
 def error_form(error: BaseException, plugin: str | None = None) -> ErrorInfo:

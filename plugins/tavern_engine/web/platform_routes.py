@@ -11,7 +11,6 @@ from tavern_engine.web.buttons import Values, read_click, written
 from tavern_engine.web.languages import translated
 from tavern_engine.web.prompts import AT_ONCE, read_payload, read_request
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, PLUGINS, CallContext, HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.http import SocketMessage, SocketReply, answer_with
 from tavern_host.contracts.nodes import NodeDefinition
@@ -80,7 +79,7 @@ async def on_interrupt_request(message: SocketMessage, context: PluginContext) -
 
 async def press(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/nodes/{type}/actions/{action}`; the body has the node's `inputs` and `config`, or is empty."""
-    values = await to_thread_if_large(request.is_large, request.read, Values) if request.body else Values()
+    values = await request.body_as(Values) if request.body else Values()
     full_type, action = request.parameters["type"], request.parameters["action"]
     changed = await context.services.get(NODE_MANAGER).act(
         full_type, action, inputs=values.inputs or {}, config=values.config or {}, call=request.call

@@ -12,7 +12,7 @@ from tavern_host.contracts.tools import ToolDefinition, ToolKind
 from tavern_tools.api.systemtools import CurrentTime, SystemTools, TaskOutcome, TaskState, ToolList, ToolSummary
 from tavern_tools.api.toolcalls import StreamItems, ToolTask
 from tavern_tools.api.tools import TOOL_MANAGER, ToolFilter, ToolManager
-from tavern_tools.builtin.timezones import offset_text, timezone_like, timezone_of
+from tavern_tools.builtin.timezones import timezone_like, timezone_of
 
 MOST_WAIT = 60.0
 """How many seconds a tool waits at most for the end of a task, or for an item of a stream."""
@@ -42,11 +42,12 @@ class System(SystemTools):
             found = timezone_of(asked := timezone.strip())
             zone, name = found if found is not None else await asyncio.to_thread(timezone_like, asked)
             local = now.astimezone(zone)
+        iso = local.isoformat(timespec="seconds")
         return CurrentTime(
-            iso=local.isoformat(timespec="seconds"),
+            iso=iso,
             unix=int(now.timestamp()),
             weekday=_WEEKDAYS[local.weekday()],
-            utc_offset=offset_text(local),
+            utc_offset=iso[19:],
             timezone=name,
         )
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, timedelta, timezone, tzinfo
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
@@ -47,13 +47,6 @@ def timezone_like(name: str) -> tuple[tzinfo, str]:
         near = did_you_mean(name, known)
         raise InvalidInput(f"{quoted(name)} is no time zone; write one such as Asia/Shanghai, UTC or +08:00{near}")
     return zoneinfo.ZoneInfo(found), found
-
-
-def offset_text(moment: datetime) -> str:
-    """Return how far a moment's zone is from UTC: `+02:00`."""
-    seconds = int((moment.utcoffset() or timedelta()).total_seconds())
-    hours, minutes = divmod(abs(seconds) // 60, 60)
-    return f"{'-' if seconds < 0 else '+'}{hours:02}:{minutes:02}"
 
 
 def _fixed(offset: re.Match[str], name: str) -> tuple[tzinfo, str]:

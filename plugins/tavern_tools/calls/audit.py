@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import TavernError
 from tavern_tools.api.toolcalls import ToolErrorType, ToolResult
-from tavern_tools.calls.call import Call
+from tavern_tools.calls.call import UNKNOWN, Call
 from tavern_tools.calls.results import failed
 from tavern_tools.catalog.failures import ToolFailure
 
@@ -68,17 +68,13 @@ class CallAudit:
 
     def _record(self, action: str, call: Call, **facts: Any) -> int:
         details = {"call": call.id, **facts}
-        if call.found is not None and call.found.draft:
+        if call.tool.draft:
             details["draft"] = True
         if call.context.run_id is not None:
             details["run"] = call.context.run_id
-        tool = call.found
-        if tool is None:
-            return self._audit.record(action, subject=call.request.tool_id, details=details, call=call.context)
-        secrets = tool.parameters.secrets
-        return self._audit.record(
-            action, subject=tool.definition.id, details=details, secrets=secrets, call=call.context
-        )
+        subject = call.request.tool_id if call.tool is UNKNOWN else call.tool.definition.id
+        secrets = call.tool.parameters.secrets
+        return self._audit.record(action, subject=subject, details=details, secrets=secrets, call=call.context)
 
 
 class Updates:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -10,6 +9,7 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_tools.api.toolcalls import ContentPart, ToolCallRequest, ToolScope
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.tasks.progress import Progress
@@ -36,14 +36,18 @@ class Output(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
+UNKNOWN = Tool(ToolDefinition(id="unknown", implementation=ToolImplementation(kind="service")))
+"""Stands for the tool of a call for which none is found."""
+
+
 @dataclass(eq=False, slots=True)
 class Call:
-    """A call on its way. Its steps find the tool, and put the arguments as the tool gets them into the request; see
-    `Caller`.
+    """A call on its way. Its stages find the tool, and put the arguments as the tool gets them into the request; see
+    `Caller.make`.
 
-    `began` is a reading of `time.perf_counter`; `progress` is what a call of a task reports to, and is None for
-    any other. It may be made only within its `scope` and within the `inventory` of the agent that it is made for.
-    `stopped` says by whom it was stopped.
+    `began` is a reading of `time.perf_counter`, `milliseconds` how long the call has taken at the end of its last
+    stage; `progress` is what a call of a task reports to, and is None for any other. It may be made only within its
+    `scope` and within the `inventory` of the agent that it is made for. `stopped` says by whom it was stopped.
     """
 
     id: str
@@ -53,17 +57,7 @@ class Call:
     began: float
     progress: Progress | None = None
     inventory: ToolScope | None = None
-    found: Tool | None = None
+    tool: Tool = UNKNOWN
     coercions: Sequence[str] = ()
+    milliseconds: float = 0.0
     stopped: str | None = None
-
-    @property
-    def tool(self) -> Tool:
-        """The tool. For the steps after the first, which found it."""
-        assert self.found is not None
-        return self.found
-
-    @property
-    def milliseconds(self) -> float:
-        """How long the call has taken until now."""
-        return round((time.perf_counter() - self.began) * 1000, 3)

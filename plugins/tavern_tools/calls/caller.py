@@ -1,4 +1,5 @@
-"""One call of a tool, from its request to its result: the steps, in their order, stand in `Caller.make`.
+"""One call of a tool, from its request to its result, from top to bottom: found, validated, authorised, approved,
+called, checked and recorded.
 
 Chains and texts are in `chains.py`, calls that outlive their request in `tasks/`.
 """
@@ -20,26 +21,22 @@ from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.accounts import SettledWork, WorkFilter, is_to_settle, require_admitted
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
 from tavern_host.contracts.tools import ToolDefinition
-from tavern_host.contracts.wire import WireError, wire_value
 from tavern_llm.api.spans import span
 from tavern_tools import State
 from tavern_tools.api.toolcalls import ToolApproval, ToolCallRequest, ToolErrorType, ToolResult, ToolScope, reporting_to
 from tavern_tools.api.tools import ToolFilter
 from tavern_tools.calls.audit import CallAudit, Updates
 from tavern_tools.calls.authority import Authority
-from tavern_tools.calls.call import Call, Output, Verdict
+from tavern_tools.calls.call import UNKNOWN, Call, Output, Verdict
 from tavern_tools.calls.limits import Limits
 from tavern_tools.calls.result_cache import ResultCache
-from tavern_tools.calls.results import checked, checked_again, failed, waiting
+from tavern_tools.calls.results import checked, checked_again, failed, spent, waiting
 from tavern_tools.calls.runners import Runners
 from tavern_tools.calls.statistics import Statistics
-from tavern_tools.catalog.failures import ToolFailure, failure_of, value_failure
-from tavern_tools.catalog.parameters import Bound
+from tavern_tools.catalog.failures import ToolFailure, failure_of
 from tavern_tools.catalog.registry import Registry, Tool
-from tavern_tools.catalog.schemas import ValueProblem
 from tavern_tools.tasks.progress import Progress
 from tavern_tools.tasks.tasks import Tasks
 
@@ -75,7 +72,7 @@ class Caller:
         self._working: dict[Call, asyncio.Task[Any]] = {}
         self._prefix = f"toolcall_{secrets.token_hex(6)}"
         self._numbers = itertools.count(1)
-        self.tasks = Tasks(context, self._make_task, self._may_decide, self._check_edited)
+        self.tasks = Tasks(context, self)
 
     async def call(self, request: ToolCallRequest, scope: ToolScope | None, context: CallContext) -> ToolResult:
         """Return the result of a call, entered before and after in the account of the agent's run that makes it.
@@ -122,7 +119,7 @@ class Caller:
     async def try_out(self, tool: Tool, request: ToolCallRequest, context: CallContext) -> ToolResult:
         """Return the result of a call of a tool that is not in the catalog, by the rules for one of its id."""
         call = self._new(request, self._runners.scope_within(context), context)
-        call.found = tool
+        call.tool = tool
         return await self.make(call)
 
     async def callable_tools(self, context: CallContext) -> list[ToolDefinition]:
@@ -133,8 +130,10 @@ class Caller:
         found = [catalog.get(tool.id) for tool in catalog.listed(asked) if tool.unavailable is None]
         return [tool.definition for tool in found if self._authority.may_call(tool, context.principal, scope)]
 
+    # --- the stages of a call, in their order ---------------------------------------------------------
+
     async def make(self, call: Call) -> ToolResult:
-        """Take a call through its steps, and return its result."""
+        """Take a call through its stages, and return its result."""
         name = call.request.tool_id[:200]
         about = {"tool.name": name, "tool.call.id": call.request.request_id, "tool.type": "function"}
         with span("execute_tool", name, call.context, about) as tell:
@@ -146,59 +145,54 @@ class Caller:
 
     async def _made(self, call: Call) -> ToolResult:
         try:
-            if call.request.refused is not None:
-                raise ToolFailure(ToolErrorType.NOT_UNDERSTOOD, call.request.refused)
-            if call.found is None:
-                call.found = await self._registry.find(call.request.tool_id)
-            _check(call)
-            await require_admitted(self._context.services, call.context)
-            await self._ask_before(call)
-            verdict = self._authority.authorise(call)
-            if (queued := await self._park_or_queue(call, verdict)) is not None:
-                return queued
-            self._limits.check(call)
+            await self._find(call)
+            verdict = await self._authorise(call)
+            if call.progress is None and (verdict.kind == "approve" or call.tool.definition.is_async):
+                return await self._park(call, verdict)
+            if call.tool.definition.rate_limit is not None:
+                self._limits.check(call)
             await self._audit.begin(call)
         except Exception as error:
-            failure = self._failure(call, error, was_begun=False)
-            await self._audit.deny(call, failure)
-            result = failed(call.request, failure, call.coercions)
-            self._updates.end(call, result)
-            self.statistics.count(call, result)
-            self._count(call, "denied")
-            return result
+            return await self._deny(call, self._failure(call, error, was_begun=False))
         self._updates.begin(call)
         ended: ToolResult | None = None
         outcome = ToolErrorType.INTERRUPTED.value  # the caller was cancelled
         try:
-            result = await self._carry_out(call)
-            ended = await self._ask_after(call, result)
-            outcome = _outcome(result, ended)
+            result = await self._call(call)
+            ended = await self._check(call, result) if self._context.hooks.implemented(_AFTER) else result
+            # The audit log says what the tool did, or else why plugins withheld it.
+            shown = result.error or ended.error
+            outcome = "cached" if result.cached else ended.status if shown is None else shown.type.value
             return ended
         finally:
-            self._audit.end(call, outcome)
-            self._updates.end(call, ended)
-            self.statistics.count(call, ended)
-            self._count(call, ended.status if ended is not None else "cancelled")
+            self._record(call, ended, ended.status if ended is not None else "cancelled", outcome)
 
-    def _count(self, call: Call, status: str) -> None:
-        tool = call.found.definition.id if call.found is not None else "unknown"
-        self._tally.add(tool, status, seconds=call.milliseconds / 1000)
-
-    # --- the steps that need a few lines only ---------------------------------------------------------
-
-    async def _ask_before(self, call: Call) -> None:
-        """Let plugins veto the call or change its arguments. That of a task was seen by them when it was queued."""
-        if call.progress is not None or not self._context.hooks.implemented(_BEFORE):
-            return
-        answer = await self._context.hooks.filter(_BEFORE, call.request, call=call.context)
-        if answer.arguments != call.request.arguments:
-            bound = _bind(call.tool, answer.arguments)
+    async def _find(self, call: Call) -> None:
+        """Find the tool, unless it is one that is tried out, and put the arguments as it gets them into the request:
+        those of action text are converted, those of a task were when it was queued."""
+        if call.request.refused is not None:
+            raise ToolFailure(ToolErrorType.NOT_UNDERSTOOD, call.request.refused)
+        if call.tool is UNKNOWN:
+            call.tool = await self._registry.find(call.request.tool_id)
+        is_text = call.progress is None and call.request.protocol is not None
+        bound = call.tool.bind(call.request.arguments, text=is_text)
+        if bound.arguments is not call.request.arguments:
             call.request = call.request.model_copy(update={"arguments": bound.arguments})
+            call.coercions = bound.coercions
 
-    async def _park_or_queue(self, call: Call, verdict: Verdict) -> ToolResult | None:
+    async def _authorise(self, call: Call) -> Verdict:
+        """Return whether the call may be made as plugins change it, who may veto it; that of a task was seen by them
+        when it was queued. Raises `ToolFailure` where it is denied."""
+        await require_admitted(self._context.services, call.context)
+        if call.progress is None and self._context.hooks.implemented(_BEFORE):
+            answer = await self._context.hooks.filter(_BEFORE, call.request, call=call.context)
+            if answer.arguments != call.request.arguments:
+                bound = call.tool.bind(answer.arguments)
+                call.request = call.request.model_copy(update={"arguments": bound.arguments})
+        return self._authority.authorise(call)
+
+    async def _park(self, call: Call, verdict: Verdict) -> ToolResult:
         """Make a task of a call that waits for an approval, or whose tool is asynchronous, and return that it waits."""
-        if call.progress is not None or (verdict.kind == "allow" and not call.tool.definition.is_async):
-            return None
         if call.tool.draft:
             message = (
                 f"{call.context.principal} may call {call.tool.definition.id} with an approval only: save it first"
@@ -214,26 +208,32 @@ class Caller:
         task = await self.tasks.submit(call.request, call.tool, call.context, call.scope, approval)
         return waiting(call.request, task, call.coercions)
 
-    async def _carry_out(self, call: Call) -> ToolResult:
+    async def _call(self, call: Call) -> ToolResult:
         """Run the tool in its turn, or take the cached result; what goes wrong becomes the call's result."""
+        tool, key = call.tool, None
         try:
-            key = self._cache.key(call.tool, call.request.arguments, call.context.principal)
-            if key is not None and (cached := self._cache.look_up(call, key)) is not None:
-                return cached
-            async with self._limits.turn(call.tool):
-                if call.progress is not None:
-                    await call.progress.begin()
-                output = await self._at_work(call)
+            if tool.definition.cache is not None:
+                key = self._cache.key(tool, call.request.arguments, call.context.principal)
+                if key is not None and (cached := self._cache.get(key)) is not None:
+                    about = {**call.request.about, "coercions": [*call.coercions], "duration_ms": spent(call)}
+                    return cached.model_copy(update=about)
+            if tool.definition.concurrency is None:
+                output = await self._run(call)
+            else:
+                async with self._limits.turn(tool):
+                    output = await self._run(call)
             result = checked(call, output, self._max_bytes)
             if key is not None:  # before plugins, which may look at who calls, change it
-                self._cache.put(key, call.tool, result)
+                self._cache.put(key, tool, result)
             return result
         except (Exception, asyncio.CancelledError) as error:
             failure = self._failure(call, error, was_begun=True)
-            return failed(call.request, failure, call.coercions, duration_ms=call.milliseconds)
+            return failed(call.request, failure, call.coercions, duration_ms=spent(call))
 
-    async def _at_work(self, call: Call) -> Output:
+    async def _run(self, call: Call) -> Output:
         """Run the tool of a call that may be stopped meanwhile."""
+        if call.progress is not None:
+            await call.progress.begin()
         if (task := asyncio.current_task()) is not None:
             self._working[call] = task
         try:
@@ -245,6 +245,57 @@ class Caller:
             raise ToolFailure(ToolErrorType.CANCELLED, call.stopped) from None
         finally:
             self._working.pop(call, None)
+
+    async def _check(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return the result as plugins change it, or that they withhold it."""
+        try:
+            answer = await self._context.hooks.filter(_AFTER, result, request=call.request, call=call.context)
+            about = {"tool_id": result.tool_id, "index": result.index, "block": result.block}
+            answer = answer.model_copy(update={**about, "request_id": result.request_id})
+            return checked_again(answer, self._max_bytes)
+        except ToolFailure as failure:
+            return failed(call.request, failure, result.coercions)
+        except TavernError as error:
+            return failed(call.request, failure_of(error.info), result.coercions)
+
+    async def _deny(self, call: Call, failure: ToolFailure) -> ToolResult:
+        """Record a call that is not made, and return why."""
+        await self._audit.deny(call, failure)
+        result = failed(call.request, failure, call.coercions)
+        self._record(call, result, "denied")
+        return result
+
+    def _record(self, call: Call, ended: ToolResult | None, status: str, outcome: str | None = None) -> None:
+        """Record how a call ended, one that was made with its outcome; without a result it was cancelled."""
+        call.milliseconds = spent(call)
+        if outcome is not None:
+            self._audit.end(call, outcome)
+        self._updates.end(call, ended)
+        self.statistics.count(call, ended)
+        self._tally.add(call.tool.definition.id, status, seconds=call.milliseconds / 1000)
+
+    # --- calls of tasks -------------------------------------------------------------------------------
+
+    async def make_of_task(
+        self, request: ToolCallRequest, context: CallContext, scope: ToolScope | None, progress: Progress
+    ) -> ToolResult:
+        """Make the call of a task, which is authorised once more: the rules may have changed since it was queued."""
+        with reporting_to(progress.report):
+            return await self.make(self._new(request, scope, context, progress=progress))
+
+    async def may_decide(self, principal: Principal, tool_id: str, arguments: dict[str, JsonValue] | None) -> bool:
+        """Return whether a principal may approve calls of a tool, with these arguments where they are given."""
+        if arguments is not None:
+            with contextlib.suppress(ToolFailure):  # there is no such tool any more
+                arguments = (await self._registry.find(tool_id)).parameters.complete(arguments)
+        return self._authority.may_decide(principal, tool_id, arguments)
+
+    async def bind(self, tool_id: str, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return arguments as a tool gets them. Raises `InvalidInput` for those that it does not allow."""
+        try:
+            return (await self._registry.find(tool_id)).bind(arguments).arguments
+        except ToolFailure as failure:
+            raise InvalidInput(failure.message, **failure.details) from None
 
     async def settle(self, which: WorkFilter, by: CallContext) -> list[SettledWork]:
         """End the tasks and streams that a filter means, and the calls in flight that are part of nothing else that it
@@ -268,44 +319,6 @@ class Caller:
                 stopped += 1
         return [*settled, SettledWork(kind="tool calls", stopped=stopped)]
 
-    async def _ask_after(self, call: Call, result: ToolResult) -> ToolResult:
-        """Return the result as plugins change it, or that they withhold it."""
-        if not self._context.hooks.implemented(_AFTER):
-            return result
-        try:
-            answer = await self._context.hooks.filter(_AFTER, result, request=call.request, call=call.context)
-            about = {"tool_id": result.tool_id, "index": result.index, "block": result.block}
-            answer = answer.model_copy(update={**about, "request_id": result.request_id})
-            return checked_again(answer, self._max_bytes)
-        except ToolFailure as failure:
-            return failed(call.request, failure, result.coercions)
-        except TavernError as error:
-            return failed(call.request, failure_of(error.info), result.coercions)
-
-    # --- calls of tasks -------------------------------------------------------------------------------
-
-    async def _make_task(
-        self, request: ToolCallRequest, context: CallContext, scope: ToolScope | None, progress: Progress
-    ) -> ToolResult:
-        """Make the call of a task, which is authorised once more: the rules may have changed since it was queued."""
-        with reporting_to(progress.report):
-            return await self.make(self._new(request, scope, context, progress=progress))
-
-    async def _may_decide(self, principal: Principal, tool_id: str, arguments: dict[str, JsonValue] | None) -> bool:
-        if arguments is not None:
-            with contextlib.suppress(ToolFailure):  # there is no such tool any more
-                arguments = (await self._registry.find(tool_id)).parameters.complete(arguments)
-        return self._authority.may_decide(principal, tool_id, arguments)
-
-    async def _check_edited(self, tool_id: str, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return the arguments that somebody approved as the tool gets them. Raises `InvalidInput`."""
-        try:
-            return _bind(await self._registry.find(tool_id), arguments).arguments
-        except ToolFailure as failure:
-            raise InvalidInput(failure.message, **failure.details) from None
-
-    # --- small parts ----------------------------------------------------------------------------------
-
     def _new(self, request: ToolCallRequest, scope: ToolScope | None, context: CallContext, **more: Any) -> Call:
         return Call(f"{self._prefix}{next(self._numbers):x}", request, context, scope, time.perf_counter(), **more)
 
@@ -325,36 +338,3 @@ class Caller:
         if isinstance(error, InvalidInput) and (not was_begun or call.tool.definition.kind == "service"):
             failure.type = ToolErrorType.PARAMETER_VALIDATION  # a method gets the arguments as they are
         return failure
-
-
-def _outcome(result: ToolResult, ended: ToolResult) -> str:
-    """Return what the audit log says of how a call ended: what its tool did, or else why plugins withheld it."""
-    if result.cached:
-        return "cached"
-    error = result.error or ended.error
-    return ended.status if error is None else error.type.value
-
-
-def _check(call: Call) -> None:
-    """Bind the arguments to the tool's parameters; those of action text are converted. Raises `ToolFailure`.
-
-    The arguments of a task were converted when it was queued.
-    """
-    request = call.request
-    is_text = request.protocol is not None and call.progress is None
-    bound = _bind(call.tool, request.arguments, text=is_text)
-    if bound.arguments is not request.arguments:
-        call.request = request.model_copy(update={"arguments": bound.arguments})
-        call.coercions = bound.coercions
-
-
-def _bind(tool: Tool, arguments: dict[str, JsonValue], *, text: bool = False) -> Bound:
-    try:
-        bound = tool.parameters.bind(wire_value(arguments), text=text)
-        problems = bound.problems
-    except WireError as error:
-        problems = [ValueProblem(path=json_path(*error.path), message=error.reason)]
-    if problems:
-        what = f"the arguments of {tool.definition.id} are not right"
-        raise value_failure(ToolErrorType.PARAMETER_VALIDATION, what, problems)
-    return bound

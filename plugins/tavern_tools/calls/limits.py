@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from types import TracebackType
 
@@ -23,7 +23,6 @@ MAX_MOMENTS = 256
 moment, the latest of them, so that never more than allowed are admitted."""
 
 _SWEEP = 1.0
-_FREE = nullcontext()
 _Key = tuple[str, float, str, str]
 _SHARED = ""
 
@@ -57,17 +56,14 @@ class Limits:
         return window.admit(now, rate.calls)
 
     def turn(self, tool: Tool) -> AbstractAsyncContextManager[None]:
-        """Return what waits for the tool's turn, first come first served, and holds it; nothing where it has no limit.
+        """Return what waits for the turn of a tool with a limit, first come first served, and holds it.
 
         A call that a tool makes of itself while it has its turn does not wait for another: it would wait for ever.
         """
-        most = tool.definition.concurrency
-        if most is None:
-            return _FREE
         line = self._lines.get(tool.definition.id)
         if line is None:
             line = self._lines[tool.definition.id] = _Line()
-        line.allow(max(1, most))
+        line.allow(max(1, tool.definition.concurrency or 1))
         return _Turn(line)
 
     def _window(self, key: _Key, now: float) -> _Window:

@@ -16,7 +16,6 @@ from pydantic import JsonValue
 from tavern_host import clock
 from tavern_host.contracts.calls import Principal
 from tavern_tools.api.toolcalls import ToolResult
-from tavern_tools.calls.call import Call
 from tavern_tools.catalog.catalog import Tool
 
 MAX_BYTES = 32 * 2**20
@@ -51,14 +50,6 @@ class ResultCache:
             timer=clock.monotonic,
             getsizeof=lambda entry: entry.size,
         )
-
-    def look_up(self, call: Call, key: bytes) -> ToolResult | None:
-        """Return the result of a call that is cached under its key, or None."""
-        cached = self.get(key)
-        if cached is None:
-            return None
-        timing = {"coercions": list(call.coercions), "duration_ms": call.milliseconds}
-        return cached.model_copy(update={**call.request.about, **timing})
 
     def key(self, tool: Tool, arguments: dict[str, JsonValue], principal: Principal) -> bytes | None:
         """Return what equal calls have in common; None where a result is not cached.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,21 +31,28 @@ def checked(call: Call, output: Output, max_bytes: int) -> ToolResult:
 
     Raises `ToolFailure` for output that is not what the tool declares, is too large, or that no wire can carry.
     """
-    tool, request = call.tool, call.request
-    structured = _wire_value(request.tool_id, output.structured)
-    _check_schema(tool, structured)
+    tool, request, structured = call.tool, call.request, output.structured
+    if tool.method is None:  # what a method returns can be carried
+        structured = _wire_value(request.tool_id, structured)
     _check_size(request.tool_id, structured, max_bytes)
-    kind = "text" if isinstance(structured, str) else "data"
+    if tool.output is not None and not tool.output.allows(structured):
+        _mend(tool, tool.output, structured)
+    about, kind = request.about, "text" if isinstance(structured, str) else "data"
     content = [*output.parts] or [ContentPart.construct(**{"type": kind, kind: structured})]
     return ToolResult.construct(  # validating it would copy all of the output
-        **request.about,
+        **about,
         status="done",
         content=content,
         structured=structured,
         coercions=list(call.coercions),
         warnings=list(output.warnings),
-        duration_ms=call.milliseconds,
+        duration_ms=spent(call),
     )
+
+
+def spent(call: Call) -> float:
+    """Return the milliseconds that a call has taken until now."""
+    return round((time.perf_counter() - call.began) * 1000, 3)
 
 
 def checked_again(result: ToolResult, max_bytes: int) -> ToolResult:
@@ -94,11 +102,8 @@ def failed(
     )
 
 
-def _check_schema(tool: Tool, value: JsonValue) -> None:
-    """Raise `ToolFailure` for output that is not what its tool declares; see `_leave_out_nulls` for a service's."""
-    output = tool.output
-    if output is None or output.allows(value):
-        return
+def _mend(tool: Tool, output: Schema, value: JsonValue) -> None:
+    """Mend a service's output that is not what its tool declares, see `_leave_out_nulls`, or raise `ToolFailure`."""
     if tool.definition.kind == "service" and _leave_out_nulls(output, value):
         return
     what = f"the result of {tool.definition.id} is not what the tool declares"

@@ -18,10 +18,10 @@ from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.workflows import InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
 from tavern_host.sdk.time_limits import until_given_up
-from tavern_tools.api.toolcalls import ContentPart, ToolErrorType, ToolScope, current_report
+from tavern_tools.api.toolcalls import ContentPart, ToolErrorType, ToolOutput, ToolScope, current_report
 from tavern_tools.builtin.project_folder import read
 from tavern_tools.calls.call import Call, Output
-from tavern_tools.calls.script_tools import output_of_service, run_script
+from tavern_tools.calls.script_tools import output_of_script, run_script
 from tavern_tools.calls.streams import Streams
 from tavern_tools.calls.workflow_progress import run_reporting
 from tavern_tools.calls.workflow_streams import workflow_stream
@@ -55,10 +55,10 @@ class Runners:
 
         A method that ignores its cancellation is given up a second after the limit.
         """
-        tool, remaining = call.tool, call.context.remaining()
-        timeout = tool.definition.timeout
-        limit = self._timeout if timeout is None else timeout / 1000
-        seconds = limit if remaining is None else min(limit, remaining)
+        tool, timeout = call.tool, call.tool.definition.timeout
+        seconds = limit = self._timeout if timeout is None else timeout / 1000
+        if call.context.deadline is not None:
+            seconds = min(limit, call.context.remaining() or 0.0)
         timer = asyncio.timeout(None)
         try:
             async with timer:
@@ -79,7 +79,12 @@ class Runners:
             values = tool.definition.implementation.values
             given = arguments if values is None else {**values, "arguments": arguments}
             with self._holding(context, scope):
-                return output_of_service(tool.definition, await method(given, context))
+                value = await method(given, context)
+            if values is not None:
+                found = ToolOutput.model_validate(value)
+                return Output(found.structured, tuple(found.content))
+            is_script = isinstance(value, dict) and isinstance(value.get("success"), bool)
+            return output_of_script(tool.definition, value) if is_script else Output(value)
         child = call.context.child(timeout=seconds + _LATER)
         if kind == "script":
             with self._holding(child, scope):

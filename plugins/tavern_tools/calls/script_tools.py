@@ -24,7 +24,7 @@ from tavern_scripts.api.scripts import (
     SecurityContext,
 )
 from tavern_scripts.api.scripttools import SCRIPT_TOOLS
-from tavern_tools.api.toolcalls import ContentPart, ToolErrorType, ToolOutput, current_report
+from tavern_tools.api.toolcalls import ContentPart, ToolErrorType, current_report
 from tavern_tools.calls.call import Output
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.permissions import service_and_method
@@ -116,17 +116,13 @@ async def run_script(
     return Output(output, _parts(output, result.files) if result.files else ())
 
 
-def output_of_service(tool: ToolDefinition, value: JsonValue) -> Output:
-    """Return what a service's method gave as the tool's output. Raises `ToolFailure` for a script that failed.
+def output_of_script(tool: ToolDefinition, value: dict[str, JsonValue]) -> Output:
+    """Return what a service's method gave, if it ran a script, as the tool's output. Raises `ToolFailure` for one that
+    failed.
 
     Of what the services that run scripts give, a model reads what the script gave, and the files that it left. The
     rest of it is the output only where the tool's schema declares it.
     """
-    if tool.implementation.values is not None:
-        given = ToolOutput.model_validate(value)
-        return Output(given.structured, tuple(given.content))
-    if not isinstance(value, dict) or not isinstance(value.get("success"), bool):
-        return Output(value)
     service, _ = service_and_method(tool.implementation)
     if service not in _SCRIPT_SERVICES:
         return Output(value)

@@ -21,7 +21,7 @@ from tavern_host.contracts.settings import MASK
 from tavern_host.storage.files import locked, write_atomic
 from tavern_tools.api.toolcalls import ToolErrorType, ToolResult
 from tavern_tools.api.tools import ToolStatistics
-from tavern_tools.calls.call import Call
+from tavern_tools.calls.call import UNKNOWN, Call
 
 WINDOW = 200
 """So many calls of a tool count in full: with more, older ones count for less and less."""
@@ -70,8 +70,8 @@ class Statistics:
 
     def count(self, call: Call, result: ToolResult | None) -> None:
         """Count a call that has ended, without a result where it was cancelled. Never waits."""
-        tool = call.found
-        if result is None or tool is None or tool.draft or result.cached or result.status not in ("done", "error"):
+        tool = call.tool
+        if result is None or tool is UNKNOWN or tool.draft or result.cached or result.status not in ("done", "error"):
             return
         error = result.error
         if error is not None and error.type not in _COUNTED:

@@ -10,18 +10,22 @@ from functools import cached_property
 from pydantic import JsonValue
 
 from tavern_host.context import ServiceMethod
+from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.services import MethodInfo
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_host.contracts.wire import WireError, wire_value
 from tavern_tools.api.protocols import ParserOptions
+from tavern_tools.api.toolcalls import ToolErrorType
 from tavern_tools.api.tools import ToolFilter
+from tavern_tools.catalog.failures import value_failure
 from tavern_tools.catalog.files import ToolProblem
 from tavern_tools.catalog.names import fits
-from tavern_tools.catalog.parameters import Parameters, Taken
+from tavern_tools.catalog.parameters import Bound, Parameters, Taken
 from tavern_tools.catalog.permissions import Unmet
-from tavern_tools.catalog.schemas import Schema
+from tavern_tools.catalog.schemas import Schema, ValueProblem
 from tavern_tools.catalog.slots import file_parameters, node_parameters, streaming, taken
 from tavern_tools.catalog.versions import read_range, read_version
 from tavern_tools.protocols.native import with_aliases
@@ -61,6 +65,17 @@ class Tool:
         if self.method is not None:
             behind = Taken(self.method.parameters, self.method.names)
         return Parameters(self.definition.parameters, behind)
+
+    def bind(self, arguments: dict[str, JsonValue], *, text: bool = False) -> Bound:
+        """Return the arguments of a call as the tool gets them; see `Parameters.bind`. Raises `ToolFailure`."""
+        try:
+            bound = self.parameters.bind(wire_value(arguments), text=text)
+        except WireError as error:
+            bound = Bound({}, [], [ValueProblem(path=json_path(*error.path), message=error.reason)])
+        if bound.problems:
+            what = f"the arguments of {self.definition.id} are not right"
+            raise value_failure(ToolErrorType.PARAMETER_VALIDATION, what, bound.problems)
+        return bound
 
     @cached_property
     def output(self) -> Schema | None:

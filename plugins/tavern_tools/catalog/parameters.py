@@ -103,12 +103,12 @@ class Parameters:
         With `text` the arguments come from an action protocol: names are matched and text is converted.
         """
         values, coercions = self._coercion.apply(arguments) if text else (arguments, [])
-        renamed = {name: new for name, new in self._renamed.items() if name in values and new not in values}
-        if renamed:
-            values = {renamed.get(name, name): value for name, value in values.items()}
+        if self._renamed:
+            renamed = {name: new for name, new in self._renamed.items() if name in values and new not in values}
+            values = values if not renamed else {renamed.get(name, name): value for name, value in values.items()}
         if self._defaults:
             values = self._with_defaults(values)
-        values, wrong = self._with_canonical_paths(values)
+        values, wrong = self._with_canonical_paths(values) if self._paths else (values, [])
         if not wrong and self._allows(values):
             return Bound(values, coercions, [])
         return Bound(values, coercions, problems_of([*wrong, *self.mistakes(values)]))
@@ -152,7 +152,7 @@ class Parameters:
     def _with_canonical_paths(self, values: dict[str, JsonValue]) -> tuple[dict[str, JsonValue], list[Mistake]]:
         """Return the arguments with each path in its canonical form, and what is wrong with paths."""
         wrong: list[Mistake] = []
-        if not self._paths or is_too_deep(values):
+        if is_too_deep(values):
             return values, wrong
         found: Any = values
         for name, schema in self._paths:

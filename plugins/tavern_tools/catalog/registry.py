@@ -6,6 +6,7 @@ Recomputed when plugins, grants, tool files or workflows have changed, and only 
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -91,7 +92,7 @@ class Registry:
 
         Raises `ToolFailure` where there is none, or it cannot be called now.
         """
-        tool = self._catalog.find(name) if self._is_fresh() else None
+        tool = self._catalog.find(name) if self._age() < _FRESH else None
         if tool is not None and tool.unmet is None:
             return tool
         try:
@@ -117,19 +118,19 @@ class Registry:
             raise ToolFailure(ToolErrorType.PERMISSION_DENIED, f"a plugin does not allow the tool {definition.id}")
         return _callable(tool, definition.id)
 
-    def _is_fresh(self, seconds: float = _FRESH) -> bool:
-        """Return whether the catalog was looked at within the last seconds, and plugins are the same since."""
+    def _age(self) -> float:
+        """Return how many seconds ago the catalog was looked at; infinite where plugins have changed since."""
         stamp = self._stamp
         if stamp is None or (stamp.plugins, stamp.offers) != (self._context.hooks.revision, self.offers):
-            return False
-        return clock.monotonic() - self._looked_at < seconds
+            return math.inf
+        return clock.monotonic() - self._looked_at
 
     async def recent(self) -> Catalog:
         """Return all tools, as they were within the last seconds. After the first of them the files are looked at in
         the background."""
-        if not self._is_fresh(_RECENT):
+        if (age := self._age()) >= _RECENT:
             return await self.catalog()
-        if not self._is_fresh() and (self._looking is None or self._looking.done()):
+        if age >= _FRESH and (self._looking is None or self._looking.done()):
             with suppress(PermissionDenied):  # the plugin is being unloaded, which a text in flight need not notice
                 self._looking = self._context.tasks.spawn(self.catalog(), name="look at tool files")
         return self._catalog

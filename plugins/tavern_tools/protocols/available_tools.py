@@ -8,7 +8,6 @@ from tavern_tools import State
 from tavern_tools.api.macros import MacroRequest
 from tavern_tools.api.observations import documented_tools
 from tavern_tools.api.tools import TOOL_MANAGER
-from tavern_tools.builtin.timezones import offset_text
 
 
 async def available_tools(request: MacroRequest, context: PluginContext) -> str:
@@ -23,4 +22,4 @@ async def available_tools(request: MacroRequest, context: PluginContext) -> str:
 async def time(request: MacroRequest, context: PluginContext) -> str:
     """Return the day of the week, the date and the time."""
     now = clock.now().astimezone()
-    return f"{now:%A, %Y-%m-%d %H:%M} {offset_text(now)}"
+    return f"{now:%A, %Y-%m-%d %H:%M} {now.isoformat(timespec='minutes')[16:]}"

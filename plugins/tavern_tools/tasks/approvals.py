@@ -5,21 +5,17 @@ Pure; the store sees to it that of two decisions one wins.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from pydantic import JsonValue
 
 from tavern_host import clock
-from tavern_host.common.redaction import masked, unmasked
+from tavern_host.common.redaction import masked
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_tools.api.tasks import TaskRow
 from tavern_tools.api.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolErrorType, ToolResult
 from tavern_tools.tasks.rows import failed
-
-CheckArguments = Callable[[str, dict[str, JsonValue]], Awaitable[dict[str, JsonValue]]]
-"""Returns arguments as a tool, given by its id, gets them. Raises `InvalidInput` for those that it does not allow."""
 
 Decision = Literal["approve", "refuse"]
 
@@ -52,23 +48,6 @@ def closed(approval: ToolApproval) -> ToolApproval:
             "comment": "nobody decided in time",
         }
     )
-
-
-async def edited_arguments(
-    row: TaskRow, arguments: dict[str, JsonValue] | None, check: CheckArguments
-) -> dict[str, JsonValue] | None:
-    """Return the arguments that a call is approved with in place of its own; None where they are its own.
-
-    Raises `InvalidInput` for what the tool does not allow.
-    """
-    if arguments is None:
-        return None
-    own = row.entry.request.arguments
-    changed = unmasked(arguments, own, row.entry.hidden)
-    if changed == own:
-        return None
-    changed = await check(row.entry.request.tool_id, changed)
-    return None if changed == own else changed
 
 
 def refusal(task_id: str, request: ToolCallRequest, approval: ToolApproval) -> ToolResult:

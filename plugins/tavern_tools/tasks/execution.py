@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Literal, Protocol
 
-from tavern_host.contracts.calls import CallContext
+from pydantic import JsonValue
+
+from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.storage.retried_writes import until_written
 from tavern_tools.api.tasks import TaskRow, TaskStore
@@ -17,8 +19,21 @@ from tavern_tools.api.toolcalls import TaskStatus, ToolCallRequest, ToolErrorTyp
 from tavern_tools.tasks.progress import Progress
 from tavern_tools.tasks.rows import blob, failed
 
-CarryOut = Callable[[ToolCallRequest, CallContext, ToolScope | None, Progress], Awaitable[ToolResult]]
-"""Makes a call that was authorised already, and says when it begins."""
+
+class Calls(Protocol):
+    """What makes the calls of tasks, and knows their tools."""
+
+    async def make_of_task(
+        self, request: ToolCallRequest, context: CallContext, scope: ToolScope | None, progress: Progress
+    ) -> ToolResult:
+        """Make a call that was authorised already, and say when it begins."""
+
+    async def may_decide(self, principal: Principal, tool_id: str, arguments: dict[str, JsonValue] | None) -> bool:
+        """Return whether a principal may approve calls of a tool, with these arguments where they are given."""
+
+    async def bind(self, tool_id: str, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return arguments as a tool gets them. Raises `InvalidInput` for those that it does not allow."""
+
 
 GRACE = 0.8
 """Seconds that a call has to end when it is asked to; unloading a plugin does not wait much longer."""
@@ -46,7 +61,7 @@ class TaskExecution:
     def __init__(
         self,
         store: TaskStore,
-        carry_out: CarryOut,
+        calls: Calls,
         notice: Callable[[TaskRow], None],
         log: logging.Logger,
         *,
@@ -54,7 +69,7 @@ class TaskExecution:
         is_stopping: Callable[[], bool],
     ) -> None:
         self._store = store
-        self._carry_out = carry_out
+        self._calls = calls
         self._notice = notice
         self._log = log
         self._result_bytes = result_bytes
@@ -65,7 +80,7 @@ class TaskExecution:
         """Make the call of a task, and keep how it ended; it is queued still if the host stopped before it began."""
         entry = row.entry
         progress = Progress(self._store, row.id, self._notice, self._log)
-        calling = asyncio.ensure_future(self._carry_out(entry.request, entry.call, entry.scope, progress))
+        calling = asyncio.ensure_future(self._calls.make_of_task(entry.request, entry.call, entry.scope, progress))
         stopping = asyncio.create_task(run.stop.wait())
         try:
             await asyncio.wait([calling, stopping], return_when=asyncio.FIRST_COMPLETED)

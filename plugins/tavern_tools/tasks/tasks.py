@@ -15,6 +15,7 @@ from datetime import timedelta
 from pydantic import JsonValue
 
 from tavern_host import clock
+from tavern_host.common.redaction import unmasked
 from tavern_host.context import PluginContext
 from tavern_host.contracts.accounts import SettledWork
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
@@ -33,23 +34,13 @@ from tavern_tools.api.toolcalls import (
 )
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure
-from tavern_tools.tasks.approvals import (
-    CheckArguments,
-    audit_details,
-    check_decision,
-    decided,
-    edited_arguments,
-    why_not,
-)
+from tavern_tools.tasks.approvals import audit_details, check_decision, decided, why_not
 from tavern_tools.tasks.callbacks import Callbacks
-from tavern_tools.tasks.execution import GRACE, CarryOut, TaskExecution, TaskRun
+from tavern_tools.tasks.execution import GRACE, Calls, TaskExecution, TaskRun
 from tavern_tools.tasks.notifications import Notifier, approval_payload, update_payload
 from tavern_tools.tasks.rows import shown
 from tavern_tools.tasks.schema import TASKS
 from tavern_tools.tasks.store import SqliteTaskStore
-
-MayDecide = Callable[[Principal, str, dict[str, JsonValue] | None], Awaitable[bool]]
-"""Returns whether a principal may approve calls of a tool, with these arguments where they are given."""
 
 IsMeant = Callable[[str, CallContext], Awaitable[bool]]
 """Returns whether the call of a tool is to end that was asked for with a context."""
@@ -69,22 +60,15 @@ _CLOSE_SECONDS = 3.0
 class Tasks:
     """The tasks of a project, as one host of it carries them out."""
 
-    def __init__(
-        self,
-        context: PluginContext,
-        carry_out: CarryOut,
-        may_decide: MayDecide,
-        check: CheckArguments,
-    ) -> None:
+    def __init__(self, context: PluginContext, calls: Calls) -> None:
         self._context = context
-        self._may_decide = may_decide
-        self._check = check
+        self._calls = calls
         folder = context.operator_dir / "tasks"
         shared = shared_database(context.services, "tasks", folder / TASKS.file, TASKS.migrations)
         self._store: TaskStore = SqliteTaskStore(folder, new_id("host"), context.log, shared)
         self._execution = TaskExecution(
             self._store,
-            carry_out,
+            calls,
             self._notice,
             context.log,
             result_bytes=lambda: self._number("maxTaskResultKilobytes", 4096) * 1024,
@@ -208,7 +192,7 @@ class Tasks:
         """Approve or refuse a call; see the interface."""
         principal = call.principal
         row = await self._kept(task_id)
-        if not await self._may_decide(principal, row.tool_id, None):
+        if not await self._calls.may_decide(principal, row.tool_id, None):
             await self._visible(task_id, call)
             raise PermissionDenied(f"{principal} may not decide about calls of {row.tool_id}")
         wanted = check_decision(decision, arguments)
@@ -216,9 +200,9 @@ class Tasks:
             raise why_not(row)
         if principal.kind in ("agent", "plugin") and principal == row.entry.call.principal:
             raise PermissionDenied(f"{principal} may not decide about a call of its own")
-        changed = await edited_arguments(row, arguments, self._check)
+        changed = await self._edited(row, arguments)
         given = row.entry.request.arguments if changed is None else changed
-        if wanted == "approve" and not await self._may_decide(principal, row.tool_id, given):
+        if wanted == "approve" and not await self._calls.may_decide(principal, row.tool_id, given):
             raise PermissionDenied(f"{principal} may not call {row.tool_id} with these arguments, nor approve it")
 
         assert row.approval is not None
@@ -232,6 +216,15 @@ class Tasks:
         if outcome != "decided":
             raise why_not(after)
         return shown(after, self._keep())
+
+    async def _edited(self, row: TaskRow, arguments: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+        """Return the arguments that a call is approved with in place of its own, as its tool gets them; None where they
+        are its own. Raises `InvalidInput` for what the tool does not allow."""
+        own = row.entry.request.arguments
+        if arguments is None or (changed := unmasked(arguments, own, row.entry.hidden)) == own:
+            return None
+        changed = await self._calls.bind(row.tool_id, changed)
+        return None if changed == own else changed
 
     async def adopt_tasks(self) -> None:
         """Look after what is left over from before, from now on, in a host that serves."""

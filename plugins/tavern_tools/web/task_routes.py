@@ -9,7 +9,6 @@ from pydantic import JsonValue
 
 from tavern_host.common.queries import read_filter, statuses
 from tavern_host.context import PluginContext
-from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.wire import Model
 from tavern_tools.api.answers import TaskQuery, WaitQuery
@@ -59,7 +58,7 @@ async def approvals(request: HttpRequest, context: PluginContext) -> HttpRespons
 
 async def decide(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/approvals/{id}`: the task after the decision; 409 where it was decided already."""
-    given = await to_thread_if_large(request.is_large, request.read, Decision)
+    given = await request.body_as(Decision)
     task = await context.services.get(TOOL_MANAGER).decide(
         request.parameters["id"],
         given.decision,

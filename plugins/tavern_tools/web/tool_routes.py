@@ -11,7 +11,6 @@ from pydantic import Field, JsonValue, model_validator
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.http import HttpRequest, HttpResponse, ServerEvent
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PLUGINS
@@ -83,10 +82,7 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
     A client that accepts `text/event-stream` gets server-sent events: each `item` of a stream that a tool gives, while
     it comes, and each `result` in the end.
     """
-    body, manager = (
-        await to_thread_if_large(request.is_large, request.read, ExecuteBody),
-        context.services.get(TOOL_MANAGER),
-    )
+    body, manager = await request.body_as(ExecuteBody), context.services.get(TOOL_MANAGER)
     streams = "text/event-stream" in request.headers.get("accept", "")
     if body.text is not None:
         scope = ToolScope(callback=body.callback)

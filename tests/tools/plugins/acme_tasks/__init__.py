@@ -25,7 +25,7 @@ async def tavern_startup(context: PluginContext) -> None:
     CONTEXTS.append(context)
     own: Any = context.audit  # records what others do through these tasks, as that of a first-party plugin does
     audit = PluginAudit(own._log, own._in_flight, lambda: True, lambda call, _: call or system_call())
-    TASKS.append(Tasks(replace(context, audit=audit), carry_out, may_decide, check))
+    TASKS.append(Tasks(replace(context, audit=audit), Calls()))
     await TASKS[-1].adopt_tasks()
 
 
@@ -34,47 +34,48 @@ async def tavern_shutdown(context: PluginContext) -> None:
     await TASKS[-1].close()
 
 
-async def may_decide(principal: Principal, tool_id: str, arguments: object = None) -> bool:
-    """Users may, and the agent that was given the right."""
-    return principal.kind == "user" or principal.id == "judge"
+class Calls:
+    """Makes the calls of tasks."""
 
+    async def may_decide(self, principal: Principal, tool_id: str, arguments: object = None) -> bool:
+        """Users may, and the agent that was given the right."""
+        return principal.kind == "user" or principal.id == "judge"
 
-async def check(tool_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Know the arguments by name."""
-    for name in arguments:
-        if name not in ("seconds", "log", "gives", "fails", "stubborn", "steps", "apiKey", "size", "name", "until"):
-            raise InvalidInput(f"{tool_id} has no parameter {name}")
-    return arguments
+    async def bind(self, tool_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Know the arguments by name."""
+        for name in arguments:
+            if name not in ("seconds", "log", "gives", "fails", "stubborn", "steps", "apiKey", "size", "name", "until"):
+                raise InvalidInput(f"{tool_id} has no parameter {name}")
+        return arguments
 
-
-async def carry_out(
-    request: ToolCallRequest, call: CallContext, scope: ToolScope | None, progress: Progress
-) -> ToolResult:
-    """Do what the arguments say; each beginning and end becomes a line of the file `log`."""
-    given: dict[str, Any] = dict(request.arguments)
-    while "hold" in given and not os.path.exists(given["hold"]):  # noqa: PTH110
-        await asyncio.sleep(0.01)
-    await progress.begin()
-    note(given, "began")
-    for step in range(given.get("steps", 0)):
-        progress.report((step + 1) / given["steps"], f"step {step + 1}")
-        await asyncio.sleep(0.05)
-    if "says" in given:
-        progress.report(given.get("share"), given["says"])
-    try:
-        await asyncio.sleep(given.get("seconds", 0))
-        while "until" in given and not os.path.exists(given["until"]):  # noqa: PTH110
+    async def make_of_task(
+        self, request: ToolCallRequest, call: CallContext, scope: ToolScope | None, progress: Progress
+    ) -> ToolResult:
+        """Do what the arguments say; each beginning and end becomes a line of the file `log`."""
+        given: dict[str, Any] = dict(request.arguments)
+        while "hold" in given and not os.path.exists(given["hold"]):  # noqa: PTH110
             await asyncio.sleep(0.01)
-    except asyncio.CancelledError:
-        note(given, "was cancelled")
-        if not given.get("stubborn"):
-            raise
-        await asyncio.sleep(given["stubborn"])
-    if given.get("fails"):
-        raise RuntimeError(given["fails"])
-    note(given, "ended")
-    gives = "x" * given["size"] if "size" in given else given.get("gives", "done")
-    return ToolResult(tool_id=request.tool_id, status="done", structured=gives)
+        await progress.begin()
+        note(given, "began")
+        for step in range(given.get("steps", 0)):
+            progress.report((step + 1) / given["steps"], f"step {step + 1}")
+            await asyncio.sleep(0.05)
+        if "says" in given:
+            progress.report(given.get("share"), given["says"])
+        try:
+            await asyncio.sleep(given.get("seconds", 0))
+            while "until" in given and not os.path.exists(given["until"]):  # noqa: PTH110
+                await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            note(given, "was cancelled")
+            if not given.get("stubborn"):
+                raise
+            await asyncio.sleep(given["stubborn"])
+        if given.get("fails"):
+            raise RuntimeError(given["fails"])
+        note(given, "ended")
+        gives = "x" * given["size"] if "size" in given else given.get("gives", "done")
+        return ToolResult(tool_id=request.tool_id, status="done", structured=gives)
 
 
 def note(given: dict[str, Any], what: str) -> None:
