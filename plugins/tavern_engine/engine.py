@@ -88,7 +88,7 @@ class Engine(ExecutionEngine):
         try:
             return await active.outcome()
         except asyncio.CancelledError:
-            active.is_unwanted = not self._context.is_stopping()
+            active.cancel_requested = not self._context.is_stopping()
             active.interrupt()
             if active.task is not None:
                 await asyncio.wait([active.task], timeout=2 * GRACE)
@@ -333,7 +333,7 @@ class Engine(ExecutionEngine):
     async def _follow(self, active: ActiveRun) -> None:
         """Leave a run to the host that has taken it; as it ends there, it ends for its callers here."""
         record = active.record
-        self.recorder.forget(record)
+        self.recorder.drop(record)
         self._leave(active)
         record.error = Interrupted(_STOPPED).info
         run = record.snapshot(RunStatus.INTERRUPTED)
@@ -361,9 +361,9 @@ class Engine(ExecutionEngine):
     async def _end(self, active: ActiveRun, run: Run) -> None:
         """Record the end of a run; one that the host cuts off because it stops is left to the next host."""
         record, context = active.record, self._context
-        is_cut_off = run.status is RunStatus.INTERRUPTED and context.is_stopping() and not active.is_unwanted
+        is_cut_off = run.status is RunStatus.INTERRUPTED and context.is_stopping() and not active.cancel_requested
         is_left = is_cut_off and self._handover.can_be_left(record)
-        await (self.recorder.leave(record) if is_left else self.recorder.end(record, run))
+        await (self.recorder.detach(record) if is_left else self.recorder.end(record, run))
 
     def _result(self, active: ActiveRun, error: ErrorInfo | None, nodes: dict[str, NodeState] | None = None) -> Run:
         """Return the finished run; `error` is a failure outside of its nodes, which are `nodes` if that is known."""

@@ -52,11 +52,11 @@ class Handover:
         taken it, or is to take it, since this one stops."""
         while (ticket := active.ticket) is not None and not ticket.done():
             active.is_offered = self._may_run_elsewhere(active)  # before it is: others may be quick
-            active.is_offered = active.is_offered and await self._recorder.claims.offer(active.record.id)
+            active.is_offered = active.is_offered and await self._recorder.claims.set_stealable(active.record.id)
             is_claimed_elsewhere = not await ticket and active.interrupted is None
             if active.is_offered and self._context.is_draining() and active.interrupted is None:
                 return None  # to begin what the end of this host would cut off
-            if (active.is_offered or is_claimed_elsewhere) and not await self._recorder.claims.keep(active.record.id):
+            if (active.is_offered or is_claimed_elsewhere) and not await self._recorder.claims.retain(active.record.id):
                 return None
             active.is_offered = False
             if is_claimed_elsewhere:  # but given back meanwhile
@@ -88,7 +88,7 @@ class Handover:
         run_id = active.record.id
         while not self._context.is_stopping():
             try:
-                if active.is_unwanted:
+                if active.cancel_requested:
                     await self._recorder.claims.interrupt(run_id)
                 if (entry := await self._recorder.entry(run_id)).status.is_final:
                     return await self._recorder.run(run_id)

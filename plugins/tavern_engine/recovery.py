@@ -95,7 +95,7 @@ class Recovery:
             if self._is_draining():
                 return
             self._may_wait = False  # unless one is found, or heard of meanwhile
-            if (entry := await self._recorder.claims.take() or await self._not_taken()) is None:
+            if (entry := await self._recorder.claims.steal() or await self._not_taken()) is None:
                 return
             self._may_wait = True
             await self._take_up(entry, is_taken=True)
@@ -113,20 +113,20 @@ class Recovery:
                 except InvalidInput as error:  # this host does not have what the run needs, such as a plugin
                     if not is_taken:
                         raise
-                    await self._hand_on(entry, error.message)
+                    await self._requeue(entry, error.message)
                 return
             except Exception as error:  # such as a plugin that is not loaded any more
                 why = f"{before}, and it cannot be resumed: {error_form(error).message}"
         self._log.warning("run %s: %s", entry.id, why)
         await self._recorder.claims.release(entry, RunStatus.INTERRUPTED, why)
 
-    async def _hand_on(self, entry: RunEntry, why: str) -> None:
+    async def _requeue(self, entry: RunEntry, why: str) -> None:
         """Let a run that was taken wait for a host that can run it; take no other for a while, which may be like it."""
         self._takes_from = asyncio.get_running_loop().time() + _RECOVER_EVERY
         if entry.id not in self._handed_on:
             self._log.warning("run %s waits for another host, since this one cannot run it: %s", entry.id, why)
         self._handed_on[entry.id] = True
-        await self._recorder.claims.hand_on(entry)
+        await self._recorder.claims.requeue(entry)
 
     async def _not_taken(self) -> RunEntry | None:
         """Return a run that was handed on, and that no host has taken or may take now: this one may have what it needs
@@ -141,7 +141,7 @@ class Recovery:
     def _why_not(self, entry: RunEntry) -> str | None:
         """Return why an abandoned run is not resumed."""
         ended = "the host ended in the middle of it"
-        if entry.is_unwanted:
+        if entry.cancel_requested:
             return INTERRUPTED
         if entry.not_resumable is not None:
             return f"{ended}, and it cannot be resumed: {entry.not_resumable}"

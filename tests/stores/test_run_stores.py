@@ -146,7 +146,7 @@ async def test_runs_of_a_closed_worker_are_claimed_in_order(store: RunStore, ope
 
     order = []
     while (claimed := await store.claim("w", 30)) is not None:
-        order.append((claimed.id, claimed.is_unwanted))
+        order.append((claimed.id, claimed.cancel_requested))
 
     assert order == [("urgent", False), ("early", True), ("late", False), ("idle", False)]
 
@@ -156,11 +156,11 @@ async def test_a_run_that_is_to_end_is_shown_its_worker(store: RunStore, open_ru
     await finished(store, "over")
     async with open_runs() as another:
         assert [await another.interrupt(run_id) for run_id in ("run_1", "run_1", "over")] == [True, True, False]
-    assert (await store.unwanted("w"), await store.unwanted("other")) == (["run_1"], [])
+    assert (await store.cancel_requested("w"), await store.cancel_requested("other")) == (["run_1"], [])
     await store.update("w", "run_1", RunEnd(status=RunStatus.INTERRUPTED))
-    assert await store.unwanted("w") == []
+    assert await store.cancel_requested("w") == []
     again = await store.claim("w", 30, run_id="run_1")
-    assert (again.is_unwanted, await store.unwanted("w")) == (False, [])
+    assert (again.cancel_requested, await store.cancel_requested("w")) == (False, [])
 
 
 async def test_a_finished_run_is_claimed_by_id_only(store: RunStore) -> None:

@@ -29,8 +29,8 @@ class RunEntry(Model):
 
     `workflow` and, by the id that refers to it, `groups` name the documents as they were when the run was accepted,
     so that it can resume although they changed: each by the hash of its content, which `RunStore.put` keeps once for
-    all runs. `owner` is the worker that claimed it last, until `lease_until`. `is_unwanted` after somebody asked that
-    it ends. `batches` of node results are kept apart.
+    all runs. `owner` is the worker that claimed it last, until `lease_until`. `cancel_requested` after somebody asked
+    that it ends. `batches` of node results are kept apart.
     """
 
     id: str
@@ -51,7 +51,7 @@ class RunEntry(Model):
     not_resumable: str | None = None
     owner: str | None = None
     lease_until: datetime | None = None
-    is_unwanted: bool = False
+    cancel_requested: bool = False
 
     def end(self, status: RunStatus, error: ErrorInfo | None) -> RunEnd:
         """Return how the run stands, with another status and error."""
@@ -109,12 +109,12 @@ class RunStore(ServiceInterface, name="runStore", version=5):
         """
 
     @acts("runStore:write", "Write and delete the record of runs.", since=4)
-    async def offer(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
-        """Keep that a run of a worker waits there, so that any other may `take` it, or does not wait any more; False
+    async def set_stealable(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
+        """Keep that a run of a worker waits there, so that any other may `steal` it, or does not wait any more; False
         where another has it by now, or where no worker could take it."""
 
     @acts("runStore:write", "Write and delete the record of runs.", since=4)
-    async def take(self, worker: str, lease: float, *, call: CallContext | None = None) -> RunEntry | None:
+    async def steal(self, worker: str, lease: float, *, call: CallContext | None = None) -> RunEntry | None:
         """Claim a run that waits at another worker, of several the one that `claim` would; None where there is none."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
@@ -128,7 +128,7 @@ class RunStore(ServiceInterface, name="runStore", version=5):
         """Keep that a run is to end, wherever it runs; False for one that is finished. Raises `NotFound`."""
 
     @reads(since=3)
-    async def unwanted(self, worker: str) -> list[str]:
+    async def cancel_requested(self, worker: str) -> list[str]:
         """Return the runs of a worker that are to end. It is asked about once a second."""
 
     @acts("runStore:write", "Write and delete the record of runs.")

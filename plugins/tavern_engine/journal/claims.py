@@ -97,7 +97,7 @@ class Claims:
         """Claim a run that was handed on, and that no other worker has taken."""
 
         async def keep(store: RunStore) -> RunEntry | None:
-            return await store.get(run_id) if await self.keep(run_id) else None
+            return await store.get(run_id) if await self.retain(run_id) else None
 
         return await self._named(run_id, keep)
 
@@ -105,9 +105,9 @@ class Claims:
         """Claim a run without an owner; None where there is none."""
         return await self._any(lambda store: store.claim(self.worker, LEASE))
 
-    async def take(self) -> RunEntry | None:
+    async def steal(self) -> RunEntry | None:
         """Claim a run that waits at another worker; None where there is none."""
-        return await self._any(lambda store: store.take(self.worker, LEASE))
+        return await self._any(lambda store: store.steal(self.worker, LEASE))
 
     async def _named(self, run_id: str, claim: Callable[[RunStore], Awaitable[RunEntry | None]]) -> RunEntry | None:
         store = self.store
@@ -158,30 +158,30 @@ class Claims:
             await self.release(entry, *((entry.status,) if is_over else (RunStatus.INTERRUPTED, INTERRUPTED)))
         return True
 
-    async def offer(self, run_id: str) -> bool:
+    async def set_stealable(self, run_id: str) -> bool:
         """Let other workers take a run that waits; False where none can, so that it need not be kept from them."""
         store = self.store
         if run_id not in self._owned or store is None:
             return False
         try:
-            return await store.offer(self.worker, run_id, waits=True)
+            return await store.set_stealable(self.worker, run_id, waits=True)
         except TavernError:  # the store may have done it all the same
             return True
 
-    async def keep(self, run_id: str) -> bool:
+    async def retain(self, run_id: str) -> bool:
         """Let no other worker take a run that was offered; False where one has. Only the store can tell: it is asked
         until it answers."""
         is_told = False
         while True:
             try:
-                return await self.required_store().offer(self.worker, run_id, waits=False)
+                return await self.required_store().set_stealable(self.worker, run_id, waits=False)
             except TavernError as error:
                 if not is_told:
                     self._context.log.warning("run %s waits, as it may be another host's: %s", run_id, error.message)
                 is_told = True
             await asyncio.sleep(LOOK)
 
-    async def hand_on(self, entry: RunEntry) -> None:
+    async def requeue(self, entry: RunEntry) -> None:
         """Let a run that this worker has taken wait for another one."""
 
         def end() -> None:
@@ -191,6 +191,6 @@ class Claims:
 
         self.hold(entry.id, None, end)
         try:
-            await self.required_store().offer(self.worker, entry.id, waits=True)
+            await self.required_store().set_stealable(self.worker, entry.id, waits=True)
         finally:
             self._owned.discard(entry.id)

@@ -77,7 +77,7 @@ class Journal:
         await (run.end(last) if run is not None else last(None))
         self._runs.pop(run_id, None)
 
-    def forget(self, run_id: str) -> None:
+    def drop(self, run_id: str) -> None:
         """Drop the journal of a run that has not begun."""
         self._runs.pop(run_id, None)
 

@@ -77,7 +77,7 @@ class Leases:
         """See which runs are to end, and prolong the claims where it is time; return whether the store answered."""
         held = list(self._held)
         try:
-            unwanted = await self._store.unwanted(self.worker)
+            unwanted = await self._store.cancel_requested(self.worker)
             kept = set(await self._store.renew(self.worker, held, self.lease) if is_due else held)
         except Exception as error:  # whatever the store does, the next time may go well
             if not self._is_told:

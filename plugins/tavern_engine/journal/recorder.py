@@ -127,12 +127,12 @@ class RunRecorder:
         self.claims.hold(record.id, lost, unwanted)
         return self._journal.begin(record.id, not_resumable=not_resumable, lost=lost)
 
-    def forget(self, record: RunRecord) -> None:
+    def drop(self, record: RunRecord) -> None:
         """Record nothing of a run that another worker has taken."""
         self._live.discard(record.id)
         self.claims.discard(record.id)
         if self._journal is not None:
-            self._journal.forget(record.id)
+            self._journal.drop(record.id)
 
     async def started(self, record: RunRecord) -> None:
         """Record that a run has started: soon, since most end before. One that was taken up at once, so that its
@@ -213,14 +213,14 @@ class RunRecorder:
             try:
                 await journal.end(record.id, write_end)  # what was begun
             except Exception:
-                journal.forget(record.id)
+                journal.drop(record.id)
                 await until_written(write, tell, self._context.is_stopping)
         except TavernError as error:  # it is written by now, or another worker's, or the host stops
             self._context.log.info("run %s: its end was not written: %s", record.id, error.message)
         finally:
             self.claims.discard(record.id)
 
-    async def leave(self, record: RunRecord) -> None:
+    async def detach(self, record: RunRecord) -> None:
         """Flush the journal of a run and leave it as it stands, for the next host to take up."""
         self._live.discard(record.id)
         if record.id in self.claims and self._journal is not None:

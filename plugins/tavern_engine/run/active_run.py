@@ -21,16 +21,16 @@ INTERRUPTED = "the run was interrupted"
 
 @dataclass(eq=False)
 class ActiveRun:
-    """An unfinished run. `ticket` is None for a run within a run: it shares the slot of its parent. `is_unwanted` after
-    somebody asked to interrupt it, `is_offered` while it waits and another host may take it; `callers` is how many wait
-    for its end; `kept` are the nodes that have their results from before."""
+    """An unfinished run. `ticket` is None for a run within a run: it shares the slot of its parent. `cancel_requested`
+    after somebody asked to interrupt it, `is_offered` while it waits and another host may steal it; `callers` is how
+    many wait for its end; `kept` are the nodes that have their results from before."""
 
     record: RunRecord
     execution: RunExecution
     call: CallContext
     ticket: Ticket | None
     interrupted: str | None = None
-    is_unwanted: bool = False
+    cancel_requested: bool = False
     is_offered: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     in_flight: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -68,7 +68,7 @@ class ActiveRun:
 
     def stop(self) -> None:
         """Interrupt the run because somebody asked for it."""
-        self.is_unwanted = True
+        self.cancel_requested = True
         self.interrupt()
 
     def leave_to_claimant(self) -> None:

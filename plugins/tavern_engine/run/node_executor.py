@@ -17,7 +17,7 @@ from tavern_engine.run.json_values import carried_outputs, error_form, large
 from tavern_engine.run.loop_log import LoopLog
 from tavern_engine.run.loops import Body, run_loop
 from tavern_engine.run.node_table import State
-from tavern_engine.run.remote_nodes import AWAY, RemoteNodes
+from tavern_engine.run.remote_nodes import RUNNING_REMOTELY, RemoteNodes
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.selection import Selection
 from tavern_engine.run.stream_writer import StreamOpener, StreamWriter
@@ -92,7 +92,7 @@ class NodeExecutor:
         if node.role is Role.RELAY:
             return {VALUE: inputs[VALUE]} if VALUE in inputs else {}
         if self.remote is not None and index in self.remote.placed and await self.remote.add(index, inputs):
-            return AWAY
+            return RUNNING_REMOTELY
         if node.role is Role.NODE or node.role is Role.LOOP:
             return await self._run(index, node, inputs, began)
         if node.role is Role.OUTPUT and self._interface:

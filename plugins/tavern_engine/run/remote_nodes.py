@@ -29,7 +29,7 @@ from tavern_host.storage.values import decode_loose
 AT_ONCE = 200
 """How many nodes are sent in one step of the event loop."""
 
-AWAY: dict[str, Any] = {}
+RUNNING_REMOTELY: dict[str, Any] = {}
 """Stands for the outputs of a node that was sent to the cluster; it is this one object."""
 
 

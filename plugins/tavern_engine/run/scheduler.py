@@ -22,7 +22,7 @@ from tavern_engine.compile.plan import Level
 from tavern_engine.run.event_batch import Completions
 from tavern_engine.run.json_values import carried_outputs
 from tavern_engine.run.node_executor import NodeExecutor
-from tavern_engine.run.remote_nodes import AWAY, RemoteNodes
+from tavern_engine.run.remote_nodes import RUNNING_REMOTELY, RemoteNodes
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.selection import Selection
 from tavern_host.contracts.errors import ErrorInfo, OutputError
@@ -235,7 +235,7 @@ class Scheduler:
                 else:
                     outputs = self._complete(index, began, ended, outputs)
             began = ended
-            if outputs is AWAY:  # it is settled when its result comes
+            if outputs is RUNNING_REMOTELY:  # it is settled when its result comes
                 continue
             results[index] = outputs
             for follower in followers[index]:

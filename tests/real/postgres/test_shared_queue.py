@@ -273,7 +273,7 @@ async def test_leases_that_end_without_the_database_are_prolonged_first(
     async with two_stores(tmp_path) as (here, there):
         await accepted(here, "waited")
         await accepted(here, "ran")
-        assert await here.offer("w", "waited", waits=True)
+        assert await here.set_stealable("w", "waited", waits=True)
         assert await there.claim("other", 30) is None
         (written_by,) = (await executed(there, "SELECT pg_backend_pid()"))[0]
         await executed(here, f"SELECT pg_terminate_backend({written_by})")
@@ -281,7 +281,7 @@ async def test_leases_that_end_without_the_database_are_prolonged_first(
         with pytest.raises(ServiceUnavailable):
             await there.claim("other", 30)
         assert await there.claim("other", 30) is None
-        assert await here.offer("w", "waited", waits=False)
+        assert await here.set_stealable("w", "waited", waits=False)
         monkeypatch.setattr("tavern_engine.journal.run_store.ownership.BACK", 0.0)
         taken = [await there.claim("other", 30) for _ in range(2)]
         assert [run and run.id for run in taken] == ["ran", None]
@@ -311,26 +311,26 @@ async def test_an_offered_run_is_taken_once_in_order(tmp_path: Path) -> None:
         await accepted(here, "not offered", priority=7)
         await finished(here, "over")
         for run_id in ("late", "late too", "urgent", "kept"):
-            assert await here.offer("w", run_id, waits=True)
-        assert not await here.offer("w", "over", waits=True)
-        assert not await there.offer("other", "late", waits=True)
-        assert await here.offer("w", "kept", waits=False)
-        assert await here.take("w", 30) is None
+            assert await here.set_stealable("w", run_id, waits=True)
+        assert not await here.set_stealable("w", "over", waits=True)
+        assert not await there.set_stealable("other", "late", waits=True)
+        assert await here.set_stealable("w", "kept", waits=False)
+        assert await here.steal("w", 30) is None
         assert await there.claim("other", 30) is None
         assert await there.interrupt("late")
 
         taken = [found async for found in all_taken(there)]
-        assert [(run.id, run.owner, run.is_unwanted) for run in taken] == [
+        assert [(run.id, run.owner, run.cancel_requested) for run in taken] == [
             ("urgent", "other", False),
             ("late", "other", True),
             ("late too", "other", False),
         ]
-        assert not await here.offer("w", "late", waits=False)
+        assert not await here.set_stealable("w", "late", waits=False)
         assert await here.renew("w", ["late", "kept"], 30) == ["kept"]
         with pytest.raises(Conflict, match="the run 'late' is other's by now"):
             await here.update("w", "late", RunEnd(status=RunStatus.COMPLETE))
 
 
 async def all_taken(store: SqlRunStore) -> AsyncIterator[RunEntry]:
-    while (found := await store.take("other", 30)) is not None:
+    while (found := await store.steal("other", 30)) is not None:
         yield found

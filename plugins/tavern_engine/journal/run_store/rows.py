@@ -96,6 +96,7 @@ def entry(row: tuple[Any, ...]) -> RunEntry:
         kept, stands = json.loads(columns.pop("entry")), json.loads(columns.pop("state"))
         times = {f"{name}_at": _time(columns.pop(name)) for name in ("submitted", "started", "finished")}
         times["lease_until"] = _time(columns.pop("lease_until"))
+        columns["cancel_requested"] = columns.pop("is_unwanted")
         return RunEntry.model_validate({**kept, **stands, **columns, **times}, by_name=True, by_alias=True)
     except _DAMAGES as error:
         raise _damaged(row[0], error) from None

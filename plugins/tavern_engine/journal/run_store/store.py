@@ -129,12 +129,12 @@ class SqlRunStore(RunStore):
         """Claim a run without an owner, or `run_id`; None where there is none such, or another worker has it."""
         return await self._claimed(worker, lease, run_id=run_id)
 
-    async def take(self, worker: str, lease: float, *, call: CallContext | None = None) -> RunEntry | None:
+    async def steal(self, worker: str, lease: float, *, call: CallContext | None = None) -> RunEntry | None:
         """Claim a run that waits at another worker; None where there is none, or one host serves the project that the
         files are in."""
         return None if self._shared is None else await self._claimed(worker, lease, takes=True)
 
-    async def offer(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
+    async def set_stealable(self, worker: str, run_id: str, *, waits: bool, call: CallContext | None = None) -> bool:
         """Let other workers take a run, or no longer; False where another has it by now, or as `take` says."""
         if self._shared is None:
             return False
@@ -174,7 +174,7 @@ class SqlRunStore(RunStore):
             await self._tell(run_id, found[0])
         return found is not None
 
-    async def unwanted(self, worker: str) -> list[str]:
+    async def cancel_requested(self, worker: str) -> list[str]:
         """Return the runs of a worker that are to end."""
         asked = "SELECT id FROM runs WHERE is_final = 0 AND is_unwanted = 1 AND owner = ?"
         return await self._reader.read(lambda c: [id for (id,) in c.execute(asked, (rows.text(worker),))], absent=[])

@@ -7,7 +7,7 @@ import IconRail from "./app/IconRail.vue";
 import MainMenu from "./app/MainMenu.vue";
 import { toggleTheme } from "./app/theme";
 import { views } from "./app/views";
-import { noteLeaving } from "./kit/late";
+import { noteLeaving } from "./kit/stale";
 import { i18n, preferredLanguage, setLanguage, t } from "./i18n";
 import { registerCommands } from "./registry/commands";
 import { registerPart } from "./registry/components";

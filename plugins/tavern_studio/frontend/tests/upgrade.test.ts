@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bringerOf } from "../src/editor/bringers";
+import { providerOf } from "../src/editor/providers";
 import type { NodeDefinition } from "../src/editor/nodetypes";
 import type { Slot, WorkflowDocument, WorkflowNode } from "../src/editor/document";
 import { slotsOf, type Known } from "../src/editor/slots";
@@ -122,8 +122,8 @@ test("a missing type names its plugin, and what that waits for", () => {
     plugin("tavern-nodes", "started", true),
     plugin("tavern-llm", "failed", true),
   ];
-  expect(bringerOf("acme:Forecast", plugins)).toEqual({ name: "acme", state: "needs-review", version: "1" });
-  expect(bringerOf("core:Generate", plugins)?.name).toBe("tavern-llm");
-  expect(bringerOf("other:Thing", plugins)).toEqual({ name: "other", state: "absent" });
-  expect(bringerOf("core:Generate", plugins.slice(0, 2))).toBeUndefined();
+  expect(providerOf("acme:Forecast", plugins)).toEqual({ name: "acme", state: "needs-review", version: "1" });
+  expect(providerOf("core:Generate", plugins)?.name).toBe("tavern-llm");
+  expect(providerOf("other:Thing", plugins)).toEqual({ name: "other", state: "absent" });
+  expect(providerOf("core:Generate", plugins.slice(0, 2))).toBeUndefined();
 });

@@ -1,6 +1,6 @@
 import { api, ask, askWhole } from "../api/client";
 import { canonical } from "../editor/comparison";
-import { savedOnce } from "../kit/late";
+import { savedOnce } from "../kit/stale";
 
 /** A profile as its file has it; what this page does not know of stays. */
 export interface Profile {

@@ -50,7 +50,7 @@ export class Assistant {
       const { value } = this.conversation;
       void attempt(() => value.load());
     }
-    const stop = listen([NAME], ({ payload }) => this.hear(payload as unknown as Update));
+    const stop = listen([NAME], ({ payload }) => this.onMessage(payload as unknown as Update));
     session.closing.add(() => {
       stop();
       this.conversation.value?.close();
@@ -94,7 +94,7 @@ export class Assistant {
     if (conversation.messages.value.length > 0) await conversation.load();
   }
 
-  private hear(update: Update): void {
+  private onMessage(update: Update): void {
     const { session } = this;
     if (update.workflowId !== session.id) return;
     if (update.mode === "auto") {

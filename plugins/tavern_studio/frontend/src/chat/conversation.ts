@@ -51,7 +51,7 @@ export class Conversation {
 
   constructor(readonly id: string) {
     this.stops = [
-      listen(["AGENT_TRACE"], (message) => this.hear(message)),
+      listen(["AGENT_TRACE"], (message) => this.onMessage(message)),
       listen(["CHAT_HISTORY"], ({ payload }) => payload.historyId === id && void this.look()),
       onMissed(() => {
         this.whole.clear();
@@ -107,7 +107,7 @@ export class Conversation {
     this.traces.set(run, joinTraces(trace, this.traces.get(run))); // steps may have been heard while it was read
   }
 
-  private hear({ payload }: Message): void {
+  private onMessage({ payload }: Message): void {
     const step = payload as unknown as Trace;
     if (step.conversationId !== this.id) return;
     this.pending.push(step);

@@ -114,7 +114,7 @@ export default {
       description: "What it is for",
       required: "Needs a value",
       missingType: "No plugin that is loaded brings {type}. Its data stay as they are.",
-      bringer: {
+      provider: {
         open: "Look at it",
         absent: "It would be of the plugin {name}, which is not installed.",
         discovered: "It is of the plugin {name}, which is not loaded.",
@@ -316,7 +316,7 @@ export default {
       description: "用途说明",
       required: "需要一个值",
       missingType: "已加载的插件中没有 {type}。它的数据保持原样。",
-      bringer: {
+      provider: {
         open: "查看",
         absent: "它应来自插件 {name}，该插件尚未安装。",
         discovered: "它来自插件 {name}，该插件尚未加载。",

@@ -11,9 +11,9 @@ import { asDocument, placed, unplacedIn, type Places, type WorkflowDocument } fr
 type Draft = Schemas["WorkflowDraft"];
 
 /** Milliseconds after a change until the server gets it. */
-const EVERY = 1000;
+const AUTOSAVE_DELAY_MS = 1000;
 /** Milliseconds until it is tried again where the server did not take it. */
-const AGAIN = 5000;
+const RETRY_DELAY_MS = 5000;
 
 /** Refusals that hold for good: of what the document is, until that is changed; of who asks, until that is somebody else; and of others. */
 const OF_CONTENT = [400, 413, 415, 422];
@@ -77,7 +77,7 @@ export class Persistence {
     private readonly drawn: Drawn,
   ) {
     this.stops = [
-      listen(["WORKFLOW_CHANGED"], (message) => void this.hear(message)),
+      listen(["WORKFLOW_CHANGED"], (message) => void this.onMessage(message)),
       onMissed(() => void this.refresh()),
       watch(connection, (now) => now === "open" && this.resume()),
     ];
@@ -93,7 +93,7 @@ export class Persistence {
   /** Read the file and its draft; return what is to be shown. */
   async load(): Promise<WorkflowDocument> {
     const [found, local] = await Promise.all([this.find(), localDraft(this.id)]);
-    const shown = this.take(found);
+    const shown = this.applyServerState(found);
     if (this.isBehind) void this.refresh();
     if (local === undefined) return shown;
     if (isSame(local.document, shown)) {
@@ -143,17 +143,17 @@ export class Persistence {
   }
 
   /** Hold on to what the server has; return what is to be shown of it. */
-  private take(found: Found): WorkflowDocument {
+  private applyServerState(found: Found): WorkflowDocument {
     const { published, tag, draft } = found;
     this.published.value = published;
     this.fileTag = this.draftTag = tag;
     this.maySave.value = draft !== undefined;
     this.conflict.value = undefined;
-    if (draft !== undefined) this.took(draft);
+    if (draft !== undefined) this.setRevision(draft);
     return this.shownOf(found);
   }
 
-  private took(draft: Draft): void {
+  private setRevision(draft: Draft): void {
     this.draftTag = draft.revision;
     this.allow();
     this.conflict.value = draft.workflow && draft.base !== draft.published ? "file" : undefined;
@@ -187,7 +187,7 @@ export class Persistence {
     saveLocalDraft(this.id, { document: this.drawn.current(), etag: this.draftTag, sent: this.sent });
   }
 
-  private give(document: WorkflowDocument): void {
+  private recordSent(document: WorkflowDocument): void {
     if (this.sent.at(-1) !== document) this.sent = [...this.sent.slice(0, 1), document];
   }
 
@@ -196,7 +196,7 @@ export class Persistence {
     return this.sent.some((one) => isSame(one, document));
   }
 
-  private plan(reasons: string[], after = EVERY): void {
+  private plan(reasons: string[], after = AUTOSAVE_DELAY_MS): void {
     this.reasons.push(...reasons);
     this.state.value = "unsaved";
     if (!this.isSending || this.isClosed) return;
@@ -220,7 +220,7 @@ export class Persistence {
     const document = this.drawn.current();
     const reasons = this.reasons.splice(0);
     this.state.value = "saving";
-    this.give(document);
+    this.recordSent(document);
     this.keep();
     try {
       const request = api.PUT("/api/workflows/{workflowId}/draft", {
@@ -228,7 +228,7 @@ export class Persistence {
         body: { workflow: document as never, reason: [...new Set(reasons)].join(", ").slice(0, 500), rebase: mine },
         headers: { "If-Match": mine ? "*" : `"${this.draftTag}"` },
       });
-      this.took(await ask(request));
+      this.setRevision(await ask(request));
       this.sent = [];
       if (this.drawn.current() !== document) {
         this.keep();
@@ -247,7 +247,7 @@ export class Persistence {
       else if (FOR_GOOD.includes(status)) {
         this.isHeld = true;
         this.refusal.value = error;
-      } else this.plan([], AGAIN);
+      } else this.plan([], RETRY_DELAY_MS);
     }
   }
 
@@ -255,7 +255,7 @@ export class Persistence {
   private async hasOwn(): Promise<boolean> {
     const found = await this.find().catch(() => undefined); // so it is a conflict, which is shown
     if (found === undefined || !this.isOwn(this.shownOf(found))) return false;
-    this.take(found);
+    this.applyServerState(found);
     return true;
   }
 
@@ -274,14 +274,14 @@ export class Persistence {
     if (this.conflict.value !== undefined) return false;
     const before = this.drawn.current();
     const document = { ...before, updatedAt: new Date().toISOString() };
-    this.give(document);
+    this.recordSent(document);
     try {
       const request = api.PUT("/api/workflows/{workflowId}", {
         params: { path: { workflowId: this.id } },
         body: document as never,
         headers: { "If-Match": `"${this.fileTag}"` },
       });
-      this.wrote(before, document, tagOf((await askWhole(request)).response));
+      this.onPublished(before, document, tagOf((await askWhole(request)).response));
       return true;
     } catch (thrown) {
       const error = asError(thrown);
@@ -292,7 +292,7 @@ export class Persistence {
     }
   }
 
-  private wrote(before: WorkflowDocument, document: WorkflowDocument, tag: string): void {
+  private onPublished(before: WorkflowDocument, document: WorkflowDocument, tag: string): void {
     this.fileTag = this.draftTag = tag;
     this.published.value = document;
     this.allow();
@@ -332,7 +332,7 @@ export class Persistence {
     if (isFile) await ask(api.DELETE("/api/workflows/{workflowId}/draft", params));
     this.state.value = "saved";
     this.sent = [];
-    this.drawn.replace(this.take(await this.find()), t("editor.conflict.theirs"));
+    this.drawn.replace(this.applyServerState(await this.find()), t("editor.conflict.theirs"));
   }
 
   /** Let the server change the draft; what it publishes about that is known here by then. */
@@ -361,7 +361,7 @@ export class Persistence {
     return true;
   }
 
-  private async hear({ payload }: Message): Promise<void> {
+  private async onMessage({ payload }: Message): Promise<void> {
     if (payload.workflowId !== this.id) return;
     await this.sending; // it may be this page's own
     if (this.isPublishing.value) return;
@@ -388,7 +388,7 @@ export class Persistence {
     if (found === undefined || this.isBusy.value || this.state.value !== "saved") return;
     if (known !== this.fileTag + this.draftTag) return this.refresh();
     const current = this.drawn.current();
-    const shown = this.take(found);
+    const shown = this.applyServerState(found);
     if (isSame(shown, current)) this.drawn.settle(current, shown);
     else this.drawn.replace(shown, t("editor.changedElsewhere"));
   }

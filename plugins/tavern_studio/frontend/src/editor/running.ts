@@ -35,7 +35,7 @@ export interface NodeRun {
 
 const INTERFACE = "__WORKFLOW_INTERFACE_OUTPUTS__";
 /** Characters of a stream that are kept to be shown. */
-const LONG = 200_000;
+const MAX_STREAM_CHARS = 200_000;
 
 /** The run that a workflow's canvas shows: started here or elsewhere, followed by events. */
 export class Running {
@@ -59,7 +59,7 @@ export class Running {
 
   constructor(private readonly workflowId: string) {
     const types = ["EXECUTION_STATUS_UPDATE", "NODE_*", "WORKFLOW_INTERFACE_YIELD"];
-    this.stops = [listen(types, (message) => this.hear(message)), onMissed(() => this.missed())];
+    this.stops = [listen(types, (message) => this.onMessage(message)), onMissed(() => this.missed())];
   }
 
   close(): void {
@@ -217,7 +217,7 @@ export class Running {
     void this.refresh();
   }
 
-  private hear(message: Message): void {
+  private onMessage(message: Message): void {
     if (this.status.value === "queued" && this.runId.value === undefined) {
       this.early.push(message); // the run may be through before its id has arrived
       return;
@@ -310,7 +310,7 @@ function joined(before: string | undefined, piece: unknown): string {
       : piece == null
         ? ""
         : `${JSON.stringify(type === "custom" ? content : piece)}\n`;
-  return ((before ?? "") + text).slice(-LONG);
+  return ((before ?? "") + text).slice(-MAX_STREAM_CHARS);
 }
 
 /** A document in the form of a request: what is drawn is run, saved or not. */

@@ -3,7 +3,7 @@ import { api, ask, type ApiError } from "../api/client";
 import { asError } from "../api/resource";
 import { t } from "../i18n";
 import { attempt } from "../kit/toasts";
-import { inTurn } from "../kit/late";
+import { inTurn } from "../kit/stale";
 import { compare, type Comparison } from "./comparison";
 import { useDefinitions } from "./definitions";
 import { asDocument, indexOf, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
@@ -24,8 +24,8 @@ interface Step {
 }
 
 /** Milliseconds in which steps of one kind become one. */
-const TOGETHER = 1500;
-const STEPS = 200;
+const COALESCE_MS = 1500;
+const MAX_UNDO = 200;
 
 /** One open workflow: its document with what was done to it, what is selected, and its run. */
 export class Session {
@@ -130,10 +130,10 @@ export class Session {
     if (next === before) return;
     const last = this.past.value.at(-1);
     const now = Date.now();
-    if (kind !== undefined && last?.kind === kind && now - last.at < TOGETHER) {
+    if (kind !== undefined && last?.kind === kind && now - last.at < COALESCE_MS) {
       last.at = now;
     } else {
-      this.past.value = [...this.past.value.slice(-STEPS), { label, document: before, kind, at: now }];
+      this.past.value = [...this.past.value.slice(-MAX_UNDO), { label, document: before, kind, at: now }];
     }
     this.future.value = [];
     this.show(next);
@@ -142,7 +142,7 @@ export class Session {
 
   /** Show a document that the server has already, as a step. */
   private take(document: WorkflowDocument, label: string): void {
-    this.past.value = [...this.past.value.slice(-STEPS), { label, document: this.document.value, at: 0 }];
+    this.past.value = [...this.past.value.slice(-MAX_UNDO), { label, document: this.document.value, at: 0 }];
     this.future.value = [];
     this.show(document);
   }

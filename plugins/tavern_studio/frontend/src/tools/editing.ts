@@ -3,7 +3,7 @@ import type { ApiError, Schemas } from "../api/client";
 import { asError } from "../api/resource";
 import { removeLocalDraft, saveLocalDraft, localDraft } from "../kit/drafts";
 import { t } from "../i18n";
-import { inTurn } from "../kit/late";
+import { inTurn } from "../kit/stale";
 import { say } from "../kit/toasts";
 import {
   at,

@@ -1,5 +1,5 @@
 import { api, ask, askWhole, type Schemas } from "../api/client";
-import { savedOnce } from "../kit/late";
+import { savedOnce } from "../kit/stale";
 
 /** A tool file that is edited: its text and the code of its script, and the revision that it was read at. */
 interface Opened {

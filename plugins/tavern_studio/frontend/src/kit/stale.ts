@@ -40,7 +40,7 @@ export function noteLeaving(router: Router): void {
 }
 
 /** Note where the person is; what is returned tells later whether they are there still: a person who has gone is not taken back. */
-export function whereabouts(): () => boolean {
+export function navigationGuard(): () => boolean {
   const then = left;
   return () => left === then;
 }

@@ -4,7 +4,7 @@ import { api, ask, type Schemas } from "../api/client";
 import { useResource } from "../api/resource";
 
 /** The plugin that would bring a node type, and why it does not. */
-interface Bringer {
+interface Provider {
   name: string;
   /** `absent` where it is not installed. */
   state: NonNullable<Schemas["PluginInfo"]["state"]> | "absent";
@@ -14,7 +14,7 @@ interface Bringer {
 const WITHHELD = new Set(["needs-review", "disabled", "failed", "invalid", "incompatible"]);
 
 /** Return which plugin a type that is not there would be of: its namespace says so; `core` is that of the first-party ones. */
-export function bringerOf(type: string, plugins: Schemas["PluginInfo"][]): Bringer | undefined {
+export function providerOf(type: string, plugins: Schemas["PluginInfo"][]): Provider | undefined {
   const namespace = type.includes(":") ? type.slice(0, type.indexOf(":")) : "";
   if (namespace === "") return undefined;
   const found =
@@ -26,7 +26,7 @@ export function bringerOf(type: string, plugins: Schemas["PluginInfo"][]): Bring
 }
 
 /** All plugins of the server, asked for when the first type is missing. */
-export const useBringers = defineStore("bringers", () => {
+export const useProviders = defineStore("providers", () => {
   const plugins = markRaw(useResource(() => ask(api.GET("/api/plugins")), ["PLUGINS_CHANGED"]));
   return { plugins };
 });
