@@ -138,7 +138,7 @@ class Scripts(ScriptExecution):
         return result
 
     async def stream(self, request: ScriptRequest, *, call: CallContext | None = None) -> Any:
-        """Run a script and yield what happens; see the interface. Who goes away before its end, ends it."""
+        """Run a script and yield what happens; see the interface. Closing the iterator ends it."""
         feed = EventQueue()
         call = call or system_call(self._context.project.id)
         work = self._context.tasks.spawn(self._settled(request, call, feed.say), name="run a script")
